@@ -1,0 +1,30 @@
+"""Errors that end in advice: what happened, the likely cause, what to type next."""
+
+from __future__ import annotations
+
+
+class NcuBenchError(Exception):
+    """The base of every error this project raises on purpose.
+
+    `what` happened, the likely `cause`, and the `advice` on what to type next make one paragraph;
+    the command line prints it on stderr and exits with `exit_code`.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, cause: str = "", advice: str = "") -> None:
+        self.what = what
+        self.cause = cause
+        self.advice = advice
+        super().__init__(self.paragraph)
+
+    @property
+    def paragraph(self) -> str:
+        """The whole message as one paragraph."""
+        return " ".join(part for part in (self.what, self.cause, self.advice) if part)
+
+
+class WrongUsage(NcuBenchError):
+    """The command was asked for something it does not take."""
+
+    exit_code = 2

@@ -1,0 +1,158 @@
+"""How Nsight Compute says that it failed, and what helps.
+
+ncu often exits with 0 although nothing was collected, and what it says ends up in the very file that should hold
+the CSV. So failures are recognised by substrings of the output, never by the exit code. The order matters: the
+first entry found in an output explains it, and "No kernels were profiled" also follows most of the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ncu_launch.errors import NcuBenchError
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure of the tool: any of `signs` in its output means `meaning`; `advice` says what to do."""
+
+    slug: str
+    signs: tuple[str, ...]
+    meaning: str
+    advice: str
+
+
+FAILURES: tuple[Failure, ...] = (
+    Failure(
+        "counter-permission",
+        ("ERR_NVGPUCTRPERM",),
+        "the user may not read the GPU's performance counters (ERR_NVGPUCTRPERM)",
+        "Run ncu as root or with CAP_SYS_ADMIN, add --cap-add=SYS_ADMIN to the container, or have the administrator "
+        "load the driver with NVreg_RestrictProfilingToAdminUsers=0.",
+    ),
+    Failure(
+        "not-permitted-here",
+        ("ERR_NVCMPGPU",),
+        "profiling is not permitted on this GPU, virtual machine or confidential-computing mode",
+        "Profile on a machine where the hypervisor or the vGPU profile allows counters.",
+    ),
+    Failure(
+        "report-not-readable",
+        ("Failed to load report file", "Could not open report file"),
+        "this ncu could not load the report: the file is missing, or newer than the ncu that was asked to print it",
+        "Export the CSV again with an ncu at least as new as the one that made the report: "
+        "ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv",
+    ),
+    Failure(
+        "no-such-section",
+        ("did not match any section", "did not match any set"),
+        "a --section or --set that this ncu does not have was asked for, so it profiled nothing",
+        "See ncu --list-sections and ncu --list-sets for the names, or ask for metrics by name with --metrics.",
+    ),
+    Failure(
+        "bad-command-line",
+        ("unrecognised option", "unrecognized option", "Invalid option", "the argument for option",
+         "requires --nvtx", "does not exist or is not an executable"),
+        "ncu refused its command line: an option this version does not have, or a program that is not there",
+        "Compare the options with ncu --help of the same version, and check the program's path.",
+    ),
+    Failure(
+        "unknown-metric",
+        ("Failed to find metric",),
+        "a metric was asked for that this GPU does not have",
+        "List what it has with ncu --query-metrics, and drop or replace the name.",
+    ),
+    Failure(
+        "counters-in-use",
+        ("driver resource was unavailable",),
+        "another profiler holds the performance counters, usually DCGM or a second ncu or nsys",
+        "Pause it (dcgmi profile --pause) and profile again.",
+    ),
+    Failure(
+        "lock-file",
+        ("Failed to open/create lock file", "Failed to open lock file"),
+        "the lock file nsight-compute-lock in the temporary folder belongs to another user",
+        "Set TMPDIR to a folder of your own and profile again.",
+    ),
+    Failure(
+        "gpu-not-supported",
+        ("UnsupportedGpu", "Profiling is not supported on device"),
+        "this ncu does not know the GPU: the GPU is newer than the tool, or too old for it",
+        "Use an ncu of the GPU's generation: CUDA 12.8 (ncu 2025.1) or newer for Blackwell, at most CUDA 13.0 for Volta.",
+    ),
+    Failure(
+        "driver-too-old",
+        ("InsufficientDriverVersion", "LibraryInvalidVersion"),
+        "the NVIDIA driver is older than this ncu needs",
+        "Update the driver, or use an ncu from the CUDA release that matches it.",
+    ),
+    Failure(
+        "library-not-loaded",
+        ("LibraryNotLoaded",),
+        "ncu could not load its target-side library",
+        "Reinstall ncu from one package, and run it from that installation.",
+    ),
+    Failure(
+        "out-of-memory",
+        ("Failed to save memory for replay", "OutOfMemory"),
+        "replaying the kernel needs to save more memory than is free",
+        "Ask for fewer metrics, so that one pass suffices, or use --replay-mode application.",
+    ),
+    Failure(
+        "kernel-failed",
+        ("LaunchFailed", "Failed to prepare kernel for profiling", "Failed to profile", "Unknown Error on device"),
+        "a kernel failed while it was being profiled",
+        "Run the program without ncu first; then profile it with fewer metrics, without the sass metrics, or with a "
+        "newer ncu.",
+    ),
+    Failure(
+        "hang",
+        ("Launching the workload is taking more time than expected",),
+        "a profiled kernel waits for another kernel or rank (NCCL, NVSHMEM, a cooperative launch)",
+        "Leave collectives out with --kernel-name regex:..., or use --replay-mode application or range.",
+    ),
+    Failure(
+        "no-connection",
+        ("Failed to connect", "terminated before first instrumented API call", "Connection error"),
+        "ncu lost the program before it made its first CUDA call",
+        "Check that the program starts without ncu and really uses the GPU; a statically linked or setuid program "
+        "cannot be profiled.",
+    ),
+    Failure(
+        "target-processes",
+        ("requires the --target-processes all option",),
+        "the kernels ran in a child process that ncu did not follow",
+        "Pass --target-processes all.",
+    ),
+    Failure(
+        "application-failed",
+        ("The application returned an error code",),
+        "the profiled program itself ended with an error",
+        "Run it without ncu and look at its own message.",
+    ),
+    Failure(
+        "nothing-profiled",
+        ("No kernels were profiled", "No ranges were profiled", "No graphs were profiled",
+         "No ranges/graphs were profiled"),
+        "no kernel was profiled: the filters matched none, the program launched none, or they ran in a child process",
+        "Loosen --kernel-name, --nvtx-include and --launch-skip, pass --target-processes all, and check that the "
+        "program uses the GPU.",
+    ),
+)
+
+
+class ToolFailed(NcuBenchError):
+    """The output of a tool says that it collected nothing."""
+
+    def __init__(self, source: str, failure: Failure, quote: str) -> None:
+        self.failure = failure
+        super().__init__(f"{source} holds no profile: {failure.meaning}.", f'It says: "{quote}".', failure.advice)
+
+
+def recognise(lines: list[str]) -> tuple[Failure, str] | None:
+    """The failure that `lines` of a tool's output speak of, with the line that says so; None when they speak of none."""
+    for failure in FAILURES:
+        for line in lines:
+            if any(sign in line for sign in failure.signs):
+                return failure, line.strip()
+    return None

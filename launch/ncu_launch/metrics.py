@@ -1,0 +1,143 @@
+"""Which counters say what: FLOPs, tensor operations, bytes and ceilings, read from the tables in `metrics/`.
+
+The tables are data with their sources beside them; this file only gives them types. Weights and names hold for every
+tool version unless a table says otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CUDA_CORE_PRECISIONS = ("fp64", "fp32", "fp16")
+TENSOR_FLOAT_PRECISIONS = ("fp64", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4")
+TENSOR_INTEGER_PRECISIONS = ("int8", "int4", "int1")
+MEMORY_LEVELS = ("dram", "l2", "l1")
+
+TENSOR_PREFIX = "sm__ops_path_tensor_"
+SASS_PREFIXES = ("smsp__sass_thread_inst_executed_op_", "sm__sass_thread_inst_executed_op_")
+
+Alternative = dict[str, float]
+"""Counters that together make one quantity, each with its factor."""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A peak a report can hold: `metric` x `factor` x the clock of the domain `clock`."""
+
+    column: str
+    metric: str
+    factor: float
+    clock: str
+
+
+@dataclass(frozen=True)
+class TensorCounter:
+    """What a name `sm__ops_path_tensor_...` counts.
+
+    `total` is the name without sparsity and instruction: counters that share it are parts of one count.
+    `part` is "" for the total itself, else what it is restricted to ("sparsity_off", "op_hgmma sparsity_off").
+    """
+
+    total: str
+    precision: str
+    part: str
+
+
+@lru_cache(maxsize=None)
+def table(name: str) -> dict[str, Any]:
+    """The parsed table `metrics/<name>.toml`."""
+    return tomllib.loads((files("ncu_launch") / "metrics" / f"{name}.toml").read_text("utf-8"))
+
+
+def flop_weights(precision: str) -> dict[str, float]:
+    """FLOPs per counted thread instruction of each opcode, for one of `CUDA_CORE_PRECISIONS`."""
+    return dict(table("flops")[precision]["weights"])
+
+
+def packed_fp32_weights() -> dict[str, float]:
+    """FLOPs per counted packed FP32 instruction (GB100, GB110)."""
+    return dict(table("flops")["fp32"]["packed"]["weights"])
+
+
+def has_packed_fp32(compute_capability: str | None) -> bool:
+    """Whether the chip counts packed FP32 instructions apart."""
+    return compute_capability in table("flops")["fp32"]["packed"]["compute_capabilities"]
+
+
+def moves_constants_with_hfma(compute_capability: str | None) -> bool:
+    """Whether an hfma count may be nothing but constant moves on this chip (true where unknown)."""
+    return compute_capability not in table("flops")["fp16"]["phantom"]["free_compute_capabilities"]
+
+
+def byte_alternatives(level: str) -> list[Alternative]:
+    """Ways to count the bytes of a level (one of `dram dram_read dram_write l2 l1`), best first."""
+    return [dict(alternative) for alternative in table("bytes")[level]]
+
+
+def ceilings() -> list[Ceiling]:
+    """Every ceiling a report can hold, best alternative first for each column."""
+    return [Ceiling(**entry) for entry in table("ceilings")["peak"]]
+
+
+def clock_metrics(domain: str) -> list[str]:
+    """Metrics that give the clock of a domain (`sm dram lts l1tex`) in Hz."""
+    return list(table("ceilings")["clocks"][domain])
+
+
+def floating_tensor_totals(compute_capability: str | None) -> list[str] | None:
+    """The tensor counters that together hold every floating-point tensor operation; None where the chip is unknown."""
+    totals = table("tensor")["floating_totals"].get(compute_capability)
+    return None if totals is None else [f"{TENSOR_PREFIX}src_{total}.sum" for total in totals]
+
+
+def lacks_tensor_cores(compute_capability: str | None, device_name: str | None) -> bool:
+    """Whether the device is known to have no tensor cores."""
+    known = table("tensor")["no_tensor_cores"]
+    if compute_capability in known["compute_capabilities"]:
+        return True
+    return compute_capability == "7.5" and any(part in (device_name or "") for part in known["device_names"])
+
+
+def tensor_evidence(kind: str) -> list[list[str]]:
+    """For each counter of a `kind` (`instructions floating pipe`) its forms, best first."""
+    evidence = table("tensor")["evidence"]
+    return [[f"{base}.{suffix}" for suffix in evidence["suffixes"]] for base in evidence[kind]]
+
+
+def has_structured_sparsity(compute_capability: str | None) -> bool:
+    """Whether the peak of a plain tensor total is the sparse one (true where unknown, as on every newer chip)."""
+    return compute_capability not in table("tensor")["no_sparsity"]["compute_capabilities"]
+
+
+@lru_cache(maxsize=None)
+def tensor_counter(metric: str) -> TensorCounter | None:
+    """What the base name `metric` (no `.sum`) counts, or None when it is not a tensor-operation counter.
+
+    `_realtime` names duplicate others for sampling and are refused.
+    """
+    if not metric.startswith(TENSOR_PREFIX) or metric.endswith("_realtime"):
+        return None
+    rest = metric.removeprefix(TENSOR_PREFIX)
+    parts = []
+    if rest.startswith("op_"):
+        instruction, _, rest = rest.partition("_src_")
+        parts.append(instruction)
+        rest = "src_" + rest
+    for sparsity in ("sparsity_off", "sparsity_on"):
+        if rest.endswith("_" + sparsity):
+            rest = rest.removesuffix("_" + sparsity)
+            parts.append(sparsity)
+    source = rest.removeprefix("src_").partition("_dst_")[0]
+    precision = table("tensor")["precision"].get(source)
+    if not rest.startswith("src_") or precision is None:
+        return None
+    return TensorCounter(rest, precision, " ".join(parts))

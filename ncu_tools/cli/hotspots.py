@@ -1,0 +1,85 @@
+"""ncu-bench hotspots: the kernels that take the time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from ncu_tools.cli.options import format_option, group_option, machine_option, progress, show
+from ncu_tools.report.table import Column, Table
+
+COLUMNS = (
+    Column("kernel", "kernel", wide=True),
+    Column("launches", "launches", "count"),
+    Column("time_total_ns", "time", "time", "ns"),
+    Column("time_share", "share", "fraction"),
+    Column("time_cumulative", "sum", "fraction"),
+    Column("time_mean_ns", "mean", "time", "ns"),
+    Column("time_min_ns", "min", "time", "ns"),
+    Column("time_max_ns", "max", "time", "ns"),
+    Column("time_std_ns", "std", "time", "ns"),
+    Column("flops", "FLOPs", "flop", "FLOP"),
+    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s"),
+    Column("dram_bytes", "DRAM", "byte", "byte"),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
+    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte"),
+    Column("bound", "bound"),
+    Column("bound_fraction", "of bound", "fraction"),
+)
+BASIS = Column("flops_basis", "basis")
+NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "dram_bytes")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--by", type=click.Choice(("time", "flops", "dram")), default="time", show_default=True, help="What to sort by.")
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels to show.")
+@group_option
+@machine_option
+@click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
+@click.option("--all-columns", is_flag=True, help="Show min, max, deviation and totals in a terminal too narrow for them.")
+@format_option
+def command(
+    runs: tuple[str, ...],
+    by: str,
+    top: int,
+    group: str,
+    machine_name: str | None,
+    full_names: bool,
+    all_columns: bool,
+    output_format: str,
+) -> None:
+    """Show which kernels take the time, what bounds each, and how near it is to that bound.
+
+    RUN is a report of ncu, a Parquet file made by parse, a folder of either, or - for standard input.
+
+    \b
+    Example:
+      ncu-bench hotspots report.csv --top 10
+      ncu-bench hotspots launches.parquet --by dram --group grid --format csv
+    """
+    from ncu_tools.ceilings import ceilings_of
+    from ncu_tools.hotspots import hotspots
+    from ncu_tools.load import load_all
+    from ncu_tools.machine import find_machine
+
+    machine = find_machine(machine_name) if machine_name else None
+    with progress("Reading") as reading:
+        run = load_all(runs, reading=reading)
+    result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
+    notes = [*run.notes, *result.notes]
+    if len(result.rows) > top and output_format == "text":
+        rest = sum(row.time_share or 0.0 for row in result.rows[top:])
+        notes.insert(0, f"{len(result.rows) - top} more kernels take {100 * rest:.1f} % of the time; --top shows more")
+    rows = [asdict(row) for row in result.rows[:top]]
+    columns = COLUMNS if output_format != "text" or all_columns or _is_wide() else [c for c in COLUMNS if c.name not in NARROW]
+    if output_format in ("json", "csv"):
+        columns = (*columns, BASIS)
+    show(Table("hotspots", columns, rows, notes), output_format, full_names=full_names)
+
+
+def _is_wide() -> bool:
+    from ncu_tools.cli.options import terminal_width
+
+    return terminal_width() >= 190

@@ -1,0 +1,91 @@
+"""Options that several commands share, and how a command shows its table and its notes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from ncu_tools.report.table import Table, printable, to_csv, to_json, to_markdown
+
+if TYPE_CHECKING:
+    from ncu_parsers.sources import Source
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+FORMATS = ("text", "json", "csv", "markdown")
+WIDTH_WITHOUT_TERMINAL = 160
+NOTES_SHOWN = 12
+
+
+def format_option(function: Function) -> Function:
+    """--format: how the table is written to standard output."""
+    return click.option(
+        "--format", "output_format", type=click.Choice(FORMATS), default="text", show_default=True,
+        help="How the table is written to standard output. Notes go to standard error.",
+    )(function)  # fmt: skip
+
+
+def machine_option(function: Function) -> Function:
+    """--machine: ceilings of a named machine."""
+    return click.option(
+        "--machine", "machine_name", metavar="NAME",
+        help="Take ceilings that the report lacks from this machine (see ncu-bench machines).",
+    )(function)  # fmt: skip
+
+
+def group_option(function: Function) -> Function:
+    """--group: what counts as one kernel."""
+    return click.option(
+        "--group", type=click.Choice(("name", "short", "grid", "nvtx")), default="name", show_default=True,
+        help="One row per full kernel name, per function name, per name and launch shape, or per NVTX range.",
+    )(function)  # fmt: skip
+
+
+def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
+    """Write a table to standard output and its notes to standard error; JSON and Markdown hold their notes themselves."""
+    table.notes = list(dict.fromkeys(table.notes))
+    if output_format == "json":
+        click.echo(to_json(table))
+    elif output_format == "csv":
+        click.echo(to_csv(table))
+    elif output_format == "markdown":
+        click.echo(to_markdown(table))
+    else:
+        from ncu_tools.report.text import to_text
+
+        click.echo(to_text(table, terminal_width(), full_names=full_names))
+    if output_format in ("text", "csv"):
+        say_notes(list(table.notes))
+
+
+def terminal_width() -> int:
+    """The width of the terminal that standard output is, or a generous one for pipes and files."""
+    if sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    return WIDTH_WITHOUT_TERMINAL
+
+
+def say_notes(notes: list[str]) -> None:
+    """Print notes on standard error, each on a line of its own, the first dozen."""
+    for note in notes[:NOTES_SHOWN]:
+        click.echo(f"note: {printable(note)}", err=True)
+    if len(notes) > NOTES_SHOWN:
+        click.echo(f"note: {len(notes) - NOTES_SHOWN} more notes; --format json shows all of them", err=True)
+
+
+@contextmanager
+def progress(task: str) -> Iterator[Callable[[Source], None]]:
+    """Name on standard error what is being read; silent when that is no terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda source: None
+        return
+    with console.status(task) as status:
+        yield lambda source: status.update(f"{task} {printable(source.name)}")

@@ -1,0 +1,125 @@
+"""ncu-bench roofline: kernels under the ceilings of their machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ncu_launch.errors import WrongUsage
+from ncu_tools.cli.options import format_option, group_option, machine_option, progress, show
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.roofline import Roofline
+
+COLUMNS = (
+    Column("kernel", "kernel", wide=True),
+    Column("run", "run", wide=True),
+    Column("launches", "launches", "count"),
+    Column("time_total_ns", "time", "time", "ns"),
+    Column("time_share", "share", "fraction"),
+    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte"),
+    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s"),
+    Column("unit", "unit"),
+    Column("bound", "bound"),
+    Column("bound_fraction", "of bound", "fraction"),
+)
+PICTURES = ("svg", "png", "pdf")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="RUN...")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file.")
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels the table shows.")
+@click.option("--title", default="", help="A title for the picture.")
+@group_option
+@machine_option
+@format_option
+def command(
+    runs: tuple[str, ...],
+    output: Path | None,
+    top: int,
+    title: str,
+    group: str,
+    machine_name: str | None,
+    output_format: str,
+) -> None:
+    """Put every kernel on a roofline, and draw it.
+
+    The table names each point; with --format json every point, ceiling and ridge point. Ceilings come from the report
+    itself where it holds them, else from --machine, else from the machine file of its device. Without a RUN the bare
+    roofline of --machine is drawn.
+
+    \b
+    Example:
+      ncu-bench roofline report.csv -o roofline.svg
+      ncu-bench roofline before.csv after.csv --machine a100-sxm4-80gb -o both.png
+    """
+    from ncu_tools import roofline as model
+    from ncu_tools.load import load
+    from ncu_tools.machine import find_machine
+
+    if output is not None and output.suffix.lstrip(".").lower() not in PICTURES:
+        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
+    machine = find_machine(machine_name) if machine_name else None
+    if not runs and machine is None:
+        raise WrongUsage("No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline.")
+    notes: list[str] = []
+    if runs:
+        with progress("Reading") as reading:
+            loaded = [load(run, reading=reading) for run in runs]
+        notes = [note for run in loaded for note in run.notes]
+        result = model.roofline({run.name: run.table for run in loaded}, machine, group=group)
+    elif machine is not None:
+        result = model.of_machine(machine)
+    if output is not None:
+        _write_picture(result, output, title)
+        notes.append(f"the picture is {output}")
+    show(_table(result, notes, top, output_format), output_format)
+
+
+def _table(result: Roofline, notes: list[str], top: int, output_format: str) -> Table:
+    points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
+    if output_format == "text":
+        points = points[:top]
+    several = len({point.run for point in points}) > 1
+    shown = (lambda run: run) if output_format == "json" else (lambda run: PurePath(run).name)
+    rows = [{**asdict(point.hotspot), "run": shown(point.run) if several or output_format == "json" else None} for point in points]
+    return Table("roofline", COLUMNS, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes], _extra(result))
+
+
+def _extra(result: Roofline) -> dict[str, Any]:
+    return {
+        "ceilings": [
+            {**asdict(ceiling), "value_unit": "byte/s" if ceiling.is_bandwidth else "FLOP/s"} for ceiling in result.ceilings
+        ],
+        "ridge_points": [asdict(ridge) for ridge in result.ridges],
+    }
+
+
+def _ceiling_notes(result: Roofline, output_format: str) -> list[str]:
+    """The ceilings in words, for the forms that have no other place for them."""
+    from ncu_tools.report.units import digits, scaled
+    from ncu_tools.roofline import unit_title
+
+    if output_format == "json":
+        return []
+    ridge_of = {(ridge.device, ridge.unit): ridge.intensity for ridge in result.ridges}
+    return [
+        f"{ceiling.device}: {unit_title(ceiling.unit)} {scaled(ceiling.value, 'B/s' if ceiling.is_bandwidth else 'FLOP/s')}"
+        + (f", ridge at {digits(ridge_of[ceiling.device, ceiling.unit])} FLOP/B" if (ceiling.device, ceiling.unit) in ridge_of else "")
+        + f" ({ceiling.source})"
+        for ceiling in result.ceilings
+    ]
+
+
+def _write_picture(result: Roofline, output: Path, title: str) -> None:
+    from ncu_parsers.parquet import replacing
+    from ncu_tools.report.roofline_plot import draw
+
+    picture = draw(result, output.suffix.lstrip(".").lower(), title=title)
+    with replacing(output) as temporary:
+        temporary.write_bytes(picture)

@@ -1,0 +1,197 @@
+"""What machines can do at most: peaks and bandwidths with their unit and source, one TOML file per machine.
+
+A value that is not known for sure is absent from the file. Dense and sparse rates are told apart, and dense is meant
+wherever nothing else is said. Rates are in FLOP/s (OP/s for integers) and B/s.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from ncu_launch.errors import NcuBenchError, WrongUsage
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+COMPUTE_UNITS = (
+    "fp64", "fp32", "fp16", "bf16",
+    "tensor_fp64", "tensor_tf32", "tensor_bf16", "tensor_fp16", "tensor_fp8", "tensor_fp6", "tensor_fp4",
+    "tensor_int8", "tensor_int4", "tensor_int1",
+)  # fmt: skip
+MEMORY_LEVELS = ("dram", "l2", "l1")
+KINDS = ("gpu", "cpu", "accelerator")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A peak of one unit (FLOP/s or OP/s) or the bandwidth of one memory level (B/s), with where it comes from."""
+
+    unit: str
+    value: float
+    source: str
+    sparse: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine file. `rates` holds every peak and bandwidth by unit or level."""
+
+    id: str
+    name: str
+    kind: str
+    vendor: str
+    source: str
+    rates: dict[str, Rate]
+    chip: str | None = None
+    compute_capability: str | None = None
+    sm_count: int | None = None
+    device_names: tuple[str, ...] = ()
+    boost_clock_hz: float | None = None
+    memory_bytes: float | None = None
+    stands_for_compute_capability: bool = False
+
+    @property
+    def peaks(self) -> list[Rate]:
+        """Peaks of the compute units, in the order of `COMPUTE_UNITS`."""
+        return [self.rates[unit] for unit in COMPUTE_UNITS if unit in self.rates]
+
+    @property
+    def bandwidths(self) -> list[Rate]:
+        """Bandwidths of the memory levels, outermost first."""
+        return [self.rates[level] for level in MEMORY_LEVELS if level in self.rates]
+
+
+@lru_cache(maxsize=1)
+def machines() -> dict[str, Machine]:
+    """Every machine known, by id, sorted by id."""
+    return {machine.id: machine for machine in (parse_machine(name, text) for name, text in machine_files())}
+
+
+def machine_files() -> list[tuple[str, str]]:
+    """(id, text) of every machine file, sorted by id."""
+    folder = files("ncu_tools") / "machines"
+    found = [entry for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    return sorted((entry.name.removesuffix(".toml"), entry.read_text("utf-8")) for entry in found)
+
+
+def parse_machine(machine_id: str, text: str) -> Machine:
+    """A machine from the text of its file.
+
+    Raises `NcuBenchError` when the file has a problem that `problems` finds.
+    """
+    found = problems(text)
+    if found:
+        raise NcuBenchError(f"The machine file {machine_id} is not valid: {found[0]}.", advice="See ncu-bench machines --check.")
+    data = tomllib.loads(text)
+    rates = {}
+    for entry in (*data.get("peak", []), *data.get("bandwidth", [])):
+        unit = entry.get("unit") or entry["level"]
+        rates[unit] = Rate(unit, entry["value"], entry.get("source", data["source"]), entry.get("sparse"), entry.get("note", ""))
+    return Machine(
+        id=machine_id,
+        name=data["name"],
+        kind=data["kind"],
+        vendor=data["vendor"],
+        source=data["source"],
+        rates=rates,
+        chip=data.get("chip"),
+        compute_capability=data.get("compute_capability"),
+        sm_count=data.get("sm_count"),
+        device_names=tuple(data.get("device_names", ())),
+        boost_clock_hz=data.get("boost_clock_hz"),
+        memory_bytes=data.get("memory", {}).get("bytes"),
+        stands_for_compute_capability=data.get("stands_for_compute_capability", False),
+    )
+
+
+_KEYS = {
+    "schema", "name", "kind", "vendor", "chip", "compute_capability", "sm_count", "device_names", "boost_clock_hz",
+    "stands_for_compute_capability", "source", "peak", "bandwidth", "memory",
+}  # fmt: skip
+
+
+def problems(text: str) -> list[str]:
+    """What is wrong with the text of a machine file; empty when nothing is."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return [f"not TOML: {error}"]
+    found = [f"{key} is missing" for key in ("name", "kind", "vendor", "source") if not data.get(key)]
+    found += [f"{key} is not a key of machine files" for key in sorted(set(data) - _KEYS)]
+    if data.get("schema") != 1:
+        found.append("schema is not 1")
+    if data.get("kind") not in KINDS:
+        found.append(f"kind is none of {', '.join(KINDS)}")
+    if data.get("compute_capability") and not re.fullmatch(r"\d+\.\d", str(data["compute_capability"])):
+        found.append('compute_capability is not as "9.0"')
+    found += _rate_problems(data.get("peak", []), "unit", COMPUTE_UNITS)
+    found += _rate_problems(data.get("bandwidth", []), "level", MEMORY_LEVELS)
+    if not data.get("bandwidth"):
+        found.append("no bandwidth")
+    return found
+
+
+def _rate_problems(entries: list[dict[str, Any]], key: str, allowed: Iterable[str]) -> list[str]:
+    found = []
+    seen = set()
+    for entry in entries:
+        unit, value, sparse = entry.get(key), entry.get("value"), entry.get("sparse")
+        if unit not in tuple(allowed):
+            found.append(f"{unit} is no {key}")
+        if unit in seen:
+            found.append(f"{unit} stands twice")
+        seen.add(unit)
+        if not isinstance(value, (int, float)) or not 1e9 < value < 1e17:
+            found.append(f"the value of {unit} is not a plausible rate: {value}")
+        elif sparse is not None and not 1.9 < sparse / value < 2.1:
+            found.append(f"the sparse rate of {unit} is not about twice the dense one")
+    return found
+
+
+def find_machine(name: str) -> Machine:
+    """A machine by id, full name or device name, whatever the case.
+
+    Raises `WrongUsage` with near names when there is none.
+    """
+    wanted = _folded(name)
+    for machine in machines().values():
+        if wanted in {_folded(machine.id), _folded(machine.name), *map(_folded, machine.device_names)}:
+            return machine
+    near = difflib.get_close_matches(wanted, [_folded(machine_id) for machine_id in machines()], n=4, cutoff=0.4)
+    ids = [machine_id for machine_id in machines() if _folded(machine_id) in near]
+    raise WrongUsage(
+        f"There is no machine called {name}.",
+        f"Near names: {', '.join(ids)}." if ids else "",
+        "See ncu-bench machines for all of them.",
+    )
+
+
+def machine_of_device(device_name: str | None) -> Machine | None:
+    """The machine whose driver reports `device_name`, or None."""
+    if not device_name:
+        return None
+    wanted = _folded(device_name)
+    for machine in machines().values():
+        if wanted in map(_folded, machine.device_names):
+            return machine
+    return None
+
+
+def machines_of_capability(compute_capability: str | None) -> list[Machine]:
+    """The machines with a compute capability, those that may stand for it first."""
+    found = [machine for machine in machines().values() if machine.compute_capability == compute_capability]
+    return sorted(found, key=lambda machine: not machine.stands_for_compute_capability)
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\s_-]+", "-", name.strip().casefold())

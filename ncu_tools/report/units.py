@@ -1,0 +1,59 @@
+"""Numbers for people: four significant digits, a prefix, a unit; an empty cell for what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"), (1.0, ""))
+_TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (0.0, "ns"))
+
+
+def digits(value: float) -> str:
+    """A number with four significant digits and no exponent up to 9999."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 1e-3 else f"{value:.2e}"
+
+
+def scaled(value: float, unit: str) -> str:
+    """A value with a decimal prefix: 1.555e12 B/s is "1.555 TB/s"."""
+    for step, prefix in _STEPS:
+        if abs(value) >= step or step == 1.0:
+            return f"{digits(value / step)} {prefix}{unit}".rstrip()
+    raise AssertionError  # the last step always fits
+
+
+def duration(nanoseconds: float) -> str:
+    """A time in the largest unit of which it holds at least one."""
+    for step, unit in _TIME_STEPS:
+        if abs(nanoseconds) >= step:
+            return f"{digits(nanoseconds / (step or 1.0))} {unit}"
+    raise AssertionError  # the last step always fits
+
+
+def percent(fraction: float) -> str:
+    """A fraction as per cent with one decimal."""
+    return f"{100 * fraction:.1f} %"
+
+
+def counted(number: int, one: str, several: str) -> str:
+    """A number with its noun: "1 launch", "3 launches"."""
+    return f"{number:,} {one if number == 1 else several}"
+
+
+FORMATS: dict[str, Callable[[Any], str]] = {
+    "text": str,
+    "count": lambda value: f"{value:,}",
+    "time": duration,
+    "flop": lambda value: scaled(value, "FLOP"),
+    "flop/s": lambda value: scaled(value, "FLOP/s"),
+    "byte": lambda value: scaled(value, "B"),
+    "byte/s": lambda value: scaled(value, "B/s"),
+    "flop/byte": digits,
+    "fraction": percent,
+    "hz": lambda value: scaled(value, "Hz"),
+}
+"""How a kind of column is shown. Machine-readable formats print the plain value instead."""

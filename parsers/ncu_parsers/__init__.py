@@ -1,0 +1,1 @@
+"""Parsers: any report of Nsight Compute -> one table of launches."""

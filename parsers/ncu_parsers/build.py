@@ -1,0 +1,150 @@
+"""Launches of reports -> the table of launches, with every derived column of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ncu_parsers import tables
+from ncu_parsers.flops import Counters, measures
+from ncu_parsers.report import Launch, Report
+from ncu_parsers.tables import COLUMN_NAMES, COLUMNS, IDENTITY_COLUMNS, MEASURE_COLUMNS, RULES_COLUMN, field_metadata, field_of
+
+DEVICE_NAME = "device__attribute_display_name"
+CHIP_BY_NUMBER = {
+    320: "GV100", 331: "GV11B", 352: "TU102", 354: "TU104", 356: "TU106", 360: "TU116", 359: "TU117",
+    368: "GA100", 370: "GA102", 371: "GA103", 372: "GA104", 374: "GA106", 375: "GA107",
+    384: "GH100", 402: "AD102", 403: "AD103", 404: "AD104", 406: "AD106", 407: "AD107",
+}  # fmt: skip
+"""device__attribute_chip is NVIDIA's chip number in decimal: 0x170 is GA100. Those seen in reports or lists."""
+
+
+def launches_table(report: Report, source: str = "ncu") -> pa.Table:
+    """The launches of one report as a table of the contract.
+
+    `source` is how the numbers were got. A metric that is a word in every launch becomes a text column; a word among
+    numbers is dropped and noted in the report.
+    """
+    launches = report.launches
+    numbers, texts = _metric_columns(launches, report)
+    identity = _identity(launches, report, source)
+    counters = Counters(
+        {name: values for name, values in numbers.items() if name not in COLUMN_NAMES},
+        identity["compute_capability"],
+        identity["device_name"],
+    )
+    arrays: list[pa.Array] = []
+    fields: list[pa.Field] = []
+    derived = measures(counters)
+    for column in COLUMNS:
+        fields.append(field_of(column))
+        if column in IDENTITY_COLUMNS:
+            arrays.append(pa.array(identity[column.name], column.type))
+        elif column in MEASURE_COLUMNS:
+            arrays.append(_measure(derived.get(column.name), column.type, len(launches)))
+        else:
+            arrays.append(pa.array([_rules(launch) for launch in launches], RULES_COLUMN.type))
+    for name in sorted({*numbers, *texts} - COLUMN_NAMES):
+        arrays.append(tables.nullable(numbers[name]) if name in numbers else pa.array(texts[name], pa.string()))
+        fields.append(pa.field(name, arrays[-1].type, metadata=_describe(name, report, launches)))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _measure(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(rows, kind)
+    return tables.nullable(values) if isinstance(values, np.ndarray) else pa.array(values, kind)
+
+
+def _metric_columns(
+    launches: Sequence[Launch], report: Report
+) -> tuple[dict[str, tables.Floats], dict[str, list[str | None]]]:
+    numbers: dict[str, tables.Floats] = {}
+    texts: dict[str, list[str | None]] = {}
+    words: dict[str, str] = {}
+    for row, launch in enumerate(launches):
+        for name, metric in launch.metrics.items():
+            if isinstance(metric.value, str):
+                texts.setdefault(name, [None] * len(launches))[row] = metric.value
+            else:
+                if name not in numbers:
+                    numbers[name] = np.full(len(launches), np.nan)
+                numbers[name][row] = metric.value
+        for name, behind in launch.instances.items():
+            texts.setdefault(f"{name} (instances)", [None] * len(launches))[row] = behind
+    for name in numbers.keys() & texts.keys():
+        words[name] = next(text for text in texts.pop(name) if text is not None)
+    for name, word in sorted(words.items()):
+        report.notes.append(f'{name} is a number in some launches and a word ("{word[:40]}") in others; the words are left out')
+    return numbers, texts
+
+
+def _identity(launches: Sequence[Launch], report: Report, source: str) -> dict[str, list[Any]]:
+    return {
+        "source": [source] * len(launches),
+        "report": [report.source] * len(launches),
+        "launch_id": [launch.launch_id for launch in launches],
+        "process_id": [launch.process_id for launch in launches],
+        "rank": [None] * len(launches),
+        "device_id": [launch.device_id for launch in launches],
+        "device_name": [_device_name(launch, report) for launch in launches],
+        "chip": [CHIP_BY_NUMBER.get(int(_number(launch, "device__attribute_chip") or 0)) for launch in launches],
+        "compute_capability": [_compute_capability(launch, report) for launch in launches],
+        "context": [launch.context for launch in launches],
+        "stream": [launch.stream for launch in launches],
+        "kernel_name": [launch.kernel_name for launch in launches],
+        "kernel_short": [launch.kernel_short or tables.short_name(launch.kernel_name) for launch in launches],
+        "grid": [launch.grid for launch in launches],
+        "block": [launch.block for launch in launches],
+        "nvtx_path": [launch.nvtx_path for launch in launches],
+        "phase": [None] * len(launches),
+        "module": [None] * len(launches),
+        "iteration": [None] * len(launches),
+        "invocations": [launch.invocations for launch in launches],
+        "failed": [launch.failed for launch in launches],
+    }
+
+
+def _device_name(launch: Launch, report: Report) -> str | None:
+    metric = launch.metrics.get(DEVICE_NAME)
+    if metric is not None and isinstance(metric.value, str):
+        return metric.value
+    return launch.attributes.get("Device Name") or report.session.get(f"Device {launch.device_id or 0}: display_name")
+
+
+def _compute_capability(launch: Launch, report: Report) -> str | None:
+    if launch.compute_capability:
+        return launch.compute_capability
+    major, minor = (_number(launch, f"device__attribute_compute_capability_{part}") for part in ("major", "minor"))
+    if major is not None and minor is not None:
+        return f"{int(major)}.{int(minor)}"
+    device = f"Device {launch.device_id or 0}: compute_capability_"
+    parts = [report.session.get(device + part) for part in ("major", "minor")]
+    return ".".join(part for part in parts if part) if all(parts) else None
+
+
+def _number(launch: Launch, name: str) -> float | None:
+    metric = launch.metrics.get(name)
+    return None if metric is None or isinstance(metric.value, str) else metric.value
+
+
+def _rules(launch: Launch) -> list[dict[str, str]] | None:
+    if not launch.rules:
+        return None
+    return [
+        {
+            "section": rule.section, "name": rule.name, "kind": rule.kind, "description": rule.description,
+            "speedup_type": rule.speedup_type, "speedup": rule.speedup,
+        }
+        for rule in launch.rules
+    ]  # fmt: skip
+
+
+def _describe(name: str, report: Report, launches: Iterable[Launch]) -> dict[bytes, bytes]:
+    labelled = report.labels.get(name)
+    unit = next((launch.metrics[name].unit for launch in launches if name in launch.metrics), "")
+    section, label = (labelled.section, labelled.label) if labelled else ("", "")
+    return field_metadata(unit=unit, label="" if label == name else label, section=section)

@@ -1,0 +1,333 @@
+"""The CSV pages of Nsight Compute: long, wide, summary, and the export of its user interface.
+
+What a number in them means depends on how it was collected, and the file does not say: ncu replays a kernel once per
+pass and by default flushes the caches before each pass (so DRAM bytes are those of a cold cache) and lowers the clock
+to its base (so times are longer than in a plain run, until 2026.1). docs/numbers.md says what follows from that.
+
+One row is one metric of one launch ("long", `--page details` or `--metrics`) or one launch ("wide", `--page raw`).
+Rows are ragged: in a long page with rules, metric rows end before the rule columns and rule rows leave the metric
+columns empty. So a row is judged by where its identity columns and its metric columns are, never by its length alone.
+Program output, status lines and further headers may stand anywhere between.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+
+from ncu_parsers import report
+from ncu_parsers.report import Launch, Page, Rule
+
+csv.field_size_limit(2**31 - 1)  # kernel names and instance lists have no length limit
+
+DELIMITERS = (",", ";", "\t")
+
+PUSH_POP = "thread Domain:Push/Pop_Range"
+START_STOP = "Id:Domain:Start/Stop_Range"
+NVTX_SUMMARY_RANGE = "Range:PL_Type"
+PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg behind every range
+
+IDENTITY_COLUMNS = frozenset(
+    {
+        "ID", "Process ID", "Process Id", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream",
+        "Block Size", "Grid Size", "Device", "Device Id", "Device Name", "CC", "Invocations", "Domain", "Result Type",
+        "Function Name", "Demangled Name", "Mangled Name", "API Call ID",
+    }
+)  # fmt: skip
+
+UI_LABELS = {
+    "Duration": "gpu__time_duration.sum",
+    "Compute Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "Memory Throughput": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "# Registers": "launch__registers_per_thread",
+    "Cycles": "gpc__cycles_elapsed.max",
+}
+"""Columns of the user interface's summary page, which carry their unit in brackets."""
+
+_ROW_START = re.compile(r'"\d+","\d+","')
+_TRIPLE = re.compile(r"\(?\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)?$")
+_TITLE_AND_UNIT = re.compile(r"(?P<title>.*?)\s*\[(?P<unit>[^\]]*)\]$")
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+
+
+def split_row(line: str, delimiter: str) -> list[str] | None:
+    """The cells of a line, or None when its quotes do not close."""
+    if line.count('"') % 2:
+        return None
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return None
+
+
+def open_page(line: str) -> Page | None:
+    """The page that `line` is the header of, or None when it is no header.
+
+    A program that prints without a newline leaves its text in front of the header, so the header may start inside
+    the line.
+    """
+    if "Kernel Name" not in line and "Function Name" not in line:
+        return None
+    start = min((at for at in (line.find('"ID"'), line.find('"Process ID"')) if at >= 0), default=0)
+    for delimiter in DELIMITERS:
+        header = split_row(line[start:].rstrip(), delimiter)
+        if header is None or len(header) < 3:
+            continue
+        header = [cell.strip().lstrip("\ufeff") for cell in header]
+        names = set(header)
+        if "Metric Name" in names and "Metric Value" in names:
+            return LongPage(header, delimiter)
+        if "Metric Name" in names and {"Minimum", "Maximum", "Average"} <= names:
+            return SummaryPage(header, delimiter)
+        if "ID" in names and ("Kernel Name" in names or "Function Name" in names) and "Address" not in names:
+            return WidePage(header, delimiter)
+    return None
+
+
+class _CsvPage:
+    """What the CSV pages share: a header, and a way to cut lines into cells."""
+
+    kind = ""
+
+    def __init__(self, header: list[str], delimiter: str) -> None:
+        self.header = header
+        self.delimiter = delimiter
+        self.column = {name: index for index, name in reversed(list(enumerate(header)))}
+        self.nvtx_columns = [name for name in header if name.startswith((PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE))]
+        self.identity_columns = [name for name in header if name in IDENTITY_COLUMNS or name in self.nvtx_columns]
+        self._launches: dict[tuple[str, ...], Launch] = {}
+        self._latest: dict[tuple[int | None, ...], Launch] = {}
+
+    @property
+    def dialect(self) -> str:
+        """A short name for the dialect, as shown to users."""
+        traits = []
+        if "Kernel Time" in self.column:
+            traits.append("with Kernel Time")
+        if "Body Item Label" in self.column:
+            traits.append("with body labels")
+        if "Rule Name" in self.column:
+            traits.append("with rules")
+        if self.nvtx_columns:
+            traits.append("with NVTX")
+        return " ".join([self.kind, *traits])
+
+    def launches(self) -> list[Launch]:
+        """The launches read so far, in the order of their first row."""
+        return list(self._launches.values())
+
+    def _cells(self, line: str) -> list[str] | None:
+        """The cells of a row of this page, or None: only a row has digits where its id and its process id belong."""
+        for start in self._starts(line):
+            cells = split_row(line[start:], self.delimiter)
+            if cells is not None and self._is_row(cells):
+                return cells
+        return None
+
+    def _starts(self, line: str) -> Iterator[int]:
+        yield 0
+        inside = _ROW_START.search(line, 1)
+        if inside:
+            yield inside.start()
+
+    def _is_row(self, cells: list[str]) -> bool:
+        return all(
+            self.column[name] < len(cells) and cells[self.column[name]].strip().isdecimal()
+            for name in ("ID", "Process ID", "Invocations")
+            if name in self.column
+        )
+
+    def _launch(self, cells: list[str]) -> Launch:
+        """The launch whose identity columns `cells` hold; made at its first row."""
+        key = tuple(cells[self.column[name]] for name in self.identity_columns)
+        launch = self._launches.get(key)
+        if launch is None:
+            launch = self._launches[key] = launch_of(dict(zip(self.identity_columns, key, strict=True)))
+            self._latest[launch.process_id, launch.launch_id] = launch
+        return launch
+
+    def _launch_of_rule(self, cells: list[str]) -> Launch:
+        """The launch a rule row speaks of. Its ids tell; ncu up to 2022.3 prints another stream in rule rows."""
+        ids = tuple(whole(cells[self.column[name]]) if name in self.column else None for name in ("Process ID", "ID"))
+        launch = self._latest.get(ids)
+        return launch if launch is not None else self._launch(cells)
+
+    def _broken(self, line: str) -> str:
+        stripped = line.lstrip()
+        if not stripped:
+            return report.BLANK
+        if stripped.startswith("=="):
+            return report.MESSAGE
+        if _ROW_START.match(stripped) or (stripped.startswith('"') and stripped.count('"') > 6):
+            return report.BROKEN
+        return report.OUTPUT
+
+
+class LongPage(_CsvPage):
+    """One row per metric: `--page details --csv`, or `--metrics ... --csv`, with or without rules and body labels."""
+
+    kind = "long"
+
+    def __init__(self, header: list[str], delimiter: str) -> None:
+        super().__init__(header, delimiter)
+        self.name_at = self.column["Metric Name"]
+        self.unit_at = self.column.get("Metric Unit")
+        self.value_at = self.column["Metric Value"]
+        self.section_at = self.column.get("Section Name")
+        self.body_at = self.column.get("Body Item Label")
+        self.rule_at = self.column.get("Rule Name")
+
+    def feed(self, line: str) -> str:
+        """Take in one line: a metric row, a rule row, or something else."""
+        cells = self._cells(line)
+        if cells is None or not self.value_at < len(cells) <= len(self.header) + 1:
+            return self._broken(line)
+        section = cells[self.section_at] if self.section_at is not None else ""
+        if cells[self.name_at]:
+            body = cells[self.body_at] if self.body_at is not None else ""
+            unit_text = cells[self.unit_at] if self.unit_at is not None else ""
+            self._launch(cells).read(cells[self.name_at], cells[self.value_at], unit_text, section, body)
+            return report.METRICS
+        if self.rule_at is not None and self.rule_at < len(cells):
+            rest = [*cells[self.rule_at :], "", "", "", ""][:5]
+            self._launch_of_rule(cells).rules.append(Rule(section, *rest))
+            return report.RULE
+        return report.UNLABELLED if cells[self.value_at] else self._broken(line)
+
+
+class WidePage(_CsvPage):
+    """One row per launch: `--page raw --csv` with its units in a second row, or the user interface's summary export."""
+
+    def __init__(self, header: list[str], delimiter: str) -> None:
+        super().__init__(header, delimiter)
+        self.kind = "summary page of the user interface" if "Function Name" in self.column else "wide"
+        self.units: list[str] | None = None
+        self.titles: list[str] = []
+        bracketed = [_TITLE_AND_UNIT.match(name) for name in header]
+        if any(bracketed):
+            self.units = [match["unit"] if match else "" for match in bracketed]
+        for name, match in zip(header, bracketed, strict=True):
+            title = match["title"] if match else name
+            self.titles.append(UI_LABELS.get(title, title) if self.units else title)
+        self.metric_columns = [index for index, name in enumerate(header) if name and self._is_metric(name)]
+        self.other_columns = [
+            (index, name.split(" [")[0]) for index, name in enumerate(header) if index not in set(self.metric_columns)
+        ]
+        self.rows = 0
+
+    def _is_metric(self, name: str) -> bool:
+        title = name.split(" [")[0]
+        return title not in IDENTITY_COLUMNS and name not in self.nvtx_columns
+
+    def feed(self, line: str) -> str:
+        """Take in one line: the units row, a launch, or something else."""
+        if self.units is None and not self.rows:
+            cells = split_row(line, self.delimiter)
+            if cells and len(cells) >= len(self.header) > 1 and not cells[self.column["ID"]].strip():
+                self.units = cells
+                return report.UNITS
+        cells = self._cells(line)
+        if cells is None or not len(self.header) <= len(cells) <= len(self.header) + 1:
+            return self._broken(line)
+        launch = launch_of({name: cells[index] for index, name in self.other_columns})
+        units = self.units or [""] * len(self.header)
+        for index in self.metric_columns:
+            launch.read(self.titles[index], cells[index], units[index])
+        self._launches[("row", str(self.rows))] = launch
+        self.rows += 1
+        return report.METRICS
+
+
+class SummaryPage(_CsvPage):
+    """Minimum, maximum and average over all launches of a kernel: `--print-summary per-kernel|per-gpu|per-nvtx`."""
+
+    kind = "summary"
+
+    def feed(self, line: str) -> str:
+        """Take in one line: a metric of one kernel, or something else."""
+        cells = self._cells(line)
+        if cells is None or not self.column["Average"] < len(cells) <= len(self.header) + 1:
+            return self._broken(line)
+        section = cells[self.column["Section Name"]] if "Section Name" in self.column else ""
+        launch = self._launch(cells)
+        read_summary(
+            launch,
+            cells[self.column["Metric Name"]],
+            cells[self.column["Metric Unit"]],
+            section,
+            {name: cells[self.column[name]] for name in ("Minimum", "Maximum", "Average")},
+        )
+        return report.METRICS
+
+
+def read_summary(launch: Launch, label: str, unit_text: str, section: str, values: dict[str, str]) -> None:
+    """Take in one row of a summary: the average as the metric, the extremes as metrics of their own."""
+    name = report.metric_of_label(section, "", label).name
+    for column, suffix in (("Average", ""), ("Minimum", " (minimum)"), ("Maximum", " (maximum)")):
+        reading = report.Reading(values[column], unit_text, section, "", label)
+        launch.readings.setdefault(name + suffix, []).append(reading)
+
+
+def launch_of(cells: dict[str, str]) -> Launch:
+    """A launch from its identity cells, under their column titles."""
+    name = cells.get("Demangled Name") or cells.get("Kernel Name") or cells.get("Function Name", "")
+    launch = Launch(
+        kernel_name=name,
+        kernel_short=cells.get("Function Name"),
+        launch_id=whole(cells.get("ID")),
+        process_id=whole(cells.get("Process ID") or cells.get("Process Id")),
+        device_id=whole(cells.get("Device") or cells.get("Device Id")),
+        compute_capability=cells.get("CC") or None,
+        context=whole(cells.get("Context")),
+        stream=_present(cells.get("Stream")),
+        grid=triple(cells.get("Grid Size")),
+        block=triple(cells.get("Block Size")),
+        invocations=whole(cells.get("Invocations")),
+        nvtx_path=nvtx_path(cells),
+    )
+    for shape in ("Grid Size", "Block Size"):  # the oldest summaries print a count of blocks and threads instead
+        count = cells.get(shape, "").strip()
+        if count.isdecimal():
+            launch.read(f"launch__{shape.lower().replace(' ', '_')}", count)
+    for title in ("Process Name", "Host Name", "Kernel Time", "Result Type", "Device Name"):
+        if cells.get(title):
+            launch.attributes[title] = cells[title]
+    return launch
+
+
+def whole(text: str | None) -> int | None:
+    """A whole number, or None for anything else ("n/a")."""
+    return int(text) if text and text.strip().isdecimal() else None
+
+
+def triple(text: str | None) -> tuple[int, int, int] | None:
+    """A grid or block such as "(16, 16, 1)" or "  512,  1,  1"; None for anything else."""
+    match = _TRIPLE.match(text.strip()) if text else None
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def nvtx_path(cells: dict[str, str]) -> tuple[str, ...] | None:
+    """The NVTX ranges around a launch, outermost first, without their domain and payload; None without NVTX columns.
+
+    A cell of push/pop ranges is `thread "domain:range:6 payload fields" ...`, one of start/end ranges
+    `"id:domain:range:6 payload fields" ...`. Range names may hold colons themselves.
+    """
+    columns = [title for title in cells if title.startswith((PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE))]
+    if not columns:
+        return None
+    path = []
+    for title in columns:
+        skipped = 2 if title.startswith(START_STOP) else 0 if title.startswith(NVTX_SUMMARY_RANGE) else 1
+        entries = _QUOTED.findall(cells[title]) or ([cells[title].strip()] if cells[title].strip() else [])
+        for entry in entries:
+            parts = entry.split(":")
+            if len(parts) > skipped + PAYLOAD_FIELDS:
+                parts = parts[:-PAYLOAD_FIELDS]
+            path.append(":".join(parts[skipped:]))
+    return tuple(part for part in path if part)
+
+
+def _present(text: str | None) -> str | None:
+    return None if text is None or text.strip() in ("", "n/a") else text.strip()
+

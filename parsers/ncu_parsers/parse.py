@@ -1,0 +1,116 @@
+"""Any reports -> one table of launches, with an account of what was read, joined, skipped and refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import pyarrow as pa
+
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.build import launches_table
+from ncu_parsers.read import merge, read_report
+from ncu_parsers.report import Launch, Report
+from ncu_parsers.sources import Source
+from ncu_parsers.tables import SCHEMA_VERSION, concatenated, with_metadata
+
+
+@dataclass
+class Parsed:
+    """What parsing gave: the table (None when every source was refused), the reports read, the errors of the others."""
+
+    table: pa.Table | None
+    reports: list[Report] = field(default_factory=list)
+    refused: dict[str, NcuBenchError] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def parse(
+    sources: Sequence[Source], *, join: bool = True, reading: Callable[[Source], None] = lambda source: None
+) -> Parsed:
+    """Read every source into one table.
+
+    A source that cannot be read is kept apart with its reason; the others are read all the same. With `join`, a
+    launch that stands in several files (one section of a report per file, say) becomes one row. `reading` is called
+    with each source before it is read.
+    """
+    result = Parsed(None)
+    for source in sources:
+        reading(source)
+        try:
+            result.reports.append(read_report(source))
+        except NcuBenchError as error:
+            result.refused[source.name] = error
+    sessions = [report for report in result.reports if not report.launches]
+    profiles = [report for report in result.reports if report.launches]
+    _lend_sessions(sessions, profiles, result)
+    if join:
+        _join(profiles, result)
+    tables = [launches_table(report) for report in profiles if report.launches]
+    if tables:
+        metadata = {"schema_version": SCHEMA_VERSION, "reports": [account(report) for report in result.reports], "notes": result.notes}
+        result.table = with_metadata(concatenated(tables), metadata)
+    return result
+
+
+def _lend_sessions(sessions: list[Report], profiles: list[Report], result: Parsed) -> None:
+    """Session pages give their attributes to the reports beside them: of the same name stem, or to all."""
+    for session in sessions:
+        if not profiles:
+            result.refused[session.source] = NcuBenchError(
+                f"{session.source} is a session page: it describes a run and holds no launch.",
+                advice="Parse it together with the report it belongs to: ncu-bench parse REPORT.csv SESSION.csv -o OUT",
+            )
+            result.reports.remove(session)
+            continue
+        near = [profile for profile in profiles if _shared_stem(profile.source, session.source) > 0]
+        best = max((_shared_stem(profile.source, session.source) for profile in near), default=0)
+        for profile in [profile for profile in near if _shared_stem(profile.source, session.source) == best] or profiles:
+            profile.session = {**session.session, **profile.session}
+            profile.tool_version = profile.tool_version or session.tool_version
+
+
+def _shared_stem(one: str, other: str) -> int:
+    """How many leading characters two file names share; 0 for files in different folders."""
+    first, second = PurePath(one), PurePath(other)
+    if first.parent != second.parent:
+        return 0
+    return next((at for at, pair in enumerate(zip(first.name, second.name, strict=False)) if pair[0] != pair[1]), 0)
+
+
+def _join(profiles: list[Report], result: Parsed) -> None:
+    before: dict[int, Report] = {id(launch): report for report in profiles for launch in report.launches}
+    launches, joined = merge([report.launches for report in profiles])
+    if not joined:
+        return
+    kept: dict[str, list[Launch]] = {report.source: [] for report in profiles}
+    for launch in launches:
+        kept[before[id(launch)].source].append(launch)
+    emptied = []
+    for report in profiles:
+        for other in profiles:
+            report.labels = {**other.labels, **report.labels}
+        if len(kept[report.source]) < len(report.launches):
+            emptied.append(report.source)
+        report.launches = kept[report.source]
+    result.notes.append(
+        f"{joined} launches stand in several files and were joined into one row each "
+        f"({', '.join(PurePath(name).name for name in emptied[:4])}{' ...' if len(emptied) > 4 else ''}); --separate keeps them apart"
+    )
+
+
+def account(report: Report) -> dict[str, Any]:
+    """What the Parquet file remembers of a report: dialect, tool, lines and notes."""
+    return {
+        "report": report.source,
+        "dialects": report.dialects,
+        "tool_version": report.tool_version,
+        "era": report.era,
+        "launches": len(report.launches),
+        "lines": dict(report.lines),
+        "skipped": report.skipped,
+        "session": report.session,
+        "notes": report.notes,
+    }

@@ -1,0 +1,220 @@
+"""One report file, line by line, into a `Report`; what is not a report is refused with the reason.
+
+The pages a file can hold are an ordered list: the first whose header a line is takes over from there, so a file may
+hold several runs, several dialects and any program output between them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.failures import ToolFailed, recognise
+from ncu_parsers import ncu_csv, report
+from ncu_parsers.ncu_csv import LongPage, WidePage
+from ncu_parsers.ncu_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
+from ncu_parsers.ncu_text import TextPage, opens_text_page
+from ncu_parsers.report import Launch, Page, Report, more_precise, settle
+from ncu_parsers.sources import Lines, Source, unreadable
+
+MESSAGES_KEPT = 200
+EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT)
+
+
+class NotAReport(NcuBenchError):
+    """The file holds no table of ncu that could be read."""
+
+
+def open_page(line: str, current: Page | None) -> Page | None:
+    """The page that `line` opens, if it opens one other than `current`."""
+    if opens_source_page(line):
+        return None if isinstance(current, SourcePage) else SourcePage()
+    page = ncu_csv.open_page(line)
+    if page is not None:
+        return page
+    if not isinstance(current, TextPage) and opens_text_page(line):
+        return TextPage()
+    if not isinstance(current, SessionPage) and opens_session_page(line):
+        return SessionPage()
+    return None
+
+
+@dataclass
+class _Reading:
+    """The state of reading one file."""
+
+    report: Report
+    pages: list[Page]
+    tail: deque[str]
+
+    @property
+    def current(self) -> Page | None:
+        return self.pages[-1] if self.pages else None
+
+    def take(self, number: int, line: str) -> None:
+        page = open_page(line, self.current)
+        if page is not None:
+            self.pages.append(page)
+            if isinstance(page, TextPage):
+                for earlier in (*self.tail, line):  # the process stands above the first kernel line
+                    page.feed(earlier)
+            kind = report.HEADER
+        elif self.current is not None:
+            kind = self.current.feed(line)
+        else:
+            kind = _before_any_page(line)
+        self.report.lines[kind] += 1
+        if kind == report.MESSAGE and len(self.report.messages) < MESSAGES_KEPT:
+            self.report.messages.append(line)
+        if kind in EXAMPLES_OF:
+            self.report.examples.setdefault(kind, (number, line[:200]))
+        self.tail.append(line)
+
+
+def _before_any_page(line: str) -> str:
+    if not line.strip():
+        return report.BLANK
+    return report.MESSAGE if line.startswith("==") else report.OUTPUT
+
+
+def read_report(source: Source) -> Report:
+    """Read one report.
+
+    Raises `ToolFailed` when the file holds a failure of ncu instead of a profile, `NotAReport` when it holds nothing
+    known, `NcuBenchError` when it cannot be read at all.
+    """
+    reading = _Reading(Report(source.name), [], deque(maxlen=50))
+    with source.open() as stream:
+        lines = Lines(stream)
+        try:
+            for number, line in enumerate(lines, start=1):
+                reading.take(number, line)
+        except (OSError, EOFError) as error:
+            if not reading.pages:
+                raise unreadable(source.name, error if isinstance(error, OSError) else OSError(str(error))) from error
+            reading.report.notes.append(f"the file ends in damage and was read up to it ({error})")
+    result = reading.report
+    if lines.replaced:
+        result.notes.append(f"{lines.replaced} lines held bytes that are not text; they were replaced")
+    if not lines.complete and reading.tail:
+        _note_cut(result, reading)
+    return _finish(result, reading.pages)
+
+
+def _note_cut(result: Report, reading: _Reading) -> None:
+    """A last line without its line end that could not be read as a row was cut off."""
+    if result.lines[report.BROKEN] and reading.tail[-1][:200] == result.examples[report.BROKEN][1]:
+        result.lines[report.BROKEN] -= 1
+        result.lines[report.CUT] += 1
+        result.examples[report.CUT] = result.examples.pop(report.BROKEN)
+        result.lines += type(result.lines)()  # drops kinds that are down to zero
+
+
+def _finish(result: Report, pages: list[Page]) -> Report:
+    tables: list[list[Launch]] = []
+    for page in pages:
+        if page.dialect not in result.dialects:
+            result.dialects.append(page.dialect)
+        if isinstance(page, SessionPage):
+            result.session.update(page.attributes)
+            result.tool_version = result.tool_version or page.tool_version
+        launches = page.launches()
+        settle(launches, result)
+        tables.append(launches)
+    result.era = _era(pages)
+    result.launches, merged = merge(tables)
+    if merged:
+        result.notes.append(f"{merged} launches stand in several tables of the file and were joined")
+    if not result.launches and not result.session:
+        raise _refusal(result, pages)
+    return result
+
+
+def merge(tables: list[list[Launch]]) -> tuple[list[Launch], int]:
+    """Join launches that are the same in several tables (one section of a report per file or table, say).
+
+    Launches are the same when their ids, process, kernel, context and stream are, their shapes do not contradict, and
+    every metric they share agrees within its printed digits. Returns the launches and how many were joined.
+    """
+    result: list[Launch] = []
+    known: dict[tuple[object, ...], Launch] = {}
+    joined = 0
+    for table in tables:
+        fresh: dict[tuple[object, ...], Launch] = {}
+        for launch in table:
+            other = known.get(launch.identity) if launch.launch_id is not None else None
+            if other is not None and _agree(other, launch):
+                _absorb(other, launch)
+                joined += 1
+            else:
+                fresh.setdefault(launch.identity, launch)
+                result.append(launch)
+        known.update({key: launch for key, launch in fresh.items() if key not in known})
+    return result, joined
+
+
+def _agree(one: Launch, other: Launch) -> bool:
+    if one.grid and other.grid and one.grid != other.grid:
+        return False
+    if one.attributes.get("Kernel Time", "") != other.attributes.get("Kernel Time", one.attributes.get("Kernel Time", "")):
+        return False
+    shared = one.metrics.keys() & other.metrics.keys()
+    return not any(more_precise(one.metrics[name], other.metrics[name])[1] for name in shared)
+
+
+def _absorb(launch: Launch, other: Launch) -> None:
+    for name, metric in other.metrics.items():
+        better, _ = more_precise(launch.metrics.get(name), metric)
+        assert better is not None
+        launch.metrics[name] = better
+    launch.instances = {**other.instances, **launch.instances}
+    launch.attributes = {**other.attributes, **launch.attributes}
+    launch.rules += [rule for rule in other.rules if rule not in launch.rules]
+    for name in ("device_id", "compute_capability", "grid", "block", "nvtx_path", "kernel_short"):
+        if getattr(launch, name) is None:
+            setattr(launch, name, getattr(other, name))
+
+
+def _era(pages: list[Page]) -> str | None:
+    """Which ncu versions write such a page; the files name their tool nowhere else."""
+    for page in pages:
+        if not isinstance(page, (LongPage, WidePage)) or page.kind not in ("long", "wide"):
+            continue
+        if "Kernel Time" in page.column:
+            return "at most 2022.3"
+        if "Estimated Speedup" in page.column:
+            return "2023.1 or newer"
+        return "2022.4 or newer"
+    return None
+
+
+def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
+    failure = recognise(result.messages)
+    if failure is not None:
+        return ToolFailed(result.source, *failure)
+    if any(isinstance(page, SourcePage) for page in pages):
+        return NotAReport(
+            f"{result.source} is a source page (--page source): it holds counters per instruction, not per launch.",
+            advice="Export the launches instead: ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv",
+        )
+    if pages:
+        return NotAReport(
+            f"{result.source} has the header of a {result.dialects[0]} page and no launch below it.",
+            "The run may have been stopped before its first kernel, or the file was cut.",
+            "Look at the file's end, and profile again.",
+        )
+    reports = [message for message in result.messages if message.startswith("==PROF== Report:")]
+    if reports:
+        return NotAReport(
+            f"{result.source} is the log of a run that wrote its results elsewhere.",
+            f'It says: "{reports[0].strip()}".',
+            "Export that report: ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv",
+        )
+    if not result.lines.total():
+        return NotAReport(f"{result.source} is empty.", "The run wrote nothing, or the redirect failed.", "Profile again.")
+    return NotAReport(
+        f"{result.source} holds no table of Nsight Compute in its {result.lines.total()} lines.",
+        "It may be another tool's file, or only the program's output.",
+        "Export a report with: ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv",
+    )

@@ -1,0 +1,225 @@
+"""What one report file holds, whatever its dialect: launches with metrics, and an account of every line.
+
+A reader of a dialect is a `Page`: it is fed line by line, says of each line what it was, and in the end gives its
+launches. Numbers are turned from text into values only then, because the locale of a file shows in its numbers, and a
+single one seldom tells.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from ncu_parsers.labels import LabelledMetric, metric_of_label
+from ncu_parsers.units import ABSENT, NumberFormat, instances, unit
+
+# What a line can be. The first four carry data; every other kind is skipped, and counted under its name.
+HEADER = "header"
+UNITS = "units row"
+METRICS = "metric row"
+RULE = "rule row"
+BLANK = "blank line"
+MESSAGE = "message of the tool"
+OUTPUT = "program output"
+BROKEN = "broken row"
+CUT = "row cut off at the end of the file"
+UNLABELLED = "row without a label"
+LAYOUT = "table layout"
+SESSION = "session attribute"
+SOURCE = "source line"
+
+READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION})
+
+
+class Reading(NamedTuple):
+    """One metric of one launch, as printed."""
+
+    text: str
+    unit: str
+    section: str
+    body: str
+    label: str
+
+
+class Metric(NamedTuple):
+    """One metric of one launch, in base units. `value` is a number or a word; `step` is its last digit's step."""
+
+    value: float | str
+    step: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A result of one of NVIDIA's rules, as a report's details page prints it."""
+
+    section: str
+    name: str
+    kind: str
+    description: str
+    speedup_type: str
+    speedup: str
+
+
+@dataclass
+class Launch:
+    """One kernel launch, or one range, or, with `invocations`, the averages of several launches."""
+
+    kernel_name: str
+    launch_id: int | None = None
+    process_id: int | None = None
+    device_id: int | None = None
+    compute_capability: str | None = None
+    context: int | None = None
+    stream: str | None = None
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    nvtx_path: tuple[str, ...] | None = None
+    invocations: int | None = None
+    kernel_short: str | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+    readings: dict[str, list[Reading]] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    rules: list[Rule] = field(default_factory=list)
+    failed: bool = False
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What the same launch shares in two pages or files of one run."""
+        return (
+            self.process_id, self.launch_id, self.kernel_name, self.device_id, self.context, self.stream,
+            self.attributes.get("Process Name"), self.attributes.get("Host Name"),
+        )  # fmt: skip
+
+    def read(self, label: str, text: str, unit_text: str = "", section: str = "", body: str = "") -> None:
+        """Take in one printed metric under the metric name that its label stands for."""
+        name = metric_of_label(section, body, label).name
+        self.readings.setdefault(name, []).append(Reading(text, unit_text, section, body, label))
+
+
+class Page(Protocol):
+    """A table of a report that is being read."""
+
+    dialect: str
+
+    def feed(self, line: str) -> str:
+        """Take in the next line and say what it is: one of the kinds above."""
+
+    def launches(self) -> list[Launch]:
+        """The launches read so far, with readings but without metrics."""
+
+
+@dataclass
+class Report:
+    """One report file, read."""
+
+    source: str
+    dialects: list[str] = field(default_factory=list)
+    tool_version: str | None = None
+    era: str | None = None
+    launches: list[Launch] = field(default_factory=list)
+    lines: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, tuple[int, str]] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+    session: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, LabelledMetric] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """Lines that carried no data, by what they were."""
+        return {kind: count for kind, count in self.lines.items() if kind not in READ_KINDS}
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Every metric that at least one launch has, sorted."""
+        return sorted({name for launch in self.launches for name in launch.metrics})
+
+
+def settle(launches: list[Launch], report: Report) -> None:
+    """Turn the printed readings of one page's `launches` into metrics, in place, and note in `report` what was odd."""
+    number_format = NumberFormat.infer(
+        (reading.text, unit(reading.unit).base) for launch in launches for values in launch.readings.values() for reading in values
+    )
+    if number_format.decimal == ",":
+        report.notes.append("numbers were read with decimal commas (1.234,5)")
+    absent: Counter[str] = Counter()
+    conflicts: dict[str, str] = {}
+    for launch in launches:
+        for name, readings in launch.readings.items():
+            metric = None
+            for reading in readings:
+                report.labels.setdefault(name, metric_of_label(reading.section, reading.body, reading.label))
+                found, behind = _metric(reading, number_format)
+                if behind is not None:
+                    launch.instances[name] = behind
+                metric, conflict = more_precise(metric, found)
+                if conflict:
+                    conflicts.setdefault(name, f"{_printed(readings[0])} and {_printed(reading)}")
+            if metric is None:
+                absent[name] += readings[0].text.strip().lower().endswith("n/a")
+            else:
+                launch.metrics[name] = metric
+        launch.failed = _has_failed(launch)
+        launch.readings = {}
+    _note_absent(absent, launches, report)
+    report.notes += [
+        f"{name} is printed with different values in one launch ({values}); the first is kept"
+        for name, values in sorted(conflicts.items())
+    ]
+
+
+def _metric(reading: Reading, number_format: NumberFormat) -> tuple[Metric | None, str | None]:
+    text, behind = instances(reading.text.strip())
+    if text in ABSENT:
+        return None, behind
+    number = number_format.parse(text)
+    base, factor = unit(reading.unit)
+    if number is None:
+        return Metric(reading.text.strip(), 0.0, base), None
+    return Metric(number.value * factor, number.step * factor, base), behind
+
+
+def more_precise(known: Metric | None, other: Metric | None) -> tuple[Metric | None, bool]:
+    """The better of two readings of one metric, and whether they contradict each other.
+
+    Two numbers agree when they differ by no more than their printed digits allow.
+    """
+    if known is None or other is None:
+        return known or other, False
+    if isinstance(known.value, str) or isinstance(other.value, str):
+        return known, known.value != other.value
+    if abs(known.value - other.value) > 0.51 * (known.step + other.step) + 1e-9 * abs(known.value):
+        return known, True
+    return (other if other.step < known.step else known), False
+
+
+def _printed(reading: Reading) -> str:
+    return f"{reading.text[:24]} {reading.unit}".strip()
+
+
+def _has_failed(launch: Launch) -> bool:
+    """Whether the launch ended in an error: ncu then prints grid (0, 0, 0), or nan for every metric."""
+    if launch.grid == (0, 0, 0) or launch.block == (0, 0, 0):
+        return True
+    texts = {reading.text.strip().lower() for readings in launch.readings.values() for reading in readings}
+    return bool(texts) and texts <= {"nan", "-nan"}
+
+
+def _note_absent(absent: Counter[str], launches: list[Launch], report: Report) -> None:
+    alive = sum(not launch.failed for launch in launches)
+    everywhere = sorted(name for name, count in absent.items() if alive and count >= alive)
+    if everywhere:
+        report.notes.append(
+            f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)} came back without a value (n/a): {shortened(everywhere)}"
+        )
+
+
+def shortened(names: Iterable[str], most: int = 6) -> str:
+    """A list of names for a message, cut after `most`."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,160 @@
+"""Where reports come from: files, folders, globs, compressed files and standard input, decoded to lines.
+
+Windows shells redirect to UTF-16 or put a byte order mark in front of UTF-8; both are recognised. Bytes that are not
+valid in the file's encoding are replaced and counted, never a reason to stop.
+"""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import gzip
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import zstandard
+
+from ncu_launch.errors import NcuBenchError
+
+STANDARD_INPUT = "-"
+REPORT_SUFFIXES = {".csv", ".txt", ".log", ".out", ".tsv"}
+COMPRESSED_SUFFIXES = {".gz", ".zst"}
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One report to read: a path, or standard input."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """How the source is called in tables and messages."""
+        return "standard input" if self.path == STANDARD_INPUT else self.path
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """The bytes of the report, decompressed.
+
+        Raises `NcuBenchError` when the file cannot be opened.
+        """
+        try:
+            raw = sys.stdin.buffer if self.path == STANDARD_INPUT else Path(self.path).open("rb")
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        buffered = raw if hasattr(raw, "peek") else io.BufferedReader(cast(io.RawIOBase, raw))
+        try:
+            yield _decompressed(cast(io.BufferedReader, buffered))
+        finally:
+            if self.path != STANDARD_INPUT:
+                raw.close()
+
+
+def unreadable(path: str, error: OSError) -> NcuBenchError:
+    """The error for a file that could not be opened or read."""
+    return NcuBenchError(f"{path} could not be read: {error.strerror or error}.", advice="Check the path and its permissions.")
+
+
+def _decompressed(raw: io.BufferedReader) -> BinaryIO:
+    head = raw.peek(4)[:4]
+    if head.startswith(_GZIP_MAGIC):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+    if head.startswith(_ZSTD_MAGIC):
+        return cast(BinaryIO, zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
+    return raw
+
+
+def find_sources(arguments: list[str]) -> list[Source]:
+    """The reports that command-line `arguments` name, each once, in order.
+
+    A folder stands for every report below it (by suffix); a glob that the shell left alone is expanded.
+    Raises `NcuBenchError` for an argument that names nothing.
+    """
+    found: dict[str, Source] = {}
+    for argument in arguments:
+        paths = [argument] if argument == STANDARD_INPUT else _paths(argument)
+        if not paths:
+            raise NcuBenchError(
+                f"{argument} names no report.",
+                "A folder is searched for " + " ".join(sorted(REPORT_SUFFIXES)) + " files, also with .gz or .zst behind.",
+                "Name the file itself, whatever its suffix.",
+            )
+        for path in paths:
+            found.setdefault(path, Source(path))
+    return list(found.values())
+
+
+def _paths(argument: str) -> list[str]:
+    path = Path(argument)
+    if path.is_dir():
+        return sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file))
+    if path.exists():
+        return [argument]
+    matches = sorted(glob.glob(argument, recursive=True))
+    if not matches:
+        raise NcuBenchError(f"{argument} does not exist.", advice="Check the path; relative paths start at the current folder.")
+    return [match for match in matches if Path(match).is_file()]
+
+
+def _is_report(file: Path) -> bool:
+    suffixes = [suffix.lower() for suffix in file.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
+        suffixes.pop()
+    return bool(suffixes) and suffixes[-1] in REPORT_SUFFIXES
+
+
+def encoding_of(head: bytes) -> str:
+    """The encoding of a text from its first bytes: a byte order mark, or the zero bytes of UTF-16."""
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if len(head) >= 4 and head[1::2].count(0) > len(head) // 4:
+        return "utf-16-le"
+    if len(head) >= 4 and head[0::2].count(0) > len(head) // 4:
+        return "utf-16-be"
+    return "utf-8"
+
+
+@dataclass
+class Lines:
+    """The lines of a report, without their line ends.
+
+    `replaced` counts the lines that held bytes invalid in the encoding; `complete` tells whether the last line ended.
+    """
+
+    stream: BinaryIO
+    replaced: int = 0
+    complete: bool = True
+    bytes_read: int = 0
+
+    def __iter__(self) -> Iterator[str]:
+        head = self.stream.read(4096)
+        encoding = encoding_of(head)
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        pending = ""
+        block = head
+        while block:
+            self.bytes_read += len(block)
+            lines = (pending + decoder.decode(block)).split("\n")
+            pending = lines.pop()
+            for line in lines:
+                yield self._checked(line)
+            block = self.stream.read(1 << 20)
+        pending += decoder.decode(b"", final=True)
+        self.complete = not pending
+        if pending:
+            yield self._checked(pending)
+
+    def _checked(self, line: str) -> str:
+        if "\ufffd" in line:
+            self.replaced += 1
+        return line.rstrip("\r")

@@ -1,0 +1,262 @@
+"""The table of launches: every column with its type, its unit and what null means. The contract of this stage.
+
+Missing is null, never 0. Values are in base units (ns, byte, hz, FLOP). Every other metric of a report is a column
+under its original name, in base units, with unit, label and section in the field's metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ncu_launch.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
+
+SCHEMA_VERSION = 1
+"""History: 1 (2026-11) the first."""
+
+Floats = npt.NDArray[np.float64]
+
+METADATA_KEY = b"ncu_bench"
+FIELD_KEY = b"ncu_bench"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the contract."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    meaning: str
+    null: str = "not in the report"
+
+
+_NAME = pa.dictionary(pa.int32(), pa.string())
+_SHAPE = pa.list_(pa.int32(), 3)
+_RULES = pa.list_(
+    pa.struct([(name, pa.string()) for name in ("section", "name", "kind", "description", "speedup_type", "speedup")])
+)
+
+IDENTITY_COLUMNS: tuple[Column, ...] = (
+    Column("source", _NAME, "", "how the numbers were got: ncu, nsys, operators or estimate", "never"),
+    Column("report", _NAME, "", "the file a row came from", "never"),
+    Column("launch_id", pa.int64(), "", "the tool's own id, unique only together with process_id", "text pages print none"),
+    Column("process_id", pa.int64(), "", "the profiled process"),
+    Column("rank", pa.int32(), "", "rank of the process in a distributed run", "not a distributed run"),
+    Column("device_id", pa.int32(), "", "CUDA device number"),
+    Column("device_name", _NAME, "", "the device as the driver calls it"),
+    Column("chip", _NAME, "", "the chip, as GH100"),
+    Column("compute_capability", _NAME, "", 'as "9.0"'),
+    Column("context", pa.int64(), "", "CUDA context"),
+    Column("stream", _NAME, "", "CUDA stream", "not in the report, or a range"),
+    Column("kernel_name", _NAME, "", "full demangled name", "never"),
+    Column("kernel_short", _NAME, "", "function name without namespaces, template arguments and parameters", "never"),
+    Column("grid", _SHAPE, "block", "blocks in x, y, z"),
+    Column("block", _SHAPE, "thread", "threads of a block in x, y, z"),
+    Column("nvtx_path", pa.list_(pa.string()), "", "NVTX ranges around the launch, outermost first", "no NVTX collected"),
+    Column("phase", _NAME, "", "forward, backward or optimizer", "not known"),
+    Column("module", _NAME, "", "dotted path of the layer", "not known"),
+    Column("iteration", pa.int32(), "", "iteration of the training or inference loop", "not known"),
+    Column("invocations", pa.int64(), "", "launches this row is the average of", "the row is one launch"),
+    Column("failed", pa.bool_(), "", "the launch ended in an error, and its metrics mean nothing", "never"),
+)
+
+MEASURE_COLUMNS: tuple[Column, ...] = (
+    Column("duration_ns", pa.float64(), "ns", "GPU time of the launch"),
+    Column("flops_fp64", pa.float64(), "FLOP", "CUDA cores, FMA as 2", "a counter of add, mul and fma is missing"),
+    Column("flops_fp32", pa.float64(), "FLOP", "CUDA cores, FMA as 2, packed FP32 included", "a counter is missing"),
+    Column("flops_fp16", pa.float64(), "FLOP", "CUDA cores, packed: FMA as 4; may be constant moves", "a counter is missing"),
+    *(
+        Column(f"tensor_flops_{precision}", pa.float64(), "FLOP", f"tensor cores, {precision} inputs", "not collected")
+        for precision in TENSOR_FLOAT_PRECISIONS
+    ),
+    *(
+        Column(f"tensor_ops_{precision}", pa.float64(), "OP", f"tensor cores, {precision} inputs", "not collected")
+        for precision in TENSOR_INTEGER_PRECISIONS
+    ),
+    Column("tensor_flops", pa.float64(), "FLOP", "sum of the floating-point tensor columns", "none was collected"),
+    Column("flops", pa.float64(), "FLOP", "total floating-point operations", "what is needed for it was not collected"),
+    Column("flops_basis", _NAME, "", "which counters and rule gave flops, and what was not collected", "no FLOP counters"),
+    Column("dram_bytes", pa.float64(), "byte", "read and written between L2 and device memory"),
+    Column("dram_read_bytes", pa.float64(), "byte", "read from device memory"),
+    Column("dram_write_bytes", pa.float64(), "byte", "written to device memory"),
+    Column("l2_bytes", pa.float64(), "byte", "requested at L2 by all clients"),
+    Column("l1_bytes", pa.float64(), "byte", "requested at L1, without shared memory"),
+    Column("sm_clock_hz", pa.float64(), "hz", "SM clock while profiled"),
+    Column("dram_clock_hz", pa.float64(), "hz", "memory clock while profiled"),
+    Column("peak_flops_fp64", pa.float64(), "FLOP/s", "FP64 ceiling at the profiled clock"),
+    Column("peak_flops_fp32", pa.float64(), "FLOP/s", "FP32 ceiling at the profiled clock"),
+    Column("peak_flops_fp16", pa.float64(), "FLOP/s", "FP16 ceiling of the CUDA cores at the profiled clock"),
+    *(
+        Column(f"peak_tensor_flops_{precision}", pa.float64(), "FLOP/s", f"dense {precision} tensor ceiling, profiled clock")
+        for precision in TENSOR_FLOAT_PRECISIONS
+    ),
+    *(
+        Column(f"peak_tensor_ops_{precision}", pa.float64(), "OP/s", f"dense {precision} tensor ceiling, profiled clock")
+        for precision in TENSOR_INTEGER_PRECISIONS
+    ),
+    Column("peak_dram_bytes", pa.float64(), "byte/s", "DRAM ceiling at the profiled memory clock"),
+    Column("peak_l2_bytes", pa.float64(), "byte/s", "L2 ceiling at the profiled clock"),
+    Column("peak_l1_bytes", pa.float64(), "byte/s", "L1 ceiling at the profiled clock"),
+)
+
+RULES_COLUMN = Column("rules", _RULES, "", "results of NVIDIA's rules on the details page", "the report has none")
+
+COLUMNS: tuple[Column, ...] = (*IDENTITY_COLUMNS, *MEASURE_COLUMNS, RULES_COLUMN)
+COLUMN_NAMES = frozenset(column.name for column in COLUMNS)
+
+
+def field_of(column: Column) -> pa.Field:
+    """The Arrow field of a contract column, with its unit and meaning in the metadata."""
+    return pa.field(column.name, column.type, metadata=field_metadata(unit=column.unit, meaning=column.meaning))
+
+
+def field_metadata(**entries: str) -> dict[bytes, bytes]:
+    """Metadata of a field: unit, label, section, meaning."""
+    return {FIELD_KEY: json.dumps({key: value for key, value in entries.items() if value}).encode()}
+
+
+def field_entries(field: pa.Field) -> dict[str, str]:
+    """What `field_metadata` put in, {} for a field without."""
+    raw = (field.metadata or {}).get(FIELD_KEY)
+    return json.loads(raw) if raw else {}
+
+
+def table_metadata(table: pa.Table) -> dict[str, Any]:
+    """The file-level metadata: schema version, reports with dialect, lines and skips, notes."""
+    raw = (table.schema.metadata or {}).get(METADATA_KEY)
+    return json.loads(raw) if raw else {}
+
+
+def with_metadata(table: pa.Table, metadata: dict[str, Any]) -> pa.Table:
+    """The table with its file-level metadata replaced."""
+    return table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})
+
+
+def floats(table: pa.Table, name: str) -> Floats:
+    """A numeric column as float64, NaN where it is null or the table lacks it."""
+    if name not in table.column_names:
+        return np.full(len(table), np.nan)
+    parts = [_chunk_floats(chunk) for chunk in table.column(name).chunks]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _chunk_floats(chunk: pa.Array) -> Floats:
+    """One chunk as float64. Goes by the buffer: Array.to_numpy() would import pandas, 0.2 s and 40 MB."""
+    if not pa.types.is_float64(chunk.type):
+        chunk = chunk.cast(pa.float64())
+    if chunk.null_count:
+        chunk = chunk.fill_null(float("nan"))
+    values = np.frombuffer(chunk.buffers()[1], dtype=np.float64) if len(chunk) else np.empty(0)
+    return values[chunk.offset : chunk.offset + len(chunk)]
+
+
+def nullable(values: Floats) -> pa.Array:
+    """float64 values as an Arrow array, null where NaN."""
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    present = np.packbits(~np.isnan(values), bitorder="little")
+    return pa.Array.from_buffers(pa.float64(), len(values), [pa.py_buffer(present.tobytes()), pa.py_buffer(values.tobytes())])
+
+
+def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str | None]]:
+    """A text column as whole numbers and the texts they stand for; the last text is None, for null."""
+    column = table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(len(table), pa.string())])
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    combined = column.unify_dictionaries().combine_chunks()
+    chunks = combined.chunks if isinstance(combined, pa.ChunkedArray) else [combined]
+    if not chunks:
+        return np.empty(0, np.int32), [None]
+    values: list[str | None] = [*chunks[0].dictionary.to_pylist(), None]
+    missing = len(values) - 1
+    parts = []
+    for chunk in chunks:
+        indices = chunk.indices.cast(pa.int32()).fill_null(missing)
+        buffer = np.frombuffer(indices.buffers()[1], dtype=np.int32) if len(indices) else np.empty(0, np.int32)
+        parts.append(buffer[indices.offset : indices.offset + len(indices)])
+    return np.concatenate(parts), values
+
+
+def words(table: pa.Table, name: str) -> list[str | None]:
+    """A text column as Python strings, None where it is null or the table lacks it."""
+    if name not in table.column_names:
+        return [None] * len(table)
+    result: list[str | None] = table.column(name).to_pylist()
+    return result
+
+
+# --------------------------------------------------------------------------------------------------- kernel names
+
+_OPERATOR = re.compile(r"operator\s*(?:\(\)|[^\w\s(]+)")
+
+
+def short_name(name: str) -> str:
+    """The function name of a demangled kernel name, without return type, namespaces, template arguments, parameters.
+
+    `void at::native::vectorized_elementwise_kernel<4, at::F<float>>(int, T2)` gives `vectorized_elementwise_kernel`.
+    A name that does not look like C++ (Julia, Fortran, numba) is kept up to its parameters.
+    """
+    text = _without_brackets(name.strip())
+    head = text.split("(")[0].strip() if not text.startswith("(") else text
+    head = head.rsplit("::", 1)[-1]
+    head = head.split()[-1] if head.split() else ""
+    return head.lstrip("*&") or name.strip()
+
+
+def _without_brackets(name: str) -> str:
+    """The name without what stands between <...>; "(anonymous namespace)" and "<unnamed>" are scopes."""
+    name = _OPERATOR.sub("operator", name.replace("(anonymous namespace)", "anonymous").replace("->", ""))
+    depth, kept = 0, []
+    for letter in name:
+        if letter == "<":
+            depth += 1
+        elif letter == ">":
+            depth = max(depth - 1, 0)
+        elif depth == 0:
+            kept.append(letter)
+    return "".join(kept)
+
+
+# ------------------------------------------------------------------------------------------------- building tables
+
+
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of launches with different metrics as one: columns combine by name, absent ones are null."""
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(_reconciled(tables), promote_options="default").unify_dictionaries()
+
+
+def _reconciled(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """A metric that is a number in one table and a word in another becomes text in both."""
+    types: dict[str, pa.DataType] = {}
+    clashing: set[str] = set()
+    for table in tables:
+        for field in table.schema:
+            known = types.setdefault(field.name, field.type)
+            if known != field.type:
+                clashing.add(field.name)
+    result = []
+    for table in tables:
+        for name in clashing & set(table.column_names):
+            index = table.schema.get_field_index(name)
+            field = table.schema.field(index)
+            column = table.column(index)
+            if not pa.types.is_string(field.type):
+                column = column.cast(pa.string())
+            table = table.set_column(index, field.with_type(pa.string()), column)
+        result.append(table.replace_schema_metadata(None))
+    return result
+
+
+def contract_first(names: Iterable[str]) -> list[str]:
+    """Column names in the order of the contract, other metrics behind them, sorted."""
+    names = set(names)
+    return [column.name for column in COLUMNS if column.name in names] + sorted(names - COLUMN_NAMES)

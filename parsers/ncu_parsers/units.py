@@ -1,0 +1,161 @@
+"""Numbers and units as Nsight Compute prints them, in any locale and any scale, brought to base units.
+
+Base units are those of `ncu --print-units base` in today's spelling: ns, byte, hz, byte/s, inst/cycle, %. Prefixes are
+decimal (1 Mbyte = 1e6 byte). The words changed over the years: nsecond became ns, cycle/nsecond became Ghz,
+Gbyte/second became Gbyte/s.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+# --------------------------------------------------------------------------------------------------------- units
+
+PREFIXES = {"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+
+SECONDS_IN_NS = {
+    **dict.fromkeys(("ns", "nsecond", "nanosecond", "nanoseconds"), 1.0),
+    **dict.fromkeys(("us", "µs", "μs", "usecond", "microsecond", "microseconds"), 1e3),
+    **dict.fromkeys(("ms", "msecond", "millisecond", "milliseconds"), 1e6),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1e9),
+    **dict.fromkeys(("min", "minute"), 60e9),
+}
+
+# Words that take a prefix, with their base spelling.
+SCALED_WORDS = {
+    "byte": "byte", "bytes": "byte", "B": "byte",
+    "hz": "hz", "Hz": "hz", "HZ": "hz",
+    "inst": "inst", "cycle": "cycle", "cycles": "cycle", "sector": "sector", "request": "request",
+    "warp": "warp", "thread": "thread", "op": "op", "ops": "op",
+}  # fmt: skip
+
+COUNTED = {"", "byte", "ns", "inst", "cycle", "sector", "request", "warp", "thread", "block", "op", "hz", "register/thread"}
+"""Base units of quantities that are whole numbers, or so large that ncu never prints exactly three decimals of them."""
+
+
+class Unit(NamedTuple):
+    """A unit text understood: `base` is its base unit, a value times `factor` is in it."""
+
+    base: str
+    factor: float
+
+
+@lru_cache(maxsize=4096)
+def unit(text: str) -> Unit:
+    """The base unit and factor of a unit as printed; a text that is not understood is its own base unit."""
+    text = text.strip()
+    top, slash, bottom = text.partition("/")
+    if top in SECONDS_IN_NS and not slash:
+        return Unit("ns", SECONDS_IN_NS[top])
+    base, factor = _scaled_word(top)
+    if not slash:
+        return Unit(base, factor)
+    if bottom in SECONDS_IN_NS:
+        per_second = factor * 1e9 / SECONDS_IN_NS[bottom]
+        return Unit("hz" if base in ("cycle", "") else f"{base}/s", per_second)
+    below, divisor = _scaled_word(bottom)
+    return Unit(f"{base}/{below}", factor / divisor)
+
+
+def _scaled_word(word: str) -> tuple[str, float]:
+    if word in SCALED_WORDS:
+        return SCALED_WORDS[word], 1.0
+    if word[:1] in PREFIXES and word[1:] in SCALED_WORDS:
+        return SCALED_WORDS[word[1:]], PREFIXES[word[0]]
+    return word, 1.0
+
+
+# ------------------------------------------------------------------------------------------------------- numbers
+
+ABSENT = frozenset({"", "n/a", "N/A", "(!) n/a", "nan", "-nan", "NaN", "-nan(ind)", "nan(ind)", "(null)", "<no value>"})
+"""Texts that mean "no value": null, never 0."""
+
+def _form(decimal: str, grouping: str) -> re.Pattern[str]:
+    whole = rf"\d+|\d{{1,3}}(?:[{grouping}'’\s]\d{{2,3}})*[{grouping}'’\s]\d{{3}}"
+    return re.compile(rf"(?P<sign>[+-]?)(?P<whole>{whole})?(?:[{decimal}](?P<fraction>\d*))?(?:[eE](?P<exponent>[+-]?\d+))?$")
+
+
+_FORMS = {".": _form(".", ","), ",": _form(",", ".")}
+_NOT_A_DIGIT = re.compile(r"\D")
+_INSTANCES = re.compile(r"^(?P<value>\S+) *(?:\((?P<values>.*)\)|\{(?P<count>[\d.,]+)\})$", re.DOTALL)
+
+
+class Number(NamedTuple):
+    """A value and the step of its last printed digit, both in the unit it was printed in."""
+
+    value: float
+    step: float
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """How one table writes its numbers: `.` or `,` for the decimals. The other one groups thousands."""
+
+    decimal: str = "."
+
+    @classmethod
+    def infer(cls, cells: Iterable[tuple[str, str]]) -> NumberFormat:
+        """The format of a table from its (text, base unit) cells.
+
+        `65,77` and `27.595.520` speak for decimal commas, `65.77` and `1,234.5` for decimal points, `117.344` and
+        `1,234` for neither. When nothing else speaks, three digits after a point in a counted unit are taken for
+        thousands, because ncu prints counts with none, two or six decimals, never three.
+        """
+        votes = {".": 0, ",": 0}
+        pointed_counts = other_points = 0
+        for text, base in cells:
+            decimal = _decimal_mark(text)
+            if decimal in votes:
+                votes[decimal] += _FORMS[decimal].match(text) is not None
+            elif decimal == "?" and "." in text:
+                pointed_counts += base in COUNTED
+                other_points += base not in COUNTED
+        if votes["."] or votes[","]:
+            return cls("," if votes[","] > votes["."] else ".")
+        return cls("," if pointed_counts and not other_points else ".")
+
+    def parse(self, text: str) -> Number | None:
+        """The number a cell holds, or None when it holds none.
+
+        A text that can be read in one way only is read in that way, whatever the format.
+        """
+        decimal = _decimal_mark(text)
+        match = _FORMS[decimal if decimal in _FORMS else self.decimal].match(text)
+        if match is None or not (match["whole"] or match["fraction"]):
+            return None
+        whole, fraction = _NOT_A_DIGIT.sub("", match["whole"] or "0"), match["fraction"] or ""
+        exponent = int(match["exponent"] or 0)
+        value = float(f"{match['sign']}{whole}.{fraction or 0}e{exponent}")
+        if not math.isfinite(value) or abs(exponent) > 300:
+            return None
+        return Number(value, 10.0 ** (exponent - len(fraction)))
+
+
+@lru_cache(maxsize=65536)
+def _decimal_mark(text: str) -> str:
+    """`.` or `,` when the text can be read with that decimal mark only, `?` when both are possible, "" without marks."""
+    digits = re.split(r"[eE]", text.lstrip("+-"))[0]
+    points, commas = digits.count("."), digits.count(",")
+    if points and commas:
+        return "." if digits.rfind(".") > digits.rfind(",") else ","
+    mark, other, count = (".", ",", points) if points else (",", ".", commas)
+    if count == 0:
+        return ""
+    if count > 1:
+        return other
+    before, _, after = digits.partition(mark)
+    groups = len(after) == 3 and 1 <= len(before) <= 3 and before.isdecimal() and not before.startswith("0")
+    return "?" if groups else mark
+
+
+def instances(text: str) -> tuple[str, str | None]:
+    """The leading value of a cell and the instance values behind it, if any: `x (a; b; c)` or `x {n}`."""
+    match = _INSTANCES.match(text)
+    if match is None:
+        return text, None
+    return match["value"], match["values"]
