@@ -2,8 +2,8 @@
 
 In order: the report's own peaks at the profiled clock; the machine file of the device the report names; the machine
 that the user named; for the few compute capabilities that stand for one family of boards, what the files of that
-family agree on. A compute capability alone never gives a bandwidth that its boards do not share, and RTX boards are never
-guessed from it.
+family agree on. A compute capability alone never gives a bandwidth that its boards do not share, and RTX boards are
+never guessed from it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-
 from ncu_launch.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
 from ncu_parsers import tables
 from ncu_parsers.tables import Floats
+
 from ncu_tools.machine import Machine, Rate, machine_of_device, machines_of_capability
 
 PEAK_COLUMNS: dict[str, str] = {
@@ -83,7 +83,11 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     clocks = tables.floats(table, "sm_clock_hz")
     for (name, capability), rows in devices.items():
         at = np.array(rows)
-        title = name or (machine.name if machine else None) or (f"compute capability {capability}" if capability else "unknown device")
+        title = (
+            name
+            or (machine.name if machine else None)
+            or (f"compute capability {capability}" if capability else "unknown device")
+        )
         _draw_report(result, title, at, clocks)
         fallback = _fallback(name, capability, machine, result.notes, _needs_more(result, at))
         if fallback is not None:
@@ -163,7 +167,12 @@ def _fill(result: Ceilings, title: str, at: Floats, fallback: _Fallback, clocks:
             if missing.size == at.size:
                 result.drawn.append(Ceiling(title, unit, rate.value, f"{fallback.says}; {rate.source}"))
     profiled = clocks[at][~np.isnan(clocks[at])]
-    if "fp32" in used and profiled.size and fallback.boost_clock_hz and np.median(profiled) < 0.95 * fallback.boost_clock_hz:
+    if (
+        "fp32" in used
+        and profiled.size
+        and fallback.boost_clock_hz
+        and np.median(profiled) < 0.95 * fallback.boost_clock_hz
+    ):
         result.notes.append(
             f"{title} was profiled at {np.median(profiled) / 1e9:.2f} GHz; its data-sheet ceilings assume "
             f"{fallback.boost_clock_hz / 1e9:.2f} GHz, so per cent of the bound read low"

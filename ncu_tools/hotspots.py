@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
 from ncu_launch import metrics as counters
 from ncu_parsers import tables
 from ncu_parsers.tables import Floats
+
 from ncu_tools.ceilings import Ceilings, unit_title
 
 Mask = npt.NDArray[np.bool_]
@@ -31,7 +31,7 @@ CERTAIN_FRACTION = 0.5
 
 @dataclass(frozen=True)
 class Hotspot:
-    """All launches of one kernel. Times in ns, rates per second of GPU time; None where a report lacks what it takes."""
+    """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks it."""
 
     kernel: str
     launches: int
@@ -51,6 +51,7 @@ class Hotspot:
     bound_fraction: float | None
     unit: str | None = None
     flops_basis: str | None = None
+    flops_lower_bound: bool = False
 
 
 @dataclass
@@ -90,7 +91,9 @@ class _Launches:
         self.flops = tables.floats(table, "flops")
         self.dram = tables.floats(table, "dram_bytes")
         self.basis = tables.words(table, "flops_basis")
-        self.partial: Mask = np.array(["not collected" in (text or "") or "not every" in (text or "") for text in self.basis], bool)
+        self.partial: Mask = np.array(
+            ["not collected" in (text or "") or "not every" in (text or "") for text in self.basis], bool
+        )
         self.work = self._work(table)
         self.needed = self._seconds_needed(ceilings)
 
@@ -107,9 +110,7 @@ class _Launches:
     def _seconds_needed(self, ceilings: Ceilings) -> dict[str, Floats]:
         """The least time each resource needs for a launch; NaN where its ceiling is needed and not known."""
         demand = {**self.work, "dram": self.dram}
-        return {
-            unit: np.where(amount == 0, 0.0, amount / ceilings.per_launch[unit]) for unit, amount in demand.items()
-        }
+        return {unit: np.where(amount == 0, 0.0, amount / ceilings.per_launch[unit]) for unit, amount in demand.items()}
 
 
 def _grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
@@ -118,7 +119,12 @@ def _grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[
         keys, names = tables.codes(table, "kernel_name" if group == "name" else "kernel_short")
         return keys.astype(np.int64), [name or "?" for name in names]
     if group == "grid":
-        shapes = zip(tables.words(table, "kernel_name"), table.column("grid").to_pylist(), table.column("block").to_pylist(), strict=True)
+        shapes = zip(
+            tables.words(table, "kernel_name"),
+            table.column("grid").to_pylist(),
+            table.column("block").to_pylist(),
+            strict=True,
+        )
         titles = [f"{name} {_shape(grid)} x {_shape(block)}" for name, grid, block in shapes]
     else:
         titles = ["/".join(path) if path else "(no range)" for path in table.column("nvtx_path").to_pylist()]
@@ -135,7 +141,7 @@ def _aggregate(launches: _Launches, keys: npt.NDArray[np.int64], titles: list[st
     weight = launches.weight
 
     def total(values: Floats, where: Mask) -> Floats:
-        return np.bincount(keys[where], (values * weight)[where], groups)
+        return np.bincount(keys[where], (values * weight)[where], groups).astype(np.float64)
 
     timed = ~np.isnan(launches.seconds) & (weight > 0)
     count = np.bincount(keys, weight, groups)
@@ -155,6 +161,7 @@ def _aggregate(launches: _Launches, keys: npt.NDArray[np.int64], titles: list[st
     bounds = _bounds(launches, keys, groups, total)
     units = _main_units(launches, groups, total)
     bases = _bases(launches, keys)
+    partial = np.bincount(keys[launches.partial & (weight > 0)], minlength=groups) > 0
     rows = []
     for key in np.flatnonzero(np.bincount(keys, minlength=groups) > 0).tolist():
         has_time = timed_count[key] == count[key] > 0
@@ -178,6 +185,7 @@ def _aggregate(launches: _Launches, keys: npt.NDArray[np.int64], titles: list[st
                 bound_fraction=bounds[key][1],
                 unit=units[key],
                 flops_basis=bases.get(key),
+                flops_lower_bound=bool(partial[key]) and not np.isnan(flops_rate[key]),
             )
         )
     return rows
@@ -275,12 +283,18 @@ def _notes(table: pa.Table, launches: _Launches) -> list[str]:
     alive = launches.weight > 0
     notes = []
     if launches.failed.any():
-        names = sorted({tables.words(table, "kernel_short")[row] or "?" for row in np.flatnonzero(launches.failed).tolist()})
+        names = sorted(
+            {tables.words(table, "kernel_short")[row] or "?" for row in np.flatnonzero(launches.failed).tolist()}
+        )
         failures = int(launches.failed.sum())
-        notes.append(f"{failures} failed launch{'es' * (failures > 1)} left out of every number: {', '.join(names[:5])}")
+        notes.append(
+            f"{failures} failed launch{'es' * (failures > 1)} left out of every number: {', '.join(names[:5])}"
+        )
     if launches.averaged.any():
-        notes.append("the report holds averages over launches (--print-summary): totals are average x launches, deviations unknown")
-    capabilities = {cc for cc, here in zip(tables.words(table, "compute_capability"), alive.tolist(), strict=True) if here}
+        notes.append("the report holds averages over launches (--print-summary): totals are average x launches")
+    capabilities = {
+        cc for cc, here in zip(tables.words(table, "compute_capability"), alive.tolist(), strict=True) if here
+    }
     for column, values, wanted in (
         ("times", launches.seconds, "gpu__time_duration.sum"),
         ("FLOP counts", launches.flops, flop_metrics(capabilities)),
@@ -288,7 +302,7 @@ def _notes(table: pa.Table, launches: _Launches) -> list[str]:
     ):
         missing = int((np.isnan(values) & alive).sum())
         if missing:
-            notes.append(f"{missing} of {int(alive.sum())} launches have no {column}; to get them, ask ncu for --metrics {wanted}")
+            notes.append(f"{missing} of {int(alive.sum())} launches have no {column}; ask ncu for --metrics {wanted}")
     notes += _partial_notes(launches, alive)
     rounded = int(((launches.seconds == 0) & alive).sum())
     if rounded:

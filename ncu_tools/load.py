@@ -1,7 +1,7 @@
 """A run as users name it -> its table of launches.
 
-A run is a run folder, a Parquet file of ours, a report file, a folder of reports or standard input. A report of more than a few megabytes
-is parsed once and kept as Parquet in the user's cache folder, under a key that changes with the file.
+A run is a run folder, a Parquet file of ours, a report file, a folder of reports, or standard input. A report of more
+than a few megabytes is parsed once and kept as Parquet in the user's cache folder, under a key that changes with it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet import is_parquet, read_launches, write_launches
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, table_metadata
+
 from ncu_tools import __version__
 
 CACHED_FROM_BYTES = 4_000_000
@@ -53,7 +53,11 @@ def load_all(paths: Sequence[str], *, reading: Callable[[Source], None] = lambda
     runs = [load(path, reading=reading) for path in paths]
     if len(runs) == 1:
         return runs[0]
-    return Run(", ".join(run.name for run in runs), concatenated([run.table for run in runs]), [note for run in runs for note in run.notes])
+    return Run(
+        ", ".join(run.name for run in runs),
+        concatenated([run.table for run in runs]),
+        [note for run in runs for note in run.notes],
+    )
 
 
 def _parsed(path: str, reading: Callable[[Source], None]) -> Run:

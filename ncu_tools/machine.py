@@ -91,12 +91,16 @@ def parse_machine(machine_id: str, text: str) -> Machine:
     """
     found = problems(text)
     if found:
-        raise NcuBenchError(f"The machine file {machine_id} is not valid: {found[0]}.", advice="See ncu-bench machines --check.")
+        raise NcuBenchError(
+            f"The machine file {machine_id} is not valid: {found[0]}.", advice="See ncu-bench machines --check."
+        )
     data = tomllib.loads(text)
     rates = {}
     for entry in (*data.get("peak", []), *data.get("bandwidth", [])):
         unit = entry.get("unit") or entry["level"]
-        rates[unit] = Rate(unit, entry["value"], entry.get("source", data["source"]), entry.get("sparse"), entry.get("note", ""))
+        rates[unit] = Rate(
+            unit, entry["value"], entry.get("source", data["source"]), entry.get("sparse"), entry.get("note", "")
+        )
     return Machine(
         id=machine_id,
         name=data["name"],

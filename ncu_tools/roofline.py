@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from ncu_tools.ceilings import Ceiling, Ceilings, ceilings_of, unit_title
+from ncu_tools.ceilings import Ceiling, ceilings_of, unit_title
 from ncu_tools.hotspots import Hotspot, hotspots
 from ncu_tools.machine import Machine
 
@@ -34,6 +34,11 @@ class Point:
     run: str
     hotspot: Hotspot
 
+    @property
+    def place(self) -> tuple[float, float]:
+        """Arithmetic intensity and FLOP/s; 0 for what is not known."""
+        return self.hotspot.arithmetic_intensity or 0.0, self.hotspot.flops_per_s or 0.0
+
 
 @dataclass
 class Roofline:
@@ -47,11 +52,7 @@ class Roofline:
     @property
     def drawable(self) -> list[Point]:
         """Points that have a place on logarithmic axes."""
-        return [
-            point
-            for point in self.points
-            if (point.hotspot.arithmetic_intensity or 0) > 0 and (point.hotspot.flops_per_s or 0) > 0
-        ]
+        return [point for point in self.points if min(point.place) > 0]
 
 
 def roofline(runs: dict[str, pa.Table], machine: Machine | None = None, *, group: str = "name") -> Roofline:
@@ -71,7 +72,9 @@ def roofline(runs: dict[str, pa.Table], machine: Machine | None = None, *, group
 
 def of_machine(machine: Machine) -> Roofline:
     """The bare roofline of a machine: every ceiling, no points."""
-    ceilings = [Ceiling(machine.name, rate.unit, rate.value, rate.source) for rate in (*machine.bandwidths, *machine.peaks)]
+    ceilings = [
+        Ceiling(machine.name, rate.unit, rate.value, rate.source) for rate in (*machine.bandwidths, *machine.peaks)
+    ]
     return Roofline([], ceilings, ridges(ceilings))
 
 
@@ -101,10 +104,12 @@ def _note_what_is_missing(result: Roofline) -> None:
     undrawn = len(result.points) - len(result.drawable)
     if undrawn:
         result.notes.append(
-            f"{undrawn} of {len(result.points)} kernels have no place on the plot: their FLOPs, bytes or time are zero or unknown"
+            f"{undrawn} of {len(result.points)} kernels have no place on the plot: FLOPs, bytes or time zero or unknown"
         )
     if not result.ceilings:
-        result.notes.append("no ceiling is known, so the plot shows the points alone; name a machine with --machine NAME")
+        result.notes.append(
+            "no ceiling is known, so the plot shows the points alone; name a machine with --machine NAME"
+        )
     above = [
         point.hotspot.kernel[:60]
         for point in result.points

@@ -51,8 +51,14 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         "bad-command-line",
-        ("unrecognised option", "unrecognized option", "Invalid option", "the argument for option",
-         "requires --nvtx", "does not exist or is not an executable"),
+        (
+            "unrecognised option",
+            "unrecognized option",
+            "Invalid option",
+            "the argument for option",
+            "requires --nvtx",
+            "does not exist or is not an executable",
+        ),
         "ncu refused its command line: an option this version does not have, or a program that is not there",
         "Compare the options with ncu --help of the same version, and check the program's path.",
     ),
@@ -78,7 +84,7 @@ FAILURES: tuple[Failure, ...] = (
         "gpu-not-supported",
         ("UnsupportedGpu", "Profiling is not supported on device"),
         "this ncu does not know the GPU: the GPU is newer than the tool, or too old for it",
-        "Use an ncu of the GPU's generation: CUDA 12.8 (ncu 2025.1) or newer for Blackwell, at most CUDA 13.0 for Volta.",
+        "Use an ncu of the GPU's generation: 2025.1 or newer for Blackwell, at most 2025.3 for Volta.",
     ),
     Failure(
         "driver-too-old",
@@ -132,8 +138,12 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         "nothing-profiled",
-        ("No kernels were profiled", "No ranges were profiled", "No graphs were profiled",
-         "No ranges/graphs were profiled"),
+        (
+            "No kernels were profiled",
+            "No ranges were profiled",
+            "No graphs were profiled",
+            "No ranges/graphs were profiled",
+        ),
         "no kernel was profiled: the filters matched none, the program launched none, or they ran in a child process",
         "Loosen --kernel-name, --nvtx-include and --launch-skip, pass --target-processes all, and check that the "
         "program uses the GPU.",
@@ -150,7 +160,7 @@ class ToolFailed(NcuBenchError):
 
 
 def recognise(lines: list[str]) -> tuple[Failure, str] | None:
-    """The failure that `lines` of a tool's output speak of, with the line that says so; None when they speak of none."""
+    """The failure that `lines` of a tool's output speak of, with the line that says so; None without one."""
     for failure in FAILURES:
         for line in lines:
             if any(sign in line for sign in failure.signs):

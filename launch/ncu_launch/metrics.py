@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -52,7 +52,7 @@ class TensorCounter:
     part: str
 
 
-@lru_cache(maxsize=None)
+@cache
 def table(name: str) -> dict[str, Any]:
     """The parsed table `metrics/<name>.toml`."""
     return tomllib.loads((files("ncu_launch") / "metrics" / f"{name}.toml").read_text("utf-8"))
@@ -118,7 +118,7 @@ def has_structured_sparsity(compute_capability: str | None) -> bool:
     return compute_capability not in table("tensor")["no_sparsity"]["compute_capabilities"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def tensor_counter(metric: str) -> TensorCounter | None:
     """What the base name `metric` (no `.sum`) counts, or None when it is not a tensor-operation counter.
 

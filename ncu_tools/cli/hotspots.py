@@ -9,6 +9,7 @@ import click
 from ncu_tools.cli.options import format_option, group_option, machine_option, progress, show
 from ncu_tools.report.table import Column, Table
 
+LOWER = "flops_lower_bound"
 COLUMNS = (
     Column("kernel", "kernel", wide=True),
     Column("launches", "launches", "count"),
@@ -19,26 +20,30 @@ COLUMNS = (
     Column("time_min_ns", "min", "time", "ns"),
     Column("time_max_ns", "max", "time", "ns"),
     Column("time_std_ns", "std", "time", "ns"),
-    Column("flops", "FLOPs", "flop", "FLOP"),
-    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s"),
+    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
+    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte", "byte"),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
-    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte"),
+    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
 )
-BASIS = Column("flops_basis", "basis")
+MACHINE_READABLE = (Column("unit", "unit"), Column("flops_basis", "basis"), Column(LOWER, "lower bound"))
 NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "dram_bytes")
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--by", type=click.Choice(("time", "flops", "dram")), default="time", show_default=True, help="What to sort by.")
+@click.option(
+    "--by", type=click.Choice(("time", "flops", "dram")), default="time", show_default=True, help="What to sort by."
+)
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels to show.")
 @group_option
 @machine_option
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
-@click.option("--all-columns", is_flag=True, help="Show min, max, deviation and totals in a terminal too narrow for them.")
+@click.option(
+    "--all-columns", is_flag=True, help="Show min, max, deviation and totals in a terminal too narrow for them."
+)
 @format_option
 def command(
     runs: tuple[str, ...],
@@ -73,9 +78,13 @@ def command(
         rest = sum(row.time_share or 0.0 for row in result.rows[top:])
         notes.insert(0, f"{len(result.rows) - top} more kernels take {100 * rest:.1f} % of the time; --top shows more")
     rows = [asdict(row) for row in result.rows[:top]]
-    columns = COLUMNS if output_format != "text" or all_columns or _is_wide() else [c for c in COLUMNS if c.name not in NARROW]
+    columns = (
+        COLUMNS
+        if output_format != "text" or all_columns or _is_wide()
+        else [c for c in COLUMNS if c.name not in NARROW]
+    )
     if output_format in ("json", "csv"):
-        columns = (*columns, BASIS)
+        columns = (*columns, *MACHINE_READABLE)
     show(Table("hotspots", columns, rows, notes), output_format, full_names=full_names)
 
 

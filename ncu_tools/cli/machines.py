@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import click
-
 from ncu_launch.errors import NcuBenchError
+
 from ncu_tools.ceilings import unit_title
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.machine import Machine, find_machine, machine_files, machines, problems

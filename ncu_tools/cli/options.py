@@ -47,7 +47,7 @@ def group_option(function: Function) -> Function:
 
 
 def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
-    """Write a table to standard output and its notes to standard error; JSON and Markdown hold their notes themselves."""
+    """Write a table to standard output; notes go to standard error, or into the JSON or Markdown itself."""
     table.notes = list(dict.fromkeys(table.notes))
     if output_format == "json":
         click.echo(to_json(table))

@@ -6,12 +6,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import click
-
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parquet import write_launches
 from ncu_parsers.parse import Parsed, parse
 from ncu_parsers.report import Report
 from ncu_parsers.sources import find_sources
+
 from ncu_tools.cli.options import format_option, progress, show
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.report.units import counted
@@ -82,7 +82,9 @@ def _notes(parsed: Parsed) -> list[str]:
                 notes.append(f"{where}{report.lines[kind]} {kind}, the first in line {number}: {text[:100]}")
         failed = sum(launch.failed for launch in report.launches)
         if failed:
-            notes.append(f"{where}{counted(failed, 'launch', 'launches')} failed while profiled: kept, and marked failed")
+            notes.append(
+                f"{where}{counted(failed, 'launch', 'launches')} failed while profiled: kept, and marked failed"
+            )
     return notes
 
 
@@ -94,7 +96,7 @@ def _extra(parsed: Parsed, output: Path) -> dict[str, Any]:
 
 
 def _say_refusals(parsed: Parsed) -> None:
-    """Name what was refused. When nothing could be read the refusal is the error; when all else could, exit with 1 too."""
+    """Name what was refused, and fail: also when everything else was read and written."""
     if not parsed.refused:
         return
     *others, last = parsed.refused.values()

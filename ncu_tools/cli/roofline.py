@@ -7,33 +7,39 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
-
 from ncu_launch.errors import WrongUsage
+
 from ncu_tools.cli.options import format_option, group_option, machine_option, progress, show
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
     from ncu_tools.roofline import Roofline
 
+LOWER = "flops_lower_bound"
 COLUMNS = (
     Column("kernel", "kernel", wide=True),
     Column("run", "run", wide=True),
     Column("launches", "launches", "count"),
     Column("time_total_ns", "time", "time", "ns"),
     Column("time_share", "share", "fraction"),
-    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte"),
-    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s"),
+    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
+    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER),
     Column("unit", "unit"),
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
 )
+MACHINE_READABLE = (Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"), Column(LOWER, "lower bound"))
 PICTURES = ("svg", "png", "pdf")
 
 
 @click.command()
 @click.argument("runs", nargs=-1, metavar="RUN...")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file.")
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels the table shows.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file."
+)
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels the table shows."
+)
 @click.option("--title", default="", help="A title for the picture.")
 @group_option
 @machine_option
@@ -66,7 +72,9 @@ def command(
         raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
     machine = find_machine(machine_name) if machine_name else None
     if not runs and machine is None:
-        raise WrongUsage("No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline.")
+        raise WrongUsage(
+            "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
+        )
     notes: list[str] = []
     if runs:
         with progress("Reading") as reading:
@@ -87,14 +95,21 @@ def _table(result: Roofline, notes: list[str], top: int, output_format: str) -> 
         points = points[:top]
     several = len({point.run for point in points}) > 1
     shown = (lambda run: run) if output_format == "json" else (lambda run: PurePath(run).name)
-    rows = [{**asdict(point.hotspot), "run": shown(point.run) if several or output_format == "json" else None} for point in points]
-    return Table("roofline", COLUMNS, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes], _extra(result))
+    rows = [
+        {**asdict(point.hotspot), "run": shown(point.run) if several or output_format == "json" else None}
+        for point in points
+    ]
+    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in ("json", "csv") else COLUMNS
+    return Table(
+        "roofline", columns, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes], _extra(result)
+    )
 
 
 def _extra(result: Roofline) -> dict[str, Any]:
     return {
         "ceilings": [
-            {**asdict(ceiling), "value_unit": "byte/s" if ceiling.is_bandwidth else "FLOP/s"} for ceiling in result.ceilings
+            {**asdict(ceiling), "value_unit": "byte/s" if ceiling.is_bandwidth else "FLOP/s"}
+            for ceiling in result.ceilings
         ],
         "ridge_points": [asdict(ridge) for ridge in result.ridges],
     }
@@ -102,22 +117,24 @@ def _extra(result: Roofline) -> dict[str, Any]:
 
 def _ceiling_notes(result: Roofline, output_format: str) -> list[str]:
     """The ceilings in words, for the forms that have no other place for them."""
+    from ncu_tools.ceilings import unit_title
     from ncu_tools.report.units import digits, scaled
-    from ncu_tools.roofline import unit_title
 
     if output_format == "json":
         return []
     ridge_of = {(ridge.device, ridge.unit): ridge.intensity for ridge in result.ridges}
-    return [
-        f"{ceiling.device}: {unit_title(ceiling.unit)} {scaled(ceiling.value, 'B/s' if ceiling.is_bandwidth else 'FLOP/s')}"
-        + (f", ridge at {digits(ridge_of[ceiling.device, ceiling.unit])} FLOP/B" if (ceiling.device, ceiling.unit) in ridge_of else "")
-        + f" ({ceiling.source})"
-        for ceiling in result.ceilings
-    ]
+    notes = []
+    for ceiling in result.ceilings:
+        amount = scaled(ceiling.value, "B/s" if ceiling.is_bandwidth else "FLOP/s")
+        intensity = ridge_of.get((ceiling.device, ceiling.unit))
+        ridge = f", ridge at {digits(intensity)} FLOP/B" if intensity is not None else ""
+        notes.append(f"{ceiling.device}: {unit_title(ceiling.unit)} {amount}{ridge} ({ceiling.source})")
+    return notes
 
 
 def _write_picture(result: Roofline, output: Path, title: str) -> None:
     from ncu_parsers.parquet import replacing
+
     from ncu_tools.report.roofline_plot import draw
 
     picture = draw(result, output.suffix.lstrip(".").lower(), title=title)

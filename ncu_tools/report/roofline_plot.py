@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -99,15 +100,15 @@ def _power(value: float) -> str:
 
 def _ranges(points: Sequence[Point], roofline: Roofline) -> tuple[tuple[float, float], tuple[float, float]]:
     """Axis limits that hold every point, every ridge and a stretch of every ceiling."""
-    xs = [point.hotspot.arithmetic_intensity or 1.0 for point in points] + [ridge.intensity for ridge in roofline.ridges]
-    ys = [point.hotspot.flops_per_s or 1.0 for point in points]
+    xs = [point.place[0] for point in points] + [ridge.intensity for ridge in roofline.ridges]
+    ys = [point.place[1] for point in points]
     ys += [ceiling.value for ceiling in roofline.ceilings if not ceiling.is_bandwidth]
     xs, ys = xs or [0.1, 100.0], ys or [1e9, 1e13]
     farthest = max((ridge.intensity for ridge in roofline.ridges), default=0.0)
     x_range = (min(min(xs) / 2.5, 0.1), max(max(xs) * 4, farthest * 20, 100.0))
     slopes = [ceiling.value * x_range[0] for ceiling in roofline.ceilings if ceiling.is_bandwidth]
     lowest = min([*ys, *slopes]) if not points else min(min(ys), max(slopes, default=min(ys)))
-    return x_range, (lowest / 2.5, max(ys) * 3)
+    return x_range, (lowest / 1.8, max(ys) * 3)
 
 
 # ------------------------------------------------------------------------------------------------------- ceilings
@@ -136,7 +137,9 @@ def _draw_ceilings(
         label = printable(ceiling_label(ceiling, len(devices), titles))
         room = [abs(math.log10(other.value / ceiling.value)) for other, _ in peaks[place + 1 :]]
         span = (ridge_of.get((ceiling.device, ceiling.unit), x_range[0]), x_range[1])
-        _draw_peak(plot, ceiling, span, style(ceiling), label, below=min(room, default=1.0) < LABEL_DECADES, place=place)
+        _draw_peak(
+            plot, ceiling, span, style(ceiling), label, below=min(room, default=1.0) < LABEL_DECADES, place=place
+        )
     _draw_ridges(plot, roofline)
     return slanted
 
@@ -196,7 +199,10 @@ def _draw_ridges(plot: Axes, roofline: Roofline) -> None:
     labelled: list[tuple[float, float]] = []
     for ridge in sorted(roofline.ridges, key=lambda ridge: ridge.intensity):
         plot.plot([ridge.intensity], [ridge.value], marker="|", markersize=9, color="#444444", zorder=2)
-        near = any(abs(math.log10(ridge.intensity / x)) < 0.2 and abs(math.log10(ridge.value / y)) < LABEL_DECADES for x, y in labelled)
+        near = any(
+            abs(math.log10(ridge.intensity / x)) < 0.2 and abs(math.log10(ridge.value / y)) < LABEL_DECADES
+            for x, y in labelled
+        )
         if not near:
             labelled.append((ridge.intensity, ridge.value))
             plot.annotate(
@@ -210,30 +216,38 @@ def _draw_ridges(plot: Axes, roofline: Roofline) -> None:
 
 def _draw_points(plot: Axes, points: Sequence[Point]) -> None:
     if len(points) > DENSE_FROM:
-        xs = [point.hotspot.arithmetic_intensity for point in points]
-        ys = [point.hotspot.flops_per_s for point in points]
+        xs, ys = zip(*(point.place for point in points), strict=True)
         plot.hexbin(xs, ys, xscale="log", yscale="log", gridsize=80, mincnt=1, bins="log", cmap="viridis", zorder=3)
         return
     runs = list(dict.fromkeys(point.run for point in points))
-    for run_number, run in enumerate(runs):
-        for unit in dict.fromkeys(point.hotspot.unit for point in points):
-            some = [point.hotspot for point in points if point.run == run and point.hotspot.unit == unit]
-            plot.scatter(
-                [spot.arithmetic_intensity for spot in some],
-                [spot.flops_per_s for spot in some],
-                s=[marker_area(spot.time_share or 0.0) for spot in some],
-                marker=RUN_MARKERS[run_number % len(RUN_MARKERS)],
-                color=UNIT_COLOURS.get(unit or "", OTHER_COLOUR),
-                alpha=0.75,
-                edgecolors="white",
-                linewidths=0.5,
-                zorder=3,
-                rasterized=len(points) > VECTOR_UP_TO,
-            )
+    kinds = dict.fromkeys((point.run, point.hotspot.unit, point.hotspot.flops_lower_bound) for point in points)
+    for run, unit, lower_bound in kinds:
+        some = [
+            point
+            for point in points
+            if (point.run, point.hotspot.unit, point.hotspot.flops_lower_bound) == (run, unit, lower_bound)
+        ]
+        colour = UNIT_COLOURS.get(unit or "", OTHER_COLOUR)
+        plot.scatter(
+            [point.place[0] for point in some],
+            [point.place[1] for point in some],
+            s=[marker_area(point.hotspot.time_share or 0.0) for point in some],
+            marker=RUN_MARKERS[runs.index(run) % len(RUN_MARKERS)],
+            facecolors="none" if lower_bound else colour,
+            edgecolors=colour if lower_bound else "white",
+            linewidths=1.2 if lower_bound else 0.5,
+            alpha=0.8,
+            zorder=3,
+            rasterized=len(points) > VECTOR_UP_TO,
+        )
+
 
 def marker_area(time_share: float) -> float:
     """The area of a marker in square points, proportional to its share of the time, with a smallest one to see."""
     return 14.0 + 1400.0 * time_share
+
+
+ROOM_FOR_A_NUMBER = 7.0
 
 
 def _number(plot: Axes, points: Sequence[Point]) -> None:
@@ -242,15 +256,17 @@ def _number(plot: Axes, points: Sequence[Point]) -> None:
     pixels = plot.figure.dpi / 72
     for number, point in enumerate(points, start=1):
         spot = point.hotspot
-        at = plot.transData.transform((spot.arithmetic_intensity, spot.flops_per_s))
-        dx = dy = 0.75 * math.sqrt(marker_area(spot.time_share or 0.0) / math.pi) + 1.5
+        at = plot.transData.transform(point.place)
+        radius = math.sqrt(marker_area(spot.time_share or 0.0) / math.pi)
+        inside = radius > ROOM_FOR_A_NUMBER and not spot.flops_lower_bound
+        dx, dy = (-3.0 * len(str(number)), -3.0) if inside else (0.75 * radius + 1.5, 0.75 * radius + 1.5)
         while any(abs(at[0] / pixels + dx - x) < 11 and abs(at[1] / pixels + dy - y) < 8 for x, y in placed):
             dy -= 8.5
             dx += 1.0
         placed.append((at[0] / pixels + dx, at[1] / pixels + dy))
         plot.annotate(
             str(number), (spot.arithmetic_intensity, spot.flops_per_s), xytext=(dx, dy), textcoords="offset points",
-            fontsize=8, fontweight="bold", color="#111111", zorder=4,
+            fontsize=8, fontweight="bold", color="white" if inside else "#111111", zorder=6,
         )  # fmt: skip
 
 
@@ -280,7 +296,14 @@ def _draw_listing(listing: Axes, points: Sequence[Point], roofline: Roofline) ->
     below = top - (len(lines) + 2) * 0.042
     below = _draw_colours(listing, points, below)
     for number, run in enumerate(runs if len(runs) > 1 else [], start=1):
-        listing.text(0, below, f"[{number}] {RUN_MARKERS_TEXT[(number - 1) % len(RUN_MARKERS)]} {_tail(run)}", fontsize=8, va="top", parse_math=False)
+        listing.text(
+            0,
+            below,
+            f"[{number}] {RUN_MARKERS_TEXT[(number - 1) % len(RUN_MARKERS)]} {_tail(run)}",
+            fontsize=8,
+            va="top",
+            parse_math=False,
+        )
         below -= 0.042
     _draw_sources(listing, roofline, below - 0.02)
 
@@ -288,8 +311,14 @@ def _draw_listing(listing: Axes, points: Sequence[Point], roofline: Roofline) ->
 RUN_MARKERS_TEXT = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "star")
 
 
-def _shortened(name: str, most: int = 34) -> str:
+GENERIC_NAMES = re.compile(r"(?:void )?(?:\w+::)*(?:Kernel2?|kernel|device_kernel)<(?P<argument>[\w:]{4,})")
+
+
+def _shortened(name: str, most: int = 30) -> str:
     text = printable(name)
+    generic = GENERIC_NAMES.match(text)
+    if generic:  # a launcher of many kernels: what tells them apart is its template argument
+        return generic["argument"][:most]
     short = text.split("(")[0].split("<")[0].strip() or text
     short = short.rsplit("::", 1)[-1].split()[-1] if " " in short or "::" in short else short
     return short if len(short) <= most else short[: most - 1] + "…"
@@ -306,8 +335,14 @@ def _draw_colours(listing: Axes, points: Sequence[Point], below: float) -> float
         listing.text(0, below, "most FLOPs by", fontsize=8, color="#555555", va="top")
         below -= 0.042
     for unit in units:
-        listing.plot([0.03], [below - 0.014], "o", color=UNIT_COLOURS.get(unit, OTHER_COLOUR), markersize=6, clip_on=False)
+        listing.plot(
+            [0.03], [below - 0.014], "o", color=UNIT_COLOURS.get(unit, OTHER_COLOUR), markersize=6, clip_on=False
+        )
         listing.text(0.09, below, unit_title(unit), fontsize=8, va="top")
+        below -= 0.042
+    if any(point.hotspot.flops_lower_bound for point in points):
+        listing.plot([0.03], [below - 0.014], "o", markerfacecolor="none", color="#555555", markersize=6, clip_on=False)
+        listing.text(0.09, below, "open: FLOPs are a lower bound", fontsize=8, va="top")
         below -= 0.042
     listing.set_xlim(0, 1)
     listing.set_ylim(0, 1)

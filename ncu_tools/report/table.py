@@ -20,13 +20,17 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name and unit in machine-readable forms, its title and kind of number in text."""
+    """One column: its name and unit in machine-readable forms, its title and kind of number in text.
+
+    `lower_bound_if` names a column that, where true, makes the value a lower bound: people see it with "≥" in front.
+    """
 
     name: str
     title: str
     kind: str = "text"
     unit: str = ""
     wide: bool = False
+    lower_bound_if: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -64,7 +68,9 @@ def printable(text: str) -> str:
 def cell(column: Column, row: dict[str, Any]) -> str:
     """A value as people read it."""
     value = row.get(column.name)
-    return "" if value is None else printable(FORMATS[column.kind](value))
+    if value is None:
+        return ""
+    return ("≥ " if row.get(column.lower_bound_if) else "") + printable(FORMATS[column.kind](value))
 
 
 def to_json(table: Table) -> str:

@@ -21,7 +21,9 @@ def to_text(table: Table, width: int, *, full_names: bool = False) -> str:
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="")
     for column, size in zip(columns, widths, strict=True):
         justify: JustifyMethod = "right" if column.is_number else "left"
-        shown.add_column(Text(column.title), justify=justify, no_wrap=True, overflow="ellipsis", min_width=size, max_width=size)
+        shown.add_column(
+            Text(column.title), justify=justify, no_wrap=True, overflow="ellipsis", min_width=size, max_width=size
+        )
     for row in cells:
         shown.add_row(*map(Text, row))
     console = Console(width=sum(widths) + (GAP + 2) * len(widths), color_system=None)
@@ -38,7 +40,11 @@ def _fitted(columns: list[Column], cells: list[list[str]], width: int) -> list[i
     """Widths that fit the page: wide columns share what the others leave, none below `NARROWEST`."""
     sizes = _natural(columns, cells)
     wide = sorted((index for index, column in enumerate(columns) if column.wide), key=lambda index: sizes[index])
-    room = width - sum(size for size, column in zip(sizes, columns, strict=True) if not column.wide) - GAP * (len(sizes) + 1)
+    room = (
+        width
+        - sum(size for size, column in zip(sizes, columns, strict=True) if not column.wide)
+        - GAP * (len(sizes) + 1)
+    )
     for place, index in enumerate(wide):
         share = max(room // (len(wide) - place), NARROWEST)
         sizes[index] = min(sizes[index], share)

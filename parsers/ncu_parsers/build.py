@@ -11,7 +11,15 @@ import pyarrow as pa
 from ncu_parsers import tables
 from ncu_parsers.flops import Counters, measures
 from ncu_parsers.report import Launch, Report
-from ncu_parsers.tables import COLUMN_NAMES, COLUMNS, IDENTITY_COLUMNS, MEASURE_COLUMNS, RULES_COLUMN, field_metadata, field_of
+from ncu_parsers.tables import (
+    COLUMN_NAMES,
+    COLUMNS,
+    IDENTITY_COLUMNS,
+    MEASURE_COLUMNS,
+    RULES_COLUMN,
+    field_metadata,
+    field_of,
+)
 
 DEVICE_NAME = "device__attribute_display_name"
 CHIP_BY_NUMBER = {
@@ -78,7 +86,9 @@ def _metric_columns(
     for name in numbers.keys() & texts.keys():
         words[name] = next(text for text in texts.pop(name) if text is not None)
     for name, word in sorted(words.items()):
-        report.notes.append(f'{name} is a number in some launches and a word ("{word[:40]}") in others; the words are left out')
+        report.notes.append(
+            f'{name} is a number in some launches and a word ("{word[:40]}") in others; the words are left out'
+        )
     return numbers, texts
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-
 from ncu_launch import metrics as known
+
 from ncu_parsers.tables import Floats
 
 Mask = npt.NDArray[np.bool_]
@@ -121,7 +121,9 @@ def _flops(counters: Counters) -> dict[str, Floats | list[str | None]]:
     total = _sum_known([cores["fp64"], cores["fp32"], np.where(phantom, 0.0, cores["fp16"]), tensor_flops])
     some = _any_known([*cores.values(), tensor_flops])
     # A partial sum is a lower bound and says so in the basis; a partial sum of zero bounds nothing.
-    partial = ~_all_known(list(cores.values())) | (np.isnan(tensor_flops) & ~idle) | (~np.isnan(tensor_flops) & ~complete)
+    partial = (
+        ~_all_known(list(cores.values())) | (np.isnan(tensor_flops) & ~idle) | (~np.isnan(tensor_flops) & ~complete)
+    )
     marks = {f"sass {precision}": ~np.isnan(values) for precision, values in cores.items()}
     marks |= {
         "tensor": ~np.isnan(tensor_flops),
@@ -142,18 +144,22 @@ def _flops(counters: Counters) -> dict[str, Floats | list[str | None]]:
 
 
 def _any_known(parts: list[Floats]) -> Mask:
-    return ~np.isnan(np.stack(parts)).all(axis=0)
+    return np.asarray(~np.isnan(np.stack(parts)).all(axis=0), dtype=bool)
 
 
 def _all_known(parts: list[Floats]) -> Mask:
-    return ~np.isnan(np.stack(parts)).any(axis=0)
+    return np.asarray(~np.isnan(np.stack(parts)).any(axis=0), dtype=bool)
 
 
 def _basis(marks: dict[str, Mask], some: Mask) -> list[str | None]:
     """For each row in words which counters gave the total and what it leaves out. Few combinations occur."""
     names = list(marks)
-    codes = sum((mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64))
-    words = {code: _basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in set(codes.tolist())}
+    codes = sum(
+        (mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64)
+    )
+    words = {
+        code: _basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in set(codes.tolist())
+    }
     return [words[code] if known_here else None for code, known_here in zip(codes.tolist(), some.tolist(), strict=True)]
 
 
@@ -319,30 +325,33 @@ def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
 # -------------------------------------------------------------------------------------------------------- ceilings
 
 
-def _peaks(counters: Counters) -> dict[str, Floats | list[str | None]]:
+def _peaks(counters: Counters) -> dict[str, Floats]:
     """Ceilings the report holds: peak per cycle x clock. Dense ones for the tensor cores."""
     clocks = {domain: counters.first(known.clock_metrics(domain)) for domain in ("sm", "dram", "lts", "l1tex")}
-    result: dict[str, Floats | list[str | None]] = {}
+    result: dict[str, Floats] = {}
     for ceiling in known.ceilings():
         peak = counters.metric(ceiling.metric) * ceiling.factor * clocks[ceiling.clock]
         before = result.get(ceiling.column, np.full(counters.rows, np.nan))
         result[ceiling.column] = np.where(np.isnan(before), peak, before)
-    for name in _TENSOR_PRECISIONS:
-        result[f"peak_{_tensor_column(name)}"] = np.full(counters.rows, np.nan)
+    return result | _tensor_peaks(counters, clocks["sm"])
+
+
+def _tensor_peaks(counters: Counters, clock: Floats) -> dict[str, Floats]:
+    """Dense tensor ceilings: the greatest of the sparsity_off counters; plain totals where nothing is sparse."""
+    result = {f"peak_{_tensor_column(name)}": np.full(counters.rows, np.nan) for name in _TENSOR_PRECISIONS}
     dense_as_is = np.array([not known.has_structured_sparsity(cc) for cc in counters.compute_capability], dtype=bool)
     for name in counters.values:
-        base, suffix = _base(name), name.partition(".")[2]
+        base, _, suffix = name.partition(".")
         counter = known.tensor_counter(base) if suffix == "sum.peak_sustained" else None
         if counter is None or "sparsity_on" in counter.part:
             continue
-        column = f"peak_{_tensor_column(counter.precision)}"
-        peak = counters.metric(name) * clocks["sm"]
+        peak = counters.metric(name) * clock
         if "sparsity_off" not in counter.part:
             peak = np.where(dense_as_is | _never_sparse(counter), peak, np.nan)
+        column = f"peak_{_tensor_column(counter.precision)}"
         result[column] = np.fmax(result[column], peak)
     return result
 
 
 def _never_sparse(counter: known.TensorCounter) -> bool:
     return counter.precision in ("fp64", "int1")
-

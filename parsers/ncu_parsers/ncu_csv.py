@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 
 from ncu_parsers import report
+from ncu_parsers.labels import metric_of_label
 from ncu_parsers.report import Launch, Page, Rule
 
 csv.field_size_limit(2**31 - 1)  # kernel names and instance lists have no length limit
@@ -28,13 +29,11 @@ START_STOP = "Id:Domain:Start/Stop_Range"
 NVTX_SUMMARY_RANGE = "Range:PL_Type"
 PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg behind every range
 
-IDENTITY_COLUMNS = frozenset(
-    {
-        "ID", "Process ID", "Process Id", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream",
-        "Block Size", "Grid Size", "Device", "Device Id", "Device Name", "CC", "Invocations", "Domain", "Result Type",
-        "Function Name", "Demangled Name", "Mangled Name", "API Call ID",
-    }
-)  # fmt: skip
+IDENTITY_COLUMNS = frozenset({
+    "ID", "Process ID", "Process Id", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream",
+    "Block Size", "Grid Size", "Device", "Device Id", "Device Name", "CC", "Invocations", "Domain", "Result Type",
+    "Function Name", "Demangled Name", "Mangled Name", "API Call ID",
+})  # fmt: skip
 
 UI_LABELS = {
     "Duration": "gpu__time_duration.sum",
@@ -263,7 +262,7 @@ class SummaryPage(_CsvPage):
 
 def read_summary(launch: Launch, label: str, unit_text: str, section: str, values: dict[str, str]) -> None:
     """Take in one row of a summary: the average as the metric, the extremes as metrics of their own."""
-    name = report.metric_of_label(section, "", label).name
+    name = metric_of_label(section, "", label).name
     for column, suffix in (("Average", ""), ("Minimum", " (minimum)"), ("Maximum", " (maximum)")):
         reading = report.Reading(values[column], unit_text, section, "", label)
         launch.readings.setdefault(name + suffix, []).append(reading)
@@ -330,4 +329,3 @@ def nvtx_path(cells: dict[str, str]) -> tuple[str, ...] | None:
 
 def _present(text: str | None) -> str | None:
     return None if text is None or text.strip() in ("", "n/a") else text.strip()
-

@@ -166,7 +166,13 @@ class TextPage:
         self._titles = ["rows"]
         launch = self._launches[-1]
         if len(cells) == 5:
-            read_summary(launch, cells[0], cells[1], self._section, dict(zip(("Minimum", "Maximum", "Average"), cells[2:], strict=True)))
+            read_summary(
+                launch,
+                cells[0],
+                cells[1],
+                self._section,
+                dict(zip(("Minimum", "Maximum", "Average"), cells[2:], strict=True)),
+            )
         else:
             launch.read(cells[0], cells[2], cells[1], self._section)
         return report.METRICS

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from ncu_launch.errors import NcuBenchError
+
 from ncu_parsers.tables import METADATA_KEY, SCHEMA_VERSION, table_metadata
 
 
@@ -25,7 +25,9 @@ def write_launches(table: pa.Table, path: Path) -> None:
     Raises `NcuBenchError` when the folder does not exist or cannot be written.
     """
     floats = [field.name for field in table.schema if pa.types.is_float64(field.type)]
-    dictionaries = [field.name for field in table.schema if field.name not in floats and not pa.types.is_nested(field.type)]
+    dictionaries = [
+        field.name for field in table.schema if field.name not in floats and not pa.types.is_nested(field.type)
+    ]
     with replacing(path) as temporary:
         pq.write_table(
             table,
@@ -47,16 +49,19 @@ def replacing(path: Path) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
     except OSError as error:
         raise NcuBenchError(
-            f"{path} could not be written: {error.strerror}.", advice="Check that its folder exists and is yours to write."
+            f"{path} could not be written: {error.strerror}.",
+            advice="Check that its folder exists and is yours to write.",
         ) from error
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
+        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
-        raise NcuBenchError(f"{path} could not be written: {error.strerror or error}.", advice="Check the disk's free space.") from error
+        raise NcuBenchError(
+            f"{path} could not be written: {error.strerror or error}.", advice="Check the disk's free space."
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -87,7 +92,11 @@ def read_launches(path: Path, columns: Iterable[str] | None = None) -> pa.Table:
         wanted = None if columns is None else [name for name in columns if name in names]
         table = file.read(columns=wanted)
     except (OSError, pa.ArrowException) as error:
-        raise NcuBenchError(f"{path} could not be read as Parquet: {error}.", "It may be cut or damaged.", "Make it again with: ncu-bench parse") from error
+        raise NcuBenchError(
+            f"{path} could not be read as Parquet: {error}.",
+            "It may be cut or damaged.",
+            "Make it again with: ncu-bench parse",
+        ) from error
     if METADATA_KEY not in (table.schema.metadata or {}):
         raise NcuBenchError(
             f"{path} is a Parquet file, but not one of ncu-bench.",

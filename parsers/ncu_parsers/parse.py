@@ -8,11 +8,11 @@ from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
-
 from ncu_launch.errors import NcuBenchError
+
 from ncu_parsers.build import launches_table
 from ncu_parsers.read import merge, read_report
-from ncu_parsers.report import Launch, Report
+from ncu_parsers.report import Launch, Report, shortened
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, with_metadata
 
@@ -50,7 +50,11 @@ def parse(
         _join(profiles, result)
     tables = [launches_table(report) for report in profiles if report.launches]
     if tables:
-        metadata = {"schema_version": SCHEMA_VERSION, "reports": [account(report) for report in result.reports], "notes": result.notes}
+        metadata = {
+            "schema_version": SCHEMA_VERSION,
+            "reports": [account(report) for report in result.reports],
+            "notes": result.notes,
+        }
         result.table = with_metadata(concatenated(tables), metadata)
     return result
 
@@ -67,7 +71,9 @@ def _lend_sessions(sessions: list[Report], profiles: list[Report], result: Parse
             continue
         near = [profile for profile in profiles if _shared_stem(profile.source, session.source) > 0]
         best = max((_shared_stem(profile.source, session.source) for profile in near), default=0)
-        for profile in [profile for profile in near if _shared_stem(profile.source, session.source) == best] or profiles:
+        for profile in [
+            profile for profile in near if _shared_stem(profile.source, session.source) == best
+        ] or profiles:
             profile.session = {**session.session, **profile.session}
             profile.tool_version = profile.tool_version or session.tool_version
 
@@ -97,7 +103,7 @@ def _join(profiles: list[Report], result: Parsed) -> None:
         report.launches = kept[report.source]
     result.notes.append(
         f"{joined} launches stand in several files and were joined into one row each "
-        f"({', '.join(PurePath(name).name for name in emptied[:4])}{' ...' if len(emptied) > 4 else ''}); --separate keeps them apart"
+        f"({shortened(PurePath(name).name for name in emptied)}); --separate keeps them apart"
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.failures import ToolFailed, recognise
+
 from ncu_parsers import ncu_csv, report
 from ncu_parsers.ncu_csv import LongPage, WidePage
 from ncu_parsers.ncu_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
@@ -19,6 +20,7 @@ from ncu_parsers.report import Launch, Page, Report, more_precise, settle
 from ncu_parsers.sources import Lines, Source, unreadable
 
 MESSAGES_KEPT = 200
+EXPORT = "ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv"
 EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT)
 
 
@@ -157,7 +159,9 @@ def merge(tables: list[list[Launch]]) -> tuple[list[Launch], int]:
 def _agree(one: Launch, other: Launch) -> bool:
     if one.grid and other.grid and one.grid != other.grid:
         return False
-    if one.attributes.get("Kernel Time", "") != other.attributes.get("Kernel Time", one.attributes.get("Kernel Time", "")):
+    if one.attributes.get("Kernel Time", "") != other.attributes.get(
+        "Kernel Time", one.attributes.get("Kernel Time", "")
+    ):
         return False
     shared = one.metrics.keys() & other.metrics.keys()
     return not any(more_precise(one.metrics[name], other.metrics[name])[1] for name in shared)
@@ -165,9 +169,7 @@ def _agree(one: Launch, other: Launch) -> bool:
 
 def _absorb(launch: Launch, other: Launch) -> None:
     for name, metric in other.metrics.items():
-        better, _ = more_precise(launch.metrics.get(name), metric)
-        assert better is not None
-        launch.metrics[name] = better
+        launch.metrics[name] = more_precise(launch.metrics.get(name, metric), metric)[0] or metric
     launch.instances = {**other.instances, **launch.instances}
     launch.attributes = {**other.attributes, **launch.attributes}
     launch.rules += [rule for rule in other.rules if rule not in launch.rules]
@@ -196,7 +198,7 @@ def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
     if any(isinstance(page, SourcePage) for page in pages):
         return NotAReport(
             f"{result.source} is a source page (--page source): it holds counters per instruction, not per launch.",
-            advice="Export the launches instead: ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv",
+            advice=f"Export the launches instead: {EXPORT}",
         )
     if pages:
         return NotAReport(
@@ -209,12 +211,14 @@ def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
         return NotAReport(
             f"{result.source} is the log of a run that wrote its results elsewhere.",
             f'It says: "{reports[0].strip()}".',
-            "Export that report: ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv",
+            f"Export that report: {EXPORT}",
         )
     if not result.lines.total():
-        return NotAReport(f"{result.source} is empty.", "The run wrote nothing, or the redirect failed.", "Profile again.")
+        return NotAReport(
+            f"{result.source} is empty.", "The run wrote nothing, or the redirect failed.", "Profile again."
+        )
     return NotAReport(
         f"{result.source} holds no table of Nsight Compute in its {result.lines.total()} lines.",
         "It may be another tool's file, or only the program's output.",
-        "Export a report with: ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv",
+        f"Export a report with: {EXPORT}",
     )

@@ -103,7 +103,9 @@ class Launch:
 class Page(Protocol):
     """A table of a report that is being read."""
 
-    dialect: str
+    @property
+    def dialect(self) -> str:
+        """A short name for the dialect, as shown to users."""
 
     def feed(self, line: str) -> str:
         """Take in the next line and say what it is: one of the kinds above."""
@@ -142,7 +144,10 @@ class Report:
 def settle(launches: list[Launch], report: Report) -> None:
     """Turn the printed readings of one page's `launches` into metrics, in place, and note in `report` what was odd."""
     number_format = NumberFormat.infer(
-        (reading.text, unit(reading.unit).base) for launch in launches for values in launch.readings.values() for reading in values
+        (reading.text, unit(reading.unit).base)
+        for launch in launches
+        for values in launch.readings.values()
+        for reading in values
     )
     if number_format.decimal == ",":
         report.notes.append("numbers were read with decimal commas (1.234,5)")
@@ -214,7 +219,7 @@ def _note_absent(absent: Counter[str], launches: list[Launch], report: Report) -
     everywhere = sorted(name for name, count in absent.items() if alive and count >= alive)
     if everywhere:
         report.notes.append(
-            f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)} came back without a value (n/a): {shortened(everywhere)}"
+            f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)} came back n/a: {shortened(everywhere)}"
         )
 
 

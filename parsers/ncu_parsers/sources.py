@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 import zstandard
-
 from ncu_launch.errors import NcuBenchError
 
 STANDARD_INPUT = "-"
@@ -46,21 +45,26 @@ class Source:
 
         Raises `NcuBenchError` when the file cannot be opened.
         """
+        if self.path == STANDARD_INPUT:
+            yield _decompressed(_peekable(sys.stdin.buffer))
+            return
         try:
-            raw = sys.stdin.buffer if self.path == STANDARD_INPUT else Path(self.path).open("rb")
+            with Path(self.path).open("rb") as raw:
+                yield _decompressed(raw)
         except OSError as error:
             raise unreadable(self.path, error) from error
-        buffered = raw if hasattr(raw, "peek") else io.BufferedReader(cast(io.RawIOBase, raw))
-        try:
-            yield _decompressed(cast(io.BufferedReader, buffered))
-        finally:
-            if self.path != STANDARD_INPUT:
-                raw.close()
+
+
+def _peekable(raw: BinaryIO) -> io.BufferedReader:
+    """Standard input as a buffered stream, also where a test or a caller has put something else in its place."""
+    return raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, raw))
 
 
 def unreadable(path: str, error: OSError) -> NcuBenchError:
     """The error for a file that could not be opened or read."""
-    return NcuBenchError(f"{path} could not be read: {error.strerror or error}.", advice="Check the path and its permissions.")
+    return NcuBenchError(
+        f"{path} could not be read: {error.strerror or error}.", advice="Check the path and its permissions."
+    )
 
 
 def _decompressed(raw: io.BufferedReader) -> BinaryIO:
@@ -84,7 +88,9 @@ def find_sources(arguments: list[str]) -> list[Source]:
         if not paths:
             raise NcuBenchError(
                 f"{argument} names no report.",
-                "A folder is searched for " + " ".join(sorted(REPORT_SUFFIXES)) + " files, also with .gz or .zst behind.",
+                "A folder is searched for "
+                + " ".join(sorted(REPORT_SUFFIXES))
+                + " files, also with .gz or .zst behind.",
                 "Name the file itself, whatever its suffix.",
             )
         for path in paths:
@@ -100,7 +106,9 @@ def _paths(argument: str) -> list[str]:
         return [argument]
     matches = sorted(glob.glob(argument, recursive=True))
     if not matches:
-        raise NcuBenchError(f"{argument} does not exist.", advice="Check the path; relative paths start at the current folder.")
+        raise NcuBenchError(
+            f"{argument} does not exist.", advice="Check the path; relative paths start at the current folder."
+        )
     return [match for match in matches if Path(match).is_file()]
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
 from ncu_launch.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
 
 SCHEMA_VERSION = 1
@@ -47,7 +46,9 @@ _RULES = pa.list_(
 IDENTITY_COLUMNS: tuple[Column, ...] = (
     Column("source", _NAME, "", "how the numbers were got: ncu, nsys, operators or estimate", "never"),
     Column("report", _NAME, "", "the file a row came from", "never"),
-    Column("launch_id", pa.int64(), "", "the tool's own id, unique only together with process_id", "text pages print none"),
+    Column(
+        "launch_id", pa.int64(), "", "the tool's own id, unique only together with process_id", "text pages print none"
+    ),
     Column("process_id", pa.int64(), "", "the profiled process"),
     Column("rank", pa.int32(), "", "rank of the process in a distributed run", "not a distributed run"),
     Column("device_id", pa.int32(), "", "CUDA device number"),
@@ -60,7 +61,9 @@ IDENTITY_COLUMNS: tuple[Column, ...] = (
     Column("kernel_short", _NAME, "", "function name without namespaces, template arguments and parameters", "never"),
     Column("grid", _SHAPE, "block", "blocks in x, y, z"),
     Column("block", _SHAPE, "thread", "threads of a block in x, y, z"),
-    Column("nvtx_path", pa.list_(pa.string()), "", "NVTX ranges around the launch, outermost first", "no NVTX collected"),
+    Column(
+        "nvtx_path", pa.list_(pa.string()), "", "NVTX ranges around the launch, outermost first", "no NVTX collected"
+    ),
     Column("phase", _NAME, "", "forward, backward or optimizer", "not known"),
     Column("module", _NAME, "", "dotted path of the layer", "not known"),
     Column("iteration", pa.int32(), "", "iteration of the training or inference loop", "not known"),
@@ -72,7 +75,13 @@ MEASURE_COLUMNS: tuple[Column, ...] = (
     Column("duration_ns", pa.float64(), "ns", "GPU time of the launch"),
     Column("flops_fp64", pa.float64(), "FLOP", "CUDA cores, FMA as 2", "a counter of add, mul and fma is missing"),
     Column("flops_fp32", pa.float64(), "FLOP", "CUDA cores, FMA as 2, packed FP32 included", "a counter is missing"),
-    Column("flops_fp16", pa.float64(), "FLOP", "CUDA cores, packed: FMA as 4; may be constant moves", "a counter is missing"),
+    Column(
+        "flops_fp16",
+        pa.float64(),
+        "FLOP",
+        "CUDA cores, packed: FMA as 4; may be constant moves",
+        "a counter is missing",
+    ),
     *(
         Column(f"tensor_flops_{precision}", pa.float64(), "FLOP", f"tensor cores, {precision} inputs", "not collected")
         for precision in TENSOR_FLOAT_PRECISIONS
@@ -83,7 +92,9 @@ MEASURE_COLUMNS: tuple[Column, ...] = (
     ),
     Column("tensor_flops", pa.float64(), "FLOP", "sum of the floating-point tensor columns", "none was collected"),
     Column("flops", pa.float64(), "FLOP", "total floating-point operations", "what is needed for it was not collected"),
-    Column("flops_basis", _NAME, "", "which counters and rule gave flops, and what was not collected", "no FLOP counters"),
+    Column(
+        "flops_basis", _NAME, "", "which counters and rule gave flops, and what was not collected", "no FLOP counters"
+    ),
     Column("dram_bytes", pa.float64(), "byte", "read and written between L2 and device memory"),
     Column("dram_read_bytes", pa.float64(), "byte", "read from device memory"),
     Column("dram_write_bytes", pa.float64(), "byte", "written to device memory"),
@@ -95,11 +106,18 @@ MEASURE_COLUMNS: tuple[Column, ...] = (
     Column("peak_flops_fp32", pa.float64(), "FLOP/s", "FP32 ceiling at the profiled clock"),
     Column("peak_flops_fp16", pa.float64(), "FLOP/s", "FP16 ceiling of the CUDA cores at the profiled clock"),
     *(
-        Column(f"peak_tensor_flops_{precision}", pa.float64(), "FLOP/s", f"dense {precision} tensor ceiling, profiled clock")
+        Column(
+            f"peak_tensor_flops_{precision}",
+            pa.float64(),
+            "FLOP/s",
+            f"dense {precision} tensor ceiling, profiled clock",
+        )
         for precision in TENSOR_FLOAT_PRECISIONS
     ),
     *(
-        Column(f"peak_tensor_ops_{precision}", pa.float64(), "OP/s", f"dense {precision} tensor ceiling, profiled clock")
+        Column(
+            f"peak_tensor_ops_{precision}", pa.float64(), "OP/s", f"dense {precision} tensor ceiling, profiled clock"
+        )
         for precision in TENSOR_INTEGER_PRECISIONS
     ),
     Column("peak_dram_bytes", pa.float64(), "byte/s", "DRAM ceiling at the profiled memory clock"),
@@ -162,7 +180,9 @@ def nullable(values: Floats) -> pa.Array:
     """float64 values as an Arrow array, null where NaN."""
     values = np.ascontiguousarray(values, dtype=np.float64)
     present = np.packbits(~np.isnan(values), bitorder="little")
-    return pa.Array.from_buffers(pa.float64(), len(values), [pa.py_buffer(present.tobytes()), pa.py_buffer(values.tobytes())])
+    return pa.Array.from_buffers(
+        pa.float64(), len(values), [pa.py_buffer(present.tobytes()), pa.py_buffer(values.tobytes())]
+    )
 
 
 def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str | None]]:

@@ -34,7 +34,21 @@ SCALED_WORDS = {
     "warp": "warp", "thread": "thread", "op": "op", "ops": "op",
 }  # fmt: skip
 
-COUNTED = {"", "byte", "ns", "inst", "cycle", "sector", "request", "warp", "thread", "block", "op", "hz", "register/thread"}
+COUNTED = {
+    "",
+    "byte",
+    "ns",
+    "inst",
+    "cycle",
+    "sector",
+    "request",
+    "warp",
+    "thread",
+    "block",
+    "op",
+    "hz",
+    "register/thread",
+}
 """Base units of quantities that are whole numbers, or so large that ncu never prints exactly three decimals of them."""
 
 
@@ -75,9 +89,12 @@ def _scaled_word(word: str) -> tuple[str, float]:
 ABSENT = frozenset({"", "n/a", "N/A", "(!) n/a", "nan", "-nan", "NaN", "-nan(ind)", "nan(ind)", "(null)", "<no value>"})
 """Texts that mean "no value": null, never 0."""
 
+
 def _form(decimal: str, grouping: str) -> re.Pattern[str]:
     whole = rf"\d+|\d{{1,3}}(?:[{grouping}'’\s]\d{{2,3}})*[{grouping}'’\s]\d{{3}}"
-    return re.compile(rf"(?P<sign>[+-]?)(?P<whole>{whole})?(?:[{decimal}](?P<fraction>\d*))?(?:[eE](?P<exponent>[+-]?\d+))?$")
+    return re.compile(
+        rf"(?P<sign>[+-]?)(?P<whole>{whole})?(?:[{decimal}](?P<fraction>\d*))?(?:[eE](?P<exponent>[+-]?\d+))?$"
+    )
 
 
 _FORMS = {".": _form(".", ","), ",": _form(",", ".")}
@@ -138,7 +155,7 @@ class NumberFormat:
 
 @lru_cache(maxsize=65536)
 def _decimal_mark(text: str) -> str:
-    """`.` or `,` when the text can be read with that decimal mark only, `?` when both are possible, "" without marks."""
+    """`.` or `,` when the text can only be read with that decimal mark, `?` when with both, "" without marks."""
     digits = re.split(r"[eE]", text.lstrip("+-"))[0]
     points, commas = digits.count("."), digits.count(",")
     if points and commas:

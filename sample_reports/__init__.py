@@ -1,0 +1,1 @@
+"""Sample reports and their generator; see README.md."""
