@@ -61,9 +61,13 @@ class Counters:
                 result = np.where(np.isnan(result), self.values[name], result)
         return result
 
+    def counted(self, base: str) -> Floats:
+        """The sum of a counter over all units, as printed. `base` has no suffix."""
+        return self.first([f"{base}.sum", base])
+
     def total(self, base: str) -> Floats:
-        """The sum of a counter over all units: `.sum`, or a rate multiplied back. `base` has no suffix."""
-        result = self.first([f"{base}.sum", base])
+        """The sum of a counter over all units: as printed, or a rate multiplied back."""
+        result = self.counted(base)
         per_cycle = f"{base}.sum.per_cycle_elapsed"
         if per_cycle in self.values and base.startswith(("sm__", "smsp__")):
             result = np.where(np.isnan(result), self.values[per_cycle] * self.cycles, result)
@@ -101,11 +105,12 @@ def _duration_ns(counters: Counters) -> Floats:
 
 
 def _bytes(counters: Counters, level: str) -> Floats:
-    """Bytes of a level by the first alternative of which a launch has every counter."""
+    """Bytes of a level by the first alternative of which a launch has every counter; counts go before rates."""
     result = np.full(counters.rows, np.nan)
-    for alternative in known.byte_alternatives(level):
-        total = sum((counters.total(base) * factor for base, factor in alternative.items()), np.zeros(counters.rows))
-        result = np.where(np.isnan(result), total, result)
+    for amount in (counters.counted, counters.total):
+        for alternative in known.byte_alternatives(level):
+            total = sum((amount(base) * factor for base, factor in alternative.items()), np.zeros(counters.rows))
+            result = np.where(np.isnan(result), total, result)
     return result
 
 

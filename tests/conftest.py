@@ -1,0 +1,28 @@
+"""Fixtures and the rule about skipping: with NCU_BENCH_NO_SKIPS set, as in CI, a skipped test is a failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SAMPLES = ROOT / "sample_reports"
+SHARED = ROOT.parent / "shared"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if report.skipped and os.environ.get("NCU_BENCH_NO_SKIPS"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped where skipping is not allowed: {call.excinfo and call.excinfo.value}"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _own_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test writes into the user's cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -1,0 +1,95 @@
+"""Real reports made by other people's GPUs: each parses or is refused as expected, and known truths come out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ncu_parsers import tables
+from ncu_parsers.parse import parse
+from ncu_parsers.sources import Source
+from tests.conftest import ROOT, SHARED
+from tests.reports import needs_shared_reports, shared_reports, summed_up
+
+EXPECTED: dict[str, dict[str, Any]] = json.loads((ROOT / "tests/expectations/ncu_csv.json").read_text("utf-8"))
+FOLDER = SHARED / "reports" / "ncu_csv"
+
+pytestmark = needs_shared_reports
+
+
+def one(fragment: str) -> Any:
+    """The table of the one report whose file name holds `fragment`."""
+    (path,) = [path for path in shared_reports("ncu_csv") if fragment in path.name]
+    return parse([Source(str(path))]).table
+
+
+def test_every_report_has_an_expectation_and_every_expectation_a_report() -> None:
+    assert {path.name for path in shared_reports("ncu_csv")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_real_report_parses_or_is_refused_as_expected(name: str) -> None:
+    found = summed_up(FOLDER / name)
+    expected = EXPECTED[name]
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert found[key] == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), key
+
+
+TRUE_GEMM_FLOPS = 2 * 40960 * 40960 * 20480
+
+
+@pytest.mark.parametrize(("file", "kernel"), [("output_gemm.csv", "gemm_v0"), ("output_sgemm.csv", "gemm_v1"), ("share_tile.csv", "gemm_v0")])
+def test_the_flops_of_a_gemm_are_2mnk_to_the_digit_without_the_constants_it_moves(file: str, kernel: str) -> None:
+    table = one(file)
+    rows = [row for row in table.to_pylist() if row["kernel_short"] == kernel]
+    assert [row["flops"] for row in rows] == [TRUE_GEMM_FLOPS]
+    assert all(row["flops_fp16"] > 0 for row in rows)
+    assert "constant moves" in rows[0]["flops_basis"]
+
+
+def test_the_dram_bytes_of_two_gemms_differ_fivefold() -> None:
+    v0, v1 = (tables.floats(one(file), "dram_bytes")[-1] for file in ("output_gemm.csv", "output_sgemm.csv"))
+    assert v0 == pytest.approx(4.39e12, rel=2e-3)
+    assert v1 == pytest.approx(8.08e11, rel=2e-3)
+
+
+def test_dram_bandwidth_from_the_blackwell_names_is_the_authors_own() -> None:
+    (row,) = one("ncu_gemm_naive").to_pylist()
+    assert row["dram_bytes"] / row["duration_ns"] == pytest.approx(8.43, abs=0.005)
+
+
+def test_the_gpp_kernel_gives_the_flops_time_and_intensity_of_its_authors() -> None:
+    (row,) = one("custom-scripts_output.csv").to_pylist()
+    assert row["flops_fp64"] == pytest.approx(1.9638e12, rel=1e-4)
+    assert row["duration_ns"] == pytest.approx(22.765e9, rel=1e-4)
+    assert row["flops_fp64"] / row["duration_ns"] == pytest.approx(86.3, abs=0.05)
+    assert row["flops_fp64"] / row["dram_bytes"] == pytest.approx(14.55, abs=0.005)
+
+
+def test_the_pages_of_one_report_agree_and_join_into_its_two_launches() -> None:
+    pages = [path for path in shared_reports("ncu_csv") if "eschnett" in path.name and "summary" not in path.name]
+    parsed = parse([Source(str(path)) for path in pages])
+    assert parsed.table is not None
+    assert len(parsed.table) == 2
+    assert parsed.table.column("duration_ns").to_pylist() == [459456.0, 8974464.0]
+    assert "were joined into one row each" in parsed.notes[0]
+
+
+def test_a_session_page_lends_its_tool_version_to_the_report_beside_it() -> None:
+    pages = [path for path in shared_reports("ncu_csv") if path.name.startswith("cfregly")]
+    parsed = parse([Source(str(path)) for path in pages])
+    (report,) = [report for report in parsed.reports if report.launches]
+    assert report.tool_version == "2025.3.1"
+    assert parsed.table is not None
+    assert parsed.table.column("nvtx_path").to_pylist() == [["compute_kernel:profile"]]
+
+
+def test_a_failed_launch_is_kept_marked_and_empty() -> None:
+    (row,) = one("custom-scripts_output8").to_pylist()
+    assert row["failed"] is True
+    assert row["flops"] is None
+    assert row["duration_ns"] is None
