@@ -121,13 +121,14 @@ def _fallback(
     if machine is not None:
         return _Fallback(machine.rates, f"--machine {machine.id}", machine.boost_clock_hz)
     family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
-    if name is None and family:
-        agreed = _agreed(family)
-        missing = "" if "dram" in agreed else "; their memory differs, so DRAM has no ceiling"
+    agreed = _agreed(family) if name is None and family else {}
+    if agreed:
+        missing = [unit_title(unit) for unit in ("fp32", "dram") if unit not in agreed]
         if needed:
+            unknown = f"; they differ in {' and '.join(missing)}, which have no ceiling" if missing else ""
             notes.append(
                 f"the report names no device: ceilings are what {_ids(family)} agree on (compute capability "
-                f"{capability}){missing}. Say --machine NAME to choose one"
+                f"{capability}){unknown}. Say --machine NAME to choose one"
             )
         return _Fallback(agreed, f"compute capability {capability}: {_ids(family)} agree", family[0].boost_clock_hz)
     if needed:

@@ -118,7 +118,7 @@ def _note_what_is_missing(result: Roofline) -> None:
     if above:
         result.notes.append(
             f"{len(above)} kernels are above 100 % of their bound ({', '.join(above[:3])}): the machine may be another "
-            "one, its clock higher than the data sheet's, or the data may have come from L2"
+            "one, its clock higher than the data sheet's, or bytes and time come from passes with other cache states"
         )
 
 

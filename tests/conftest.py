@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_reports"
@@ -14,7 +15,9 @@ SHARED = ROOT.parent / "shared"
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.skipped and os.environ.get("NCU_BENCH_NO_SKIPS"):
         report.outcome = "failed"
@@ -26,3 +29,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _own_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test writes into the user's cache folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+settings.register_profile("quick", max_examples=60, deadline=None)
+settings.load_profile("quick")

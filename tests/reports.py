@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import tables
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source
+
 from tests.conftest import SAMPLES, SHARED
 
 REPORT_SUFFIXES = {".csv", ".txt"}

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ncu_parsers.parquet import read_launches, write_launches
 from ncu_parsers.parse import Parsed, account, parse
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import contract_first
+
 from sample_reports.generate import reports
 from tests.conftest import ROOT, SAMPLES
 from tests.reports import first_line, sample_files
@@ -33,8 +33,7 @@ def golden_of(path: Path) -> dict[str, Any]:
     known = {key: value for key, value in account(parsed.reports[0]).items() if key != "report"}
     names = [name for name in contract_first(parsed.table.column_names) if name != "report"]
     rows = [
-        {name: row[name] for name in names if row[name] is not None}
-        for row in parsed.table.select(names).to_pylist()
+        {name: row[name] for name in names if row[name] is not None} for row in parsed.table.select(names).to_pylist()
     ]
     return {**known, "rows": rows}
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ncu_parsers import tables
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source
+
 from tests.conftest import ROOT, SHARED
 from tests.reports import needs_shared_reports, shared_reports, summed_up
 
@@ -42,7 +41,9 @@ def test_a_real_report_parses_or_is_refused_as_expected(name: str) -> None:
 TRUE_GEMM_FLOPS = 2 * 40960 * 40960 * 20480
 
 
-@pytest.mark.parametrize(("file", "kernel"), [("output_gemm.csv", "gemm_v0"), ("output_sgemm.csv", "gemm_v1"), ("share_tile.csv", "gemm_v0")])
+@pytest.mark.parametrize(
+    ("file", "kernel"), [("output_gemm.csv", "gemm_v0"), ("output_sgemm.csv", "gemm_v1"), ("share_tile.csv", "gemm_v0")]
+)
 def test_the_flops_of_a_gemm_are_2mnk_to_the_digit_without_the_constants_it_moves(file: str, kernel: str) -> None:
     table = one(file)
     rows = [row for row in table.to_pylist() if row["kernel_short"] == kernel]

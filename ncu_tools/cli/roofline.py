@@ -56,7 +56,7 @@ def command(
     """Put every kernel on a roofline, and draw it.
 
     The table names each point; with --format json every point, ceiling and ridge point. Ceilings come from the report
-    itself where it holds them, else from --machine, else from the machine file of its device. Without a RUN the bare
+    itself where it holds them, else from the machine file of its device, else from --machine. Without a RUN the bare
     roofline of --machine is drawn.
 
     \b

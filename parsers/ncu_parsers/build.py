@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ncu_parsers import tables
+from ncu_parsers import arrays, tables
 from ncu_parsers.flops import Counters, measures
 from ncu_parsers.report import Launch, Report
 from ncu_parsers.tables import (
     COLUMN_NAMES,
     COLUMNS,
-    IDENTITY_COLUMNS,
     MEASURE_COLUMNS,
-    RULES_COLUMN,
     field_metadata,
     field_of,
 )
@@ -44,27 +42,34 @@ def launches_table(report: Report, source: str = "ncu") -> pa.Table:
         identity["compute_capability"],
         identity["device_name"],
     )
-    arrays: list[pa.Array] = []
-    fields: list[pa.Field] = []
     derived = measures(counters)
+    columns: list[pa.Array] = []
+    fields: list[pa.Field] = []
     for column in COLUMNS:
         fields.append(field_of(column))
-        if column in IDENTITY_COLUMNS:
-            arrays.append(pa.array(identity[column.name], column.type))
-        elif column in MEASURE_COLUMNS:
-            arrays.append(_measure(derived.get(column.name), column.type, len(launches)))
-        else:
-            arrays.append(pa.array([_rules(launch) for launch in launches], RULES_COLUMN.type))
+        values = derived.get(column.name) if column in MEASURE_COLUMNS else identity[column.name]
+        columns.append(_array(values, column.type, len(launches)))
     for name in sorted({*numbers, *texts} - COLUMN_NAMES):
-        arrays.append(tables.nullable(numbers[name]) if name in numbers else pa.array(texts[name], pa.string()))
-        fields.append(pa.field(name, arrays[-1].type, metadata=_describe(name, report, launches)))
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+        columns.append(arrays.floats(numbers[name]) if name in numbers else arrays.texts(texts[name]))
+        fields.append(pa.field(name, columns[-1].type, metadata=_describe(name, report, launches)))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _measure(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
+def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    """One column of the contract as an Arrow array of its type; None is a column of nulls."""
     if values is None:
         return pa.nulls(rows, kind)
-    return tables.nullable(values) if isinstance(values, np.ndarray) else pa.array(values, kind)
+    if isinstance(values, np.ndarray):
+        return arrays.floats(values)
+    if pa.types.is_dictionary(kind):
+        return arrays.dictionary(values)
+    if pa.types.is_integer(kind):
+        return arrays.integers(values, kind)
+    if pa.types.is_boolean(kind):
+        return arrays.booleans(values)
+    if pa.types.is_fixed_size_list(kind):
+        return arrays.triples(values, kind)
+    return arrays.text_lists(values) if kind.value_type == pa.string() else arrays.struct_lists(values, kind)
 
 
 def _metric_columns(
@@ -92,13 +97,13 @@ def _metric_columns(
     return numbers, texts
 
 
-def _identity(launches: Sequence[Launch], report: Report, source: str) -> dict[str, list[Any]]:
+def _identity(launches: Sequence[Launch], report: Report, source: str) -> dict[str, Any]:
     return {
         "source": [source] * len(launches),
         "report": [report.source] * len(launches),
         "launch_id": [launch.launch_id for launch in launches],
         "process_id": [launch.process_id for launch in launches],
-        "rank": [None] * len(launches),
+        "rank": None,
         "device_id": [launch.device_id for launch in launches],
         "device_name": [_device_name(launch, report) for launch in launches],
         "chip": [CHIP_BY_NUMBER.get(int(_number(launch, "device__attribute_chip") or 0)) for launch in launches],
@@ -110,11 +115,12 @@ def _identity(launches: Sequence[Launch], report: Report, source: str) -> dict[s
         "grid": [launch.grid for launch in launches],
         "block": [launch.block for launch in launches],
         "nvtx_path": [launch.nvtx_path for launch in launches],
-        "phase": [None] * len(launches),
-        "module": [None] * len(launches),
-        "iteration": [None] * len(launches),
+        "phase": None,
+        "module": None,
+        "iteration": None,
         "invocations": [launch.invocations for launch in launches],
         "failed": [launch.failed for launch in launches],
+        "rules": [_rules(launch) for launch in launches],
     }
 
 

@@ -314,9 +314,16 @@ def _whole(parts: dict[str, Floats], rows: int) -> Floats:
     return np.where(~np.isnan(total), total, np.where(~np.isnan(by_sparsity), by_sparsity, by_instruction))
 
 
+def _is_whole(parts: dict[str, Floats], rows: int) -> Mask:
+    """Where a count was collected whole: as its total, or both with and without sparsity."""
+    missing = np.full(rows, np.nan)
+    both = ~np.isnan(parts.get("sparsity_off", missing)) & ~np.isnan(parts.get("sparsity_on", missing))
+    return np.asarray(~np.isnan(parts.get("", missing)) | both, dtype=bool)
+
+
 def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
     """Where every floating-point tensor total of the chip was collected (as a total or by its sparsity)."""
-    there = {total: ~np.isnan(_whole(parts, counters.rows)) for total, parts in counts.items()}
+    there = {total: _is_whole(parts, counters.rows) for total, parts in counts.items()}
     nowhere = np.zeros(counters.rows, dtype=bool)
     result = nowhere.copy()
     for capability in set(counters.compute_capability):

@@ -69,6 +69,7 @@ def open_page(line: str) -> Page | None:
     if "Kernel Name" not in line and "Function Name" not in line:
         return None
     start = min((at for at in (line.find('"ID"'), line.find('"Process ID"')) if at >= 0), default=0)
+    quoted = line[start:].startswith('"')
     for delimiter in DELIMITERS:
         header = split_row(line[start:].rstrip(), delimiter)
         if header is None or len(header) < 3:
@@ -76,20 +77,24 @@ def open_page(line: str) -> Page | None:
         header = [cell.strip().lstrip("\ufeff") for cell in header]
         names = set(header)
         if "Metric Name" in names and "Metric Value" in names:
-            return LongPage(header, delimiter)
+            return LongPage(header, delimiter, quoted)
         if "Metric Name" in names and {"Minimum", "Maximum", "Average"} <= names:
-            return SummaryPage(header, delimiter)
+            return SummaryPage(header, delimiter, quoted)
         if "ID" in names and ("Kernel Name" in names or "Function Name" in names) and "Address" not in names:
-            return WidePage(header, delimiter)
+            return WidePage(header, delimiter, quoted)
     return None
 
 
 class _CsvPage:
-    """What the CSV pages share: a header, and a way to cut lines into cells."""
+    """What the CSV pages share: a header, and a way to cut lines into cells.
+
+    ncu puts every cell in quotes, and so does a row below a `quoted` header; the user interface puts none.
+    """
 
     kind = ""
 
-    def __init__(self, header: list[str], delimiter: str) -> None:
+    def __init__(self, header: list[str], delimiter: str, quoted: bool = True) -> None:
+        self.quoted = quoted
         self.header = header
         self.delimiter = delimiter
         self.column = {name: index for index, name in reversed(list(enumerate(header)))}
@@ -119,6 +124,8 @@ class _CsvPage:
     def _cells(self, line: str) -> list[str] | None:
         """The cells of a row of this page, or None: only a row has digits where its id and its process id belong."""
         for start in self._starts(line):
+            if self.quoted and not line.startswith('"', start):
+                continue
             cells = split_row(line[start:], self.delimiter)
             if cells is not None and self._is_row(cells):
                 return cells
@@ -168,8 +175,8 @@ class LongPage(_CsvPage):
 
     kind = "long"
 
-    def __init__(self, header: list[str], delimiter: str) -> None:
-        super().__init__(header, delimiter)
+    def __init__(self, header: list[str], delimiter: str, quoted: bool = True) -> None:
+        super().__init__(header, delimiter, quoted)
         self.name_at = self.column["Metric Name"]
         self.unit_at = self.column.get("Metric Unit")
         self.value_at = self.column["Metric Value"]
@@ -198,8 +205,8 @@ class LongPage(_CsvPage):
 class WidePage(_CsvPage):
     """One row per launch: `--page raw --csv` with its units in a second row, or the user interface's summary export."""
 
-    def __init__(self, header: list[str], delimiter: str) -> None:
-        super().__init__(header, delimiter)
+    def __init__(self, header: list[str], delimiter: str, quoted: bool = True) -> None:
+        super().__init__(header, delimiter, quoted)
         self.kind = "summary page of the user interface" if "Function Name" in self.column else "wide"
         self.units: list[str] | None = None
         self.titles: list[str] = []

@@ -6,11 +6,13 @@ hold several runs, several dialects and any program output between them.
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from dataclasses import dataclass
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.failures import ToolFailed, recognise
+from zstandard import ZstdError
 
 from ncu_parsers import ncu_csv, report
 from ncu_parsers.ncu_csv import LongPage, WidePage
@@ -38,7 +40,9 @@ def open_page(line: str, current: Page | None) -> Page | None:
     if not isinstance(current, TextPage) and opens_text_page(line):
         return TextPage()
     if not isinstance(current, SessionPage) and opens_session_page(line):
-        return SessionPage()
+        session = SessionPage()
+        session.feed(line)
+        return session
     return None
 
 
@@ -88,11 +92,12 @@ def read_report(source: Source) -> Report:
     """
     reading = _Reading(Report(source.name), [], deque(maxlen=50))
     with source.open() as stream:
-        lines = Lines(stream)
         try:
+            lines = Lines(stream)
+            _refuse_binary(source, lines.head)
             for number, line in enumerate(lines, start=1):
                 reading.take(number, line)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error, ZstdError) as error:
             if not reading.pages:
                 raise unreadable(source.name, error if isinstance(error, OSError) else OSError(str(error))) from error
             reading.report.notes.append(f"the file ends in damage and was read up to it ({error})")
@@ -102,6 +107,22 @@ def read_report(source: Source) -> Report:
     if not lines.complete and reading.tail:
         _note_cut(result, reading)
     return _finish(result, reading.pages)
+
+
+BINARY_FILES = (
+    (b"NVR\0", "is a binary report of ncu (.ncu-rep)", f"Export it first: {EXPORT}"),
+    (b"SQLite format 3\0", "is an SQLite file, perhaps an export of nsys", "This release reads reports of ncu only."),
+    (b"PAR1", "is a Parquet file already", "Give it to hotspots or roofline as it is."),
+    (b"PK\x03\x04", "is a zip archive", "Unpack it, and name the files or their folder."),
+    (b"%PDF", "is a PDF document", f"Export the report: {EXPORT}"),
+)
+"""Beginnings of files that hold no text, what they are, and what to do instead."""
+
+
+def _refuse_binary(source: Source, head: bytes) -> None:
+    for magic, what, advice in BINARY_FILES:
+        if head.startswith(magic):
+            raise NotAReport(f"{source.name} {what}.", advice=advice)
 
 
 def _note_cut(result: Report, reading: _Reading) -> None:

@@ -13,7 +13,7 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -136,22 +136,23 @@ def encoding_of(head: bytes) -> str:
 class Lines:
     """The lines of a report, without their line ends.
 
-    `replaced` counts the lines that held bytes invalid in the encoding; `complete` tells whether the last line ended.
+    `replaced` counts the lines that held bytes invalid in the encoding; `complete` tells whether the last line ended;
+    `head` is the beginning of the file, undecoded.
     """
 
     stream: BinaryIO
     replaced: int = 0
     complete: bool = True
-    bytes_read: int = 0
+    head: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.head = self.stream.read(4096)
 
     def __iter__(self) -> Iterator[str]:
-        head = self.stream.read(4096)
-        encoding = encoding_of(head)
-        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        decoder = codecs.getincrementaldecoder(encoding_of(self.head))("replace")
         pending = ""
-        block = head
+        block = self.head
         while block:
-            self.bytes_read += len(block)
             lines = (pending + decoder.decode(block)).split("\n")
             pending = lines.pop()
             for line in lines:

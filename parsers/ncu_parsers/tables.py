@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
 
+from ncu_parsers import arrays
+
 SCHEMA_VERSION = 1
 """History: 1 (2026-11) the first."""
 
@@ -167,22 +169,9 @@ def floats(table: pa.Table, name: str) -> Floats:
 
 
 def _chunk_floats(chunk: pa.Array) -> Floats:
-    """One chunk as float64. Goes by the buffer: Array.to_numpy() would import pandas, 0.2 s and 40 MB."""
-    if not pa.types.is_float64(chunk.type):
-        chunk = chunk.cast(pa.float64())
-    if chunk.null_count:
-        chunk = chunk.fill_null(float("nan"))
-    values = np.frombuffer(chunk.buffers()[1], dtype=np.float64) if len(chunk) else np.empty(0)
-    return values[chunk.offset : chunk.offset + len(chunk)]
-
-
-def nullable(values: Floats) -> pa.Array:
-    """float64 values as an Arrow array, null where NaN."""
-    values = np.ascontiguousarray(values, dtype=np.float64)
-    present = np.packbits(~np.isnan(values), bitorder="little")
-    return pa.Array.from_buffers(
-        pa.float64(), len(values), [pa.py_buffer(present.tobytes()), pa.py_buffer(values.tobytes())]
-    )
+    """One chunk as float64, NaN for null."""
+    values = arrays.values_of(chunk.cast(pa.float64()), np.float64)
+    return np.where(arrays.present(chunk), values, np.nan) if chunk.null_count else values
 
 
 def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str | None]]:
@@ -198,9 +187,8 @@ def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str |
     missing = len(values) - 1
     parts = []
     for chunk in chunks:
-        indices = chunk.indices.cast(pa.int32()).fill_null(missing)
-        buffer = np.frombuffer(indices.buffers()[1], dtype=np.int32) if len(indices) else np.empty(0, np.int32)
-        parts.append(buffer[indices.offset : indices.offset + len(indices)])
+        indices = arrays.values_of(chunk.indices.cast(pa.int32()), np.int32)
+        parts.append(np.where(arrays.present(chunk.indices), indices, missing).astype(np.int32))
     return np.concatenate(parts), values
 
 
