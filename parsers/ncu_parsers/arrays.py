@@ -93,11 +93,10 @@ def text_lists(values: Sequence[Sequence[str] | None]) -> pa.Array:
     return _lists(pa.list_(pa.string()), values, texts(items))
 
 
-def triples(values: Sequence[tuple[int, int, int] | None], kind: pa.DataType) -> pa.Array:
-    """Lists of three int32."""
-    flat = [number for value in values for number in (value or (0, 0, 0))]
-    present = _validity([value is not None for value in values])
-    return pa.Array.from_buffers(kind, len(values), [present], children=[integers(flat, pa.int32())])
+def integer_lists(values: Sequence[Sequence[int] | None]) -> pa.Array:
+    """Lists of int32."""
+    items = [item for value in values for item in value or ()]
+    return _lists(pa.list_(pa.int32()), values, integers(items, pa.int32()))
 
 
 def struct_lists(values: Sequence[Sequence[dict[str, str]] | None], kind: pa.DataType) -> pa.Array:

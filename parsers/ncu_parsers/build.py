@@ -67,8 +67,8 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
         return arrays.integers(values, kind)
     if pa.types.is_boolean(kind):
         return arrays.booleans(values)
-    if pa.types.is_fixed_size_list(kind):
-        return arrays.triples(values, kind)
+    if pa.types.is_integer(kind.value_type):
+        return arrays.integer_lists(values)
     return arrays.text_lists(values) if kind.value_type == pa.string() else arrays.struct_lists(values, kind)
 
 
@@ -86,6 +86,8 @@ def _metric_columns(
                 if name not in numbers:
                     numbers[name] = np.full(len(launches), np.nan)
                 numbers[name][row] = metric.value
+        for name, text in launch.attributes.items():
+            texts.setdefault(name, [None] * len(launches))[row] = text
         for name, behind in launch.instances.items():
             texts.setdefault(f"{name} (instances)", [None] * len(launches))[row] = behind
     for name in numbers.keys() & texts.keys():

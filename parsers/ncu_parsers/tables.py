@@ -40,7 +40,7 @@ class Column:
 
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
-_SHAPE = pa.list_(pa.int32(), 3)
+_SHAPE = pa.list_(pa.int32())  # of fixed size, nulls would break Parquet readers up to pyarrow 25
 _RULES = pa.list_(
     pa.struct([(name, pa.string()) for name in ("section", "name", "kind", "description", "speedup_type", "speedup")])
 )
