@@ -1,0 +1,107 @@
+"""The documentation cannot rot: commands, columns, links and examples in it are checked against the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from ncu_tools.cli import COMMANDS, cli, run
+from tests.conftest import ROOT
+from tests.update_expectations import with_columns
+
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "sample_reports" / "README.md",
+]
+
+
+def blocks(text: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_first_two_blocks_of_the_readme_are_one_line_each() -> None:
+    first, second = blocks(README)[:2]
+    assert first.count("\n") == second.count("\n") == 1
+    assert "ncu-bench hotspots" in first
+    assert "pytest" in second
+
+
+def test_ci_runs_the_second_command_of_the_readme() -> None:
+    assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_every_ncu_bench_line_of_the_readmes_first_command_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [part.strip() for part in blocks(README)[0].split("&&") if "ncu-bench" in part]
+    assert len(lines) == 2
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sample_reports").symlink_to(ROOT / "sample_reports")
+    for line in lines:
+        assert run(shlex.split(line)[1:]) == 0
+    assert (tmp_path / "roofline.svg").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_in_the_readmes_table(name: str) -> None:
+    assert re.search(rf"^\| `ncu-bench {name}\b", README, re.MULTILINE)
+
+
+def test_the_readmes_table_lists_no_command_that_does_not_exist() -> None:
+    assert set(re.findall(r"^\| `ncu-bench (\w+)", README, re.MULTILINE)) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_option_in_the_documentation_exists(page: Path) -> None:
+    context = click.Context(cli)
+    known = {"--help", "--version", "--debug"}
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        known |= {option for parameter in command.params for option in parameter.opts}
+    text = page.read_text("utf-8")
+    for line in re.findall(r"ncu-bench (?:\w+) [^\n`|]*", text):
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= known, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_and_picture_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.is_file(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}, (
+                target
+            )
+
+
+def test_the_columns_in_the_architecture_page_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    assert with_columns(text) == text
+    assert "`flops_basis`" in text
+
+
+def test_every_room_of_the_architecture_page_exists_and_every_module_is_in_it() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rooms = text.partition("## Rooms")[2].partition("## The table")[0]
+    for folder in (ROOT / "launch" / "ncu_launch", ROOT / "parsers" / "ncu_parsers", ROOT / "ncu_tools"):
+        for module in folder.glob("*.py"):
+            assert module.name == "__init__.py" or module.name in rooms, module.name
+    for name in re.findall(r"\b(\w+\.py)\b", rooms):
+        assert list(ROOT.glob(f"*/**/{name}")), name
+
+
+def test_the_number_of_machines_in_the_readme_is_right() -> None:
+    count = len(list((ROOT / "ncu_tools" / "machines").glob("*.toml")))
+    assert f"of {count} machines" in README
