@@ -175,6 +175,30 @@ class TestHotspots:
         result = call("hotspots", RAW, "--top", "2")
         assert len(result.out.splitlines()) == 4
         assert "4 more kernels take 23.4 % of the time" in result.err
+        document = call("hotspots", RAW, "--top", "2", "--format", "json").json()
+        assert len(document["rows"]) == 2
+        assert document["notes"][0].startswith("4 more kernels")
+
+    def test_has_every_column_wherever_there_is_room(self, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        titles = (
+            "launches",
+            "time",
+            "share",
+            "sum",
+            "mean",
+            "min",
+            "max",
+            "std",
+            "FLOPs",
+            "FLOP/s",
+            "DRAM",
+            "DRAM B/s",
+            "FLOP/B",
+        )
+        head = call("hotspots", RAW).out.splitlines()[0].split()
+        assert [title for title in titles if not set(title.split()) <= set(head)] == []
+        monkeypatch.setattr("ncu_tools.cli.hotspots.terminal_width", lambda: 120)
+        assert "std" not in call("hotspots", RAW).out
 
     def test_full_names_are_whole(self, call: Any) -> None:
         assert "..." not in call("hotspots", RAW, "--full-names").out
@@ -234,7 +258,8 @@ class TestMachines:
         assert "whitepaper" in result.out
 
     def test_check_is_content(self, call: Any) -> None:
-        assert call("machines", "--check").out.endswith("machine files are valid.\n")
+        assert "27 machine files are valid" in call("machines", "--check").err
+        assert call("machines", "--check", "--format", "json").json()["rows"] == []
 
 
 class TestErrors:

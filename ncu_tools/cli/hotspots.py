@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
-from ncu_tools.cli.options import format_option, group_option, machine_option, progress, show
+from ncu_tools.cli.options import format_option, group_option, machine_option, progress, show, terminal_width
 from ncu_tools.report.table import Column, Table
 
 LOWER = "flops_lower_bound"
@@ -29,7 +30,8 @@ COLUMNS = (
     Column("bound_fraction", "of bound", "fraction"),
 )
 MACHINE_READABLE = (Column("unit", "unit"), Column("flops_basis", "basis"), Column(LOWER, "lower bound"))
-NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "dram_bytes")
+WIDE_ENOUGH = 200
+LEFT_OUT_WHERE_NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "dram_bytes")
 
 
 @click.command()
@@ -41,9 +43,6 @@ NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "dram_bytes")
 @group_option
 @machine_option
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
-@click.option(
-    "--all-columns", is_flag=True, help="Show min, max, deviation and totals in a terminal too narrow for them."
-)
 @format_option
 def command(
     runs: tuple[str, ...],
@@ -52,12 +51,12 @@ def command(
     group: str,
     machine_name: str | None,
     full_names: bool,
-    all_columns: bool,
     output_format: str,
 ) -> None:
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
 
-    RUN is a report of ncu, a Parquet file made by parse, a folder of either, or - for standard input.
+    RUN is a report of ncu, a Parquet file made by parse, a folder of either, or - for standard input. A terminal of
+    less than 200 columns leaves out min, max, deviation and totals; every other output has them.
 
     \b
     Example:
@@ -74,21 +73,13 @@ def command(
         run = load_all(runs, reading=reading)
     result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
     notes = [*run.notes, *result.notes]
-    if len(result.rows) > top and output_format == "text":
+    if len(result.rows) > top:
         rest = sum(row.time_share or 0.0 for row in result.rows[top:])
         notes.insert(0, f"{len(result.rows) - top} more kernels take {100 * rest:.1f} % of the time; --top shows more")
     rows = [asdict(row) for row in result.rows[:top]]
-    columns = (
-        COLUMNS
-        if output_format != "text" or all_columns or _is_wide()
-        else [c for c in COLUMNS if c.name not in NARROW]
-    )
+    columns: Sequence[Column] = COLUMNS
+    if output_format == "text" and terminal_width() < WIDE_ENOUGH:
+        columns = [column for column in COLUMNS if column.name not in LEFT_OUT_WHERE_NARROW]
     if output_format in ("json", "csv"):
         columns = (*columns, *MACHINE_READABLE)
     show(Table("hotspots", columns, rows, notes), output_format, full_names=full_names)
-
-
-def _is_wide() -> bool:
-    from ncu_tools.cli.options import terminal_width
-
-    return terminal_width() >= 190

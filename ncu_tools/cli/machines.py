@@ -24,6 +24,7 @@ LIST_COLUMNS = (
     Column("dram", "DRAM", "byte/s", "byte/s"),
     Column("memory_bytes", "memory", "byte", "byte"),
 )
+CHECK_COLUMNS = (Column("id", "machine"), Column("problem", "problem", wide=True))
 RATE_COLUMNS = (
     Column("unit", "unit"),
     Column("dense", "dense"),
@@ -50,7 +51,7 @@ def command(name: str | None, check: bool, output_format: str) -> None:
       ncu-bench machines h100-sxm --format json
     """
     if check:
-        _check()
+        _check(output_format)
     elif name:
         show(_one(find_machine(name), output_format), output_format, full_names=True)
     else:
@@ -86,10 +87,11 @@ def _one(machine: Machine, output_format: str) -> Table:
     return Table("machines", RATE_COLUMNS, rows, [", ".join(facts)])
 
 
-def _check() -> None:
-    wrong = {machine_id: found for machine_id, text in machine_files() if (found := problems(text))}
-    for machine_id, found in wrong.items():
-        click.echo(f"{machine_id}: {'; '.join(found)}")
+def _check(output_format: str) -> None:
+    """Show what is wrong with which machine file; fail when anything is."""
+    files = machine_files()
+    wrong = [{"id": machine_id, "problem": found} for machine_id, text in files for found in problems(text)]
+    notes = [] if wrong else [f"{len(files)} machine files are valid"]
+    show(Table("machines", CHECK_COLUMNS, wrong, notes), output_format)
     if wrong:
-        raise NcuBenchError(f"{len(wrong)} machine files are not valid.", advice="Mend what is named above.")
-    click.echo(f"{len(machine_files())} machine files are valid.")
+        raise NcuBenchError("Not every machine file is valid.", advice="Mend what is named above.")

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -205,6 +206,7 @@ def words(table: pa.Table, name: str) -> list[str | None]:
 _OPERATOR = re.compile(r"operator\s*(?:\(\)|[^\w\s(]+)")
 
 
+@lru_cache(maxsize=65536)
 def short_name(name: str) -> str:
     """The function name of a demangled kernel name, without return type, namespaces, template arguments, parameters.
 

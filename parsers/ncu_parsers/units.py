@@ -109,6 +109,10 @@ class Number(NamedTuple):
     step: float
 
 
+ENOUGH_VOTES = 1000
+"""So many numbers of a table that all speak for one locale settle it."""
+
+
 @dataclass(frozen=True)
 class NumberFormat:
     """How one table writes its numbers: `.` or `,` for the decimals. The other one groups thousands."""
@@ -126,9 +130,13 @@ class NumberFormat:
         votes = {".": 0, ",": 0}
         pointed_counts = other_points = 0
         for text, base in cells:
+            if text.isdecimal():
+                continue
             decimal = _decimal_mark(text)
             if decimal in votes:
                 votes[decimal] += _FORMS[decimal].match(text) is not None
+                if max(votes.values()) > ENOUGH_VOTES and not min(votes.values()):
+                    break
             elif decimal == "?" and "." in text:
                 pointed_counts += base in COUNTED
                 other_points += base not in COUNTED
@@ -141,6 +149,9 @@ class NumberFormat:
 
         A text that can be read in one way only is read in that way, whatever the format.
         """
+        whole, point, fraction = text.partition(".")
+        if (self.decimal == "." or not point) and (whole + fraction).isdecimal() and text.isascii():
+            return Number(float(text), 10.0 ** -len(fraction))  # most cells; the rest is for what is left
         decimal = _decimal_mark(text)
         match = _FORMS[decimal if decimal in _FORMS else self.decimal].match(text)
         if match is None or not (match["whole"] or match["fraction"]):
