@@ -164,6 +164,23 @@ class TestRanges:
         )
         assert read(text, tmp_path).launches[0].nvtx_path == ("outer", "inner")
 
+    def test_ranges_of_our_launcher_say_iteration_phase_and_module(self, tmp_path: Path) -> None:
+        text = dialects.long([Printed(0, "k", [Cell("a__b.sum", 1)], ranges=("x",))], PLAIN, nvtx=True)
+        rest = ":none:none:none:none:none:none"
+        process = f'" ""5:ncu_bench:iteration 3{rest}""  ""6:ncu_bench:backward{rest}"" "'
+        for pushed, module in (
+            (f'7  ""ncu_bench:net.block{rest}"" ""ncu_bench:net.block.conv{rest}""', "net.block.conv"),
+            (f'8  ""ncu_bench:backward{rest}"" ""ncu_bench:net.fc{rest}"" ""theirs:mine{rest}""', "net.fc"),
+            ("", None),
+        ):
+            row = text.replace('"127.0.0.1","",', f'"127.0.0.1","{pushed}",')
+            row = row.replace('" ""0:<default domain>:x:none:none:none:none:none:none"" "', process)
+            (launch,) = read(row, tmp_path).launches
+            assert (launch.iteration, launch.phase, launch.module) == (3, "backward", module)
+            assert launch.nvtx_path is not None
+            assert launch.nvtx_path[:2] == ("iteration 3", "backward")
+            assert launch.nvtx_path.count("backward") == 1
+
 
 class TestJoiningFiles:
     def write(self, folder: Path, **reports: str) -> list[Source]:

@@ -21,7 +21,7 @@ Formula = Callable[[Sequence[Any], Any], float]
 
 def _matmul(a: Shape, b: Shape) -> float:
     """[..., m, k] x [..., k, n]."""
-    return 2.0 * prod(a) * b[-1]
+    return 2.0 * float(prod(a)) * b[-1]
 
 
 def _mm(args: Sequence[Any], result: Any) -> float:
@@ -33,7 +33,7 @@ def _addmm(args: Sequence[Any], result: Any) -> float:
 
 
 def _matvec(args: Sequence[Any], result: Any) -> float:
-    return 2.0 * prod(args[0])
+    return 2.0 * float(prod(args[0]))
 
 
 def convolution_flops(output_spatial: Shape, batch: int, weight: Shape) -> float:
@@ -60,7 +60,7 @@ def _attention(query: Shape, key: Shape, value: Shape) -> float:
     """Q K^T and P V for every head; a causal mask is not deducted, as the hardware does the work by tiles."""
     *heads, rows, depth = query
     columns = key[-2]
-    return 2.0 * prod(heads) * rows * columns * (depth + value[-1])
+    return 2.0 * float(prod(heads)) * rows * columns * (depth + value[-1])
 
 
 def _attention_forward(args: Sequence[Any], result: Any) -> float:
@@ -71,8 +71,8 @@ def _attention_backward(args: Sequence[Any], result: Any) -> float:
     """Five products where the forward pass has two: the scores are computed again, and four gradients."""
     query, key, value = args[1], args[2], args[3]
     *heads, rows, depth = query
-    columns = key[-2]
-    return 2.0 * prod(heads) * rows * columns * (3 * depth + 2 * value[-1])
+    products = 3 * depth + 2 * value[-1]
+    return 2.0 * float(prod(heads) * rows * key[-2] * products)
 
 
 FORMULAS: dict[str, Formula] = {
@@ -82,7 +82,7 @@ FORMULAS: dict[str, Formula] = {
     "aten.baddbmm": _addmm,
     "aten._scaled_mm": _mm,
     "aten.mv": _matvec,
-    "aten.addmv": lambda args, result: 2.0 * prod(args[1]),
+    "aten.addmv": lambda args, result: 2.0 * float(prod(args[1])),
     "aten.dot": _matvec,
     "aten.convolution": _convolution,
     "aten._convolution": _convolution,
@@ -98,33 +98,33 @@ FORMULAS: dict[str, Formula] = {
     "aten._scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
 }
 
-FREE_OF_CONTRACTIONS = frozenset(
-    f"aten.{name}"
-    for name in """
-    native_batch_norm native_batch_norm_backward cudnn_batch_norm cudnn_batch_norm_backward _native_batch_norm_legit
-    _native_batch_norm_legit_no_training batch_norm_backward _batch_norm_with_update miopen_batch_norm
-    native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward _fused_rms_norm
-    _fused_rms_norm_backward max_pool2d_with_indices max_pool2d_with_indices_backward max_pool3d_with_indices
-    max_pool3d_with_indices_backward avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward
-    _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward
-    adaptive_max_pool2d adaptive_max_pool2d_backward mean sum amax amin max min argmax argmin any all prod cumsum
-    var var_mean std norm linalg_vector_norm logsumexp cat stack copy_ clone _to_copy contiguous constant_pad_nd
-    embedding embedding_dense_backward embedding_renorm_ _softmax _softmax_backward_data _log_softmax
-    _log_softmax_backward_data nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss
-    mse_loss_backward native_dropout native_dropout_backward bernoulli bernoulli_ index index_put index_put_
-    _unsafe_index _unsafe_index_put index_select index_add index_add_ gather scatter scatter_ scatter_add scatter_add_ masked_fill
-    masked_fill_ where topk sort unique_dim nonzero roll flip repeat tile split_with_sizes_copy upsample_bilinear2d
-    upsample_bilinear2d_backward upsample_nearest2d upsample_nearest2d_backward upsample_bicubic2d grid_sampler_2d
-    im2col col2im fill_ fill zero_ zeros ones full empty_like zeros_like ones_like full_like rand_like randn_like empty
-    empty_strided new_empty new_empty_strided new_zeros new_ones new_full arange linspace scalar_tensor tril triu
-    select_backward slice_backward unfold_backward _foreach_add_ _foreach_mul_ _foreach_addcdiv_ _foreach_addcmul_
-    _foreach_lerp_ _foreach_sqrt _foreach_div_ lift_fresh lift_fresh_copy bitwise_not isinf isnan eye diagonal_backward
-    _local_scalar_dense item resize_ set_ detach_ channel_shuffle pixel_shuffle native_channel_shuffle rrelu_with_noise
-    reflection_pad2d replication_pad2d random_ uniform_ normal_ exponential_ randperm randint randn rand
-    hardtanh_backward threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward
-    hardsigmoid_backward hardswish_backward leaky_relu_backward elu_backward slice_scatter select_scatter
-    """.split()
-)
+_NAMES_FREE_OF_CONTRACTIONS = """
+    native_batch_norm native_batch_norm_backward cudnn_batch_norm cudnn_batch_norm_backward
+    _native_batch_norm_legit _native_batch_norm_legit_no_training batch_norm_backward _batch_norm_with_update
+    miopen_batch_norm native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward
+    _fused_rms_norm _fused_rms_norm_backward max_pool2d_with_indices max_pool2d_with_indices_backward
+    max_pool3d_with_indices max_pool3d_with_indices_backward avg_pool2d avg_pool2d_backward avg_pool3d
+    avg_pool3d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
+    _adaptive_avg_pool3d_backward adaptive_max_pool2d adaptive_max_pool2d_backward mean sum amax amin max min
+    argmax argmin any all prod cumsum var var_mean std norm linalg_vector_norm logsumexp cat stack copy_ clone
+    _to_copy contiguous constant_pad_nd embedding embedding_dense_backward embedding_renorm_ _softmax
+    _safe_softmax _softmax_backward_data _log_softmax _log_softmax_backward_data nll_loss_forward
+    nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward native_dropout
+    native_dropout_backward bernoulli bernoulli_ index index_put index_put_ _unsafe_index _unsafe_index_put
+    index_select index_add index_add_ gather scatter scatter_ scatter_add scatter_add_ masked_fill masked_fill_
+    where topk sort unique_dim nonzero roll flip repeat tile split_with_sizes_copy upsample_bilinear2d
+    upsample_bilinear2d_backward upsample_nearest2d upsample_nearest2d_backward upsample_bicubic2d
+    grid_sampler_2d im2col col2im fill_ fill zero_ zeros ones full empty_like zeros_like ones_like full_like
+    rand_like randn_like empty empty_strided new_empty new_empty_strided new_zeros new_ones new_full arange
+    linspace scalar_tensor tril triu select_backward slice_backward unfold_backward _foreach_add_ _foreach_mul_
+    _foreach_addcdiv_ _foreach_addcmul_ _foreach_lerp_ _foreach_sqrt _foreach_div_ lift_fresh lift_fresh_copy
+    bitwise_not isinf isnan eye diagonal_backward _local_scalar_dense item resize_ set_ detach_ channel_shuffle
+    pixel_shuffle native_channel_shuffle rrelu_with_noise reflection_pad2d replication_pad2d random_ uniform_
+    normal_ exponential_ randperm randint randn rand hardswish_ hardtanh_backward threshold_backward
+    gelu_backward silu_backward sigmoid_backward tanh_backward hardsigmoid_backward hardswish_backward
+    leaky_relu_backward elu_backward slice_scatter select_scatter
+"""
+FREE_OF_CONTRACTIONS = frozenset(f"aten.{name}" for name in _NAMES_FREE_OF_CONTRACTIONS.split())
 """Operators that hold no contraction, beyond those that PyTorch tags as pointwise or as reductions."""
 
 

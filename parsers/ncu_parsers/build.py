@@ -28,21 +28,21 @@ CHIP_BY_NUMBER = {
 """device__attribute_chip is NVIDIA's chip number in decimal: 0x170 is GA100. Those seen in reports or lists."""
 
 
-def launches_table(report: Report, source: str = "ncu") -> pa.Table:
+def launches_table(report: Report) -> pa.Table:
     """The launches of one report as a table of the contract.
 
-    `source` is how the numbers were got. A metric that is a word in every launch becomes a text column; a word among
+    A metric that is a word in every launch becomes a text column; a word among
     numbers is dropped and noted in the report.
     """
     launches = report.launches
     numbers, texts = _metric_columns(launches, report)
-    identity = _identity(launches, report, source)
+    identity = _identity(launches, report)
     counters = Counters(
         {name: values for name, values in numbers.items() if name not in COLUMN_NAMES},
         identity["compute_capability"],
         identity["device_name"],
     )
-    derived = measures(counters)
+    derived = _with_own_measures(measures(counters), launches)
     columns: list[pa.Array] = []
     fields: list[pa.Field] = []
     for column in COLUMNS:
@@ -72,6 +72,16 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
     return arrays.text_lists(values) if kind.value_type == pa.string() else arrays.struct_lists(values, kind)
 
 
+def _with_own_measures(derived: dict[str, Any], launches: Sequence[Launch]) -> dict[str, Any]:
+    """Measures that a report holds as they are, in place of what could be derived."""
+    for row, launch in enumerate(launches):
+        for name, value in launch.measures.items():
+            derived[name][row] = value
+        if launch.flops_basis is not None:
+            derived["flops_basis"][row] = launch.flops_basis
+    return derived
+
+
 def _metric_columns(
     launches: Sequence[Launch], report: Report
 ) -> tuple[dict[str, tables.Floats], dict[str, list[str | None]]]:
@@ -99,9 +109,9 @@ def _metric_columns(
     return numbers, texts
 
 
-def _identity(launches: Sequence[Launch], report: Report, source: str) -> dict[str, Any]:
+def _identity(launches: Sequence[Launch], report: Report) -> dict[str, Any]:
     return {
-        "source": [source] * len(launches),
+        "source": ["operators" if "operators" in report.dialects else "ncu"] * len(launches),
         "report": [report.source] * len(launches),
         "launch_id": [launch.launch_id for launch in launches],
         "process_id": [launch.process_id for launch in launches],
@@ -117,9 +127,9 @@ def _identity(launches: Sequence[Launch], report: Report, source: str) -> dict[s
         "grid": [launch.grid for launch in launches],
         "block": [launch.block for launch in launches],
         "nvtx_path": [launch.nvtx_path for launch in launches],
-        "phase": None,
-        "module": None,
-        "iteration": None,
+        "phase": [launch.phase for launch in launches],
+        "module": [launch.module for launch in launches],
+        "iteration": [launch.iteration for launch in launches],
         "invocations": [launch.invocations for launch in launches],
         "failed": [launch.failed for launch in launches],
         "rules": [_rules(launch) for launch in launches],

@@ -16,6 +16,8 @@ import csv
 import re
 from collections.abc import Iterator
 
+from ncu_launch.ranges import DOMAIN, RUN_PHASES
+
 from ncu_parsers import report
 from ncu_parsers.labels import metric_of_label
 from ncu_parsers.report import Launch, Page, Rule
@@ -290,8 +292,10 @@ def launch_of(cells: dict[str, str]) -> Launch:
         grid=triple(cells.get("Grid Size")),
         block=triple(cells.get("Block Size")),
         invocations=whole(cells.get("Invocations")),
-        nvtx_path=nvtx_path(cells),
     )
+    ranges = nvtx_ranges(cells)
+    if ranges is not None:
+        place(launch, ranges)
     for shape in ("Grid Size", "Block Size"):  # the oldest summaries print a count of blocks and threads instead
         count = cells.get(shape, "").strip()
         if count.isdecimal():
@@ -313,25 +317,46 @@ def triple(text: str | None) -> tuple[int, int, int] | None:
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
-def nvtx_path(cells: dict[str, str]) -> tuple[str, ...] | None:
-    """The NVTX ranges around a launch, outermost first, without their domain and payload; None without NVTX columns.
+def nvtx_ranges(cells: dict[str, str]) -> list[tuple[str, str]] | None:
+    """The NVTX ranges around a launch as (domain, name), outermost first; None without NVTX columns.
 
     A cell of push/pop ranges is `thread "domain:range:6 payload fields" ...`, one of start/end ranges
-    `"id:domain:range:6 payload fields" ...`. Range names may hold colons themselves.
+    `"id:domain:range:6 payload fields" ...`. Range names may hold colons themselves. Start/end ranges hold for the
+    whole process, so they stand first; one that was pushed under the same name too is given once.
     """
     columns = [title for title in cells if title.startswith((PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE))]
     if not columns:
         return None
-    path = []
-    for title in columns:
+    ranges: list[tuple[str, str]] = []
+    for title in sorted(columns, key=lambda title: not title.startswith(START_STOP)):
         skipped = 2 if title.startswith(START_STOP) else 0 if title.startswith(NVTX_SUMMARY_RANGE) else 1
-        entries = _QUOTED.findall(cells[title]) or ([cells[title].strip()] if cells[title].strip() else [])
-        for entry in entries:
+        of_process = set(ranges)
+        for entry in _QUOTED.findall(cells[title]) or [cells[title].strip()]:
             parts = entry.split(":")
+            if len(parts) <= skipped:
+                continue
             if len(parts) > skipped + PAYLOAD_FIELDS:
                 parts = parts[:-PAYLOAD_FIELDS]
-            path.append(":".join(parts[skipped:]))
-    return tuple(part for part in path if part)
+            domain = parts[skipped - 1] if skipped else ""
+            name = ":".join(parts[skipped:])
+            if name and (domain, name) not in of_process:
+                ranges.append((domain, name))
+    return ranges
+
+
+def place(launch: Launch, ranges: list[tuple[str, str]]) -> None:
+    """Note the ranges on a launch; those of our own launcher also say its iteration, phase and module."""
+    launch.nvtx_path = tuple(name for _, name in ranges)
+    for domain, name in ranges:
+        if domain != DOMAIN:
+            continue
+        kind, _, number = name.partition(" ")
+        if name in RUN_PHASES:
+            launch.phase = name
+        elif kind == "iteration" and number.isdecimal():
+            launch.iteration = int(number)
+        else:
+            launch.module = name  # the last one is the innermost
 
 
 def _present(text: str | None) -> str | None:

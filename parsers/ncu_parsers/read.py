@@ -18,6 +18,7 @@ from ncu_parsers import ncu_csv, report
 from ncu_parsers.ncu_csv import LongPage, WidePage
 from ncu_parsers.ncu_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
 from ncu_parsers.ncu_text import TextPage, opens_text_page
+from ncu_parsers.operators import OperatorFile, opens_operator_file
 from ncu_parsers.report import Launch, Page, Report, more_precise, settle
 from ncu_parsers.sources import Lines, Source, unreadable
 
@@ -32,6 +33,8 @@ class NotAReport(NcuBenchError):
 
 def open_page(line: str, current: Page | None) -> Page | None:
     """The page that `line` opens, if it opens one other than `current`."""
+    if current is None and opens_operator_file(line):
+        return OperatorFile(line)
     if opens_source_page(line):
         return None if isinstance(current, SourcePage) else SourcePage()
     page = ncu_csv.open_page(line)

@@ -65,7 +65,10 @@ class Rule:
 
 @dataclass
 class Launch:
-    """One kernel launch, or one range, or, with `invocations`, the averages of several launches."""
+    """One kernel launch, or one range, or, with `invocations`, the averages of several launches.
+
+    `measures` are columns of the contract that the report holds as they are, so that nothing is derived for them.
+    """
 
     kernel_name: str
     launch_id: int | None = None
@@ -79,6 +82,11 @@ class Launch:
     nvtx_path: tuple[str, ...] | None = None
     invocations: int | None = None
     kernel_short: str | None = None
+    phase: str | None = None
+    module: str | None = None
+    iteration: int | None = None
+    measures: dict[str, float] = field(default_factory=dict)
+    flops_basis: str | None = None
     attributes: dict[str, str] = field(default_factory=dict)
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)

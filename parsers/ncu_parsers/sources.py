@@ -21,7 +21,7 @@ import zstandard
 from ncu_launch.errors import NcuBenchError
 
 STANDARD_INPUT = "-"
-REPORT_SUFFIXES = {".csv", ".txt", ".log", ".out", ".tsv"}
+REPORT_SUFFIXES = {".csv", ".txt", ".log", ".out", ".tsv", ".jsonl"}
 COMPRESSED_SUFFIXES = {".gz", ".zst"}
 
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -1,0 +1,57 @@
+"""What the embedded operator collector costs: a step of ResNet-18 under it, against the plain step, in turns.
+
+    OMP_NUM_THREADS=1 python benchmarks/operator_collector.py [BATCH]
+
+Prints the median of each and their ratio. The plan: at most 1.3 at batch 8.
+"""
+
+from __future__ import annotations
+
+import io
+import statistics
+import sys
+import time
+from contextlib import nullcontext
+
+from ncu_launch.attribution import Attribution
+from ncu_launch.operators import collector_class
+from ncu_launch.request import Workload
+from ncu_launch.workload import Step, prepared
+
+ROUNDS = 15
+
+
+def plain(step: Step) -> float:
+    """Seconds of the plain step."""
+    began = time.perf_counter()
+    step.run(lambda phase: nullcontext())
+    return time.perf_counter() - began
+
+
+def collected(step: Step) -> float:
+    """Seconds of the step under the collector, writing its records included."""
+    attribution = Attribution()
+    attribution.attach(step.watched, step.root)
+    collector = collector_class()(attribution, step.device, step.workload.profiled_phases)
+    began = time.perf_counter()
+    with collector:
+        step.run(attribution.during)
+    collector.flush(io.StringIO())
+    seconds = time.perf_counter() - began
+    attribution.detach()
+    return seconds
+
+
+def main(batch_size: int) -> None:
+    """Run both in turns, and print what they took."""
+    step = prepared(Workload("resnet18", batch_size=batch_size, device="cpu", phases=("step",)))
+    for run in (plain, collected):
+        run(step)
+    pairs = [(plain(step), collected(step)) for _ in range(ROUNDS)]
+    without, under = (statistics.median(times) for times in zip(*pairs, strict=True))
+    ratio = statistics.median(second / first for first, second in pairs)
+    print(f"batch {batch_size}: plain {without * 1e3:.0f} ms, collected {under * 1e3:.0f} ms, ratio {ratio:.3f}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 8)

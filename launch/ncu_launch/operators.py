@@ -1,0 +1,144 @@
+"""The embedded collector: every operator a model runs, with its time, FLOPs, bytes, phase and module.
+
+It needs neither GPU nor Nsight. The model runs for real and each operator is timed where it is dispatched; FLOPs come
+from formulas on shapes (`operator_flops`), bytes are the inputs, weights and outputs of each operator, as if nothing
+stayed in a cache between two of them. None of this is counted by hardware, and every row says so (source: operators).
+Views move nothing and allocations compute nothing, so neither is recorded.
+
+The file it writes has a JSON object per line: a header, then one line per operator call. Lines are written after every
+iteration, so that what was collected before a crash is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from ncu_launch.attribution import Attribution, tensors_in
+from ncu_launch.operator_flops import FORMULAS, operator_flops
+
+FORMAT = "ncu_bench_operators"
+FORMAT_VERSION = 1
+
+_NAMES_NOT_RECORDED = """
+    empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize_ _unsafe_view _reshape_alias
+    as_strided_
+"""
+NOT_RECORDED = frozenset(f"aten.{name}" for name in _NAMES_NOT_RECORDED.split())
+"""Allocations, and views that PyTorch does not declare as such."""
+
+
+def collector_class() -> type:
+    """`OperatorCollector`, made when torch is needed and not before."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class OperatorCollector(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped without its extra
+        """Records every operator run inside it, in the phases that are wanted."""
+
+        def __init__(self, attribution: Attribution, device: str, phases: tuple[str, ...]) -> None:
+            super().__init__()
+            self.attribution = attribution
+            self.phases = frozenset(phases)
+            self.on_cuda = device == "cuda"
+            self.unknown: dict[str, int] = {}
+            self._kinds: dict[Any, tuple[str, bool, bool]] = {}
+            self.records: list[dict[str, Any]] = []
+            self._events: list[tuple[Any, Any]] = []
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            name, recorded, elementwise = self._kind(func)
+            if not recorded or self.attribution.phase not in self.phases:
+                return func(*args, **kwargs)
+            if self.on_cuda:
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                start.record()
+                result = func(*args, **kwargs)
+                end.record()
+                self._events.append((start, end))
+                nanoseconds = 0.0
+            else:
+                began = time.perf_counter_ns()
+                result = func(*args, **kwargs)
+                nanoseconds = float(time.perf_counter_ns() - began)
+            self._record(name, elementwise, args, kwargs, result, nanoseconds)
+            return result
+
+        def _kind(self, func: Any) -> tuple[str, bool, bool]:
+            """Name, whether it is recorded, and whether it is known to hold no contraction. Looked up once."""
+            kind = self._kinds.get(func)
+            if kind is None:
+                name = str(func.overloadpacket)
+                returns = func._schema.returns
+                is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
+                elementwise = torch.Tag.pointwise in func.tags or getattr(torch.Tag, "reduction", None) in func.tags
+                recorded = not is_view and name not in NOT_RECORDED and not name.startswith("profiler.")
+                kind = self._kinds[func] = (name, recorded, elementwise)
+            return kind
+
+        def _record(
+            self, name: str, elementwise: bool, args: Any, kwargs: Any, result: Any, nanoseconds: float
+        ) -> None:
+            inputs = list(tensors_in((args, kwargs)))
+            outputs = list(tensors_in(result))
+            if name in FORMULAS:
+                flops = operator_flops(name, _shapes(args), _shapes(result), is_elementwise=elementwise)
+            else:
+                flops = operator_flops(name, (), (), is_elementwise=elementwise)
+            if flops is None:
+                self.unknown[name] = self.unknown.get(name, 0) + 1
+            first = next((tensor for tensor in inputs if tensor.is_floating_point()), None)
+            self.records.append(
+                {
+                    "operator": name,
+                    "phase": self.attribution.phase,
+                    "module": self.attribution.module,
+                    "iteration": self.attribution.iteration,
+                    "ns": nanoseconds,
+                    "flops": flops,
+                    "read": sum(map(_bytes, {id(tensor): tensor for tensor in inputs}.values())),
+                    "written": sum(map(_bytes, outputs)),
+                    "dtype": str(first.dtype).removeprefix("torch.") if first is not None else None,
+                    "shapes": " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in inputs[:4]),
+                }
+            )
+
+        def flush(self, stream: TextIO) -> None:
+            """Write what was recorded since the last time."""
+            if self._events:
+                torch.cuda.synchronize()
+                for record, (start, end) in zip(self.records, self._events, strict=True):
+                    record["ns"] = start.elapsed_time(end) * 1e6
+            stream.writelines(json.dumps(record) + "\n" for record in self.records)
+            stream.flush()
+            self.records.clear()
+            self._events.clear()
+
+    return OperatorCollector
+
+
+def _shapes(value: Any) -> Any:
+    """The same structure with every tensor replaced by its shape."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    if isinstance(value, (list, tuple)):
+        return [_shapes(item) for item in value]
+    return value
+
+
+def _bytes(tensor: Any) -> int:
+    """Bytes of a tensor; what is broadcast (stride 0) is there once."""
+    return int(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()))
+
+
+def write_header(path: Path, device: str, device_name: str) -> TextIO:
+    """Open the collector's file and write its header line."""
+    stream = path.open("w", encoding="utf-8")
+    header = {FORMAT: FORMAT_VERSION, "device": device, "device_name": device_name}
+    stream.write(json.dumps(header) + "\n")
+    return stream

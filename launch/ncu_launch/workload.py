@@ -1,0 +1,305 @@
+"""What runs under the profiler: build the model, warm up, then run it with ranges or under the operator collector.
+
+    python -m ncu_launch.workload WORKLOAD.json FACTS.json [OPERATORS.jsonl]
+
+With a third argument the embedded collector writes its records there; without, NVTX ranges are emitted and the CUDA
+profiler is switched on after the warm-up, so that autotuning and compilation stay outside the profile.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.attribution import Attribution, tensors_in
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.models import Built, build
+from ncu_launch.operators import collector_class, write_header
+from ncu_launch.ranges import Ranges
+from ncu_launch.request import Facts, Workload
+
+TORCH_DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> None:
+    """Run a workload; facts about it are written as soon as they are known.
+
+    Raises `NcuBenchError` when the target or its options cannot be run here.
+    """
+    import torch
+
+    torch.manual_seed(workload.seed)
+    device = _device(workload)
+    built = build(workload)
+    facts = _facts(workload, built, device)
+    _write(facts_path, facts)
+    step = _prepared(workload, built, device)
+    for _ in range(workload.warmup):
+        step.run(lambda phase: nullcontext())
+    if workload.mode == "cudagraph":
+        facts.notes += _profile_graph(step)
+    elif operators_path is not None:
+        facts.unknown_operators = _collect(step, operators_path)
+    else:
+        facts.notes += _profile(step)
+    _write(facts_path, facts)
+
+
+def _device(workload: Workload) -> str:
+    import torch
+
+    available = torch.cuda.is_available()
+    if workload.device == "cuda" and not available:
+        raise NcuBenchError(
+            "There is no CUDA device here.",
+            "PyTorch sees none: no GPU, no driver, or a CPU build of PyTorch.",
+            "Use --device cpu.",
+        )
+    return "cuda" if available and workload.device != "cpu" else "cpu"
+
+
+def _facts(workload: Workload, built: Built, device: str) -> Facts:
+    import torch
+
+    inputs = [
+        f"{'x'.join(map(str, tensor.shape))} {tensor.dtype}" for tensor in tensors_in((built.args, built.kwargs or {}))
+    ]
+    return Facts(
+        model=built.name,
+        parameters=sum(parameter.numel() for parameter in built.model.parameters()),
+        inputs=inputs,
+        device=device,
+        device_name=torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
+        training=workload.wants_backward and workload.batch_size > 1,
+        versions={"torch": str(torch.__version__), "python": platform.python_version()},
+    )
+
+
+def cpu_name() -> str:
+    """The processor as the system calls it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The model and its inputs on their device, in their type and memory format, in training or evaluation mode.
+
+    Batch norm cannot train on a batch of one, so a single sample runs in evaluation mode, with gradients all the same.
+    """
+    import torch
+
+    dtype = getattr(torch, TORCH_DTYPES[workload.dtype])
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = workload.dtype == "tf32"
+    model = built.model.train(workload.wants_backward and workload.batch_size > 1).to(device)
+    if not workload.autocast:
+        model = model.to(dtype)
+    memory_format = torch.channels_last if workload.channels_last else None
+    if memory_format is not None:
+        model = model.to(memory_format=memory_format)
+
+    def placed(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            value = value.to(device)
+            if value.is_floating_point() and not workload.autocast:
+                value = value.to(dtype)
+            return value.to(memory_format=memory_format) if memory_format is not None and value.dim() == 4 else value
+        if isinstance(value, (list, tuple)):
+            return type(value)(placed(item) for item in value)
+        return {key: placed(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    return model, placed(built.args), placed(built.kwargs or {})
+
+
+def prepared(workload: Workload) -> Step:
+    """The step of a workload, ready to run.
+
+    Raises `NcuBenchError` when the target or its options cannot be run here.
+    """
+    return _prepared(workload, build(workload), _device(workload))
+
+
+def _prepared(workload: Workload, built: Built, device: str) -> Step:
+    import torch
+
+    watched, arguments, keywords = _placed(workload, built, device)
+    model = _compiled(workload, watched, arguments, keywords)
+    optimizer = torch.optim.SGD(watched.parameters(), lr=1e-3) if workload.wants_step else None
+    return Step(workload, watched, model, arguments, keywords, optimizer, device)
+
+
+def _compiled(workload: Workload, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    import torch
+
+    if workload.mode == "compile":
+        return torch.compile(model)
+    if workload.mode == "cudagraph" and not next(model.parameters()).is_cuda:
+        raise NcuBenchError("CUDA graphs need a CUDA device.", "The model runs on the CPU here.", "Use --mode eager.")
+    if workload.mode == "jit":
+        if keywords:
+            raise WrongUsage(
+                f"{workload.target} takes keyword arguments and cannot be traced.", advice="Use --mode eager."
+            )
+        return torch.jit.trace(model, arguments, check_trace=False)
+    return model
+
+
+@dataclass
+class Step:
+    """One iteration of a workload, ready to run: `watched` is the model as built, `model` what is called."""
+
+    workload: Workload
+    watched: Any
+    model: Any
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    optimizer: Any
+    device: str
+
+    @property
+    def root(self) -> str:
+        """What the model's own module path is called."""
+        return self.workload.target.rpartition(":")[2]
+
+    def run(self, during: Callable[[str], AbstractContextManager[None]]) -> None:
+        """Forward, and as far beyond as the workload asks, each inside `during(phase)`."""
+        import torch
+
+        workload = self.workload
+        with ExitStack() as stack:
+            if not workload.wants_backward:
+                stack.enter_context(torch.no_grad())
+            if workload.autocast:
+                dtype = getattr(torch, TORCH_DTYPES[workload.dtype])
+                stack.enter_context(torch.autocast(self.device, dtype=dtype))
+            with during("forward"):
+                output = self.model(*self.arguments, **self.keywords)
+        if workload.wants_backward:
+            with during("backward"):
+                differentiate(output)
+        if self.optimizer is not None:
+            with during("optimizer"):
+                self.optimizer.step()
+        for parameter in self.watched.parameters():
+            parameter.grad = None
+        if self.device == "cuda" and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()
+
+
+def differentiate(output: Any) -> None:
+    """The backward pass from every output that has gradients, each with a gradient of ones.
+
+    Raises `NcuBenchError` when there is none.
+    """
+    import torch
+
+    outputs = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
+    if not outputs:
+        raise NcuBenchError("The model gives no output that can be differentiated.", advice="Use --phase forward.")
+    torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
+
+
+def _collect(step: Step, path: Path) -> dict[str, int]:
+    """Run under the embedded collector; returns the operators whose FLOPs are not known, with their calls."""
+    import torch
+
+    attribution = Attribution()
+    collector = collector_class()(attribution, step.device, step.workload.profiled_phases)
+    attribution.attach(step.watched, step.root)
+    device_name = torch.cuda.get_device_name() if step.device == "cuda" else cpu_name()
+    with write_header(path, step.device, device_name) as stream:
+        for iteration in range(step.workload.iterations):
+            attribution.iteration = iteration
+            try:
+                with collector:
+                    step.run(attribution.during)
+            finally:
+                attribution.forget()
+                collector.flush(stream)
+    attribution.detach()
+    return dict(sorted(collector.unknown.items()))
+
+
+def _profile(step: Step) -> list[str]:
+    """Run with NVTX ranges, and with the CUDA profiler on for the phases that are wanted; returns notes."""
+    ranges = Ranges()
+    attribution = Attribution(ranges.entered, ranges.left)
+    attribution.attach(step.watched, step.root)
+    wanted = step.workload.profiled_phases
+    whole = wanted == step.workload.run_phases
+
+    @contextmanager
+    def during(phase: str) -> Iterator[None]:
+        with _cuda_profiler(step.device) if not whole and phase in wanted else nullcontext(), ranges.during(phase):
+            yield
+
+    with _cuda_profiler(step.device) if whole else nullcontext():
+        for iteration in range(step.workload.iterations):
+            with ranges.during(f"iteration {iteration}"):
+                step.run(during)
+            attribution.forget()
+    attribution.detach()
+    return [ranges.missing] if ranges.missing else []
+
+
+def _profile_graph(step: Step) -> list[str]:
+    """Capture one iteration as a CUDA graph and replay it under the profiler. Replays know no modules."""
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step.run(lambda phase: nullcontext())
+    ranges = Ranges()
+    with _cuda_profiler(step.device):
+        for iteration in range(step.workload.iterations):
+            with ranges.during(f"iteration {iteration}"):
+                graph.replay()
+                torch.cuda.synchronize()
+    notes = ["a CUDA graph was replayed: its kernels belong to no module or phase"]
+    return [*notes, ranges.missing] if ranges.missing else notes
+
+
+@contextmanager
+def _cuda_profiler(device: str) -> Iterator[None]:
+    """The CUDA profiler on: between cudaProfilerStart and cudaProfilerStop."""
+    if device != "cuda":
+        yield
+        return
+    import torch
+
+    torch.cuda.cudart().cudaProfilerStart()
+    try:
+        yield
+    finally:
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def _write(path: Path, facts: Facts) -> None:
+    path.write_text(json.dumps(asdict(facts)), encoding="utf-8")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the workload that the arguments name. Errors go to stderr as one line of JSON with their parts."""
+    workload = Workload.from_json(Path(arguments[0]).read_text("utf-8"))
+    operators = Path(arguments[2]) if len(arguments) > 2 else None
+    try:
+        run(workload, Path(arguments[1]), operators)
+    except NcuBenchError as error:
+        parts = {"what": error.what, "cause": error.cause, "advice": error.advice, "exit_code": error.exit_code}
+        sys.stderr.write(json.dumps({"ncu_bench_error": parts}) + "\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""The file of the embedded operator collector: a JSON object per line, a header first.
+
+Its numbers are not hardware counters: times are those of operators as PyTorch dispatches them, FLOPs follow from
+shapes (contractions only), and bytes are inputs, weights and outputs of each operator. `source` says "operators" and
+`flops_basis` says how.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ncu_launch.operators import FORMAT, FORMAT_VERSION
+
+from ncu_parsers import report
+from ncu_parsers.report import Launch
+
+BASIS = "operator formulas, contractions only"
+CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}
+"""On a CPU the type says which unit worked. On a GPU half types, and fp32 as TF32, may use the tensor cores."""
+
+
+def opens_operator_file(line: str) -> bool:
+    """Whether `line` is the header of a collector's file."""
+    return line.startswith(f'{{"{FORMAT}": ')
+
+
+class OperatorFile:
+    """The records of one collector."""
+
+    dialect = "operators"
+
+    def __init__(self, header: str) -> None:
+        self.header: dict[str, Any] = json.loads(header)
+        self.known = self.header.get(FORMAT) == FORMAT_VERSION
+        self._launches: list[Launch] = []
+
+    def launches(self) -> list[Launch]:
+        """The operator calls read so far."""
+        return self._launches
+
+    def feed(self, line: str) -> str:
+        """Take in one line: an operator call, or something broken."""
+        if not line.strip():
+            return report.BLANK
+        try:
+            record = json.loads(line)
+            launch = self._launch(record)
+        except (ValueError, KeyError, TypeError):
+            return report.BROKEN
+        self._launches.append(launch)
+        return report.METRICS
+
+    def _launch(self, record: dict[str, Any]) -> Launch:
+        name = str(record["operator"]).replace(".", "::", 1)
+        path = [f"iteration {record['iteration']}", record["phase"], record["module"]]
+        launch = Launch(
+            kernel_name=name,
+            kernel_short=name.partition("::")[2] or name,
+            launch_id=len(self._launches),
+            nvtx_path=tuple(part for part in path if part),
+            phase=record["phase"],
+            module=record["module"],
+            iteration=int(record["iteration"]),
+            attributes={"shapes": str(record["shapes"]), "dtype": str(record["dtype"])},
+        )
+        flops = record["flops"]
+        launch.measures = {
+            "duration_ns": float(record["ns"]),
+            "dram_read_bytes": float(record["read"]),
+            "dram_write_bytes": float(record["written"]),
+            "dram_bytes": float(record["read"]) + float(record["written"]),
+        }
+        if flops is not None:
+            launch.measures["flops"] = float(flops)
+            launch.flops_basis = BASIS
+            column = CUDA_CORE_COLUMNS.get(record["dtype"]) if self.header.get("device") == "cpu" else None
+            if column is not None:
+                launch.measures[column] = float(flops)
+        launch.attributes["Device Name"] = str(self.header.get("device_name", ""))
+        return launch
