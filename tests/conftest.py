@@ -25,6 +25,17 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.skipped and os.environ.get("NCU_BENCH_NO_SKIPS"):
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} skipped where skipping is not allowed: {report.longrepr}"
+    return report
+
+
 @pytest.fixture(autouse=True)
 def _own_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test writes into the user's cache folder."""

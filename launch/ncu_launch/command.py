@@ -1,0 +1,99 @@
+"""Options -> the command line of ncu or nsys of any version, as a list of arguments. Nothing runs here.
+
+Flags came, went and changed their defaults between 2019 and 2026; what each version takes is in the comments. Every
+default that ever changed is given explicitly, so that a command means the same in every version. Sources: NVIDIA's
+release notes and the help texts of 2020.3, 2022.3 and 2024.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Version = tuple[int, int]
+
+NEWEST: Version = (9999, 0)
+
+
+@dataclass(frozen=True)
+class NcuOptions:
+    """What to collect with ncu. `log_file` receives the CSV; before 2020.2 there is no such flag and stdout has it."""
+
+    metrics: tuple[str, ...]
+    log_file: str
+    version: Version = NEWEST
+    binary: str = "ncu"
+    clock_control: str = "base"
+    cache_control: str = "all"
+    kernel: str | None = None
+    launch_skip: int | None = None
+    launch_count: int | None = None
+    nvtx: bool = False
+    nvtx_include: tuple[str, ...] = ()
+    from_start: bool = True
+    extra: tuple[str, ...] = ()
+
+
+def ncu_command(options: NcuOptions, program: Sequence[str]) -> list[str]:
+    """The ncu command line that profiles `program` into a raw CSV page in base units."""
+    version = options.version
+    command = [options.binary, "--csv", "--page", "raw", "--target-processes", "all"]  # all is the default since 2023.3
+    command += ["--print-units" if version >= (2020, 3) else "--units", "base"]  # raw is not in base units by itself
+    if version >= (2020, 2):
+        command += ["--replay-mode", "kernel", "--log-file", options.log_file]
+    if version >= (2023, 1):
+        command += ["--config-file", "off"]  # a user's file could change anything
+    command += ["--clock-control", options.clock_control]  # base was the default until 2026.1, boost is since
+    command += ["--cache-control", options.cache_control]
+    command += ["--metrics", ",".join(options.metrics)]
+    if not options.from_start:
+        command += ["--profile-from-start", "off"]
+    command += _ncu_filters(options)
+    return [*command, *options.extra, *program]
+
+
+def _ncu_filters(options: NcuOptions) -> list[str]:
+    filters: list[str] = []
+    if options.kernel is not None:
+        by_name = ["--kernel-name", f"regex:{options.kernel}"]
+        filters += by_name if options.version >= (2021, 1) else ["--kernel-regex", options.kernel]
+    if options.launch_skip is not None:
+        filters += ["--launch-skip", str(options.launch_skip)]
+    if options.launch_count is not None:
+        filters += ["--launch-count", str(options.launch_count)]
+    if options.nvtx or options.nvtx_include:
+        filters += ["--nvtx"]  # 2020.3 and newer refuse --nvtx-include without it; 2020.2 and newer print the ranges
+    if options.nvtx_include:
+        if options.version >= (2026, 1):
+            filters += ["--nvtx-push-pop-scope", "process"]  # else ranges of one thread hide kernels of another
+        for expression in options.nvtx_include:
+            filters += ["--nvtx-include", expression]
+    return filters
+
+
+@dataclass(frozen=True)
+class NsysOptions:
+    """What to trace with nsys. `output` has no suffix: nsys adds its own."""
+
+    output: str
+    version: Version = NEWEST
+    binary: str = "nsys"
+    cuda: bool = True
+    from_start: bool = True
+    extra: tuple[str, ...] = ()
+
+
+def nsys_command(options: NsysOptions, program: Sequence[str]) -> list[str]:
+    """The nsys command line that traces `program`: CUDA and NVTX, no sampling, no context switches."""
+    command = [options.binary, "profile", "--trace", "cuda,nvtx" if options.cuda else "nvtx"]
+    command += ["--sample", "none", "--cpuctxsw", "none", "--force-overwrite", "true", "--output", options.output]
+    if not options.from_start:
+        command += ["--capture-range", "cudaProfilerApi"]
+        if options.version >= (2021, 2):
+            command += ["--capture-range-end", "stop"]  # before, --stop-on-range-end true was the default
+    return [*command, *options.extra, *program]
+
+
+def nsys_export_command(report: str, output: str, binary: str = "nsys") -> list[str]:
+    """The nsys command line that turns a report into SQLite."""
+    return [binary, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", output, report]

@@ -1,0 +1,159 @@
+"""The only file that runs a profiler or a model: start it, watch it, end it with everything it started.
+
+What it prints goes to a log file line by line, never to our standard output. On a time-out or Ctrl-C the whole tree is
+ended; children that made sessions of their own are found by their parents.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+GRACE_S = 5.0
+LINES_KEPT = 400
+LONGEST_LINE = 64 * 1024
+MARK = "NCU_BENCH_RUN"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended: exit code (negative: killed by a signal), wall seconds, and its last lines."""
+
+    exit_code: int
+    seconds: float
+    timed_out: bool
+    interrupted: bool
+    lines: tuple[str, ...]
+
+
+def run(
+    command: Sequence[str],
+    log: Path,
+    *,
+    timeout: float | None = None,
+    environment: Mapping[str, str] | None = None,
+    heard: Callable[[str], None] = lambda line: None,
+) -> Finished:
+    """Run `command`, its output into `log`; `heard` is told every line.
+
+    Raises `OSError` when it cannot be started. Ctrl-C ends the command and is reported in the result; a second one
+    ends it at once, by force.
+    """
+    began = time.monotonic()
+    timed_out = interrupted = False
+    kept: list[str] = []
+    mark = f"{MARK}={uuid.uuid4().hex}"
+    family_environment = {**(os.environ if environment is None else environment), **dict([mark.split("=")])}
+    with log.open("w", encoding="utf-8", errors="replace") as stream:
+        process = subprocess.Popen(  # noqa: S603  a list of arguments, never a shell
+            list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, env=family_environment,
+        )  # fmt: skip
+        reader = threading.Thread(target=_read, args=(process, stream, kept, heard), daemon=True)
+        reader.start()
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        except KeyboardInterrupt:
+            interrupted = True
+        try:
+            if process.poll() is None:
+                end_tree(process, mark)
+            reader.join(GRACE_S)
+            if reader.is_alive():  # a daemon it left behind still holds the pipe
+                end_tree(process, mark)
+        except KeyboardInterrupt:
+            interrupted = True
+            end_tree(process, mark, grace=0.0)
+        reader.join(GRACE_S)
+    return Finished(process.returncode, time.monotonic() - began, timed_out, interrupted, tuple(kept))
+
+
+def _read(process: subprocess.Popen[bytes], stream: TextIO, kept: list[str], heard: Callable[[str], None]) -> None:
+    """Drain the pipe to its end whatever happens, or the program would wait for us for ever."""
+    assert process.stdout is not None  # noqa: S101  PIPE was asked for
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while raw := process.stdout.readline(LONGEST_LINE):
+        text = decoder.decode(raw)
+        with suppress(OSError, ValueError):  # the disk is full, or run() gave up waiting and closed the log
+            stream.write(text)
+            stream.flush()
+        kept.append(text.rstrip("\r\n"))
+        del kept[:-LINES_KEPT]
+        with suppress(Exception):
+            heard(kept[-1])
+
+
+def end_tree(process: subprocess.Popen[bytes], mark: str, grace: float | None = None) -> None:
+    """End a process and all that it started: first politely, after `grace` by force."""
+    family = _family(process, mark)
+    _signal(family, signal.SIGTERM)
+    deadline = time.monotonic() + (GRACE_S if grace is None else grace)
+    while family and time.monotonic() < deadline:
+        time.sleep(0.05)
+        family = {pid for pid in family if _alive(pid)} | _family(process, mark)
+    _signal(family, signal.SIGKILL)
+    process.wait()
+
+
+def _family(process: subprocess.Popen[bytes], mark: str) -> set[int]:
+    """What lives of a process, its descendants, and those that carry its mark, whose parents may have left.
+
+    A process that was collected is asked for nothing: its id may be another's by now.
+    """
+    roots = {process.pid} if process.poll() is None else set()
+    return {pid for root in roots for pid in _descendants(root)} | roots | _marked(mark)
+
+
+def _marked(mark: str) -> set[int]:
+    found = set()
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if os.fsencode(mark) in file.read_bytes().split(b"\0") and _alive(int(file.parent.name)):
+                found.add(int(file.parent.name))
+    return found
+
+
+def _signal(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def _descendants(pid: int) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text("utf-8").rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found

@@ -1,0 +1,79 @@
+"""What was asked and what ran: manifest.json of a run folder. The contract between collecting and everything after.
+
+A run folder holds manifest.json, reports/ (the tool's own files, untouched), logs/ (what the program printed), and
+launches.parquet, once the reports have been parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+REPORTS = "reports"
+LOGS = "logs"
+
+
+@dataclass
+class ToolRun:
+    """One command that was run: its arguments, how it ended, how long it took."""
+
+    command: list[str]
+    exit_code: int
+    seconds: float
+    timed_out: bool = False
+    interrupted: bool = False
+
+
+@dataclass
+class Manifest:
+    """Everything needed to know what a run's numbers mean, and to make them again.
+
+    `source` is how the numbers were got: ncu, nsys or operators. `partial` says that the run ended early.
+    """
+
+    asked: list[str]
+    source: str
+    started: str
+    workload: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    metrics: list[str] = field(default_factory=list)
+    tool_runs: list[ToolRun] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    gpus: list[dict[str, Any]] = field(default_factory=list)
+    clock_control: str | None = None
+    cache_control: str | None = None
+    replay_mode: str | None = None
+    partial: bool = False
+    notes: list[str] = field(default_factory=list)
+    schema_version: int = SCHEMA_VERSION
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> None:
+    """Write the manifest into a run folder, whole or not at all."""
+    handle, name = tempfile.mkstemp(prefix=".manifest.", dir=folder)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(asdict(manifest), stream, indent=1, ensure_ascii=False)
+            stream.write("\n")
+        Path(name).chmod(0o644)
+        Path(name).replace(folder / MANIFEST)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a run folder.
+
+    Raises `OSError` when there is none and `ValueError` when it is damaged or of a newer schema.
+    """
+    values = json.loads((folder / MANIFEST).read_text("utf-8"))
+    if values.get("schema_version", 0) > SCHEMA_VERSION:
+        raise ValueError(f"{folder / MANIFEST} follows a newer schema than this ncu-bench knows")
+    values["tool_runs"] = [ToolRun(**run) for run in values.get("tool_runs", [])]
+    return Manifest(**values)

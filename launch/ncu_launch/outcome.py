@@ -1,0 +1,85 @@
+"""How a run ended: what the tool and the program printed, explained.
+
+A tool's exit code does not say it: ncu ends with 0 when it profiled nothing, and nsys when it left no report.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.failures import ToolFailed, recognise
+from ncu_launch.manifest import LOGS, REPORTS, Manifest
+
+NCU_CSV = "ncu.csv"
+
+
+def timelines(folder: Path) -> list[Path]:
+    """The reports that nsys left in a run folder. An nsys without its importer leaves none, and exits with 0."""
+    return [path for suffix in ("nsys-rep", "qdrep") for path in (folder / REPORTS).glob(f"*.{suffix}")]
+
+
+def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
+    """Why a run gave nothing, or less than asked: the model's own error, a known failure of the tool, or the exit code.
+
+    None when the run ended well.
+    """
+    lines = _printed(folder)
+    own = next((line for line in reversed(lines) if line.startswith('{"ncu_bench_error": ')), None)
+    if own is not None:
+        parts = json.loads(own)["ncu_bench_error"]
+        error = NcuBenchError(parts["what"], parts["cause"], parts["advice"])
+        error.exit_code = parts["exit_code"]
+        return error
+    (ran,) = manifest.tool_runs[-1:]
+    log = folder / LOGS / "output.txt"
+    if ran.interrupted:
+        return NcuBenchError(
+            "The run was stopped.", f"It had gone on for {ran.seconds:.0f} s.", f"What it printed is in {log}."
+        )
+    if ran.timed_out:
+        return NcuBenchError(
+            f"The run was ended after {ran.seconds:.0f} s.", "That was its --timeout.", f"What it printed is in {log}."
+        )
+    if manifest.source == "nsys" and ran.exit_code == 0 and not timelines(folder):
+        return NcuBenchError(
+            "nsys ran the program and left no report, only what it recorded (.qdstrm).",
+            "Its importer was not found, which Debian's package needs a link for.",
+            "As root: ln -sfn /usr/lib/nsight-systems/host-linux-x64 "
+            "/usr/lib/x86_64-linux-gnu/nsight-systems/host-linux-x64",
+        )
+    heard = lines if ran.exit_code else [line for line in lines if line.startswith("==")]  # else they are the program's
+    failure = recognise(heard)
+    if failure is not None and failure[0].slug != "application-failed":
+        return ToolFailed(manifest.source, *failure)
+    if ran.exit_code != 0 or failure is not None:
+        code = f"exit code {ran.exit_code}" if ran.exit_code >= 0 else f"signal {-ran.exit_code}"
+        last = last_words(lines) or (failure[1] if failure is not None else "")
+        return NcuBenchError(
+            f"The program ended with {code}.",
+            f'It says: "{last.strip()[:300]}".',
+            f"All it printed is in {log}.",
+        )
+    return None
+
+
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b")
+
+
+def last_words(lines: list[str]) -> str:
+    """The line that says best why a program ended: its last exception, else its last line that is not the tool's."""
+    said = [line for line in lines if line.strip() and not line.startswith(("==", "[1/1]", "Generat"))]
+    exceptions = [line for line in said if _EXCEPTION.match(line)]
+    return (exceptions or said or [""])[-1]
+
+
+def _printed(folder: Path) -> list[str]:
+    """What the tool and the program printed: their output, and the lines of ncu's own log that are not its table."""
+    lines: list[str] = []
+    for file in (folder / REPORTS / NCU_CSV, folder / LOGS / "output.txt"):
+        if file.is_file():
+            with file.open(encoding="utf-8", errors="replace") as stream:
+                lines += [line.rstrip("\n") for line in stream if not line.startswith('"')][-2000:]
+    return lines

@@ -1,0 +1,70 @@
+"""Which tools and GPUs this machine has: found on PATH, asked for their version, never changed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from ncu_launch.command import Version
+
+_VERSION = re.compile(r"\b(20\d\d)\.(\d+)(?:\.\d+)*")
+TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A profiler that is installed: its path and version, None where it does not say."""
+
+    name: str
+    path: str
+    version: Version | None
+    version_text: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that the driver lists."""
+
+    index: int
+    name: str
+    compute_capability: str | None
+    driver: str | None
+
+
+def ask(command: list[str]) -> tuple[int, str] | None:
+    """Exit code and output of a short command; None when it could not run or hung."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.returncode, done.stdout + done.stderr
+
+
+def find_tool(name: str, path: str | None = None) -> Tool | None:
+    """The tool called `name` on PATH, or the one at `path`; None when there is none that starts."""
+    found = shutil.which(path or name)
+    answer = ask([found, "--version"]) if found else None
+    if found is None or answer is None:
+        return None
+    match = _VERSION.search(answer[1])
+    version = (int(match[1]), int(match[2])) if match else None
+    return Tool(name, found, version, match[0] if match else "")
+
+
+def gpus() -> list[Gpu]:
+    """The NVIDIA GPUs that nvidia-smi lists; [] without a driver."""
+    found = shutil.which("nvidia-smi")
+    if found is None:
+        return []
+    answer = ask([found, "--query-gpu=index,name,compute_cap,driver_version", "--format=csv,noheader"])
+    if answer is None or answer[0] != 0:
+        return []
+    result = []
+    for line in answer[1].splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 4 and cells[0].isdecimal():
+            capability = cells[2] if re.fullmatch(r"\d+\.\d", cells[2]) else None
+            result.append(Gpu(int(cells[0]), cells[1], capability, cells[3]))
+    return result
