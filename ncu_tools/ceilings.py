@@ -134,9 +134,12 @@ def _fallback(
     if needed:
         others = [candidate.id for candidate in machines_of_capability(capability)] if capability else []
         known_ones = f" (of compute capability {capability} there are {', '.join(others)})" if others else ""
+        # What has a name and no compute capability was not measured by ncu.
+        own = (
+            ", or collect the report's own with --section SpeedOfLight_RooflineChart" if capability or not name else ""
+        )
         notes.append(
-            f"no ceilings are known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME, or "
-            "collect the report's own with --section SpeedOfLight_RooflineChart"
+            f"no ceilings are known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME{own}"
         )
     return None
 

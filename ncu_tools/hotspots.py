@@ -295,12 +295,13 @@ def _notes(table: pa.Table, launches: _Launches) -> list[str]:
     capabilities = {
         cc for cc, here in zip(tables.words(table, "compute_capability"), alive.tolist(), strict=True) if here
     }
+    counted = np.array([source == "ncu" for source in tables.words(table, "source")], dtype=bool)
     for column, values, wanted in (
         ("times", launches.seconds, "gpu__time_duration.sum"),
         ("FLOP counts", launches.flops, flop_metrics(capabilities)),
         ("DRAM bytes", launches.dram, "dram__bytes.sum"),
     ):
-        missing = int((np.isnan(values) & alive).sum())
+        missing = int((np.isnan(values) & alive & counted).sum())
         if missing:
             notes.append(f"{missing} of {int(alive.sum())} launches have no {column}; ask ncu for --metrics {wanted}")
     notes += _partial_notes(launches, alive)

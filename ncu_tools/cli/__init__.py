@@ -11,10 +11,12 @@ import sys
 import click
 
 COMMANDS = {
+    "profile": "Run a model or a program under a profiler, and show its kernels.",
     "parse": "Any Nsight Compute report -> launches.parquet.",
     "hotspots": "Which kernels take the time, and what bounds each.",
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",
     "machines": "Peaks and bandwidths of machines, with their sources.",
+    "doctor": "What of this machine stands in the way of profiling.",
 }
 """Every command with its line in the help. The command itself is the function `command` of the module of its name."""
 

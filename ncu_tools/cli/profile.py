@@ -1,0 +1,259 @@
+"""ncu-bench profile: run a model or a program under a profiler, and show its kernels."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.manifest import LOGS, REPORTS, Manifest
+from ncu_launch.outcome import explain
+from ncu_launch.profile import TOOLS, Plan, Request, collect, default_folder, make_plan
+from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES, Workload
+
+from ncu_tools.cli.options import format_option, machine_option, say_notes, show
+from ncu_tools.report.table import Table, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("target", required=False)
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--metrics", default="flops,dram", show_default=True, help="Groups (time flops dram l2 l1) and metric names."
+)
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
+@click.option(
+    "--tool", type=click.Choice(TOOLS), default="auto", show_default=True, help="auto takes ncu where it can run."
+)
+@click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--input-size", type=click.IntRange(min=8), help="Image height and width.")
+@click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
+@click.option("--dtype", type=click.Choice(DTYPES), default="fp32", show_default=True)
+@click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
+@click.option("--mode", type=click.Choice(MODES), default="eager", show_default=True)
+@click.option("--channels-last", is_flag=True)
+@click.option(
+    "--phase",
+    "phases",
+    type=click.Choice(PHASES),
+    multiple=True,
+    help="What to profile, may be repeated; forward and backward if not given. A step is both and the optimizer.",
+)
+@click.option(
+    "--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Iterations before the profile."
+)
+@click.option("--iterations", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--device", type=click.Choice(DEVICES), default="auto", show_default=True)
+@click.option("--kernel", metavar="REGEX", help="Profile only kernels whose name matches (ncu).")
+@click.option("--launch-skip", type=click.IntRange(min=0), help="Launches to pass over first (ncu).")
+@click.option("--launch-count", type=click.IntRange(min=1), help="Launches to profile (ncu).")
+@click.option(
+    "--nvtx-include",
+    multiple=True,
+    metavar="RANGE",
+    help="Profile only inside this range (ncu); push/pop ranges end in /.",
+)
+@click.option("--clock-control", type=click.Choice(("base", "boost", "none")), default="base", show_default=True)
+@click.option("--cache-control", type=click.Choice(("all", "none")), default="all", show_default=True)
+@click.option("--ncu", metavar="PATH", help="The ncu to use, if not the one on PATH.")
+@click.option("--ncu-args", default="", help="More arguments for the tool, as one string.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="End the run after this long, and keep what it gave.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the exact command and run nothing.")
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels to show.")
+@machine_option
+@format_option
+def command(
+    target: str | None,
+    program: tuple[str, ...],
+    metrics: str,
+    output: Path | None,
+    tool: str,
+    batch_size: int,
+    input_size: int | None,
+    seq_len: int | None,
+    dtype: str,
+    autocast: bool,
+    mode: str,
+    channels_last: bool,
+    phases: tuple[str, ...],
+    warmup: int,
+    iterations: int,
+    device: str,
+    kernel: str | None,
+    launch_skip: int | None,
+    launch_count: int | None,
+    nvtx_include: tuple[str, ...],
+    clock_control: str,
+    cache_control: str,
+    ncu: str | None,
+    ncu_args: str,
+    timeout: float | None,
+    dry_run: bool,
+    top: int,
+    machine_name: str | None,
+    output_format: str,
+) -> None:
+    """Profile a model by its name, or any program, and show which kernels take the time.
+
+    TARGET is a torchvision model (resnet18), hf:NAME (bert-base, gpt2, opt-125m ...; random weights, nothing is
+    downloaded), timm:NAME, or FILE.py:FUNCTION or package.module:FUNCTION, which is imported and returns a model and
+    its inputs. A program stands behind --. Without an NVIDIA GPU and ncu, a model's operators are timed and counted
+    instead.
+
+    \b
+    Example:
+      ncu-bench profile resnet18 --metrics flops,dram
+      ncu-bench profile hf:bert-base --batch-size 8 --dtype bf16 --phase forward
+      ncu-bench profile --metrics flops,dram -- python train.py
+    """
+    after_dashes = _is_program(target)
+    workload = None
+    if not after_dashes and target is not None:
+        if program:
+            raise WrongUsage(
+                f"{shlex.join(program)} is too much: a target stands alone.", advice="Put a program behind --."
+            )
+        workload = Workload(
+            target, batch_size, input_size, seq_len, dtype, autocast, mode, channels_last,
+            phases or ("forward", "backward"), warmup, iterations, device,
+        )  # fmt: skip
+    words = (target, *program) if after_dashes and target is not None else ()
+    if workload is None and not words:
+        raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
+    request = Request(
+        asked=tuple(sys.argv),
+        metrics=tuple(part.strip() for part in metrics.split(",") if part.strip()),
+        workload=workload,
+        program=words,
+        tool=tool,
+        ncu=ncu,
+        kernel=kernel,
+        launch_skip=launch_skip,
+        launch_count=launch_count,
+        nvtx_include=nvtx_include,
+        clock_control=clock_control,
+        cache_control=cache_control,
+        extra=tuple(shlex.split(ncu_args)),
+        timeout=timeout,
+    )
+    folder = output or default_folder(request, datetime.now(timezone.utc))
+    plan = make_plan(request, folder, dry=dry_run)
+    if dry_run:
+        click.echo(shlex.join(plan.command))
+        say_notes(list(plan.notes))
+        return
+    _announce(plan, folder)
+    manifest = _collected(request, plan, folder)
+    manifest.notes = [note for note in manifest.notes if note not in plan.notes]  # those were said at the start
+    _show(manifest, folder, top, machine_name, output_format)
+
+
+def _is_program(target: str | None) -> bool:
+    """Whether the words came behind --. click drops the dashes, so the command line itself is asked."""
+    return target is not None and "--" in sys.argv and sys.argv[sys.argv.index("--") + 1 :][:1] == [target]
+
+
+def _announce(plan: Plan, folder: Path) -> None:
+    if plan.tool == "operators":
+        why = f" ({plan.notes[0]})" if plan.notes else ""
+        click.echo(
+            f"Collecting with the embedded operator collector{why}: FLOPs and bytes are counted from operators, "
+            "not by hardware.",
+            err=True,
+        )
+    else:
+        click.echo(f"Collecting with {plan.tool} {plan.version} into {folder}.", err=True)
+        say_notes(list(plan.notes))
+
+
+def _collected(request: Request, plan: Plan, folder: Path) -> Manifest:
+    """Run the plan, with the tool's own progress on a terminal. SIGTERM, as schedulers send it, ends it like Ctrl-C."""
+    from rich.console import Console
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return collect(request, plan, folder)
+    with console.status("running") as status:
+        return collect(
+            request, plan, folder, heard=lambda line: status.update(printable(line.strip()[:100]) or "running")
+        )
+
+
+def _show(manifest: Manifest, folder: Path, top: int, machine_name: str | None, output_format: str) -> None:
+    """Parse what was collected, keep it as Parquet, show its kernels; then say what went wrong, if anything did."""
+    from ncu_parsers.parquet import write_launches
+    from ncu_parsers.parse import parse
+    from ncu_parsers.sources import find_sources
+
+    from ncu_tools.ceilings import ceilings_of
+    from ncu_tools.cli.hotspots import COLUMNS
+    from ncu_tools.hotspots import hotspots
+    from ncu_tools.load import LAUNCHES
+    from ncu_tools.machine import find_machine
+
+    failure = explain(manifest, folder)
+    if manifest.source == "nsys":
+        if failure is not None:
+            raise failure
+        click.echo(f"The timeline is in {folder / REPORTS}; this release does not read it.", err=True)
+        return
+    reports = [path for path in (folder / REPORTS).iterdir() if path.stat().st_size]
+    parsed = parse(find_sources([str(path) for path in reports])) if reports else None
+    if parsed is None or parsed.table is None:
+        refused = next(iter(parsed.refused.values()), None) if parsed is not None else None
+        raise (
+            failure
+            or refused
+            or NcuBenchError(
+                "The run collected nothing.",
+                f"What it printed is in {folder / LOGS}.",
+                "Check that the program uses the GPU.",
+            )
+        )
+    write_launches(parsed.table, folder / LAUNCHES)
+    machine = find_machine(machine_name) if machine_name else None
+    result = hotspots(parsed.table, ceilings_of(parsed.table, machine))
+    notes = [
+        *manifest.notes,
+        *_unknown(manifest),
+        *_unattributed(parsed.table),
+        *parsed.notes,
+        *result.notes,
+        f"the run is in {folder}",
+    ]
+    if manifest.partial:
+        notes.insert(0, "the run ended early; this is what it had collected until then")
+    show(Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes), output_format)
+    if failure is not None:
+        raise failure
+
+
+def _unattributed(table: pa.Table) -> list[str]:
+    """How many launches no module could be found for, where any has one."""
+    modules = table.column("module")
+    if modules.null_count == len(modules) or not modules.null_count:
+        return []
+    return [f"{modules.null_count} of {len(modules)} launches belong to no module (sums of gradients, the optimizer)"]
+
+
+def _unknown(manifest: Manifest) -> list[str]:
+    unknown = manifest.facts.get("unknown_operators") or {}
+    if not unknown:
+        return []
+    listed = ", ".join(f"{name} ({count} calls)" for name, count in sorted(unknown.items()))
+    return [f"FLOPs of {len(unknown)} operators are not known, and are left empty: {listed}"]

@@ -1,0 +1,87 @@
+"""A stand-in for ncu, for machines without a GPU: replays recorded output.
+
+It is started with ncu's arguments and does not run the program. What it does instead is said by the environment
+variable STAND_IN_NCU:
+
+good               the report of eight launches, exit code 0
+chatter            the same, while the program prints lines that sound like failures of ncu
+huge               the same, while the program prints 50 MB
+slow               the report up to the middle of its third launch, then nothing for a minute
+crash              the same, then a segmentation fault
+permission         no permission to read counters, exit code 1
+no-kernels         no kernels, exit code 0
+application-error  the program said nothing and failed with exit code 3
+exception          the program failed with an exception and exit code 1
+
+STAND_IN_NCU_VERSION is the version it gives itself out for. Without --log-file everything goes to standard output, as
+with versions before 2020.2.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+VERSION = os.environ.get("STAND_IN_NCU_VERSION", "2024.1.1.0")
+REPORT = (Path(__file__).parent.parent / "sample_reports" / "d01-wide-raw.csv").read_text("utf-8")
+CONNECTED = "==PROF== Connected to process 4711 (/home/user/app)\n"
+PERMISSION = (
+    CONNECTED + "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance "
+    "Counters on the target device 0.\n==WARNING== No kernels were profiled.\n"
+)
+NO_KERNELS = CONNECTED + "==WARNING== No kernels were profiled.\n"
+FAILED = CONNECTED + "==ERROR== The application returned an error code ({}).\n"
+EXCEPTION = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\nKeyError: "no such data set"\n'
+CHATTER = "Failed to connect to the dashboard, retrying\nConnection error\nlast batch skipped: OutOfMemory\n"
+
+
+def half() -> str:
+    """The report as a crash leaves it: two launches, and the third broken off in the middle of a number."""
+    lines = REPORT.splitlines(keepends=True)
+    return "".join(lines[:6]) + lines[6][: len(lines[6]) // 2]
+
+
+def main(arguments: list[str]) -> int:
+    """Do what STAND_IN_NCU says."""
+    if "--version" in arguments:
+        sys.stdout.write(
+            "NVIDIA (R) Nsight Compute Command Line Profiler\nCopyright (c) 2018-2024 NVIDIA Corporation\n"
+        )
+        sys.stdout.write(f"Version {VERSION} (build 1) (public-release)\n")
+        return 0
+    behaviour = os.environ["STAND_IN_NCU"]
+    says, code = {
+        "good": (REPORT, 0),
+        "chatter": (REPORT, 0),
+        "huge": (REPORT, 0),
+        "slow": (half(), 0),
+        "crash": (half(), 0),
+        "permission": (PERMISSION, 1),
+        "no-kernels": (NO_KERNELS, 0),
+        "application-error": (FAILED.format(3), 3),
+        "exception": (FAILED.format(1), 1),
+    }[behaviour]
+    if behaviour == "chatter":
+        sys.stdout.write(CHATTER)
+    if behaviour == "exception":
+        sys.stdout.write(EXCEPTION)
+    if behaviour == "huge":
+        for _ in range(500):
+            sys.stdout.write(("step 1, loss = 2.3026 " + "." * 77 + "\n") * 1000)
+    if "--log-file" in arguments:
+        Path(arguments[arguments.index("--log-file") + 1]).write_text(says, encoding="utf-8")
+    else:
+        sys.stdout.write(says)
+    sys.stdout.flush()
+    if behaviour == "slow":
+        time.sleep(60)
+    if behaviour == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

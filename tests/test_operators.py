@@ -1,0 +1,316 @@
+"""The embedded operator collector: real models run for real, attributed to phases and modules, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ncu_launch.manifest import read_manifest
+from ncu_parsers.parquet import read_launches
+from ncu_parsers.read import read_report
+from ncu_parsers.sources import Source
+
+from tests.conftest import ROOT
+from tests.test_cli import PROGRAM, PYTHONPATH, Result
+
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+
+LEAVES_OF_RESNET18 = 20 + 20 + 17 + 1 + 1 + 1  # convolutions, batch norms, ReLU calls, max pool, average pool, linear
+
+
+def profile(*arguments: str, cwd: Path) -> Result:
+    done = subprocess.run(
+        [*PROGRAM, "profile", *arguments], capture_output=True, cwd=cwd, check=False,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """Two iterations of ResNet-18 at batch 2: forward, backward and optimizer."""
+    folder = tmp_path_factory.mktemp("profile")
+    phases = [argument for phase in ("forward", "backward", "step") for argument in ("--phase", phase)]
+    return profile(
+        "resnet18",
+        "--tool",
+        "operators",
+        "--batch-size",
+        "2",
+        "--iterations",
+        "2",
+        *phases,
+        "-o",
+        "run",
+        "--format",
+        "json",
+        cwd=folder,
+    ), folder / "run"
+
+
+def rows(folder: Path, **wanted: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_launches(folder / "launches.parquet").to_pylist()
+    return [row for row in found if all(row[name] == value for name, value in wanted.items())]
+
+
+class TestResNet18:
+    def test_ends_well_and_says_first_that_nothing_was_counted_by_hardware(self, step: tuple[Result, Path]) -> None:
+        result, folder = step
+        assert result.code == 0, result.err
+        assert "counted from operators, not by hardware" in result.err.splitlines()[0]
+        assert {row["source"] for row in rows(folder)} == {"operators"}
+        assert read_manifest(folder).source == "operators"
+        assert result.json()["rows"][0]["kernel"].startswith("aten::convolution")
+
+    def test_has_the_flops_of_the_literature_forward_and_backward(self, step: tuple[Result, Path]) -> None:
+        flops = {
+            phase: sum(row["flops"] for row in rows(step[1], phase=phase, iteration=0))
+            for phase in ("forward", "backward")
+        }
+        assert flops["forward"] / 2 == pytest.approx(3.628e9, rel=1e-3)
+        assert flops["backward"] / flops["forward"] == pytest.approx(1.935, abs=1e-3)
+        assert rows(step[1])[0]["flops_basis"] == "operator formulas, contractions only"
+
+    def test_attributes_every_leaf_module_in_both_passes(self, step: tuple[Result, Path]) -> None:
+        forward, backward = ({row["module"] for row in rows(step[1], phase=phase)} for phase in ("forward", "backward"))
+        layers = {module for module in forward if module}
+        for name in (
+            "conv1",
+            "bn1",
+            "relu",
+            "maxpool",
+            "fc",
+            "layer1.0.conv1",
+            "layer4.1.bn2",
+            "layer2.0.downsample.0",
+            "avgpool",
+        ):
+            assert f"resnet18.{name}" in layers
+            assert f"resnet18.{name}" in backward, name
+
+    def test_attributes_residual_additions_to_their_block(self, step: tuple[Result, Path]) -> None:
+        added = [row["module"] for row in rows(step[1], phase="forward", iteration=0, kernel_short="add_")]
+        assert [module for module in added if module and module.count(".") == 2] == [
+            f"resnet18.layer{n}.{b}" for n in range(1, 5) for b in range(2)
+        ]
+
+    def test_attributes_both_calls_of_a_module_called_twice(self, step: tuple[Result, Path]) -> None:
+        calls = rows(step[1], module="resnet18.layer1.0.relu", iteration=0)
+        assert [row["phase"] for row in calls] == ["forward", "forward", "backward", "backward"]
+
+    def test_leaves_what_belongs_to_no_module_unattributed_and_counts_it(self, step: tuple[Result, Path]) -> None:
+        lost = rows(step[1], module=None)
+        assert {row["phase"] for row in lost} <= {"backward", "optimizer"}
+        assert all(not row["flops"] for row in lost)
+        assert any(
+            f"{len(lost)} of {len(rows(step[1]))} launches belong to no module" in note
+            for note in step[0].json()["notes"]
+        )
+
+    def test_separates_iterations_and_times_every_operator(self, step: tuple[Result, Path]) -> None:
+        counts = [len(rows(step[1], iteration=iteration)) for iteration in (0, 1)]
+        assert counts[0] == counts[1] > 200
+        assert all(row["duration_ns"] > 0 for row in rows(step[1]))
+
+    def test_counts_bytes_of_inputs_weights_and_outputs(self, step: tuple[Result, Path]) -> None:
+        first = rows(step[1], module="resnet18.conv1", phase="forward", iteration=0)[0]
+        assert first["dram_read_bytes"] == 4 * (2 * 3 * 224 * 224 + 64 * 3 * 7 * 7)
+        assert first["dram_write_bytes"] == 4 * (2 * 64 * 112 * 112)
+
+    def test_its_run_folder_works_with_every_analysis_command(self, step: tuple[Result, Path]) -> None:
+        for arguments in (["hotspots"], ["roofline", "--machine", "colab-cpu"]):
+            command, *options = arguments
+            done = subprocess.run(
+                [*PROGRAM, command, str(step[1]), *options, "--format", "json"],
+                capture_output=True,
+                check=True,
+                env={**os.environ, "PYTHONPATH": PYTHONPATH},
+            )
+            assert json.loads(done.stdout)["rows"]
+
+    def test_its_manifest_says_what_was_asked_and_what_ran(self, step: tuple[Result, Path]) -> None:
+        manifest = read_manifest(step[1])
+        assert manifest.workload["target"] == "resnet18"
+        assert manifest.workload["batch_size"] == 2
+        assert manifest.facts["parameters"] == 11689512
+        assert manifest.facts["inputs"] == ["2x3x224x224 torch.float32"]
+        assert manifest.tool_runs[0].exit_code == 0
+        assert not manifest.partial
+        assert "torch" in manifest.versions
+
+
+MODEL_FILE = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+        self.second = nn.Linear(8, 8)
+    def forward(self, x):
+        return self.second(checkpoint(self.first, x, use_reentrant=False))
+
+def checkpointed():
+    return Net(), torch.randn(4, 8, requires_grad=True)
+
+def keyword():
+    return Net(), {"x": torch.randn(4, 8)}
+
+def wrong():
+    return 42
+
+def crash():
+    raise RuntimeError("no luck today")
+"""
+
+
+class TestTargets:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "my_models.py").write_text(MODEL_FILE)
+        return tmp_path
+
+    def test_a_function_in_a_file_gives_a_model_and_checkpointing_is_attributed(self, folder: Path) -> None:
+        assert profile("my_models.py:checkpointed", "-o", "run", cwd=folder).code == 0
+        again = rows(folder / "run", phase="backward", module="checkpointed.first.0", kernel_short="addmm")
+        assert len(again) == 1  # recomputed in the backward pass
+        for layer in ("first.0", "first.1", "first.2", "second"):
+            assert rows(folder / "run", phase="backward", module=f"checkpointed.{layer}"), layer
+
+    def test_a_function_in_a_module_and_keyword_arguments_work(self, folder: Path) -> None:
+        done = subprocess.run(
+            [*PROGRAM, "profile", "my_models:keyword", "--phase", "forward", "-o", "run"], cwd=folder, capture_output=True, check=False,
+            env={**os.environ, "PYTHONPATH": f"{PYTHONPATH}{os.pathsep}{folder}"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert {row["phase"] for row in rows(folder / "run")} == {"forward"}
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "says"),
+        [
+            (["resnet19"], 2, "Near names: resnet18"),
+            (["hf:bert-bas"], 2, "bert-base"),
+            (["my_models.py:wrong"], 2, "not a model and its inputs"),
+            (["my_models.py:nothing"], 2, "has no function called nothing"),
+            (["no_file.py:f"], 1, "does not exist"),
+            (["my_models.py:crash"], 1, "RuntimeError: no luck today"),
+            (["resnet18", "--device", "cuda"], 1, "There is no CUDA device here"),
+            (["resnet18", "--mode", "cudagraph", "--warmup", "0"], 1, "CUDA graphs need a CUDA device"),
+            (["fasterrcnn_resnet50_fpn"], 1, "compiled operators"),
+            (["--", "python", "-c", "pass"], 1, "can only be profiled under ncu or nsys"),
+            ([], 2, "No target was named"),
+            (["resnet18", "--metrics", "flopz"], 2, "neither a group of metrics nor a metric name"),
+        ],
+    )
+    def test_what_cannot_run_says_why(self, arguments: list[str], code: int, says: str, folder: Path) -> None:
+        if "fasterrcnn_resnet50_fpn" in arguments:
+            from ncu_launch.torchvision_import import operators_load
+
+            if operators_load():
+                return  # here the pairing is right, and the model runs
+        result = (
+            profile(
+                *arguments, "-o", "run", *(["--tool", "ncu", "--dry-run"] if "flopz" in arguments else []), cwd=folder
+            )
+            if "--" not in arguments
+            else profile("-o", "run", *arguments, cwd=folder)
+        )
+        assert result.code == code, result.err
+        assert says in result.err
+        assert "Traceback" not in result.err
+
+    def test_a_phase_that_is_not_asked_for_runs_and_is_not_recorded(self, folder: Path) -> None:
+        assert profile("my_models.py:keyword", "--phase", "backward", "-o", "run", cwd=folder).code == 0
+        assert {row["phase"] for row in rows(folder / "run")} == {"backward"}
+
+    def test_a_folder_that_holds_a_run_is_not_written_over(self, folder: Path) -> None:
+        assert profile("my_models.py:keyword", "--phase", "forward", "-o", "run", cwd=folder).code == 0
+        again = profile("my_models.py:keyword", "-o", "run", cwd=folder)
+        assert again.code == 2
+        assert "already holds a run" in again.err
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["--dtype", "bf16", "--phase", "forward"],
+            ["--dtype", "bf16", "--autocast"],
+            ["--channels-last"],
+            ["--mode", "jit", "--phase", "forward"],
+            ["--input-size", "64", "--phase", "step", "--batch-size", "2"],
+        ],
+        ids=lambda arguments: " ".join(arguments),
+    )
+    def test_every_way_to_run_a_model_works(self, arguments: list[str], tmp_path: Path) -> None:
+        result = profile("resnet18", *arguments, "--warmup", "1", "-o", "run", cwd=tmp_path)
+        assert result.code == 0, result.err
+        assert sum(row["flops"] or 0 for row in rows(tmp_path / "run")) > 0
+
+    @pytest.mark.parametrize("name", ["distilbert", "gpt2", "opt-125m", "vit-base", "t5-small"])
+    def test_transformers_run_from_their_configuration_without_a_download(self, name: str, tmp_path: Path) -> None:
+        pytest.importorskip("transformers", reason="transformers is not installed")
+        result = profile(
+            f"hf:{name}", "--seq-len", "16", "--phase", "forward", "--warmup", "0", "-o", "run", cwd=tmp_path
+        )
+        assert result.code == 0, result.err
+        assert read_manifest(tmp_path / "run").facts["parameters"] > 30e6
+
+    @pytest.mark.parametrize(
+        ("target", "unit"), [("timm:resnet18", "timm"), ("fcn_resnet50", "segmentation"), ("r3d_18", "video")]
+    )
+    def test_other_kinds_of_models_run(self, target: str, unit: str, tmp_path: Path) -> None:
+        if unit == "timm":
+            pytest.importorskip("timm", reason="timm is not installed")
+        result = profile(target, "--input-size", "64", "--phase", "forward", "--warmup", "0", "-o", "run", cwd=tmp_path)
+        assert result.code == 0, result.err
+
+
+def test_a_broken_record_is_counted_and_the_others_are_kept(tmp_path: Path) -> None:
+    good = {
+        "operator": "aten.mm",
+        "phase": "forward",
+        "module": "m",
+        "iteration": 0,
+        "ns": 5.0,
+        "flops": 8.0,
+        "read": 4,
+        "written": 4,
+        "dtype": "float32",
+        "shapes": "2x2",
+    }
+    lines = [
+        json.dumps({"ncu_bench_operators": 1, "device": "cpu", "device_name": "x"}),
+        json.dumps(good),
+        '{"operator": "aten.',
+        json.dumps({**good, "flops": None}),
+    ]
+    (tmp_path / "operators.jsonl").write_text("\n".join(lines) + "\n")
+    report = read_report(Source(str(tmp_path / "operators.jsonl")))
+    assert len(report.launches) == 2
+    assert report.skipped == {"broken row": 1}
+
+
+def test_the_dry_run_of_a_model_starts_nothing(tmp_path: Path) -> None:
+    result = profile("resnet18", "--dry-run", "-o", "run", cwd=tmp_path)
+    assert result.code == 0
+    assert result.out.startswith(sys.executable)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_the_launcher_does_not_import_torch() -> None:
+    code = "import sys; import ncu_tools.cli.profile, ncu_launch.models, ncu_launch.workload; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        cwd=ROOT,
+    )
+    assert done.stdout.strip() == "False"
