@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -29,7 +30,7 @@ def blocks(text: str) -> list[str]:
 def test_the_first_two_blocks_of_the_readme_are_one_line_each() -> None:
     first, second = blocks(README)[:2]
     assert first.count("\n") == second.count("\n") == 1
-    assert "ncu-bench hotspots" in first
+    assert "ncu-bench profile resnet18 --metrics flops,dram" in first
     assert "pytest" in second
 
 
@@ -37,13 +38,13 @@ def test_ci_runs_the_second_command_of_the_readme() -> None:
     assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
+@pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed (the extra models)")
 def test_every_ncu_bench_line_of_the_readmes_first_command_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [part.strip() for part in blocks(README)[0].split("&&") if "ncu-bench" in part]
     assert len(lines) == 2
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sample_reports").symlink_to(ROOT / "sample_reports")
     for line in lines:
         assert run(shlex.split(line)[1:]) == 0
     assert (tmp_path / "roofline.svg").stat().st_size > 5000
