@@ -145,6 +145,7 @@ class TestResNet18:
 
 
 MODEL_FILE = """
+import os
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -168,6 +169,9 @@ def wrong():
 
 def crash():
     raise RuntimeError("no luck today")
+
+def killed():
+    os.kill(os.getpid(), 9)
 """
 
 
@@ -201,6 +205,7 @@ class TestTargets:
             (["my_models.py:nothing"], 2, "has no function called nothing"),
             (["no_file.py:f"], 1, "does not exist"),
             (["my_models.py:crash"], 1, "RuntimeError: no luck today"),
+            (["my_models.py:killed"], 1, "killed from outside. Usually that is the system, because memory ran out"),
             (["resnet18", "--device", "cuda"], 1, "There is no CUDA device here"),
             (["resnet18", "--mode", "cudagraph", "--warmup", "0"], 1, "CUDA graphs need a CUDA device"),
             (["fasterrcnn_resnet50_fpn"], 1, "compiled operators"),
@@ -226,6 +231,12 @@ class TestTargets:
         assert says in result.err
         assert "Traceback" not in result.err
 
+    def test_what_the_collector_cannot_see_of_a_compiled_model_is_said(self, folder: Path) -> None:
+        result = profile("my_models.py:keyword", "--mode", "compile", "--warmup", "0", "-o", "run", cwd=folder)
+        assert result.code == 0, result.err
+        assert "these are the operators of the eager model" in result.err
+        assert {row["kernel_short"] for row in rows(folder / "run", phase="forward")} == {"addmm", "relu"}
+
     def test_a_phase_that_is_not_asked_for_runs_and_is_not_recorded(self, folder: Path) -> None:
         assert profile("my_models.py:keyword", "--phase", "backward", "-o", "run", cwd=folder).code == 0
         assert {row["phase"] for row in rows(folder / "run")} == {"backward"}
@@ -242,7 +253,7 @@ class TestTargets:
             ["--dtype", "bf16", "--phase", "forward"],
             ["--dtype", "bf16", "--autocast"],
             ["--channels-last"],
-            ["--mode", "jit", "--phase", "forward"],
+            ["--mode", "jit", "--batch-size", "2"],
             ["--input-size", "64", "--phase", "step", "--batch-size", "2"],
         ],
         ids=lambda arguments: " ".join(arguments),

@@ -14,6 +14,8 @@ from ncu_launch.failures import ToolFailed, recognise
 from ncu_launch.manifest import LOGS, REPORTS, Manifest
 
 NCU_CSV = "ncu.csv"
+KILLED = (-9, 137)
+"""Exit codes of a process ended by SIGKILL: seen by its parent, and reported by a shell or a tool between."""
 
 
 def timelines(folder: Path) -> list[Path]:
@@ -54,6 +56,12 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
     failure = recognise(heard)
     if failure is not None and failure[0].slug != "application-failed":
         return ToolFailed(manifest.source, *failure)
+    if ran.exit_code in KILLED:
+        return NcuBenchError(
+            "The program was killed from outside.",
+            "Usually that is the system, because memory ran out.",
+            f"Try a smaller --batch-size or model. What it printed is in {log}.",
+        )
     if ran.exit_code != 0 or failure is not None:
         code = f"exit code {ran.exit_code}" if ran.exit_code >= 0 else f"signal {-ran.exit_code}"
         last = last_words(lines) or (failure[1] if failure is not None else "")

@@ -26,6 +26,12 @@ from ncu_launch.request import Facts, Workload
 
 TORCH_DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
+NOT_AS_ASKED = {
+    "compile": ["PyTorch does not compile under the operator collector: these are the operators of the eager model"],
+    "jit": ["TorchScript runs without its optimizer under the operator collector, and knows no modules"],
+}
+"""What the collector cannot see of a mode."""
+
 
 def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> None:
     """Run a workload; facts about it are written as soon as they are known.
@@ -38,6 +44,8 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
     device = _device(workload)
     built = build(workload)
     facts = _facts(workload, built, device)
+    if workload.dtype == "tf32" and device == "cpu":
+        facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
     _write(facts_path, facts)
     step = _prepared(workload, built, device)
     for _ in range(workload.warmup):
@@ -46,6 +54,7 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
         facts.notes += _profile_graph(step)
     elif operators_path is not None:
         facts.unknown_operators = _collect(step, operators_path)
+        facts.notes += NOT_AS_ASKED.get(workload.mode, [])
     else:
         facts.notes += _profile(step)
     _write(facts_path, facts)
@@ -221,7 +230,7 @@ def _collect(step: Step, path: Path) -> dict[str, int]:
         for iteration in range(step.workload.iterations):
             attribution.iteration = iteration
             try:
-                with collector:
+                with torch.jit.optimized_execution(False), collector:  # fused TorchScript fails under any collector
                     step.run(attribution.during)
             finally:
                 attribution.forget()
