@@ -9,13 +9,13 @@ below every roof is bound by something this model does not see: latency, occupan
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch import metrics as counters
-from ncu_parsers import tables
+from ncu_parsers import arrays, tables
 from ncu_parsers.tables import Floats
 
 from ncu_tools.ceilings import Ceilings, unit_title
@@ -60,6 +60,22 @@ class Hotspots:
 
     rows: list[Hotspot]
     notes: list[str] = field(default_factory=list)
+
+
+def kernels_table(rows: list[Hotspot]) -> pa.Table:
+    """The kernels as a table, a column for each field of `Hotspot`: kernels.parquet of a run folder."""
+    columns = {}
+    for column in fields(Hotspot):
+        values = [getattr(row, column.name) for row in rows]
+        if column.type == "int":
+            columns[column.name] = arrays.integers(values, pa.int64())
+        elif column.type == "bool":
+            columns[column.name] = arrays.booleans(values)
+        elif column.type.startswith("float"):
+            columns[column.name] = arrays.floats(np.array([np.nan if value is None else value for value in values]))
+        else:
+            columns[column.name] = arrays.texts(values)
+    return pa.table(columns)
 
 
 def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: str = "name") -> Hotspots:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.parquet import is_parquet, read_launches, write_launches
+from ncu_parsers.parquet import is_parquet, read_launches, write_table
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, table_metadata
@@ -23,6 +23,7 @@ from ncu_tools import __version__
 
 CACHED_FROM_BYTES = 4_000_000
 LAUNCHES = "launches.parquet"
+KERNELS = "kernels.parquet"
 
 
 @dataclass
@@ -94,6 +95,6 @@ def _keep(table: pa.Table, path: Path) -> None:
     """Keep a table for the next command. A cache that cannot be written is no reason to fail."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_launches(table, path)
+        write_table(table, path)
     except (OSError, NcuBenchError):
         return

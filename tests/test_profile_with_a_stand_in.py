@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ncu_parsers.parquet import read_launches
+from pyarrow.parquet import read_table
 
 from tests.conftest import ROOT, SAMPLES
 from tests.stand_in_ncu import half
@@ -111,7 +112,19 @@ class TestAGoodRun:
         assert len(bench.launches()) == 8
         assert (bench.run / "reports" / "ncu.csv").read_bytes() == (SAMPLES / "d01-wide-raw.csv").read_bytes()
         assert (bench.run / "logs" / "output.txt").read_text() == ""
-        assert {path.name for path in bench.run.iterdir()} == {"manifest.json", "launches.parquet", "logs", "reports"}
+        assert {path.name for path in bench.run.iterdir()} == {
+            "manifest.json", "launches.parquet", "kernels.parquet", "logs", "reports",
+        }  # fmt: skip
+
+    def test_keeps_its_kernels_as_a_table_with_nulls_where_the_report_is_silent(self, bench: Bench) -> None:
+        bench.profile("good")
+        rows = bench.call([*MAIN, "hotspots", str(bench.run), "--format", "json"], bench.environment("good")).json()[
+            "rows"
+        ]
+        kept = read_table(bench.run / "kernels.parquet").to_pylist()
+        assert [row["kernel"] for row in kept] == [row["kernel"] for row in rows]
+        for name in ("launches", "time_total_ns", "time_std_ns", "flops", "bound", "flops_lower_bound"):
+            assert [row[name] for row in kept] == pytest.approx([row[name] for row in rows]), name
 
     def test_says_in_its_manifest_what_was_run(self, bench: Bench) -> None:
         bench.profile("good", "--metrics", "lts__t_bytes.sum", "--cache-control", "none", "--clock-control", "none",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_parsers.parquet import read_launches, write_launches
+from ncu_parsers.parquet import read_launches, write_table
 from ncu_parsers.parse import Parsed, account, parse
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import contract_first
@@ -54,7 +54,7 @@ class TestEverySample:
         if table is None:
             assert "refused" in golden_of(path)
             return
-        write_launches(table, tmp_path / "launches.parquet")
+        write_table(table, tmp_path / "launches.parquet")
         back = read_launches(tmp_path / "launches.parquet")
         assert back.to_pylist() == table.to_pylist()
         assert back.schema.metadata == table.schema.metadata
@@ -66,7 +66,7 @@ class TestEverySample:
             table = parsed_sample(path).table
             if table is None:
                 return
-            write_launches(table, tmp_path / f"{number}.parquet")
+            write_table(table, tmp_path / f"{number}.parquet")
             contents.append((tmp_path / f"{number}.parquet").read_bytes())
         assert contents[0] == contents[1]
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import arrays, tables
-from ncu_parsers.parquet import read_launches, replacing, write_launches
+from ncu_parsers.parquet import read_launches, replacing, write_table
 from ncu_parsers.tables import COLUMNS, SCHEMA_VERSION, with_metadata
 
 from tests.launches import launch, metric, sass, table
@@ -104,14 +104,14 @@ def test_a_column_a_table_lacks_is_unknown_everywhere() -> None:
 
 class TestParquet:
     def test_only_the_wanted_columns_are_read(self, tmp_path: Path) -> None:
-        write_launches(with_metadata(table(launch(ns=5)), OURS), tmp_path / "l.parquet")
+        write_table(with_metadata(table(launch(ns=5)), OURS), tmp_path / "l.parquet")
         assert read_launches(tmp_path / "l.parquet", ["flops", "kernel_name", "none"]).column_names == [
             "flops",
             "kernel_name",
         ]
 
     def test_names_are_dictionaries_and_everything_is_zstd(self, tmp_path: Path) -> None:
-        write_launches(with_metadata(table(launch(metrics=sass(ffma=1), ns=5)), OURS), tmp_path / "l.parquet")
+        write_table(with_metadata(table(launch(metrics=sass(ffma=1), ns=5)), OURS), tmp_path / "l.parquet")
         group = pq.ParquetFile(tmp_path / "l.parquet").metadata.row_group(0)
         columns = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
         assert {column.compression for column in columns.values()} == {"ZSTD"}
@@ -129,11 +129,11 @@ class TestParquet:
 
     def test_a_folder_that_does_not_exist_is_an_error_with_advice(self, tmp_path: Path) -> None:
         with pytest.raises(NcuBenchError, match="Check that its folder exists"):
-            write_launches(table(launch(ns=5)), tmp_path / "no" / "l.parquet")
+            write_table(table(launch(ns=5)), tmp_path / "no" / "l.parquet")
 
     def test_a_newer_schema_is_refused_with_advice(self, tmp_path: Path) -> None:
         newer = with_metadata(table(launch(ns=5)), {**OURS, "schema_version": SCHEMA_VERSION + 1})
-        write_launches(newer, tmp_path / "l.parquet")
+        write_table(newer, tmp_path / "l.parquet")
         with pytest.raises(NcuBenchError, match="Update ncu-bench"):
             read_launches(tmp_path / "l.parquet")
 
@@ -144,7 +144,7 @@ class TestParquet:
 
     def test_a_cut_file_is_refused_with_advice(self, tmp_path: Path) -> None:
         path = tmp_path / "l.parquet"
-        write_launches(with_metadata(table(launch(ns=5)), OURS), path)
+        write_table(with_metadata(table(launch(ns=5)), OURS), path)
         path.write_bytes(path.read_bytes()[:-50])
         with pytest.raises(NcuBenchError, match="cut or damaged"):
             read_launches(path)

@@ -1,7 +1,7 @@
 """What was asked and what ran: manifest.json of a run folder. The contract between collecting and everything after.
 
 A run folder holds manifest.json, reports/ (the tool's own files, untouched), logs/ (what the program printed), and
-launches.parquet, once the reports have been parsed.
+launches.parquet and kernels.parquet, once the reports have been parsed.
 """
 
 from __future__ import annotations

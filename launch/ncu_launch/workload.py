@@ -12,8 +12,9 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,20 @@ def _facts(workload: Workload, built: Built, device: str) -> Facts:
         device=device,
         device_name=torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
         training=workload.wants_backward and workload.batch_size > 1,
-        versions={"torch": str(torch.__version__), "python": platform.python_version()},
+        versions=_versions(),
     )
+
+
+def _versions() -> dict[str, str]:
+    """Of everything the numbers depend on, as far as it is there."""
+    import torch
+
+    found = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    found |= {"cuda": torch.version.cuda} if torch.version.cuda else {}
+    for package in ("torchvision", "transformers", "timm", "nvtx"):
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def cpu_name() -> str:

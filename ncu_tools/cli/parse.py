@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.parquet import write_launches
+from ncu_parsers.parquet import write_table
 from ncu_parsers.parse import Parsed, parse
 from ncu_parsers.report import Report
 from ncu_parsers.sources import find_sources
@@ -48,7 +48,7 @@ def command(reports: tuple[str, ...], output: Path, separate: bool, output_forma
     with progress("Reading") as reading:
         parsed = parse(find_sources(list(reports)), join=not separate, reading=reading)
     if parsed.table is not None:
-        write_launches(parsed.table, output)
+        write_table(parsed.table, output)
     rows = [_row(report) for report in parsed.reports]
     if output_format == "text":
         rows = [{**row, "report": PurePath(row["report"]).name} for row in rows]

@@ -196,14 +196,14 @@ def _collected(request: Request, plan: Plan, folder: Path) -> Manifest:
 
 def _show(manifest: Manifest, folder: Path, top: int, machine_name: str | None, output_format: str) -> None:
     """Parse what was collected, keep it as Parquet, show its kernels; then say what went wrong, if anything did."""
-    from ncu_parsers.parquet import write_launches
+    from ncu_parsers.parquet import write_table
     from ncu_parsers.parse import parse
     from ncu_parsers.sources import find_sources
 
     from ncu_tools.ceilings import ceilings_of
     from ncu_tools.cli.hotspots import COLUMNS
-    from ncu_tools.hotspots import hotspots
-    from ncu_tools.load import LAUNCHES
+    from ncu_tools.hotspots import hotspots, kernels_table
+    from ncu_tools.load import KERNELS, LAUNCHES
     from ncu_tools.machine import find_machine
 
     failure = explain(manifest, folder)
@@ -225,9 +225,10 @@ def _show(manifest: Manifest, folder: Path, top: int, machine_name: str | None, 
                 "Check that the program uses the GPU.",
             )
         )
-    write_launches(parsed.table, folder / LAUNCHES)
+    write_table(parsed.table, folder / LAUNCHES)
     machine = find_machine(machine_name) if machine_name else None
     result = hotspots(parsed.table, ceilings_of(parsed.table, machine))
+    write_table(kernels_table(result.rows), folder / KERNELS)
     notes = [
         *manifest.notes,
         *_unknown(manifest),

@@ -19,8 +19,8 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.tables import METADATA_KEY, SCHEMA_VERSION, table_metadata
 
 
-def write_launches(table: pa.Table, path: Path) -> None:
-    """Write a table of launches.
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table of launches or kernels.
 
     Raises `NcuBenchError` when the folder does not exist or cannot be written.
     """
