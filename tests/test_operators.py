@@ -263,14 +263,28 @@ class TestTargets:
         assert result.code == 0, result.err
         assert sum(row["flops"] or 0 for row in rows(tmp_path / "run")) > 0
 
-    @pytest.mark.parametrize("name", ["distilbert", "gpt2", "opt-125m", "vit-base", "t5-small"])
-    def test_transformers_run_from_their_configuration_without_a_download(self, name: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("name", "parameters"),
+        [
+            ("distilbert", 66_362_880), ("gpt2", 124_439_808), ("opt-125m", 125_239_296), ("vit-base", 86_389_248),
+            ("t5-small", 60_506_624),
+        ],
+    )  # fmt: skip
+    def test_transformers_run_from_their_configuration_without_a_download(
+        self, name: str, parameters: int, tmp_path: Path
+    ) -> None:
         pytest.importorskip("transformers", reason="transformers is not installed")
         result = profile(
             f"hf:{name}", "--seq-len", "16", "--phase", "forward", "--warmup", "0", "-o", "run", cwd=tmp_path
         )
         assert result.code == 0, result.err
-        assert read_manifest(tmp_path / "run").facts["parameters"] > 30e6
+        assert read_manifest(tmp_path / "run").facts["parameters"] == parameters
+
+    def test_a_sequence_longer_than_the_models_positions_gets_more_of_them(self, tmp_path: Path) -> None:
+        pytest.importorskip("transformers", reason="transformers is not installed")
+        arguments = ("--seq-len", "520", "--phase", "forward", "--warmup", "0", "-o", "run")
+        assert profile("hf:distilbert", *arguments, cwd=tmp_path).code == 0
+        assert read_manifest(tmp_path / "run").facts["parameters"] == 66_362_880 + (520 - 512) * 768
 
     @pytest.mark.parametrize(
         ("target", "unit"), [("timm:resnet18", "timm"), ("fcn_resnet50", "segmentation"), ("r3d_18", "video")]

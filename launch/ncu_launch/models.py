@@ -63,8 +63,15 @@ HF_CONFIGURATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
             ("125m", 768, 12, 12), ("1.3b", 2048, 24, 32), ("2.7b", 2560, 32, 32), ("6.7b", 4096, 32, 32),
         )
     },
+    "opt-350m": (
+        "OPTConfig", "OPTModel",
+        {
+            "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "ffn_dim": 4096,
+            "word_embed_proj_dim": 512, "do_layer_norm_before": False,
+        },
+    ),
     "gpt2": ("GPT2Config", "GPT2Model", {}),
-    "t5-small": ("T5Config", "T5EncoderModel", {"d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8}),
+    "t5-small": ("T5Config", "T5Model", {"d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8}),
     "vit-base": ("ViTConfig", "ViTModel", {}),
     "llama-like": (
         "LlamaConfig", "LlamaModel",
@@ -74,6 +81,10 @@ HF_CONFIGURATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
+"""The published sizes; what is not said is the default of the configuration."""
+
+POSITIONS_BEFORE_THE_FIRST = {"RobertaModel": 2, "LongformerModel": 2}
+"""Position embeddings that no token uses, because positions are counted from the padding index."""
 
 
 def build(workload: Workload) -> Built:
@@ -177,9 +188,10 @@ def _transformers(name: str, workload: Workload) -> Built:
 
     configuration_class, model_class, changes = HF_CONFIGURATIONS[name]
     length = workload.sequence_length or DEFAULT_SEQUENCE
-    if "max_position_embeddings" in changes or model_class == "OPTModel":
-        changes = {**changes, "max_position_embeddings": max(length + 2, changes.get("max_position_embeddings", 2048))}
     configuration = getattr(transformers, configuration_class)(**changes)
+    needed = length + POSITIONS_BEFORE_THE_FIRST.get(model_class, 0)
+    if getattr(configuration, "max_position_embeddings", needed) < needed:
+        configuration.max_position_embeddings = needed
     if workload.input_size and hasattr(configuration, "image_size"):
         configuration.image_size = workload.input_size
     model = getattr(transformers, model_class)(configuration)
@@ -187,7 +199,10 @@ def _transformers(name: str, workload: Workload) -> Built:
         size = configuration.image_size
         return Built(name, model, (), {"pixel_values": torch.randn(workload.batch_size, 3, size, size)})
     tokens = torch.randint(5, configuration.vocab_size, (workload.batch_size, length))
-    return Built(name, model, (), {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)})
+    inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    if configuration.is_encoder_decoder:
+        inputs["decoder_input_ids"] = tokens
+    return Built(name, model, (), inputs)
 
 
 def _make_torchvision_harmless() -> None:
