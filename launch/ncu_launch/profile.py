@@ -22,6 +22,7 @@ from ncu_launch.execute import Finished, run
 from ncu_launch.manifest import LOGS, REPORTS, Manifest, ToolRun, write_manifest
 from ncu_launch.metrics import metrics_of
 from ncu_launch.outcome import NCU_CSV, timelines
+from ncu_launch.progress import following
 from ncu_launch.request import Workload
 from ncu_launch.tools import Gpu, Tool, find_tool, gpus
 
@@ -218,10 +219,10 @@ def _manifest(request: Request, plan: Plan) -> Manifest:
 
 def _run(plan: Plan, folder: Path, timeout: float | None, heard: Callable[[str], None], manifest: Manifest) -> Finished:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path for path in sys.path if path])}
+    log = folder / LOGS / "output.txt"
     try:
-        finished = run(
-            plan.command, folder / LOGS / "output.txt", timeout=timeout, environment=environment, heard=heard
-        )
+        with following(folder / REPORTS / NCU_CSV, heard):
+            finished = run(plan.command, log, timeout=timeout, environment=environment, heard=heard)
     except OSError as error:
         raise NcuBenchError(
             f"{plan.command[0]} could not be started: {error.strerror}.", advice="Check its path."
