@@ -222,7 +222,8 @@ class TestARunThatEndedEarly:
         assert manifest["tool_runs"][0]["timed_out"] is False
         assert only_the_first_two_launches(bench)
 
-    def test_by_ctrl_c_keeps_what_it_had_and_leaves_nothing_running(self, bench: Bench) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_by_ctrl_c_keeps_what_it_had_and_leaves_nothing_running(self, bench: Bench, number: signal.Signals) -> None:
         report = bench.run / "reports" / "ncu.csv"
         with subprocess.Popen(
             bench.arguments(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=bench.folder,
@@ -231,7 +232,7 @@ class TestARunThatEndedEarly:
             deadline = time.monotonic() + LIMIT_S
             while not (report.is_file() and report.read_text("utf-8") == half()) and time.monotonic() < deadline:
                 time.sleep(0.05)
-            running.send_signal(signal.SIGINT)
+            running.send_signal(number)
             out, err = (stream.decode() for stream in running.communicate(timeout=LIMIT_S))
         assert running.returncode in (1, 130)
         assert "The run was stopped." in err
