@@ -142,6 +142,7 @@ class TestResNet18:
         assert manifest.tool_runs[0].exit_code == 0
         assert not manifest.partial
         assert "torch" in manifest.versions
+        assert "FLOPs and bytes are counted from operators, not by hardware" in manifest.notes
 
 
 MODEL_FILE = """

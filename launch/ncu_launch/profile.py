@@ -27,6 +27,7 @@ from ncu_launch.request import Workload
 from ncu_launch.tools import Gpu, Tool, find_tool, gpus
 
 TOOLS = ("auto", "ncu", "nsys", "operators")
+NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
 LAST_WITHOUT_BOOST = (2024, 1)
 """The newest ncu whose help was read and lists only base, none and reset."""
 WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
@@ -54,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will run: the tool, its full command, the metrics, and why this tool."""
+    """What will run: the tool, its full command, the metrics, and why this tool where nobody asked for it."""
 
     tool: str
     command: tuple[str, ...]
@@ -62,6 +63,7 @@ class Plan:
     notes: tuple[str, ...]
     version: str
     gpus: tuple[Gpu, ...]
+    why: str = ""
 
 
 def default_folder(request: Request, now: datetime) -> Path:
@@ -89,7 +91,7 @@ def make_plan(request: Request, folder: Path, *, dry: bool = False) -> Plan:
                 "Run it on a machine with an NVIDIA GPU and ncu, or name a model.",
             )
         command = (*_workload_command(folder), str(folder / REPORTS / OPERATORS))
-        return Plan(chosen, command, (), (why,) if why else (), "", here)
+        return Plan(chosen, command, (), (*([why] if why else []), NOT_BY_HARDWARE), "", here, why)
     program = list(request.program) if request.workload is None else list(_workload_command(folder))
     if chosen == "nsys":
         return _nsys_plan(request, folder, program, here, _required(find_tool("nsys"), "nsys", dry), dry=dry)

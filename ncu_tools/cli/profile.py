@@ -14,7 +14,7 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.manifest import LOGS, REPORTS, Manifest
 from ncu_launch.outcome import explain
-from ncu_launch.profile import TOOLS, Plan, Request, collect, default_folder, make_plan
+from ncu_launch.profile import NOT_BY_HARDWARE, TOOLS, Plan, Request, collect, default_folder, make_plan
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES, Workload
 
 from ncu_tools.cli.options import format_option, machine_option, say_notes, show
@@ -169,12 +169,8 @@ def _is_program(target: str | None) -> bool:
 
 def _announce(plan: Plan, folder: Path) -> None:
     if plan.tool == "operators":
-        why = f" ({plan.notes[0]})" if plan.notes else ""
-        click.echo(
-            f"Collecting with the embedded operator collector{why}: FLOPs and bytes are counted from operators, "
-            "not by hardware.",
-            err=True,
-        )
+        why = f" ({plan.why})" if plan.why else ""
+        click.echo(f"Collecting with the embedded operator collector{why}: {NOT_BY_HARDWARE}.", err=True)
     else:
         click.echo(f"Collecting with {plan.tool} {plan.version} into {folder}.", err=True)
         say_notes(list(plan.notes))
