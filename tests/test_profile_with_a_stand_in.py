@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_launch.profile import Request, make_plan
+from ncu_launch.request import Workload
+from ncu_launch.tools import Gpu, Tool
 from ncu_parsers.parquet import read_launches
 from pyarrow.parquet import read_table
 
@@ -339,3 +342,27 @@ class TestADryRun:
         printed = bench.profile("good", "--dry-run", "--nvtx-include", "forward pass/").out
         bench.profile("good", "--nvtx-include", "forward pass/")
         assert bench.manifest()["tool_runs"][0]["command"] == shlex.split(printed)
+
+
+class TestTheToolThatAutoTakes:
+    @pytest.mark.parametrize(
+        ("device", "gpu", "installed", "tool", "why"),
+        [
+            ("auto", True, True, "ncu", ""),
+            ("auto", False, True, "operators", "nvidia-smi lists no NVIDIA GPU"),
+            ("auto", True, False, "operators", "ncu is not on PATH"),
+            ("cpu", True, True, "operators", "the model runs on the CPU, as asked"),
+        ],
+    )
+    def test_is_ncu_where_it_can_count_something(
+        self, device: str, gpu: bool, installed: bool, tool: str, why: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("ncu_launch.profile.gpus", lambda: [Gpu(0, "GPU", "9.0", "1")] if gpu else [])
+        found = Tool("ncu", "/usr/bin/ncu", (2024, 1), "2024.1") if installed else None
+        monkeypatch.setattr("ncu_launch.profile.find_tool", lambda name, path=None: found)
+        request = Request((), ("flops", "dram"), Workload("resnet18", device=device))
+        plan = make_plan(request, Path("run"))
+        assert (plan.tool, plan.why) == (tool, why)
+        if tool == "ncu":
+            assert plan.command[plan.command.index("--profile-from-start") + 1] == "off"
+            assert "--nvtx" in plan.command

@@ -140,6 +140,8 @@ def _choose(request: Request, here: tuple[Gpu, ...], ncu: Tool | None, dry: bool
         return request.tool, ""
     if dry and request.workload is None:
         return "ncu", ""
+    if request.workload is not None and request.workload.device == "cpu":
+        return "operators", "the model runs on the CPU, as asked"
     if ncu is None:
         return "operators", "ncu is not on PATH"
     if not here:
