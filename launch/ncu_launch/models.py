@@ -30,6 +30,7 @@ class Built:
     model: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] | None = None
+    needs_targets_to_train: bool = False
 
 
 # ------------------------------------------------------------------------------- configurations of transformers
@@ -157,7 +158,8 @@ def _torchvision(name: str, workload: Workload) -> Built:
         frames = weights.meta.get("min_temporal_size", DEFAULT_FRAMES)
         return Built(name, model, (torch.randn(workload.batch_size, 3, frames, size, size),))
     if name in models.list_models(module=models.detection):
-        return Built(name, model, ([torch.rand(3, size, size) for _ in range(workload.batch_size)],))
+        images = [torch.rand(3, size, size) for _ in range(workload.batch_size)]
+        return Built(name, model, (images,), needs_targets_to_train=True)
     return Built(name, model, (torch.randn(workload.batch_size, 3, size, size),))
 
 

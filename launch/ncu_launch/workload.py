@@ -86,7 +86,7 @@ def _facts(workload: Workload, built: Built, device: str) -> Facts:
         inputs=inputs,
         device=device,
         device_name=torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
-        training=workload.wants_backward and workload.batch_size > 1,
+        training=_trains(workload, built),
         versions=_versions(),
     )
 
@@ -114,16 +114,21 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def _trains(workload: Workload, built: Built) -> bool:
+    return workload.wants_backward and workload.batch_size > 1 and not built.needs_targets_to_train
+
+
 def _placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The model and its inputs on their device, in their type and memory format, in training or evaluation mode.
 
     Batch norm cannot train on a batch of one, so a single sample runs in evaluation mode, with gradients all the same.
+    So do detectors, which train on boxes that only a data set has.
     """
     import torch
 
     dtype = getattr(torch, TORCH_DTYPES[workload.dtype])
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = workload.dtype == "tf32"
-    model = built.model.train(workload.wants_backward and workload.batch_size > 1).to(device)
+    model = built.model.train(_trains(workload, built)).to(device)
     if not workload.autocast:
         model = model.to(dtype)
     memory_format = torch.channels_last if workload.channels_last else None
