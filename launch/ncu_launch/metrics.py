@@ -12,8 +12,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ncu_launch.errors import WrongUsage
-
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -97,8 +95,16 @@ def clock_metrics(domain: str) -> list[str]:
 
 def floating_tensor_totals(compute_capability: str | None) -> list[str] | None:
     """The tensor counters that together hold every floating-point tensor operation; None where the chip is unknown."""
-    totals = table("tensor")["floating_totals"].get(compute_capability)
-    return None if totals is None else [f"{TENSOR_PREFIX}src_{total}.sum" for total in totals]
+    for family in table("chips")["family"]:
+        if compute_capability is not None and family.get("compute_capability") == compute_capability:
+            names = (f"{TENSOR_PREFIX}{total}" for total in family["totals"])
+            return [f"{name}.sum" for name in names if _counts_floats(name)]
+    return None
+
+
+def _counts_floats(base: str) -> bool:
+    counter = tensor_counter(base)
+    return counter is not None and counter.precision in TENSOR_FLOAT_PRECISIONS
 
 
 def lacks_tensor_cores(compute_capability: str | None, device_name: str | None) -> bool:
@@ -143,57 +149,3 @@ def tensor_counter(metric: str) -> TensorCounter | None:
     if not rest.startswith("src_") or precision is None:
         return None
     return TensorCounter(rest, precision, " ".join(parts))
-
-
-# --------------------------------------------------------------------------------------- what to ask of ncu
-
-GROUPS = ("time", "flops", "dram", "l2", "l1")
-FIRST_WITH_TENSOR_OPERATIONS = (2023, 2)
-
-
-def metrics_of(
-    wanted: list[str], compute_capability: str | None, version: tuple[int, int] | None
-) -> tuple[list[str], list[str]]:
-    """The metric names that `wanted` groups and exact names stand for on a chip, and notes on what they leave out.
-
-    The time is always among them. Tensor operations are asked for where the chip and the tool are known to count them;
-    elsewhere the number of tensor instructions is, which tells at least whether there was tensor work.
-    Raises `WrongUsage` for what is neither a group nor a metric name.
-    """
-    names: list[str] = []
-    notes: list[str] = []
-    for entry in ["time", *wanted]:
-        if entry == "time":
-            names += ["gpu__time_duration.sum", "sm__cycles_elapsed.avg", "sm__cycles_elapsed.avg.per_second"]
-        elif entry == "flops":
-            found, missing = _flop_metrics(compute_capability, version)
-            names += found
-            notes += missing
-        elif entry in MEMORY_LEVELS:
-            names += [f"{base}.sum" for base in byte_alternatives(entry)[0]]
-        elif "__" in entry:
-            names.append(entry)
-        else:
-            raise WrongUsage(
-                f"{entry} is neither a group of metrics nor a metric name.",
-                f"Groups are {', '.join(GROUPS)}.",
-                "Metric names have two underscores, as in dram__bytes.sum; ncu --query-metrics lists them.",
-            )
-    return list(dict.fromkeys(names)), notes
-
-
-def _flop_metrics(compute_capability: str | None, version: tuple[int, int] | None) -> tuple[list[str], list[str]]:
-    opcodes = [opcode for precision in CUDA_CORE_PRECISIONS for opcode in flop_weights(precision)]
-    if has_packed_fp32(compute_capability):
-        opcodes += packed_fp32_weights()
-    names = [f"{SASS_PREFIXES[0]}{opcode}_pred_on.sum" for opcode in opcodes]
-    tensor = floating_tensor_totals(compute_capability)
-    if tensor is not None and version is not None and version >= FIRST_WITH_TENSOR_OPERATIONS:
-        return names + tensor, []
-    why = (
-        "this ncu does not count them"
-        if tensor is not None and version is not None
-        else "the chip or the tool is unknown"
-    )
-    note = f"tensor operations are not collected ({why}); FLOPs of kernels on tensor cores stay unknown"
-    return [*names, "sm__inst_executed_pipe_tensor.sum"], [note]
