@@ -65,6 +65,16 @@ def test_packed_fp32_of_blackwell_is_counted_and_asked_for() -> None:
     assert "packed fp32" not in row(launch(metrics=sass(ffma=5), capability="12.0"))["flops_basis"]
 
 
+def test_packed_fp32_is_part_of_the_total_and_as_missing_makes_it_a_lower_bound() -> None:
+    packed = {SASS.format(opcode): metric(1.0) for opcode in ("fadd2", "fmul2", "ffma2")}
+    idle = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
+    whole = row(launch(metrics=sass(ffma=5) | packed | idle, capability="10.0"))
+    assert (whole["flops"], whole["flops_basis"]) == (10 + 8, "sass fp64+fp32+fp16")
+    assert row(launch(metrics=sass(ffma=5) | idle, capability="10.0"))["flops_basis"].endswith(
+        "not collected: packed fp32"
+    )
+
+
 class TestTensorOperations:
     def test_totals_of_every_type_add_up_and_land_in_their_columns(self) -> None:
         found = row(
@@ -122,6 +132,15 @@ class TestConstantMoves:
         found = row(launch(metrics=sass(ffma=1, hfma=1000) | tensor()))
         assert found["flops"] == 4002
         assert "may be constant moves" in found["flops_basis"]
+
+    def test_what_they_show_as_activity_of_the_tensor_pipe_is_no_tensor_work(self) -> None:
+        active = {
+            "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(2.1, "%"),
+            "sm__inst_executed_pipe_tensor.sum": metric(10.0),
+        }
+        found = row(launch(metrics=sass(ffma=1000, hfma=320) | tensor() | active))
+        assert (found["tensor_flops"], found["flops"]) == (0, 2000)
+        assert found["flops_basis"] == "sass fp64+fp32+fp16; tensor ops; fp16 left out: constant moves"
 
     def test_an_unknown_chip_is_treated_as_one_that_moves_constants(self) -> None:
         assert row(launch(metrics=sass(ffma=1000, hfma=10), capability=None))["flops"] == 2000

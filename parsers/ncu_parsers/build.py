@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ncu_parsers import arrays, tables
 from ncu_parsers.flops import Counters, measures
+from ncu_parsers.operators import DIALECT, ESTIMATE_DIALECT
 from ncu_parsers.report import Launch, Report
 from ncu_parsers.tables import (
     COLUMN_NAMES,
@@ -18,6 +19,7 @@ from ncu_parsers.tables import (
     field_metadata,
     field_of,
 )
+from ncu_parsers.tensor_opcodes import OPCODES, named_instances
 
 DEVICE_NAME = "device__attribute_display_name"
 CHIP_BY_NUMBER = {
@@ -41,6 +43,7 @@ def launches_table(report: Report) -> pa.Table:
         {name: values for name, values in numbers.items() if name not in COLUMN_NAMES},
         identity["compute_capability"],
         identity["device_name"],
+        _opcodes(launches),
     )
     derived = _with_own_measures(measures(counters), launches)
     columns: list[pa.Array] = []
@@ -53,6 +56,12 @@ def launches_table(report: Report) -> pa.Table:
         columns.append(arrays.floats(numbers[name]) if name in numbers else arrays.texts(texts[name]))
         fields.append(pa.field(name, columns[-1].type, metadata=_describe(name, report, launches)))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _opcodes(launches: Sequence[Launch]) -> list[dict[str, float] | None]:
+    """Warp instructions per opcode of each launch whose report names them; [] where none does."""
+    named = [named_instances(launch.instances.get(OPCODES, "")) or None for launch in launches]
+    return named if any(named) else []
 
 
 def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
@@ -111,7 +120,7 @@ def _metric_columns(
 
 def _identity(launches: Sequence[Launch], report: Report) -> dict[str, Any]:
     return {
-        "source": ["operators" if "operators" in report.dialects else "ncu"] * len(launches),
+        "source": [_source(report)] * len(launches),
         "report": [report.source] * len(launches),
         "launch_id": [launch.launch_id for launch in launches],
         "process_id": [launch.process_id for launch in launches],
@@ -134,6 +143,10 @@ def _identity(launches: Sequence[Launch], report: Report) -> dict[str, Any]:
         "failed": [launch.failed for launch in launches],
         "rules": [_rules(launch) for launch in launches],
     }
+
+
+def _source(report: Report) -> str:
+    return next((dialect for dialect in (DIALECT, ESTIMATE_DIALECT) if dialect in report.dialects), "ncu")
 
 
 def _device_name(launch: Launch, report: Report) -> str | None:

@@ -5,8 +5,9 @@ used where there is one; a rate is multiplied back with the cycles or the time o
 their sources are the tables of `ncu_launch.metrics`; this file holds the rules for what may be added to what:
 
 * A precision is known only when its add, mul and fma counters are.
-* Tensor operations come from sm__ops_path_tensor_* alone. A total and its sparsity or instruction parts are one count.
-  Where tensor instructions ran and their operations were not collected, the total is unknown: null.
+* Tensor operations come from sm__ops_path_tensor_*. A total and its sparsity or instruction parts are one count.
+  Without them the shapes of opcodes give the same number, and on Volta 512 per instruction an estimate. Where tensor
+  instructions ran and none of these was collected, the total is unknown: null.
 * hfma without hadd or hmul, on chips whose compiler moves constants with it, is no arithmetic unless it outweighs
   everything else the launch did. The same instructions show up as activity of the tensor pipe; that is no tensor work.
 """
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from ncu_launch import metrics as known
 
 from ncu_parsers.tables import Floats
+from ncu_parsers.tensor_opcodes import OPERATIONS_PER_VOLTA_INSTRUCTION, VOLTA, tensor_operations
 
 Mask = npt.NDArray[np.bool_]
 
@@ -29,11 +31,15 @@ WARP = 32
 
 @dataclass
 class Counters:
-    """The numeric metrics of some launches, as columns; NaN where a launch lacks one."""
+    """The numeric metrics of some launches, as columns; NaN where a launch lacks one.
+
+    `opcodes` are warp instructions per opcode with modifiers, None for a launch without; () where no launch has them.
+    """
 
     values: Mapping[str, Floats]
     compute_capability: Sequence[str | None]
     device_name: Sequence[str | None]
+    opcodes: Sequence[Mapping[str, float] | None] = ()
     seconds: Floats = field(init=False)
     cycles: Floats = field(init=False)
 
@@ -120,6 +126,8 @@ def _bytes(counters: Counters, level: str) -> Floats:
 def _flops(counters: Counters) -> dict[str, Floats | list[str | None]]:
     cores = {precision: _cuda_core_flops(counters, precision) for precision in known.CUDA_CORE_PRECISIONS}
     tensor, complete = _tensor_operations(counters)
+    by_opcode, by_instruction = _fill_without_counters(counters, tensor)
+    complete = complete | by_opcode | by_instruction
     tensor_flops = _sum_known([tensor[f"tensor_flops_{precision}"] for precision in known.TENSOR_FLOAT_PRECISIONS])
     phantom, hfma_alone = _phantom_fp16(counters, cores, tensor_flops)
     idle, uncounted = _tensor_evidence(counters, tensor_flops)
@@ -133,6 +141,8 @@ def _flops(counters: Counters) -> dict[str, Floats | list[str | None]]:
     marks |= {
         "tensor": ~np.isnan(tensor_flops),
         "complete": complete,
+        "by opcode": by_opcode,
+        "by instruction": by_instruction,
         "phantom": phantom,
         "hfma alone": hfma_alone,
         "idle": idle,
@@ -172,7 +182,11 @@ def _basis_words(marks: set[str]) -> str:
     used = [precision for precision in known.CUDA_CORE_PRECISIONS if f"sass {precision}" in marks]
     missing = [precision for precision in known.CUDA_CORE_PRECISIONS if precision not in used]
     words = ["sass " + "+".join(used)] if used else []
-    if "tensor" in marks:
+    if "by opcode" in marks:
+        words.append("tensor ops from the shapes of opcodes")
+    elif "by instruction" in marks:
+        words.append("tensor ops estimated: 512 per instruction")
+    elif "tensor" in marks:
         words.append("tensor ops" if "complete" in marks else "tensor ops (not every type)")
     elif "idle" not in marks:
         missing.append("tensor, which was busy" if "uncounted" in marks else "tensor")
@@ -238,9 +252,7 @@ def _tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Ma
     idle = np.array([known.lacks_tensor_cores(*device) for device in devices], dtype=bool)
     busy = np.zeros(counters.rows, dtype=bool)
 
-    executed = np.full(counters.rows, np.nan)
-    for base in known.table("tensor")["evidence"]["instructions"]:
-        executed = np.where(np.isnan(executed), counters.total(base), executed)
+    executed = _tensor_instructions(counters)
     explained = executed <= np.nan_to_num(_sass(counters, "hfma")) / WARP * 1.01 + 1
     idle |= explained
     busy |= ~np.isnan(executed) & ~explained
@@ -251,6 +263,14 @@ def _tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Ma
     busy |= ((floating > 0) | (np.isnan(floating) & (pipe > 0))) & ~moves
     asked = np.isnan(tensor_flops)
     return asked & idle, asked & busy & ~idle
+
+
+def _tensor_instructions(counters: Counters) -> Floats:
+    """Warp instructions of the tensor pipe."""
+    executed = np.full(counters.rows, np.nan)
+    for base in known.table("tensor")["evidence"]["instructions"]:
+        executed = np.where(np.isnan(executed), counters.total(base), executed)
+    return executed
 
 
 def _greatest(parts: list[Floats]) -> Floats:
@@ -282,11 +302,43 @@ def _tensor_operations(counters: Counters) -> tuple[dict[str, Floats], Mask]:
         if counter is not None:
             counts.setdefault(counter.total, {})[counter.part] = counters.total(base)
             precision_of[counter.total] = counter.precision
+    _gather_results(counts)
     result = {_tensor_column(name): np.full(counters.rows, np.nan) for name in _TENSOR_PRECISIONS}
     for total, parts in counts.items():
         column = _tensor_column(precision_of[total])
         result[column] = _sum_known([result[column], _whole(parts, counters.rows)])
     return result, _complete(counters, counts)
+
+
+def _fill_without_counters(counters: Counters, tensor: dict[str, Floats]) -> tuple[Mask, Mask]:
+    """Fill the tensor columns of launches without operation counters, in place: from opcodes, else on Volta from
+    instructions. Returns where the one and where the other was done.
+    """
+    missing = np.asarray(np.isnan(np.stack(list(tensor.values()))).all(axis=0), dtype=bool)
+    by_opcode = np.zeros(counters.rows, dtype=bool)
+    for row, executed in enumerate(counters.opcodes):
+        counted = tensor_operations(executed) if executed and missing[row] else None
+        if counted is not None:
+            by_opcode[row] = True
+            for precision, amount in counted.items():
+                tensor[_tensor_column(precision)][row] = amount
+    executed_on_volta = np.where(np.array(counters.compute_capability) == VOLTA, _tensor_instructions(counters), np.nan)
+    by_instruction = np.asarray(missing & ~by_opcode & ~np.isnan(executed_on_volta), dtype=bool)
+    tensor["tensor_flops_fp16"] = np.where(
+        by_instruction, executed_on_volta * OPERATIONS_PER_VOLTA_INSTRUCTION, tensor["tensor_flops_fp16"]
+    )
+    return by_opcode, by_instruction
+
+
+def _gather_results(counts: dict[str, dict[str, Floats]]) -> None:
+    """Make counts by result type parts of the count of any result, where there is one: fp16 on Hopper."""
+    for total in list(counts):
+        whole, _, result = total.partition("_dst_")
+        if result and whole in counts:
+            for part, values in counts.pop(total).items():
+                words = part.split()
+                words.insert(part.startswith("op_"), f"dst_{result}")
+                counts[whole][" ".join(words)] = values
 
 
 _TENSOR_PRECISIONS = (*known.TENSOR_FLOAT_PRECISIONS, *known.TENSOR_INTEGER_PRECISIONS)
@@ -301,13 +353,13 @@ def _base(metric: str) -> str:
 
 
 def _whole(parts: dict[str, Floats], rows: int) -> Floats:
-    """One count from its parts: the total, else sparsity_off + sparsity_on, else the sum over instructions."""
+    """One count from its parts: the total, else those by sparsity, else those by instruction or result."""
     missing = np.full(rows, np.nan)
     total = parts.get("", missing)
     by_sparsity = _sum_known([parts.get("sparsity_off", missing), parts.get("sparsity_on", missing)])
     instructions: dict[str, dict[str, Floats]] = {}
     for part, values in parts.items():
-        if part.startswith("op_"):
+        if part.startswith(("op_", "dst_")):
             instruction, _, rest = part.partition(" ")
             instructions.setdefault(instruction, {})[rest] = values
     by_instruction = _sum_known([missing, *(_whole(split, rows) for split in instructions.values())])
@@ -349,19 +401,51 @@ def _peaks(counters: Counters) -> dict[str, Floats]:
 
 
 def _tensor_peaks(counters: Counters, clock: Floats) -> dict[str, Floats]:
-    """Dense tensor ceilings: the greatest of the sparsity_off counters; plain totals where nothing is sparse."""
+    """Dense tensor ceilings: the greatest of each precision, over its result types and instructions."""
     result = {f"peak_{_tensor_column(name)}": np.full(counters.rows, np.nan) for name in _TENSOR_PRECISIONS}
-    dense_as_is = np.array([not known.has_structured_sparsity(cc) for cc in counters.compute_capability], dtype=bool)
-    for name in counters.values:
+    for peak in tensor_peaks(counters.values, counters.compute_capability):
+        if not peak.sparse:
+            column = f"peak_{_tensor_column(peak.precision)}"
+            result[column] = np.fmax(result[column], peak.per_cycle * clock)
+    return result
+
+
+@dataclass(frozen=True)
+class TensorPeak:
+    """Operations per SM cycle that the tensor cores of a whole GPU sustain, for each launch; NaN where it lacks them.
+
+    `instruction` is the one they need, as in the counter's name ("hgmma"); "" where every instruction reaches them.
+    """
+
+    precision: str
+    instruction: str
+    sparse: bool
+    per_cycle: Floats
+
+
+def tensor_peaks(values: Mapping[str, Floats], compute_capability: Sequence[str | None]) -> list[TensorPeak]:
+    """Every tensor peak among the metrics `values` (name -> a value per launch), dense and sparse ones told apart.
+
+    The peak of a total without `_sparsity_off` is the sparse one on every chip that has structured sparsity, and on an
+    unknown chip it is neither. Source: peaks in reports of A100 and H100 against their data sheets.
+    """
+    dense_as_is = np.array([not known.has_structured_sparsity(cc) for cc in compute_capability], dtype=bool)
+    known_chip = np.array([cc is not None for cc in compute_capability], dtype=bool)
+    result = []
+    for name, peak in values.items():
         base, _, suffix = name.partition(".")
         counter = known.tensor_counter(base) if suffix == "sum.peak_sustained" else None
-        if counter is None or "sparsity_on" in counter.part:
+        if counter is None:
             continue
-        peak = counters.metric(name) * clock
-        if "sparsity_off" not in counter.part:
-            peak = np.where(dense_as_is | _never_sparse(counter), peak, np.nan)
-        column = f"peak_{_tensor_column(counter.precision)}"
-        result[column] = np.fmax(result[column], peak)
+        instruction = counter.part.split()[0].removeprefix("op_") if counter.part.startswith("op_") else ""
+        dense, sparse = peak, np.full(len(peak), np.nan)
+        if "sparsity_on" in counter.part:
+            dense, sparse = sparse, peak
+        elif "sparsity_off" not in counter.part and not _never_sparse(counter):
+            dense, sparse = np.where(dense_as_is, peak, np.nan), np.where(~dense_as_is & known_chip, peak, np.nan)
+        for per_cycle, is_sparse in ((dense, False), (sparse, True)):
+            if not np.isnan(per_cycle).all():
+                result.append(TensorPeak(counter.precision, instruction, is_sparse, per_cycle))
     return result
 
 

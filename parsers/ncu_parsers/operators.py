@@ -2,7 +2,8 @@
 
 Its numbers are not hardware counters: times are those of operators as PyTorch dispatches them, FLOPs follow from
 shapes (contractions only), and bytes are inputs, weights and outputs of each operator. `source` says "operators" and
-`flops_basis` says how.
+`flops_basis` says how. A header that says "estimate" is of a model that was not run: its operators have no times, and
+`source` says "estimate".
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from ncu_launch.operators import FORMAT, FORMAT_VERSION
 
 from ncu_parsers import report
 from ncu_parsers.report import Launch
+
+DIALECT, ESTIMATE_DIALECT = "operators", "estimate"
+"""Both are what `source` says of their rows, too."""
 
 BASIS = "operator formulas, contractions only"
 CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}
@@ -28,10 +32,11 @@ def opens_operator_file(line: str) -> bool:
 class OperatorFile:
     """The records of one collector."""
 
-    dialect = "operators"
-
     def __init__(self, header: str) -> None:
         self.header: dict[str, Any] = json.loads(header)
+        is_estimate = bool(self.header.get("estimate"))
+        self.dialect = ESTIMATE_DIALECT if is_estimate else DIALECT
+        self._basis = f"expected: {BASIS}" if is_estimate else BASIS
         self.known = self.header.get(FORMAT) == FORMAT_VERSION
         self._launches: list[Launch] = []
 
@@ -66,16 +71,18 @@ class OperatorFile:
         )
         flops = record["flops"]
         launch.measures = {
-            "duration_ns": float(record["ns"]),
             "dram_read_bytes": float(record["read"]),
             "dram_write_bytes": float(record["written"]),
             "dram_bytes": float(record["read"]) + float(record["written"]),
         }
+        if record["ns"] is not None:
+            launch.measures["duration_ns"] = float(record["ns"])
         if flops is not None:
             launch.measures["flops"] = float(flops)
-            launch.flops_basis = BASIS
+            launch.flops_basis = self._basis
             column = CUDA_CORE_COLUMNS.get(record["dtype"]) if self.header.get("device") == "cpu" else None
             if column is not None:
                 launch.measures[column] = float(flops)
-        launch.attributes["Device Name"] = str(self.header.get("device_name", ""))
+        if self.header.get("device_name"):
+            launch.attributes["Device Name"] = str(self.header["device_name"])
         return launch
