@@ -1,9 +1,12 @@
 """Which ceilings hold for which launch, and who says so.
 
-In order: the report's own peaks at the profiled clock; the machine file of the device the report names; the machine
-that the user named; for the few compute capabilities that stand for one family of boards, what the files of that
-family agree on. A compute capability alone never gives a bandwidth that its boards do not share, and RTX boards are
-never guessed from it.
+In order: the report's own peaks at the profiled clock; what the report's device attributes say of its board; the
+machine file of the device the report names; the machine that the user named; for the few compute capabilities that
+stand for one family of boards, what the files of that family agree on. A compute capability alone never gives a
+bandwidth that its boards do not share, and RTX boards are never guessed from it.
+
+Those are dense ceilings. Beside them stand the sparse ones, those of single tensor instructions, and those at the
+board's limit.
 """
 
 from __future__ import annotations
@@ -12,12 +15,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
 from ncu_parsers import tables
 from ncu_parsers.tables import Floats
 
+from ncu_tools.board import Board, Peak, board_of
 from ncu_tools.machine import Machine, Rate, machine_of_device, machines_of_capability
+
+PROFILED_CLOCK = "profiled clock"
+BOARD_LIMIT = "board limit"
+DATA_SHEET = "data sheet"
+"""At which clock a ceiling holds."""
+
+BOARD_SAYS = "report, device attributes"
+
+DRAM_TOO_HIGH = 1.01
+"""From this ratio on the counters' DRAM peak is the width of a board that this one is cut down from."""
+
+DRAM_TOO_LOW = 0.98
+"""Below this ratio of the board's limit the memory clock was not at its limit."""
 
 PEAK_COLUMNS: dict[str, str] = {
     **{precision: f"peak_flops_{precision}" for precision in ("fp64", "fp32", "fp16")},
@@ -28,6 +46,9 @@ PEAK_COLUMNS: dict[str, str] = {
     "l1": "peak_l1_bytes",
 }
 """Unit or memory level -> the column that holds its ceiling."""
+
+Rows = npt.NDArray[np.int64]
+"""Which launches of a table, by number."""
 
 UNIT_TITLES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 
@@ -41,26 +62,73 @@ def unit_title(unit: str) -> str:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One ceiling of one device: FLOP/s (OP/s, B/s) of a unit or memory level, and where it comes from."""
+    """One ceiling of one device: FLOP/s (OP/s, B/s) of a unit or memory level, and where it comes from.
+
+    `kind` says at which clock it holds. `instruction` is the tensor instruction it is for, "" where for all.
+    """
 
     device: str
     unit: str
     value: float
     source: str
+    kind: str = DATA_SHEET
+    sparse: bool = False
+    instruction: str = ""
 
     @property
     def is_bandwidth(self) -> bool:
         """Whether it limits bytes rather than operations."""
         return self.unit in UNIT_TITLES
 
+    @property
+    def value_unit(self) -> str:
+        """What `value` counts per second."""
+        if self.is_bandwidth:
+            return "byte/s"
+        return "OP/s" if self.unit.startswith("tensor_int") else "FLOP/s"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who gave launches their ceilings: `says` names it, `clock_hz` is the SM clock it assumes where it assumes one.
+
+    `chosen` is a machine that the user named and the report does not confirm.
+    """
+
+    kind: str
+    says: str
+    clock_hz: float | None = None
+    chosen: bool = False
+
+
+OWN = Origin(PROFILED_CLOCK, "the report's own")
+OWN_BOARD = Origin(BOARD_LIMIT, "the board's limit by its device attributes")
+
 
 @dataclass
 class Ceilings:
-    """The ceilings of every launch of a table: `per_launch[unit]` is NaN where none is known."""
+    """The ceilings of every launch of a table: `per_launch[unit]` is dense, and NaN where none is known.
+
+    `origin_of[unit]` says for each launch which of `origins` gave it. `drawn` are these ceilings by device, `others`
+    those that bound no launch here: sparse ones, those at the board's limit, those of single instructions.
+    """
 
     per_launch: dict[str, Floats]
     drawn: list[Ceiling] = field(default_factory=list)
+    others: list[Ceiling] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=lambda: [OWN, OWN_BOARD])
+    origin_of: dict[str, npt.NDArray[np.int32]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.origin_of = {unit: np.zeros(len(values), np.int32) for unit, values in self.per_launch.items()}
+
+    def give(self, unit: str, rows: Rows, value: float | Floats, origin: Origin) -> None:
+        """Set the ceiling of some launches."""
+        if origin not in self.origins:
+            self.origins.append(origin)
+        self.per_launch[unit][rows] = value
+        self.origin_of[unit][rows] = self.origins.index(origin)
 
 
 @dataclass(frozen=True)
@@ -70,56 +138,143 @@ class _Fallback:
     rates: dict[str, Rate]
     says: str
     boost_clock_hz: float | None
+    chosen: bool = False
 
 
 def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     """The ceilings for each launch of `table`; `machine` is the one the user named, if any."""
     result = Ceilings({unit: tables.floats(table, column).copy() for unit, column in PEAK_COLUMNS.items()})
+    board = board_of(table)
     names = tables.words(table, "device_name")
     capabilities = tables.words(table, "compute_capability")
     devices: dict[tuple[str | None, str | None], list[int]] = {}
     for row, device in enumerate(zip(names, capabilities, strict=True)):
         devices.setdefault(device, []).append(row)
-    clocks = tables.floats(table, "sm_clock_hz")
     for (name, capability), rows in devices.items():
-        at = np.array(rows)
+        at = np.array(rows, np.int64)
         title = (
             name
             or (machine.name if machine else None)
             or (f"compute capability {capability}" if capability else "unknown device")
         )
-        _draw_report(result, title, at, clocks)
-        fallback = _fallback(name, capability, machine, result.notes, _needs_more(result, at))
+        _hold_dram_to_the_board(result, title, at, board.dram_limit)
+        _draw_report(result, title, at, board)
+        _fill_from_board(result, title, at, board)
+        fallback = _fallback(name, capability, machine, result.notes, _missing(result, at))
         if fallback is not None:
-            _fill(result, title, at, fallback, clocks)
+            _fill(result, title, at, fallback, board.sm_clock)
+        _add_others(result, title, at, board)
     return result
 
 
-def _needs_more(result: Ceilings, at: Floats) -> bool:
-    return any(np.isnan(result.per_launch[unit][at]).any() for unit in ("dram", "fp32"))
+def _missing(result: Ceilings, at: Rows) -> list[str]:
+    """Those of the two ceilings that every roofline needs which some launch lacks."""
+    return [unit for unit in ("fp32", "dram") if np.isnan(result.per_launch[unit][at]).any()]
 
 
-def _draw_report(result: Ceilings, title: str, at: Floats, clocks: Floats) -> None:
-    """Ceilings of the report itself, as one line each: they differ a little from launch to launch with the clock."""
+def _middle(values: Floats) -> float | None:
+    """The median of what is known: ceilings differ a little from launch to launch with the clock."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if known.size else None
+
+
+def _hold_dram_to_the_board(result: Ceilings, title: str, at: Rows, limit: Floats) -> None:
+    """Check the counters' DRAM peak with the board's limit, and take the limit where the peak is above it."""
+    with np.errstate(invalid="ignore"):
+        ratio = result.per_launch["dram"][at] / limit[at]
+        above, below = at[ratio > DRAM_TOO_HIGH], at[ratio < DRAM_TOO_LOW]
+    for rows, says in (
+        (above, "the counters overstate a cut-down board, and its limit is the ceiling"),
+        (below, "the memory clock was below its limit"),
+    ):
+        if rows.size:
+            counted, allowed = np.median(result.per_launch["dram"][rows]) / 1e9, np.median(limit[rows]) / 1e9
+            result.notes.append(
+                f"{title}: the DRAM peak by counters is {counted:,.1f} GB/s and by device attributes {allowed:,.1f} "
+                f"GB/s: {says}"
+            )
+    if above.size:
+        result.give("dram", above, limit[above], OWN_BOARD)
+
+
+def _draw_report(result: Ceilings, title: str, at: Rows, board: Board) -> None:
+    """Ceilings of the report itself at the profiled clock, one for each unit."""
     for unit, values in result.per_launch.items():
-        known = values[at][~np.isnan(values[at])]
-        if known.size:
-            result.drawn.append(Ceiling(title, unit, float(np.median(known)), f"report, {_clock(clocks[at])}"))
+        profiled = at[result.origin_of[unit][at] == result.origins.index(OWN)]
+        value = _middle(values[profiled])
+        if value is not None:
+            source = f"report, {_clock(board, profiled, unit)}"
+            result.drawn.append(
+                Ceiling(title, unit, value, source, PROFILED_CLOCK, instruction=_fastest(unit, board, at))
+            )
 
 
-def _clock(clocks: Floats) -> str:
-    known = clocks[~np.isnan(clocks)]
-    return f"SM clock {np.median(known) / 1e9:.2f} GHz" if known.size else "at the profiled clock"
+def _fill_from_board(result: Ceilings, title: str, at: Rows, board: Board) -> None:
+    """Give launches without a profiled clock what their board can do at most."""
+    limits = {peak.unit: peak.per_cycle * board.highest_clock for peak in board.peaks if peak.is_plain}
+    drawn = {ceiling.unit for ceiling in result.drawn if ceiling.device == title}
+    for unit, limit in {"dram": board.dram_limit, **limits}.items():
+        missing = at[np.isnan(result.per_launch[unit][at]) & ~np.isnan(limit[at])]
+        if missing.size:
+            result.give(unit, missing, limit[missing], OWN_BOARD)
+        held = at[result.origin_of[unit][at] == result.origins.index(OWN_BOARD)]
+        value = _middle(result.per_launch[unit][held])
+        if value is not None and unit not in drawn:
+            result.drawn.append(
+                Ceiling(title, unit, value, BOARD_SAYS, BOARD_LIMIT, instruction=_fastest(unit, board, at))
+            )
+
+
+def _add_others(result: Ceilings, title: str, at: Rows, board: Board) -> None:
+    """The ceilings that bound no launch: at the board's limit, sparse, and of instructions slower than the fastest."""
+    drawn = {(ceiling.unit, ceiling.kind) for ceiling in result.drawn if ceiling.device == title}
+    limit = _middle(board.dram_limit[at])
+    if limit is not None and ("dram", BOARD_LIMIT) not in drawn:
+        result.others.append(Ceiling(title, "dram", limit, BOARD_SAYS, BOARD_LIMIT))
+    for peak in board.peaks:
+        if peak.instruction and not _is_slower(peak, board, at):
+            continue
+        for clock, source, kind in (
+            (board.sm_clock, f"report, {_clock(board, at, peak.unit)}", PROFILED_CLOCK),
+            (board.highest_clock, BOARD_SAYS, BOARD_LIMIT),
+        ):
+            value = _middle((peak.per_cycle * clock)[at])
+            if value is not None and not (peak.is_plain and (peak.unit, kind) in drawn):
+                result.others.append(Ceiling(title, peak.unit, value, source, kind, peak.sparse, peak.instruction))
+
+
+def _is_slower(peak: Peak, board: Board, at: Rows) -> bool:
+    """Whether an instruction's peak is below that of its unit: mma.sync on Hopper has two thirds of wgmma's."""
+    mine = _middle(peak.per_cycle[at])
+    whole = [
+        _middle(other.per_cycle[at])
+        for other in board.peaks
+        if (other.unit, other.sparse, other.instruction) == (peak.unit, peak.sparse, "")
+    ]
+    return mine is not None and any(fastest is not None and mine < 0.99 * fastest for fastest in whole)
+
+
+def _fastest(unit: str, board: Board, at: Rows) -> str:
+    """The instruction that the dense ceiling of a unit takes, where the report has slower ones too; else ""."""
+    rivals = [peak for peak in board.peaks if peak.unit == unit and peak.instruction and not peak.sparse]
+    slower = [peak for peak in rivals if _is_slower(peak, board, at)]
+    return next((peak.instruction for peak in rivals if slower and peak not in slower), "")
+
+
+def _clock(board: Board, at: Rows, unit: str) -> str:
+    name, clocks = ("memory", board.memory_clock) if unit == "dram" else ("SM", board.sm_clock)
+    clock = _middle(clocks[at])
+    return f"{name} clock {clock / 1e9:.2f} GHz" if clock is not None else "at the profiled clock"
 
 
 def _fallback(
-    name: str | None, capability: str | None, machine: Machine | None, notes: list[str], needed: bool
+    name: str | None, capability: str | None, machine: Machine | None, notes: list[str], needed: Sequence[str]
 ) -> _Fallback | None:
     known = machine_of_device(name)
     if known is not None:
         return _Fallback(known.rates, f"machine file {known.id}", known.boost_clock_hz)
     if machine is not None:
-        return _Fallback(machine.rates, f"--machine {machine.id}", machine.boost_clock_hz)
+        return _Fallback(machine.rates, f"--machine {machine.id}", machine.boost_clock_hz, chosen=True)
     family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
     agreed = _agreed(family) if name is None and family else {}
     if agreed:
@@ -138,9 +293,8 @@ def _fallback(
         own = (
             ", or collect the report's own with --section SpeedOfLight_RooflineChart" if capability or not name else ""
         )
-        notes.append(
-            f"no ceilings are known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME{own}"
-        )
+        what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
+        notes.append(f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME{own}")
     return None
 
 
@@ -158,7 +312,8 @@ def _agreed(family: Sequence[Machine]) -> dict[str, Rate]:
     }
 
 
-def _fill(result: Ceilings, title: str, at: Floats, fallback: _Fallback, clocks: Floats) -> None:
+def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: Floats) -> None:
+    origin = Origin(DATA_SHEET, fallback.says, fallback.boost_clock_hz, fallback.chosen)
     used = []
     for unit, rate in fallback.rates.items():
         if unit not in result.per_launch:
@@ -166,10 +321,13 @@ def _fill(result: Ceilings, title: str, at: Floats, fallback: _Fallback, clocks:
         values = result.per_launch[unit]
         missing = at[np.isnan(values[at])]
         if missing.size:
-            values[missing] = rate.value
+            result.give(unit, missing, rate.value, origin)
             used.append(unit)
             if missing.size == at.size:
-                result.drawn.append(Ceiling(title, unit, rate.value, f"{fallback.says}; {rate.source}"))
+                source = f"{fallback.says}; {rate.source}"
+                result.drawn.append(Ceiling(title, unit, rate.value, source))
+                if rate.sparse is not None:
+                    result.others.append(Ceiling(title, unit, rate.sparse, source, sparse=True))
     profiled = clocks[at][~np.isnan(clocks[at])]
     if (
         "fp32" in used

@@ -3,13 +3,14 @@
 Per cent of the bound follows from the roofline model: a launch cannot be faster than its most loaded resource allows,
 be it DRAM (bytes / bandwidth) or one of the compute units (operations / peak). The resource with the longest such
 time bounds the kernel, and that time divided by the measured time is how near the kernel is to its roof. A kernel far
-below every roof is bound by something this model does not see: latency, occupancy, another cache level.
+below every roof is bound by something this model does not see: latency, occupancy, another cache level. One above a
+roof is flagged with the likely reason (`ncu_tools.flags`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +19,26 @@ from ncu_launch import metrics as counters
 from ncu_parsers import arrays, tables
 from ncu_parsers.tables import Floats
 
+from ncu_tools import board
 from ncu_tools.ceilings import Ceilings, unit_title
+from ncu_tools.flags import TOLERANCE, Excess, flag
+from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, UNIT_COLUMNS, work_by_unit
 
 Mask = npt.NDArray[np.bool_]
 
 ORDERS = {"time": "time_total_ns", "flops": "flops", "dram": "dram_bytes"}
 GROUPS = ("name", "short", "grid", "nvtx")
+
+OPERATORS = (
+    "times are of PyTorch operators; FLOPs and bytes are counted from operators, not by hardware; DRAM stands for "
+    "inputs + weights + outputs"
+)
+
+FLAGS_NOTED = 3
+"""How many flagged kernels are written out in notes."""
+
+BETWEEN_BASES = " / "
+"""Between the bases of launches that differ in them."""
 
 CERTAIN_FRACTION = 0.5
 """Where FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
@@ -31,7 +46,11 @@ CERTAIN_FRACTION = 0.5
 
 @dataclass(frozen=True)
 class Hotspot:
-    """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks it."""
+    """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks it.
+
+    `work` is what each unit did that any kernel of the run used: FLOP, or OP of integer tensor units, which `flops`
+    leaves out. `flag` says why the kernel may be above a ceiling, None where it is not.
+    """
 
     kernel: str
     launches: int
@@ -52,6 +71,13 @@ class Hotspot:
     unit: str | None = None
     flops_basis: str | None = None
     flops_lower_bound: bool = False
+    flag: str | None = None
+    work: dict[str, float | None] = field(default_factory=dict)
+
+    def share_of_flops(self, unit: str) -> float | None:
+        """The share of a unit in the counted FLOPs of the kernel; None for integer units, and where it is unknown."""
+        amount = self.work.get(unit)
+        return amount / self.flops if unit in FLOAT_UNITS and self.flops and amount is not None else None
 
 
 @dataclass
@@ -63,9 +89,11 @@ class Hotspots:
 
 
 def kernels_table(rows: list[Hotspot]) -> pa.Table:
-    """The kernels as a table, a column for each field of `Hotspot`: kernels.parquet of a run folder."""
+    """The kernels as a table, a column for each field of `Hotspot` and used unit: kernels.parquet of a run folder."""
     columns = {}
     for column in fields(Hotspot):
+        if column.name == "work":
+            continue
         values = [getattr(row, column.name) for row in rows]
         if column.type == "int":
             columns[column.name] = arrays.integers(values, pa.int64())
@@ -75,7 +103,52 @@ def kernels_table(rows: list[Hotspot]) -> pa.Table:
             columns[column.name] = arrays.floats(np.array([np.nan if value is None else value for value in values]))
         else:
             columns[column.name] = arrays.texts(values)
+    for unit in used_units(rows):
+        amounts = [row.work[unit] for row in rows]
+        columns[UNIT_COLUMNS[unit]] = arrays.floats(np.array([np.nan if one is None else one for one in amounts]))
     return pa.table(columns)
+
+
+def used_units(rows: list[Hotspot]) -> list[str]:
+    """The units that any kernel used, CUDA cores first and integer tensor units last."""
+    return [unit for unit in UNIT_COLUMNS if any(row.work.get(unit) for row in rows)]
+
+
+def run_total(rows: list[Hotspot]) -> Hotspot:
+    """All kernels as one: sums of what every kernel has, None where one lacks it. No bound, no spread, no flag."""
+    time, flops, dram = (
+        _sum_of_all([getattr(row, name) for row in rows if row.launches])
+        for name in ("time_total_ns", "flops", "dram_bytes")
+    )
+    launches = sum(row.launches for row in rows)
+    bases = {basis for row in rows if row.flops_basis for basis in row.flops_basis.split(BETWEEN_BASES)}
+    return Hotspot(
+        kernel="all kernels",
+        launches=launches,
+        time_total_ns=time,
+        time_mean_ns=time / launches if time is not None and launches else None,
+        time_min_ns=None,
+        time_max_ns=None,
+        time_std_ns=None,
+        time_share=None if time is None else 1.0,
+        time_cumulative=None,
+        flops=flops,
+        flops_per_s=flops / time * 1e9 if flops is not None and time else None,
+        dram_bytes=dram,
+        dram_bytes_per_s=dram / time * 1e9 if dram is not None and time else None,
+        arithmetic_intensity=flops / dram if flops is not None and dram else None,
+        bound=None,
+        bound_fraction=None,
+        flops_basis=BETWEEN_BASES.join(sorted(bases)) or None,
+        flops_lower_bound=flops is not None and any(row.flops_lower_bound for row in rows),
+        work={unit: _sum_of_all([row.work[unit] for row in rows if row.launches]) for unit in used_units(rows)},
+    )
+
+
+def _sum_of_all(values: list[float | None]) -> float | None:
+    """The sum, None unless every value is known and there is one."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: str = "name") -> Hotspots:
@@ -85,10 +158,10 @@ def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: st
     """
     launches = _Launches(table, ceilings)
     keys, titles = _grouping(table, group)
-    rows = _aggregate(launches, keys, titles)
+    rows = _aggregate(launches, keys, titles, _Excesses(table, ceilings))
     order = ORDERS[by]
     rows.sort(key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel))
-    return Hotspots(_with_shares(rows), [*_notes(table, launches), *ceilings.notes])
+    return Hotspots(_with_shares(rows), [*_notes(table, launches), *ceilings.notes, *_flag_notes(rows)])
 
 
 class _Launches:
@@ -110,23 +183,18 @@ class _Launches:
         self.partial: Mask = np.array(
             ["not collected" in (text or "") or "not every" in (text or "") for text in self.basis], bool
         )
-        self.work = self._work(table)
-        self.needed = self._seconds_needed(ceilings)
+        self.work = work_by_unit(table, self.flops, self.basis, self.partial)
+        self.needed = self._seconds_needed(ceilings, FLOAT_UNITS)
+        self.needed_by_integers = self._seconds_needed(ceilings, INTEGER_UNITS)
+        self.needed["dram"] = _seconds_for(self.dram, ceilings.per_launch["dram"])
 
-    def _work(self, table: pa.Table) -> dict[str, Floats]:
-        """FLOPs per unit that make up `flops`; fp16 without its constant moves."""
-        work = {unit: np.nan_to_num(tables.floats(table, f"flops_{unit}")) for unit in ("fp64", "fp32")}
-        for precision in counters.TENSOR_FLOAT_PRECISIONS:
-            work[f"tensor_{precision}"] = np.nan_to_num(tables.floats(table, f"tensor_flops_{precision}"))
-        rest = self.flops - sum(work.values(), np.zeros(self.rows))
-        fp16 = np.nan_to_num(tables.floats(table, "flops_fp16"))
-        work["fp16"] = np.where(rest > 0.5 * fp16, fp16, 0.0)
-        return work
+    def _seconds_needed(self, ceilings: Ceilings, units: Iterable[str]) -> dict[str, Floats]:
+        """The least time each unit needs for a launch; NaN where its ceiling is needed and not known."""
+        return {unit: _seconds_for(np.nan_to_num(self.work[unit]), ceilings.per_launch[unit]) for unit in units}
 
-    def _seconds_needed(self, ceilings: Ceilings) -> dict[str, Floats]:
-        """The least time each resource needs for a launch; NaN where its ceiling is needed and not known."""
-        demand = {**self.work, "dram": self.dram}
-        return {unit: np.where(amount == 0, 0.0, amount / ceilings.per_launch[unit]) for unit, amount in demand.items()}
+
+def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
+    return np.where(amount == 0, 0.0, amount / ceiling)
 
 
 def _grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
@@ -152,7 +220,9 @@ def _shape(shape: list[int] | None) -> str:
     return "(" + ", ".join(map(str, shape)) + ")" if shape else "(?)"
 
 
-def _aggregate(launches: _Launches, keys: npt.NDArray[np.int64], titles: list[str]) -> list[Hotspot]:
+def _aggregate(
+    launches: _Launches, keys: npt.NDArray[np.int64], titles: list[str], excesses: _Excesses
+) -> list[Hotspot]:
     groups = len(titles)
     weight = launches.weight
 
@@ -166,7 +236,7 @@ def _aggregate(launches: _Launches, keys: npt.NDArray[np.int64], titles: list[st
         timed_count = total(np.ones(launches.rows), timed)
         mean = time / timed_count
         spread = np.bincount(keys[timed], ((launches.seconds - mean[keys]) ** 2)[timed], groups)
-        deviation = np.sqrt(spread / (timed_count - 1))
+        deviation = np.where(timed_count > 1, np.sqrt(spread / (timed_count - 1)), np.nan)
     deviation[np.bincount(keys, launches.averaged & timed, groups) > 0] = np.nan
     shortest = _extreme(np.minimum, np.fmin(launches.seconds, launches.shortest), keys, timed, groups)
     longest = _extreme(np.maximum, np.fmax(launches.seconds, launches.longest), keys, timed, groups)
@@ -178,6 +248,12 @@ def _aggregate(launches: _Launches, keys: npt.NDArray[np.int64], titles: list[st
     units = _main_units(launches, groups, total)
     bases = _bases(launches, keys)
     partial = np.bincount(keys[launches.partial & (weight > 0)], minlength=groups) > 0
+    flags = excesses.flags(launches, keys, groups, total)
+    work = {
+        unit: _total_and_rate(amount, launches, keys, groups, total)[0]
+        for unit, amount in launches.work.items()
+        if np.nansum(amount * weight) > 0
+    }
     rows = []
     for key in np.flatnonzero(np.bincount(keys, minlength=groups) > 0).tolist():
         has_time = timed_count[key] == count[key] > 0
@@ -202,6 +278,8 @@ def _aggregate(launches: _Launches, keys: npt.NDArray[np.int64], titles: list[st
                 unit=units[key],
                 flops_basis=bases.get(key),
                 flops_lower_bound=bool(partial[key]) and not np.isnan(flops_rate[key]),
+                flag=flags.get(key),
+                work={unit: _or_none(amount[key]) for unit, amount in work.items()},
             )
         )
     return rows
@@ -262,8 +340,8 @@ def _bounds(
 def _main_units(launches: _Launches, groups: int, total: Total) -> list[str | None]:
     """The compute unit that did most of each group's FLOPs."""
     known = ~np.isnan(launches.flops) & (launches.weight > 0)
-    names = list(launches.work)
-    sums = np.stack([total(launches.work[name], known) for name in names])
+    names = list(FLOAT_UNITS)
+    sums = np.stack([total(np.nan_to_num(launches.work[name]), known) for name in names])
     return [names[int(np.argmax(sums[:, key]))] if sums[:, key].max() > 0 else None for key in range(groups)]
 
 
@@ -272,7 +350,7 @@ def _bases(launches: _Launches, keys: npt.NDArray[np.int64]) -> dict[int, str]:
     for key, basis, weight in zip(keys.tolist(), launches.basis, launches.weight.tolist(), strict=True):
         if basis and weight:
             found.setdefault(key, set()).add(basis)
-    return {key: " / ".join(sorted(bases)) for key, bases in found.items()}
+    return {key: BETWEEN_BASES.join(sorted(bases)) for key, bases in found.items()}
 
 
 def _or_none(value: float) -> float | None:
@@ -288,8 +366,64 @@ def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:
     for row in rows:
         share = None if row.time_total_ns is None else row.time_total_ns / whole
         reached += share or 0.0
-        result.append(Hotspot(**{**row.__dict__, "time_share": share, "time_cumulative": min(reached, 1.0)}))
+        result.append(replace(row, time_share=share, time_cumulative=min(reached, 1.0)))
     return result
+
+
+# ---------------------------------------------------------------------------------------------------------- flags
+
+
+class _Excesses:
+    """What is known of the launches of a table that may be above a ceiling."""
+
+    def __init__(self, table: pa.Table, ceilings: Ceilings) -> None:
+        self.table = table
+        self.ceilings = ceilings
+        self.clocks = tables.floats(table, "sm_clock_hz")
+        self.l2_size = board.l2_size(table)
+        self.sparse_shares = board.sparse_shares(table)
+
+    def flags(self, launches: _Launches, keys: npt.NDArray[np.int64], groups: int, total: Total) -> dict[int, str]:
+        """The flag of each group that is above a ceiling: of the unit that it is farthest above."""
+        farthest: dict[int, tuple[float, str, int]] = {}
+        for unit, needed in {**launches.needed, **launches.needed_by_integers}.items():
+            known = ~np.isnan(needed) & (launches.seconds > 0) & (launches.weight > 0)
+            if not (needed[known] > 0).any():
+                continue
+            with np.errstate(divide="ignore", invalid="ignore"):
+                fractions = total(needed, known) / total(launches.seconds, known)
+            for key in np.flatnonzero(fractions > 1 + TOLERANCE).tolist():
+                launch = int(np.flatnonzero(known & (keys == key) & (needed > 0))[0])
+                farthest[key] = max(farthest.get(key, (0.0, "", 0)), (float(fractions[key]), unit, launch))
+        found = {key: flag(self._excess(launches, *excess)) for key, excess in farthest.items()}
+        return {key: sentence for key, sentence in found.items() if sentence is not None}
+
+    def _excess(self, launches: _Launches, fraction: float, unit: str, launch: int) -> Excess:
+        ceilings, shares = self.ceilings, self.sparse_shares.get(unit)
+        return Excess(
+            unit,
+            fraction,
+            ceilings.origins[ceilings.origin_of[unit][launch]],
+            self._word("device_name", launch),
+            sm_clock_hz=_or_none(self.clocks[launch]),
+            sparse_share=None if shares is None else _or_none(shares[launch]),
+            has_sparsity=counters.has_structured_sparsity(self._word("compute_capability", launch)),
+            bytes_of_a_launch=_or_none(launches.dram[launch]),
+            l2_size=_or_none(self.l2_size[launch]),
+            from_operators=self._word("source", launch) == "operators",
+        )
+
+    def _word(self, column: str, launch: int) -> str | None:
+        return tables.words(self.table.slice(launch, 1), column)[0]
+
+
+def _flag_notes(rows: list[Hotspot]) -> list[str]:
+    flagged = [row for row in rows if row.flag]
+    notes = [f"{row.kernel[:60]}: {row.flag}" for row in flagged[:FLAGS_NOTED]]
+    more = len(flagged) - len(notes)
+    if more:
+        notes.append(f"{more} more kernel{'s are' if more > 1 else ' is'} above a ceiling; --format json says why")
+    return notes
 
 
 # ---------------------------------------------------------------------------------------------------------- notes
@@ -297,7 +431,8 @@ def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:
 
 def _notes(table: pa.Table, launches: _Launches) -> list[str]:
     alive = launches.weight > 0
-    notes = []
+    sources = tables.words(table, "source")
+    notes = [OPERATORS] if "operators" in sources else []
     if launches.failed.any():
         names = sorted(
             {tables.words(table, "kernel_short")[row] or "?" for row in np.flatnonzero(launches.failed).tolist()}
@@ -311,7 +446,7 @@ def _notes(table: pa.Table, launches: _Launches) -> list[str]:
     capabilities = {
         cc for cc, here in zip(tables.words(table, "compute_capability"), alive.tolist(), strict=True) if here
     }
-    counted = np.array([source == "ncu" for source in tables.words(table, "source")], dtype=bool)
+    counted = np.array([source == "ncu" for source in sources], dtype=bool)
     for column, values, wanted in (
         ("times", launches.seconds, "gpu__time_duration.sum"),
         ("FLOP counts", launches.flops, flop_metrics(capabilities)),

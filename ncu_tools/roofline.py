@@ -11,10 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from ncu_parsers import tables
 
 from ncu_tools.ceilings import Ceiling, ceilings_of, unit_title
 from ncu_tools.hotspots import Hotspot, hotspots
 from ncu_tools.machine import Machine
+
+DRAM_BYTE = "DRAM byte"
+OPERATOR_BYTE = "byte of inputs, weights and outputs"
+BY_OPERATOR = {"operators", "estimate"}
+"""Values of `source` whose bytes are those of operators."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,14 @@ class Point:
 
 @dataclass
 class Roofline:
-    """All that a roofline plot shows."""
+    """All that a roofline plot shows, and in `others` the ceilings that only its tables do."""
 
     points: list[Point]
     ceilings: list[Ceiling] = field(default_factory=list)
+    others: list[Ceiling] = field(default_factory=list)
     ridges: list[Ridge] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    bytes_title: str = DRAM_BYTE
 
     @property
     def drawable(self) -> list[Point]:
@@ -57,25 +65,39 @@ class Roofline:
 
 def roofline(runs: dict[str, pa.Table], machine: Machine | None = None, *, group: str = "name") -> Roofline:
     """The roofline of some runs (by name), every kernel a point."""
-    result = Roofline([])
+    result = Roofline([], bytes_title=_bytes_title(runs))
     for name, table in runs.items():
         ceilings = ceilings_of(table, machine)
         spots = hotspots(table, ceilings, group=group)
         result.points += [Point(name, row) for row in spots.rows]
         result.notes += [note for note in spots.notes if note not in result.notes]
         result.ceilings += [ceiling for ceiling in ceilings.drawn if ceiling not in result.ceilings]
-    result.ceilings = worth_drawing(result.ceilings, {point.hotspot.unit for point in result.points})
+        result.others += [ceiling for ceiling in ceilings.others if ceiling not in result.others]
+    units = {point.hotspot.unit for point in result.points}
+    result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)
     result.ridges = ridges(result.ceilings)
     _note_what_is_missing(result)
     return result
 
 
+def _bytes_title(runs: dict[str, pa.Table]) -> str:
+    """Which bytes the x axis is per: those of operators are no DRAM bytes."""
+    sources = {source for table in runs.values() for source in tables.words(table, "source")}
+    if sources.isdisjoint(BY_OPERATOR):
+        return DRAM_BYTE
+    return OPERATOR_BYTE if sources <= BY_OPERATOR else f"{DRAM_BYTE}; of operators, per {OPERATOR_BYTE}"
+
+
 def of_machine(machine: Machine) -> Roofline:
     """The bare roofline of a machine: every ceiling, no points."""
-    ceilings = [
-        Ceiling(machine.name, rate.unit, rate.value, rate.source) for rate in (*machine.bandwidths, *machine.peaks)
+    rates = [*machine.bandwidths, *machine.peaks]
+    ceilings = [Ceiling(machine.name, rate.unit, rate.value, rate.source) for rate in rates]
+    sparse = [
+        Ceiling(machine.name, rate.unit, rate.sparse, rate.source, sparse=True)
+        for rate in rates
+        if rate.sparse is not None
     ]
-    return Roofline([], ceilings, ridges(ceilings))
+    return Roofline([], ceilings, sparse, ridges(ceilings))
 
 
 ALWAYS_DRAWN = ("dram", "fp32")
@@ -110,16 +132,17 @@ def _note_what_is_missing(result: Roofline) -> None:
         result.notes.append(
             "no ceiling is known, so the plot shows the points alone; name a machine with --machine NAME"
         )
-    above = [
-        point.hotspot.kernel[:60]
-        for point in result.points
-        if point.hotspot.bound_fraction is not None and point.hotspot.bound_fraction > 1.02
-    ]
-    if above:
-        result.notes.append(
-            f"{len(above)} kernels are above 100 % of their bound ({', '.join(above[:3])}): the machine may be another "
-            "one, its clock higher than the data sheet's, or bytes and time come from passes with other cache states"
-        )
+
+
+def others_beside(ceiling: Ceiling, others: list[Ceiling]) -> list[tuple[str, Ceiling]]:
+    """The ceilings of the same unit and device that are not drawn, each with what sets it apart from `ceiling`."""
+    beside = [other for other in others if (other.device, other.unit) == (ceiling.device, ceiling.unit)]
+    return [(_what_sets_apart(other, ceiling), other) for other in beside]
+
+
+def _what_sets_apart(other: Ceiling, ceiling: Ceiling) -> str:
+    words = (other.instruction, "sparse" * other.sparse, other.kind if other.kind != ceiling.kind else "")
+    return " ".join(word for word in words if word)
 
 
 def ceiling_label(ceiling: Ceiling, devices: int, units: str = "") -> str:

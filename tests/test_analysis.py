@@ -7,12 +7,17 @@ import math
 import statistics
 from dataclasses import asdict
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_launch.operators import FORMAT, FORMAT_VERSION
+from ncu_parsers.build import launches_table
+from ncu_parsers.operators import OperatorFile
+from ncu_parsers.report import Report
 
 from ncu_tools.ceilings import ceilings_of
-from ncu_tools.hotspots import Hotspot, Hotspots, flop_metrics, hotspots
+from ncu_tools.hotspots import Hotspot, Hotspots, flop_metrics, hotspots, kernels_table, run_total, used_units
 from ncu_tools.machine import find_machine
 from ncu_tools.report.roofline_plot import draw
 from ncu_tools.roofline import roofline
@@ -30,6 +35,14 @@ def spots(*launches: object, by: str = "time", group: str = "name", machine: obj
 def one(*launches: object, **options: object) -> Hotspot:
     (row,) = spots(*launches, **options).rows  # type: ignore[arg-type]
     return row
+
+
+def operators() -> pa.Table:
+    """A table of the embedded collector: one operator."""
+    page = OperatorFile(json.dumps({FORMAT: FORMAT_VERSION, "device": "cpu", "device_name": "a CPU"}))
+    record = {"operator": "aten.mm", "iteration": 0, "phase": "forward", "module": "m", "ns": 100.0, "flops": 20}
+    page.feed(json.dumps(record | {"read": 5, "written": 5, "dtype": "float32", "shapes": "2x2"}))
+    return launches_table(Report("operators.jsonl", dialects=["operators"], launches=page.launches()))
 
 
 class TestHotspots:
@@ -113,6 +126,89 @@ class TestHotspots:
         row = one(launch("k", ns=10), launch("k"))
         assert row.time_total_ns is None
         assert row.time_mean_ns == 10
+
+
+class TestUnits:
+    def test_each_unit_has_its_flops_and_its_share_and_integers_stand_apart(self) -> None:
+        int8 = {"sm__ops_path_tensor_src_int8.sum": metric(5e3)}
+        rows = spots(
+            launch("gemm", sass(fmul=100) | tensor(bf16_dst_fp32=300) | int8, ns=9),
+            launch("copy", sass() | tensor(), ns=1),
+        ).rows
+        assert used_units(rows) == ["fp32", "tensor_bf16", "tensor_int8"]
+        assert rows[0].work == {"fp32": 100, "tensor_bf16": 300, "tensor_int8": 5e3}
+        assert [rows[0].share_of_flops(unit) for unit in used_units(rows)] == [0.25, 0.75, None]
+        assert rows[0].flops == 400
+        assert rows[1].work == {"fp32": 0, "tensor_bf16": 0, "tensor_int8": None}
+
+    def test_constant_moves_are_no_work_of_the_fp16_unit(self) -> None:
+        row = one(launch("k", sass(ffma=1000, hfma=10) | tensor(), ns=1))
+        assert row.work == {"fp32": 2000}
+        assert "constant moves" in (row.flops_basis or "")
+
+    def test_a_unit_that_was_not_collected_is_unknown_unless_the_count_is_complete_without_it(self) -> None:
+        tensor_work = launch("t", sass() | tensor(bf16_dst_fp32=7), ns=1)
+        unknown = {row.kernel: row for row in spots(tensor_work, launch("k", sass(ffma=1), ns=1)).rows}["k"]
+        assert unknown.work == {"fp32": 2, "tensor_bf16": None}
+        idle = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
+        complete = {row.kernel: row for row in spots(tensor_work, launch("k", sass(ffma=1) | idle, ns=1)).rows}["k"]
+        assert complete.work == {"fp32": 2, "tensor_bf16": 0}
+
+    def test_the_run_is_the_sum_of_its_kernels_and_unknown_where_one_of_them_is(self) -> None:
+        known = spots(
+            launch("a", sass(ffma=1) | tensor(), ns=1, dram=4), launch("b", sass(ffma=3) | tensor(), ns=3, dram=4)
+        )
+        total = run_total(known.rows)
+        assert (total.kernel, total.launches, total.time_total_ns, total.work) == ("all kernels", 2, 4, {"fp32": 8})
+        assert (total.flops, total.arithmetic_intensity, total.bound) == (8, 1, None)
+        half = run_total(spots(launch("a", sass(ffma=1) | tensor(), ns=1), launch("b", ns=3)).rows)
+        assert (half.time_total_ns, half.flops, half.work) == (4, None, {"fp32": None})
+
+    def test_the_units_are_columns_of_the_kernels_table(self) -> None:
+        made = kernels_table(spots(launch("k", sass(ffma=1) | tensor(fp64=3), ns=1)).rows)
+        assert made.select(["flops_fp32", "tensor_flops_fp64"]).to_pylist() == [
+            {"flops_fp32": 2, "tensor_flops_fp64": 3}
+        ]
+
+
+class TestFlags:
+    def test_a_kernel_below_every_ceiling_has_none(self) -> None:
+        assert one(launch("copy", sass() | tensor(), ns=1e6, dram=1.555e9)).flag is None
+
+    def test_dram_is_held_against_its_ceiling_without_flop_counts_too(self) -> None:
+        row = one(launch("copy", NAME, ns=1e6, dram=1.555e9 * 1.2))
+        assert (row.bound, (row.flag or "")[:7]) == (None, "120.0 %")
+
+    def test_the_unit_farthest_above_is_the_one_named(self) -> None:
+        work = sass(ffma=19.5e9 / 2 * 1.1) | tensor(bf16_dst_fp32=312e9 * 1.5)
+        flag = one(launch("k", NAME | work, ns=1e6, dram=1)).flag or ""
+        assert flag.startswith("150.0 % of the tensor BF16 ceiling")
+        assert "perhaps the sparse path" in flag
+
+    def test_what_the_report_knows_of_sparsity_clock_and_l2_reaches_the_flag(self) -> None:
+        base = "sm__ops_path_tensor_src_bf16_dst_fp32"
+        ran = {f"{base}_sparsity_on.sum": metric(3 * 312e9 / 2), f"{base}_sparsity_off.sum": metric(0.0)}
+        clock = {"sm__cycles_elapsed.avg.per_second": metric(1.755e9, "hz")}
+        l2 = {"device__attribute_l2_cache_size": metric(40e6)}
+        assert "100.0 % of its operations took the sparse path" in (one(launch("k", NAME | ran, ns=1e6)).flag or "")
+        fast = launch("k", NAME | clock | sass(ffma=19.5e9 / 2 * 1.2), ns=1e6)
+        assert "the SM clock was 1.755 GHz, and the ceiling assumes 1.41 GHz" in (one(fast).flag or "")
+        assert "its 20 MB fit in the 40 MB of L2" in (one(launch("k", NAME | l2, ns=1e4, dram=2e7)).flag or "")
+
+    def test_integer_operations_are_held_against_their_own_ceiling(self) -> None:
+        int8 = {"sm__ops_path_tensor_src_int8.sum": metric(1248e9 * 1.5)}
+        assert "of the tensor INT8 ceiling" in (one(launch("k", NAME | int8, ns=1e6)).flag or "")
+
+    def test_a_few_are_written_out_in_notes_and_the_rest_counted(self) -> None:
+        notes = spots(*(launch(f"k{n}", NAME, ns=1e3, dram=1e9) for n in range(5))).notes
+        assert sum("DRAM ceiling" in note for note in notes) == 3
+        assert notes[-1] == "2 more kernels are above a ceiling; --format json says why"
+
+
+def test_numbers_of_operators_say_in_a_note_that_no_hardware_counted_them() -> None:
+    made = operators()
+    assert any("not by hardware" in note for note in hotspots(made, ceilings_of(made)).notes)
+    assert not any("not by hardware" in note for note in spots(launch("k", ns=1)).notes)
 
 
 class TestBound:
@@ -211,7 +307,13 @@ class TestRoofline:
 
     def test_a_kernel_above_its_roof_is_flagged(self) -> None:
         made = roofline({"run": table(launch("k", NAME | sass(ffma=1) | tensor(), ns=1e3, dram=1e9))})
-        assert any("above 100 % of their bound (k)" in note for note in made.notes)
+        assert made.points[0].hotspot.flag.startswith("64308.7 % of the DRAM ceiling (machine file a100-sxm4-40gb)")  # type: ignore[union-attr]
+        assert f"k: {made.points[0].hotspot.flag}" in made.notes
+
+    def test_the_x_axis_of_operators_does_not_say_dram(self) -> None:
+        assert roofline({"run": operators()}).bytes_title == "byte of inputs, weights and outputs"
+        both = roofline({"run": operators(), "other": table(launch("k"))})
+        assert both.bytes_title == "DRAM byte; of operators, per byte of inputs, weights and outputs"
 
     @pytest.mark.parametrize(("file_format", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
     def test_it_is_drawn_the_same_twice_in_every_format(self, file_format: str, magic: bytes) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ncu_tools.cli.options import format_option, group_option, machine_option, progress, show, terminal_width
 from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.hotspots import Hotspot
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -29,7 +33,17 @@ COLUMNS = (
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
 )
-MACHINE_READABLE = (Column("unit", "unit"), Column("flops_basis", "basis"), Column(LOWER, "lower bound"))
+MACHINE_READABLE = (
+    Column("unit", "unit"),
+    Column("flops_basis", "basis"),
+    Column(LOWER, "lower bound"),
+    Column("flag", "flag"),
+)
+BEFORE_UNITS = ("kernel", "launches", "time_total_ns", "time_share", "flops")
+BASIS = Column("flops_basis", "basis", wide=True)
+LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
+"""What is a lower bound -> the words of the basis that say so."""
+IS_TOTAL = Column("is_total", "total")
 WIDE_ENOUGH = 200
 LEFT_OUT_WHERE_NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "dram_bytes")
 
@@ -42,6 +56,7 @@ LEFT_OUT_WHERE_NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels to show.")
 @group_option
 @machine_option
+@click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @format_option
 def command(
@@ -50,18 +65,21 @@ def command(
     top: int,
     group: str,
     machine_name: str | None,
+    units: bool,
     full_names: bool,
     output_format: str,
 ) -> None:
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
 
     RUN is a report of ncu, a Parquet file made by parse, a folder of either, or - for standard input. A terminal of
-    less than 200 columns leaves out min, max, deviation and totals; every other output has them.
+    less than 200 columns leaves out min, max, deviation and totals; every other output has them. With --units the last
+    row is the sum over all kernels of the run, shown or not.
 
     \b
     Example:
       ncu-bench hotspots report.csv --top 10
       ncu-bench hotspots launches.parquet --by dram --group grid --format csv
+      ncu-bench hotspots report.csv --units
     """
     from ncu_tools.ceilings import ceilings_of
     from ncu_tools.hotspots import hotspots
@@ -82,4 +100,40 @@ def command(
         columns = [column for column in COLUMNS if column.name not in LEFT_OUT_WHERE_NARROW]
     if output_format in ("json", "csv"):
         columns = (*columns, *MACHINE_READABLE)
+    if units:
+        columns, rows = _by_unit(result.rows, top, columns if output_format in ("json", "csv") else None)
     show(Table("hotspots", columns, rows, notes), output_format, full_names=full_names)
+
+
+def _by_unit(
+    kernels: list[Hotspot], top: int, machine_readable: Sequence[Column] | None
+) -> tuple[Sequence[Column], list[dict[str, Any]]]:
+    """The columns and rows of --units: what each used unit did, its share of the FLOPs, and a last row for the run."""
+    from ncu_tools.ceilings import unit_title
+    from ncu_tools.hotspots import run_total, used_units
+    from ncu_tools.work import FLOAT_UNITS, UNIT_COLUMNS
+
+    used = used_units(kernels)
+    found: list[Column] = []
+    for unit in used:
+        name, title = UNIT_COLUMNS[unit], unit_title(unit)
+        if unit in FLOAT_UNITS:
+            found.append(Column(name, title, "flop", "FLOP", lower_bound_if=_lower_bound_of(unit)))
+            found.append(Column(f"{name}_share", f"{title} share", "fraction"))
+        else:
+            found.append(Column(name, title, "op", "OP"))
+    rows = []
+    for row in [*kernels[:top], run_total(kernels)]:
+        amounts = {UNIT_COLUMNS[unit]: row.work.get(unit) for unit in used}
+        shares = {f"{UNIT_COLUMNS[unit]}_share": row.share_of_flops(unit) for unit in used}
+        bounds = {name: words in (row.flops_basis or "") for name, words in LOWER_BOUNDS_OF_UNITS.items()}
+        rows.append({**asdict(row), **amounts, **shares, **bounds, IS_TOTAL.name: False})
+    rows[-1][IS_TOTAL.name] = True
+    if machine_readable is not None:
+        return (*machine_readable, *found, IS_TOTAL), rows
+    return [*(column for column in COLUMNS if column.name in BEFORE_UNITS), *found, BASIS], rows
+
+
+def _lower_bound_of(unit: str) -> str:
+    name = f"{unit.partition('_')[0]}_lower_bound"
+    return name if name in LOWER_BOUNDS_OF_UNITS else ""

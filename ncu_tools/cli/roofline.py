@@ -13,6 +13,7 @@ from ncu_tools.cli.options import format_option, group_option, machine_option, p
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
+    from ncu_tools.ceilings import Ceiling
     from ncu_tools.roofline import Roofline
 
 LOWER = "flops_lower_bound"
@@ -28,7 +29,11 @@ COLUMNS = (
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
 )
-MACHINE_READABLE = (Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"), Column(LOWER, "lower bound"))
+MACHINE_READABLE = (
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
+    Column(LOWER, "lower bound"),
+    Column("flag", "flag"),
+)
 PICTURES = ("svg", "png", "pdf")
 
 
@@ -108,8 +113,9 @@ def _table(result: Roofline, notes: list[str], top: int, output_format: str) -> 
 def _extra(result: Roofline) -> dict[str, Any]:
     return {
         "ceilings": [
-            {**asdict(ceiling), "value_unit": "byte/s" if ceiling.is_bandwidth else "FLOP/s"}
-            for ceiling in result.ceilings
+            {**asdict(ceiling), "value_unit": ceiling.value_unit, "drawn": drawn}
+            for drawn, ceilings in ((True, result.ceilings), (False, result.others))
+            for ceiling in ceilings
         ],
         "ridge_points": [asdict(ridge) for ridge in result.ridges],
     }
@@ -118,18 +124,26 @@ def _extra(result: Roofline) -> dict[str, Any]:
 def _ceiling_notes(result: Roofline, output_format: str) -> list[str]:
     """The ceilings in words, for the forms that have no other place for them."""
     from ncu_tools.ceilings import unit_title
-    from ncu_tools.report.units import digits, scaled
+    from ncu_tools.report.units import digits
+    from ncu_tools.roofline import others_beside
 
     if output_format == "json":
         return []
     ridge_of = {(ridge.device, ridge.unit): ridge.intensity for ridge in result.ridges}
     notes = []
     for ceiling in result.ceilings:
-        amount = scaled(ceiling.value, "B/s" if ceiling.is_bandwidth else "FLOP/s")
         intensity = ridge_of.get((ceiling.device, ceiling.unit))
         ridge = f", ridge at {digits(intensity)} FLOP/B" if intensity is not None else ""
-        notes.append(f"{ceiling.device}: {unit_title(ceiling.unit)} {amount}{ridge} ({ceiling.source})")
+        title = f"{unit_title(ceiling.unit)} {ceiling.instruction}".strip()
+        others = "".join(f"; {apart} {_amount(other)}" for apart, other in others_beside(ceiling, result.others))
+        notes.append(f"{ceiling.device}: {title} {_amount(ceiling)}{ridge} ({ceiling.source}){others}")
     return notes
+
+
+def _amount(ceiling: Ceiling) -> str:
+    from ncu_tools.report.units import scaled
+
+    return scaled(ceiling.value, "B/s" if ceiling.is_bandwidth else ceiling.value_unit)
 
 
 def _write_picture(result: Roofline, output: Path, title: str) -> None:

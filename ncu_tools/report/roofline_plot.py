@@ -67,7 +67,7 @@ def _figure(roofline: Roofline, title: str) -> Figure:
     plot.set_yscale("log")
     plot.set_xlim(*x_range)
     plot.set_ylim(*y_range)
-    plot.set_xlabel("arithmetic intensity (FLOP per DRAM byte)")
+    plot.set_xlabel(f"arithmetic intensity (FLOP per {roofline.bytes_title})")
     plot.set_ylabel("achieved FLOP/s")
     plot.yaxis.set_major_formatter(lambda value, _: _power(value))
     plot.grid(True, which="major", color="#dddddd", linewidth=0.6)

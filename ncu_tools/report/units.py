@@ -49,6 +49,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "count": lambda value: f"{value:,}",
     "time": duration,
     "flop": lambda value: scaled(value, "FLOP"),
+    "op": lambda value: scaled(value, "OP"),
     "flop/s": lambda value: scaled(value, "FLOP/s"),
     "byte": lambda value: scaled(value, "B"),
     "byte/s": lambda value: scaled(value, "B/s"),

@@ -1,0 +1,45 @@
+"""Which units did the work of each launch: FLOPs of the CUDA cores by precision, of the tensor cores by input type.
+
+Integer tensor operations are listed beside them and are no FLOPs. Constant moves that look like FP16 are no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.metrics import CUDA_CORE_PRECISIONS, TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
+from ncu_parsers import tables
+from ncu_parsers.tables import Floats
+
+FLOAT_UNITS: dict[str, str] = {
+    **{precision: f"flops_{precision}" for precision in CUDA_CORE_PRECISIONS},
+    **{f"tensor_{precision}": f"tensor_flops_{precision}" for precision in TENSOR_FLOAT_PRECISIONS},
+}
+INTEGER_UNITS: dict[str, str] = {
+    f"tensor_{precision}": f"tensor_ops_{precision}" for precision in TENSOR_INTEGER_PRECISIONS
+}
+UNIT_COLUMNS: dict[str, str] = {**FLOAT_UNITS, **INTEGER_UNITS}
+"""Unit -> the column that counts what it did."""
+
+SAME = 1e-6
+"""Relative difference up to which the units' FLOPs are taken to make up the whole count."""
+
+
+def work_by_unit(
+    table: pa.Table, flops: Floats, basis: Sequence[str | None], partial: npt.NDArray[np.bool_]
+) -> dict[str, Floats]:
+    """What each unit did in each launch, in FLOP (OP for integers); NaN where that is not known.
+
+    A unit that was not collected did nothing where `flops` is a complete count (not `partial`) that the others make up:
+    there the report shows by other means that it was idle. `basis` is the table's `flops_basis`.
+    """
+    left_out = np.array(["fp16 left out" in (words or "") for words in basis], dtype=bool)
+    work = {unit: tables.floats(table, column) for unit, column in FLOAT_UNITS.items()}
+    work["fp16"] = np.where(left_out, 0.0, work["fp16"])
+    together = sum((np.nan_to_num(amount) for amount in work.values()), np.zeros(len(table)))
+    complete = ~partial & (np.abs(flops - together) <= SAME * np.abs(flops))
+    work = {unit: np.where(np.isnan(amount) & complete, 0.0, amount) for unit, amount in work.items()}
+    return work | {unit: tables.floats(table, column) for unit, column in INTEGER_UNITS.items()}
