@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.expectation import EXPECTED
 from ncu_parsers.parquet import is_parquet, read_launches, write_table
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
@@ -59,6 +60,21 @@ def load_all(paths: Sequence[str], *, reading: Callable[[Source], None] = lambda
         concatenated([run.table for run in runs]),
         [note for run in runs for note in run.notes],
     )
+
+
+def expected_of(path: str) -> pa.Table:
+    """The operators that a run folder expects in one iteration, as a table of launches.
+
+    Raises `NcuBenchError` when the run has no such file, or one in which nothing can be read.
+    """
+    file = (Path(path) if Path(path).is_dir() else Path(path).parent) / EXPECTED
+    if not file.is_file():
+        raise NcuBenchError(
+            f"{path} has no {EXPECTED}, so nothing is known to compare its numbers with.",
+            "Only runs of a model target under ncu have one; reports and programs do not.",
+            "Make such a run with: ncu-bench profile TARGET --tool ncu -o RUN",
+        )
+    return _parsed(str(file), lambda source: None).table
 
 
 def _parsed(path: str, reading: Callable[[Source], None]) -> Run:

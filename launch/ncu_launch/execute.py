@@ -10,6 +10,7 @@ import codecs
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -34,6 +35,11 @@ class Finished:
     timed_out: bool
     interrupted: bool
     lines: tuple[str, ...]
+
+
+def own_environment() -> dict[str, str]:
+    """The environment in which another Python finds the packages that this one found."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([path for path in sys.path if path])}
 
 
 def run(

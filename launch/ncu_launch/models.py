@@ -9,11 +9,12 @@ import difflib
 import importlib
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.known_work import build_known_work, is_known_work
 from ncu_launch.request import Workload
 from ncu_launch.torchvision_import import import_torchvision, operators_load
 
@@ -24,13 +25,25 @@ DEFAULT_FRAMES = 16
 
 @dataclass
 class Built:
-    """A model ready to run: call `model(*args, **kwargs)`."""
+    """A model ready to run: call `model(*args, **kwargs)`.
+
+    `dtype` is the type it was built in and must keep, where it has one of its own. `true_flops` are those of a forward
+    pass per module, where they are known beforehand.
+    """
 
     name: str
     model: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] | None = None
     needs_targets_to_train: bool = False
+    dtype: str = ""
+    true_flops: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def root(self) -> str:
+        """What the model's own module path is called."""
+        return self.name.rpartition(":")[2]
 
 
 # ------------------------------------------------------------------------------- configurations of transformers
@@ -89,11 +102,14 @@ POSITIONS_BEFORE_THE_FIRST = {"RobertaModel": 2, "LongformerModel": 2}
 
 
 def build(workload: Workload) -> Built:
-    """The model that `workload.target` names, on the CPU, in fp32, with random inputs of its batch size.
+    """The model that `workload.target` names, on the CPU, in fp32 or its own type, with random inputs.
 
     Raises `WrongUsage` for a name that is not known, with near ones, and `NcuBenchError` when a library is missing.
     """
     target = workload.target
+    if is_known_work(target):
+        known = build_known_work(workload, device_of(workload))
+        return Built(known.name, known.model, dtype=known.dtype, true_flops=known.true_flops, notes=known.notes)
     if target.startswith("hf:"):
         return _transformers(target.removeprefix("hf:"), workload)
     if target.startswith("timm:"):
@@ -101,6 +117,15 @@ def build(workload: Workload) -> Built:
     if ":" in target:
         return _function(target, workload)
     return _torchvision(target, workload)
+
+
+def device_of(workload: Workload) -> str:
+    """The device a workload is for: cuda where it asks for it, or leaves it open and there is one."""
+    import torch
+
+    if workload.device != "auto":
+        return workload.device
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _missing(library: str, error: ImportError) -> NcuBenchError:

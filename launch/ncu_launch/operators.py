@@ -6,7 +6,8 @@ stayed in a cache between two of them. None of this is counted by hardware, and 
 Views move nothing and allocations compute nothing, so neither is recorded.
 
 The file it writes has a JSON object per line: a header, then one line per operator call. Lines are written after every
-iteration, so that what was collected before a crash is kept.
+iteration, so that what was collected before a crash is kept. On the meta device operators have shapes and do nothing:
+their time is null.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def collector_class() -> type:
             super().__init__()
             self.attribution = attribution
             self.phases = frozenset(phases)
-            self.on_cuda = device == "cuda"
+            self.device = device
             self.unknown: dict[str, int] = {}
             self._kinds: dict[Any, tuple[str, bool, bool]] = {}
             self.records: list[dict[str, Any]] = []
@@ -53,13 +54,15 @@ def collector_class() -> type:
             name, recorded, elementwise = self._kind(func)
             if not recorded or self.attribution.phase not in self.phases:
                 return func(*args, **kwargs)
-            if self.on_cuda:
+            nanoseconds = None
+            if self.device == "meta":
+                result = func(*args, **kwargs)
+            elif self.device == "cuda":
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 start.record()
                 result = func(*args, **kwargs)
                 end.record()
                 self._events.append((start, end))
-                nanoseconds = 0.0
             else:
                 began = time.perf_counter_ns()
                 result = func(*args, **kwargs)
@@ -75,12 +78,12 @@ def collector_class() -> type:
                 returns = func._schema.returns
                 is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
                 elementwise = torch.Tag.pointwise in func.tags or getattr(torch.Tag, "reduction", None) in func.tags
-                recorded = not is_view and name not in NOT_RECORDED and not name.startswith("profiler.")
+                recorded = not is_view and name not in NOT_RECORDED and not name.startswith(("profiler.", "prim."))
                 kind = self._kinds[func] = (name, recorded, elementwise)
             return kind
 
         def _record(
-            self, name: str, elementwise: bool, args: Any, kwargs: Any, result: Any, nanoseconds: float
+            self, name: str, elementwise: bool, args: Any, kwargs: Any, result: Any, nanoseconds: float | None
         ) -> None:
             inputs = list(tensors_in((args, kwargs)))
             outputs = list(tensors_in(result))
@@ -136,9 +139,11 @@ def _bytes(tensor: Any) -> int:
     return int(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()))
 
 
-def write_header(path: Path, device: str, device_name: str) -> TextIO:
-    """Open the collector's file and write its header line."""
+def write_header(path: Path, device: str, device_name: str, *, estimate: bool = False) -> TextIO:
+    """Open the collector's file and write its header line. An estimate was not run, and has no times."""
     stream = path.open("w", encoding="utf-8")
-    header = {FORMAT: FORMAT_VERSION, "device": device, "device_name": device_name}
+    header: dict[str, Any] = {FORMAT: FORMAT_VERSION, "device": device, "device_name": device_name}
+    if estimate:
+        header["estimate"] = True
     stream.write(json.dumps(header) + "\n")
     return stream

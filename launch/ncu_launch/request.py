@@ -20,7 +20,7 @@ class Workload:
 
     `phases` are those to profile; what they need runs too, outside the profile. A step is forward, backward and
     optimizer. `autocast` keeps the weights in fp32 and lets PyTorch choose per operator; without it the whole model is
-    converted to `dtype`.
+    converted to `dtype`. A target of known work has its own type and ignores `dtype`.
     """
 
     target: str
@@ -74,7 +74,10 @@ class Workload:
 
 @dataclass
 class Facts:
-    """What the run turned out to be: written beside the results, read into the manifest."""
+    """What the run turned out to be: written beside the results, read into the manifest.
+
+    `true_flops` are those of one forward pass per module, of targets for which they are known beforehand.
+    """
 
     model: str = ""
     parameters: int = 0
@@ -84,4 +87,5 @@ class Facts:
     training: bool = False
     versions: dict[str, str] = field(default_factory=dict)
     unknown_operators: dict[str, int] = field(default_factory=dict)
+    true_flops: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -20,7 +20,7 @@ from typing import Any
 
 from ncu_launch.attribution import Attribution, tensors_in
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.models import Built, build
+from ncu_launch.models import Built, build, device_of
 from ncu_launch.operators import collector_class, write_header
 from ncu_launch.ranges import Ranges
 from ncu_launch.request import Facts, Workload
@@ -45,7 +45,7 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
     device = _device(workload)
     built = build(workload)
     facts = _facts(workload, built, device)
-    if workload.dtype == "tf32" and device == "cpu":
+    if (built.dtype or workload.dtype) == "tf32" and device == "cpu":
         facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
     _write(facts_path, facts)
     step = _prepared(workload, built, device)
@@ -64,14 +64,13 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
 def _device(workload: Workload) -> str:
     import torch
 
-    available = torch.cuda.is_available()
-    if workload.device == "cuda" and not available:
+    if workload.device == "cuda" and not torch.cuda.is_available():
         raise NcuBenchError(
             "There is no CUDA device here.",
             "PyTorch sees none: no GPU, no driver, or a CPU build of PyTorch.",
             "Use --device cpu.",
         )
-    return "cuda" if available and workload.device != "cpu" else "cpu"
+    return device_of(workload)
 
 
 def _facts(workload: Workload, built: Built, device: str) -> Facts:
@@ -88,6 +87,8 @@ def _facts(workload: Workload, built: Built, device: str) -> Facts:
         device_name=torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
         training=_trains(workload, built),
         versions=_versions(),
+        true_flops=built.true_flops,
+        notes=list(built.notes),
     )
 
 
@@ -118,7 +119,7 @@ def _trains(workload: Workload, built: Built) -> bool:
     return workload.wants_backward and workload.batch_size > 1 and not built.needs_targets_to_train
 
 
-def _placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The model and its inputs on their device, in their type and memory format, in training or evaluation mode.
 
     Batch norm cannot train on a batch of one, so a single sample runs in evaluation mode, with gradients all the same.
@@ -126,26 +127,35 @@ def _placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[A
     """
     import torch
 
-    dtype = getattr(torch, TORCH_DTYPES[workload.dtype])
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = workload.dtype == "tf32"
+    keeps_its_types = workload.autocast or bool(built.dtype)
+    dtype = None if keeps_its_types else getattr(torch, TORCH_DTYPES[workload.dtype])
+    allow_tf32 = (built.dtype or workload.dtype) == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow_tf32
     model = built.model.train(_trains(workload, built)).to(device)
-    if not workload.autocast:
+    if dtype is not None:
         model = model.to(dtype)
     memory_format = torch.channels_last if workload.channels_last else None
     if memory_format is not None:
         model = model.to(memory_format=memory_format)
 
-    def placed(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            value = value.to(device)
-            if value.is_floating_point() and not workload.autocast:
-                value = value.to(dtype)
-            return value.to(memory_format=memory_format) if memory_format is not None and value.dim() == 4 else value
-        if isinstance(value, (list, tuple)):
-            return type(value)(placed(item) for item in value)
-        return {key: placed(item) for key, item in value.items()} if isinstance(value, dict) else value
+    def place(tensor: Any) -> Any:
+        tensor = tensor.to(device)
+        if tensor.is_floating_point() and dtype is not None:
+            tensor = tensor.to(dtype)
+        return tensor.to(memory_format=memory_format) if memory_format is not None and tensor.dim() == 4 else tensor
 
-    return model, placed(built.args), placed(built.kwargs or {})
+    return model, with_each_tensor(built.args, place), with_each_tensor(built.kwargs or {}, place)
+
+
+def with_each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same nested tuples, lists and dicts, with every tensor changed."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(with_each_tensor(item, change) for item in value)
+    return {key: with_each_tensor(item, change) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def prepared(workload: Workload) -> Step:
@@ -157,12 +167,18 @@ def prepared(workload: Workload) -> Step:
 
 
 def _prepared(workload: Workload, built: Built, device: str) -> Step:
+    return assembled(workload, built, *placed(workload, built, device), device)
+
+
+def assembled(
+    workload: Workload, built: Built, watched: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], device: str
+) -> Step:
+    """The step of a model that was placed with its inputs. Raises as `prepared` does."""
     import torch
 
-    watched, arguments, keywords = _placed(workload, built, device)
     model = _compiled(workload, watched, arguments, keywords)
     optimizer = torch.optim.SGD(watched.parameters(), lr=1e-3) if workload.wants_step else None
-    return Step(workload, watched, model, arguments, keywords, optimizer, device)
+    return Step(workload, watched, model, arguments, keywords, optimizer, device, built.root)
 
 
 def _compiled(workload: Workload, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -183,7 +199,10 @@ def _compiled(workload: Workload, model: Any, arguments: tuple[Any, ...], keywor
 
 @dataclass
 class Step:
-    """One iteration of a workload, ready to run: `watched` is the model as built, `model` what is called."""
+    """One iteration of a workload, ready to run: `watched` is the model as built, `model` what is called.
+
+    `root` is what the model's own module path is called.
+    """
 
     workload: Workload
     watched: Any
@@ -192,11 +211,7 @@ class Step:
     keywords: dict[str, Any]
     optimizer: Any
     device: str
-
-    @property
-    def root(self) -> str:
-        """What the model's own module path is called."""
-        return self.workload.target.rpartition(":")[2]
+    root: str
 
     def run(self, during: Callable[[str], AbstractContextManager[None]]) -> None:
         """Forward, and as far beyond as the workload asks, each inside `during(phase)`."""
@@ -315,17 +330,22 @@ def _write(path: Path, facts: Facts) -> None:
     path.write_text(json.dumps(asdict(facts)), encoding="utf-8")
 
 
-def main(arguments: list[str]) -> int:
-    """Run the workload that the arguments name. Errors go to stderr as one line of JSON with their parts."""
-    workload = Workload.from_json(Path(arguments[0]).read_text("utf-8"))
-    operators = Path(arguments[2]) if len(arguments) > 2 else None
+def exit_code_of(work: Callable[[], None]) -> int:
+    """Do `work`. What it raises on purpose goes to stderr as one line of JSON with its parts, for `outcome` to read."""
     try:
-        run(workload, Path(arguments[1]), operators)
+        work()
     except NcuBenchError as error:
         parts = {"what": error.what, "cause": error.cause, "advice": error.advice, "exit_code": error.exit_code}
         sys.stderr.write(json.dumps({"ncu_bench_error": parts}) + "\n")
         return error.exit_code
     return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Run the workload that the arguments name; returns the exit code."""
+    workload = Workload.from_json(Path(arguments[0]).read_text("utf-8"))
+    operators = Path(arguments[2]) if len(arguments) > 2 else None
+    return exit_code_of(lambda: run(workload, Path(arguments[1]), operators))
 
 
 if __name__ == "__main__":

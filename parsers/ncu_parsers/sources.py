@@ -19,6 +19,7 @@ from typing import BinaryIO, cast
 
 import zstandard
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.expectation import EXPECTED
 
 STANDARD_INPUT = "-"
 REPORT_SUFFIXES = {".csv", ".txt", ".log", ".out", ".tsv", ".jsonl"}
@@ -113,6 +114,8 @@ def _paths(argument: str) -> list[str]:
 
 
 def _is_report(file: Path) -> bool:
+    if file.name == EXPECTED:  # what a run should do, beside what it did
+        return False
     suffixes = [suffix.lower() for suffix in file.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes.pop()

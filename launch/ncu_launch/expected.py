@@ -1,0 +1,268 @@
+"""The work to be expected of a workload, before it runs: every operator with its FLOPs and bytes, from shapes alone.
+
+    python -m ncu_launch.expected WORKLOAD.json EXPECTED.jsonl SUMMARY.json
+
+The model is built and run once on the meta device, under the operator collector, with tensors that have a shape and a
+type and no memory: PyTorch's fake tensors, which pretend to be on a CPU. So it takes seconds and neither a GPU nor much
+memory, whatever the size of the model. Operators are those that PyTorch takes on a CPU. Nothing of this is measured,
+there are no times, and every row says so (source: estimate).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from ncu_launch.attribution import Attribution, tensors_in
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.models import Built, build, device_of
+from ncu_launch.operators import collector_class, write_header
+from ncu_launch.request import Workload
+from ncu_launch.workload import Step, assembled, exit_code_of, placed, with_each_tensor
+
+STARTED = time.perf_counter()
+
+
+@dataclass
+class Summary:
+    """The whole of an estimate, of one iteration and its profiled phases.
+
+    `flops` is None when operators have none that are known; those are in `unknown_operators`, with their calls. `bytes`
+    are inputs, weights and outputs of each operator. `alive_bytes` are parameters, buffers, inputs, and where there is
+    a backward pass everything saved for it, gradients and the optimizer's state: without temporary tensors, workspaces
+    and what an allocator keeps in reserve. `seconds` go from the start of this program until the model was built:
+    starting to profile it takes at least about as long.
+    """
+
+    flops: float | None
+    bytes: int
+    parameter_bytes: int
+    alive_bytes: int
+    operators: int
+    unknown_operators: dict[str, int]
+    seconds: float
+    notes: list[str] = field(default_factory=list)
+
+
+def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> None:
+    """Write what is to be expected of one iteration of a workload.
+
+    Raises `NcuBenchError` when the target cannot be built, or depends on the values of its inputs and so cannot be run
+    without them.
+    """
+    workload, notes = _runnable_without_data(workload)
+    with _explained(workload):
+        built = _built(workload)
+        seconds = time.perf_counter() - STARTED
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        on_meta = placed(workload, built, "meta")
+        with FakeTensorMode(allow_non_fake_inputs=True), _without_fast_paths():
+            step = assembled(workload, built, *_pretending(*on_meta), "cpu")
+            with _whole(operators_path) as path:
+                summary = _run(step, path, seconds)
+    summary.notes = [*notes, *built.notes]
+    with _whole(summary_path) as path:
+        path.write_text(json.dumps(asdict(summary)) + "\n", encoding="utf-8")
+
+
+def _runnable_without_data(workload: Workload) -> tuple[Workload, list[str]]:
+    """The same workload as the meta device can run it, and what that changes."""
+    notes = []
+    if workload.autocast:
+        notes.append("autocast does not run on the meta device: bytes are those of the unconverted types")
+    if workload.mode != "eager":
+        notes.append(f"these are the operators of the eager model, before {workload.mode}")
+    if device_of(workload) == "cuda":
+        notes.append("these are the operators that PyTorch takes on a CPU; on a GPU it may fuse more of them")
+    dtype = "fp32" if workload.autocast else workload.dtype
+    return replace(workload, mode="eager", dtype=dtype, autocast=False), notes
+
+
+@contextmanager
+def _explained(workload: Workload) -> Iterator[None]:
+    try:
+        yield
+    except NcuBenchError:
+        raise
+    except Exception as error:
+        first_line = (str(error).splitlines() or [""])[0]
+        raise NcuBenchError(
+            f"{workload.target} cannot be run without data: {type(error).__name__}: {first_line}",
+            "What it computes may depend on the values of its inputs, which shapes alone do not say.",
+            "It can still be profiled; only its expected work is not known.",
+        ) from error
+
+
+def _built(workload: Workload) -> Built:
+    """The model on the meta device.
+
+    Where building it looks at values, as that of RegNets does, only parameters and buffers are there; where it looks at
+    those too, it is built on the CPU.
+    """
+    import torch
+
+    for place in (torch.device("meta"), _parameters_on_meta()):
+        with suppress(Exception), place:
+            return build(workload)
+    return build(workload)
+
+
+@contextmanager
+def _parameters_on_meta() -> Iterator[None]:
+    """Inside, every parameter and buffer goes to the meta device as its module registers it."""
+    from torch import nn
+    from torch.nn.modules import module
+
+    def parameter(owner: Any, name: str, value: Any) -> Any:
+        return None if value is None else nn.Parameter(value.detach().to("meta"), value.requires_grad)
+
+    def buffer(owner: Any, name: str, value: Any) -> Any:
+        return None if value is None else value.to("meta")
+
+    handles = (
+        module.register_module_parameter_registration_hook(parameter),
+        module.register_module_buffer_registration_hook(buffer),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _pretending(model: Any, arguments: Any, keywords: Any) -> tuple[Any, Any, Any]:
+    """A model and its inputs, all on meta, as tensors that pretend to be on a CPU: called in the mode of fake tensors.
+
+    On meta itself PyTorch takes operators that neither a CPU nor a GPU would, as attention in pieces.
+    """
+    import torch
+
+    originals = [*model.parameters(), *model.buffers()]  # kept until all have their twins, because ids are used again
+    twins: dict[int, Any] = {}
+
+    def twin(tensor: Any) -> Any:
+        if id(tensor) not in twins:
+            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+            is_parameter = isinstance(tensor, torch.nn.Parameter)
+            twins[id(tensor)] = torch.nn.Parameter(made, tensor.requires_grad) if is_parameter else made
+        return twins[id(tensor)]
+
+    for module in model.modules():
+        for tensors in (module._parameters, module._buffers):
+            tensors.update({name: twin(tensor) for name, tensor in tensors.items() if tensor is not None})
+    del originals
+    return model, *with_each_tensor((arguments, keywords), twin)
+
+
+@contextmanager
+def _without_fast_paths() -> Iterator[None]:
+    """nn.MultiheadAttention as operators whose work is known, in place of one that holds a whole layer."""
+    import torch
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _run(step: Step, path: Path, seconds: float) -> Summary:
+    attribution = Attribution()
+    collector = collector_class()(attribution, "meta", step.workload.profiled_phases)
+    attribution.attach(step.watched, step.root)
+    alive = _Alive(step)
+
+    @contextmanager
+    def during(phase: str) -> Iterator[None]:
+        with alive.saving() if phase == "forward" else nullcontext(), attribution.during(phase):
+            yield
+
+    with write_header(path, "meta", "", estimate=True) as stream:
+        with collector:
+            step.run(during)
+        attribution.detach()
+        return _summary(step, collector, stream, alive, seconds)
+
+
+def _summary(step: Step, collector: Any, stream: TextIO, alive: _Alive, seconds: float) -> Summary:
+    records = list(collector.records)
+    collector.flush(stream)
+    return Summary(
+        flops=None if collector.unknown else float(sum(record["flops"] for record in records)),
+        bytes=sum(record["read"] + record["written"] for record in records),
+        parameter_bytes=sum(map(_bytes, step.watched.parameters())),
+        alive_bytes=alive.bytes(),
+        operators=len(records),
+        unknown_operators=dict(sorted(collector.unknown.items())),
+        seconds=round(seconds, 3),
+    )
+
+
+class _Alive:
+    """The memory that one step needs at the same time, by storage: views and tensors saved twice count once."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._storages: dict[int, Any] = {}
+        for tensor in (*step.watched.parameters(), *step.watched.buffers()):
+            self._keep(tensor)
+        for tensor in tensors_in((step.arguments, step.keywords)):
+            self._keep(tensor)
+
+    def saving(self) -> Any:
+        """Inside, what autograd saves for the backward pass is kept count of."""
+        import torch
+
+        return torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor)
+
+    def _keep(self, tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        self._storages[storage._cdata] = storage  # kept, because an address may be used again
+        return tensor
+
+    def bytes(self) -> int:
+        """What was kept count of, gradients and the optimizer's state."""
+        step = self._step
+        gradients = [parameter for parameter in step.watched.parameters() if parameter.requires_grad]
+        state = [] if step.optimizer is None else list(tensors_in(list(step.optimizer.state.values())))
+        return (
+            sum(int(storage.nbytes()) for storage in self._storages.values())
+            + (sum(map(_bytes, gradients)) if step.workload.wants_backward else 0)
+            + sum(map(_bytes, state))
+        )
+
+
+def _bytes(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A name to write to; what is written gets the name `path` when all of it is there."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def main(arguments: list[str]) -> int:
+    """Estimate the workload that the arguments name; returns the exit code."""
+    workload_path, operators_path, summary_path = map(Path, arguments)
+    workload = Workload.from_json(workload_path.read_text("utf-8"))
+    return exit_code_of(lambda: estimate(workload, operators_path, summary_path))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
