@@ -6,6 +6,8 @@ variable STAND_IN_NCU:
 good               the report of eight launches, exit code 0
 chatter            the same, while the program prints lines that sound like failures of ncu
 huge               the same, while the program prints 50 MB
+asked              the report of eight launches with only the metrics asked for
+unsteady           the same, and one launch less in every second run
 slow               the report up to the middle of its third launch, then nothing for a minute
 crash              the same, then a segmentation fault
 permission         no permission to read counters, exit code 1
@@ -19,6 +21,8 @@ with versions before 2020.2.
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import signal
 import sys
@@ -44,6 +48,16 @@ def half() -> str:
     return "".join(lines[:6]) + lines[6][: len(lines[6]) // 2]
 
 
+def only(asked: set[str], launches: int) -> str:
+    """The report as ncu writes it when only some metrics are asked for."""
+    header, units, *rows = csv.reader(line for line in REPORT.splitlines() if line.startswith('"'))
+    kept = [at for at, name in enumerate(header) if "__" not in name or name in asked]
+    written = io.StringIO()
+    writer = csv.writer(written, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerows([row[at] for at in kept] for row in (header, units, *rows[:launches]))
+    return CONNECTED + written.getvalue()
+
+
 def main(arguments: list[str]) -> int:
     """Do what STAND_IN_NCU says."""
     if "--version" in arguments:
@@ -52,8 +66,14 @@ def main(arguments: list[str]) -> int:
         )
         sys.stdout.write(f"Version {VERSION} (build 1) (public-release)\n")
         return 0
+    if "--query-metrics" in arguments:
+        return 1
     behaviour = os.environ["STAND_IN_NCU"]
+    asked = set(arguments[arguments.index("--metrics") + 1].split(",")) if "--metrics" in arguments else set()
+    second = any("ncu-instructions.csv" in argument for argument in arguments)
     says, code = {
+        "asked": (only(asked, 8), 0),
+        "unsteady": (only(asked, 7 if second else 8), 0),
         "good": (REPORT, 0),
         "chatter": (REPORT, 0),
         "huge": (REPORT, 0),

@@ -198,6 +198,99 @@ class TestAGoodRun:
         assert len(bench.launches()) == 8
 
 
+class TestTwoRuns:
+    """--plan two-runs: hardware counters in one run of the program, counters of its code in another."""
+
+    OPTIONS = ("--plan", "two-runs", "--metrics", "flops,dram")
+
+    def test_give_the_same_launches_as_one(self, bench: Bench) -> None:
+        one = bench.profile("asked", "--plan", "one-run", "--metrics", "flops,dram")
+        together = bench.launches()
+        bench.run = bench.folder / "again"
+        two = bench.profile("asked", *self.OPTIONS)
+        assert (one.code, two.code) == (0, 0), two.err
+        assert one.out == two.out
+        assert [launch["flops"] for launch in bench.launches()] == [launch["flops"] for launch in together]
+        assert any(launch["flops_fp32"] for launch in together)
+        assert "8 of 8 launches were collected in two runs" in two.err
+
+    def test_are_both_in_the_manifest_with_what_each_collected(self, bench: Bench) -> None:
+        result = bench.profile("asked", *self.OPTIONS)
+        manifest = bench.manifest()
+        first, second = manifest["tool_runs"]
+        assert [run["report"] for run in (first, second)] == ["ncu.csv", "ncu-instructions.csv"]
+        assert [run["kind"] for run in (first, second)] == ["hardware counters", "instruction counters"]
+        assert [run["log"] for run in (first, second)] == ["output.txt", "output-2.txt"]
+        asked = [run["command"][run["command"].index("--metrics") + 1].split(",") for run in (first, second)]
+        assert not set(asked[0]) & set(asked[1])
+        assert manifest["plan"].startswith("as asked: two runs of the program")
+        assert f"plan: {manifest['plan']}" in result.err
+
+    def test_of_a_program_that_launches_other_kernels_each_time_become_one_replayed_run(self, bench: Bench) -> None:
+        result = bench.profile("unsteady", *self.OPTIONS)
+        assert result.code == 0, result.err
+        assert "did not launch the same kernels" in result.err
+        assert "Running it once more, each kernel replayed." in result.err
+        runs = bench.manifest()["tool_runs"]
+        assert [run["report"] for run in runs] == ["ncu.csv", "ncu-instructions.csv", "ncu-replayed.csv"]
+        assert len(bench.launches()) == 8
+        assert {Path(launch["report"]).name for launch in bench.launches()} == {"ncu-replayed.csv"}
+        assert any(launch["flops_fp32"] for launch in bench.launches())
+
+    def test_end_after_the_first_when_that_fails(self, bench: Bench) -> None:
+        result = bench.profile("permission", *self.OPTIONS)
+        assert result.code == 1
+        assert "ERR_NVGPUCTRPERM" in result.err
+        assert len(bench.manifest()["tool_runs"]) == 1
+
+    def test_are_both_printed_by_a_dry_run_with_the_reason(self, bench: Bench) -> None:
+        printed = bench.profile("asked", *self.OPTIONS, "--dry-run")
+        commands = [shlex.split(line) for line in printed.out.splitlines()]
+        assert len(commands) == 2
+        assert "note: plan: as asked: two runs of the program" in printed.err
+        bench.profile("asked", *self.OPTIONS)
+        assert [run["command"] for run in bench.manifest()["tool_runs"]] == commands
+
+
+class TestOnAGpuThatIsKnown:
+    """The driver is asked for the chip first; here a stand-in for nvidia-smi names one."""
+
+    @pytest.fixture
+    def with_gpu(self, bench: Bench) -> Bench:
+        smi = bench.folder / "empty" / "nvidia-smi"
+        smi.write_text("#!/bin/sh\necho '0, NVIDIA H200, 9.0, 570.00, 143771'\n")
+        smi.chmod(0o755)
+        return bench
+
+    def test_asks_for_what_the_chip_has_and_says_how_often_kernels_run(self, with_gpu: Bench) -> None:
+        printed = with_gpu.profile("asked", "--dry-run", "--metrics", "flops,dram", version="2025.1.0.0")
+        (command,) = [shlex.split(line) for line in printed.out.splitlines()]
+        asked = command[command.index("--metrics") + 1].split(",")
+        assert "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum" in asked
+        assert "one run, each kernel in 3 passes" in printed.err
+        assert "nothing is known of the program's memory" in printed.err
+
+    def test_keeps_chip_passes_and_memory_in_the_manifest(self, with_gpu: Bench) -> None:
+        with_gpu.profile("asked", "--metrics", "dram")
+        manifest = with_gpu.manifest()
+        assert manifest["chip"] == "GH100"
+        assert manifest["tool_runs"][0]["passes"] == 1
+        assert manifest["gpus"][0]["memory_bytes"] == 143771 * 2**20
+        assert "every counter fits one pass" in manifest["plan"]
+
+    def test_compares_a_model_with_what_it_should_do(self, with_gpu: Bench) -> None:
+        arguments = [*MAIN, "profile", "--tool", "ncu", "--ncu", str(with_gpu.ncu), "-o", str(with_gpu.run), "resnet18"]
+        result = with_gpu.call(arguments, with_gpu.environment("asked", "2025.1.0.0"))
+        assert result.code == 0, result.err
+        manifest = with_gpu.manifest()
+        assert manifest["expected"]["flops"] == pytest.approx(3.628e9 * 2.935, rel=0.01)
+        assert "to start again (estimated)" in manifest["plan"]
+        assert (with_gpu.run / "expected.jsonl").is_file()
+        assert "FLOP measured" in result.err
+        shown = with_gpu.call([*MAIN, "expected", str(with_gpu.run), "--format", "json"], with_gpu.environment("good"))
+        assert shown.json()["rows"][0]["expected_flops"] == manifest["expected"]["flops"]
+
+
 class TestARunThatEndedEarly:
     def test_by_its_timeout_keeps_what_it_had_and_leaves_nothing_running(self, bench: Bench) -> None:
         result = bench.profile("slow", "--timeout", "2")

@@ -21,20 +21,34 @@ LOGS = "logs"
 
 @dataclass
 class ToolRun:
-    """One command that was run: its arguments, how it ended, how long it took."""
+    """One command that was run: its arguments, how it ended, how long it took.
+
+    `log` and `report` are the files in logs/ and reports/ that it wrote; `kind` says which counters it collected, and
+    `passes` how often ncu was expected to run each kernel.
+    """
 
     command: list[str]
     exit_code: int
     seconds: float
     timed_out: bool = False
     interrupted: bool = False
+    log: str = "output.txt"
+    report: str = ""
+    kind: str = ""
+    passes: int | None = None
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it ran to its end and says that it did what it should."""
+        return self.exit_code == 0 and not self.timed_out and not self.interrupted
 
 
 @dataclass
 class Manifest:
     """Everything needed to know what a run's numbers mean, and to make them again.
 
-    `source` is how the numbers were got: ncu, nsys or operators. `partial` says that the run ended early.
+    `source` is how the numbers were got: ncu, nsys or operators. `plan` says why there is one run of ncu or two,
+    `expected` sums up what the model should do. `partial` says that the run ended early.
     """
 
     asked: list[str]
@@ -46,6 +60,9 @@ class Manifest:
     tool_runs: list[ToolRun] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     gpus: list[dict[str, Any]] = field(default_factory=list)
+    chip: str | None = None
+    plan: str | None = None
+    expected: dict[str, Any] = field(default_factory=dict)
     clock_control: str | None = None
     cache_control: str | None = None
     replay_mode: str | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.failures import ToolFailed, recognise
-from ncu_launch.manifest import LOGS, REPORTS, Manifest
+from ncu_launch.manifest import LOGS, REPORTS, Manifest, ToolRun
 
 NCU_CSV = "ncu.csv"
 KILLED = (-9, 137)
@@ -28,15 +28,17 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
 
     None when the run ended well.
     """
-    lines = _printed(folder)
+    if not manifest.tool_runs:
+        return None
+    (ran,) = manifest.tool_runs[-1:]
+    lines = _printed(folder, ran)
     own = next((line for line in reversed(lines) if line.startswith('{"ncu_bench_error": ')), None)
     if own is not None:
         parts = json.loads(own)["ncu_bench_error"]
         error = NcuBenchError(parts["what"], parts["cause"], parts["advice"])
         error.exit_code = parts["exit_code"]
         return error
-    (ran,) = manifest.tool_runs[-1:]
-    log = folder / LOGS / "output.txt"
+    log = folder / LOGS / ran.log
     if ran.interrupted:
         return NcuBenchError(
             "The run was stopped.", f"It had gone on for {ran.seconds:.0f} s.", f"What it printed is in {log}."
@@ -83,10 +85,10 @@ def last_words(lines: list[str]) -> str:
     return (exceptions or said or [""])[-1]
 
 
-def _printed(folder: Path) -> list[str]:
+def _printed(folder: Path, ran: ToolRun) -> list[str]:
     """What the tool and the program printed: their output, and the lines of ncu's own log that are not its table."""
     lines: list[str] = []
-    for file in (folder / REPORTS / NCU_CSV, folder / LOGS / "output.txt"):
+    for file in (folder / REPORTS / (ran.report or NCU_CSV), folder / LOGS / ran.log):
         if file.is_file():
             with file.open(encoding="utf-8", errors="replace") as stream:
                 lines += [line.rstrip("\n") for line in stream if not line.startswith('"')][-2000:]

@@ -1,4 +1,4 @@
-"""One profile: choose the tool, run the target under it, keep whatever came out in a run folder.
+"""One profile: what was asked -> which tool, its commands, and why. `collect` runs them.
 
 With an NVIDIA GPU and ncu, hardware counters per kernel; with nsys, a timeline; anywhere else a model target runs under
 the embedded operator collector, which says in every row that its numbers are not the hardware's.
@@ -6,31 +6,36 @@ the embedded operator collector, which says in every row that its numbers are no
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
+from ncu_launch.chips import Chip, chip_of
 from ncu_launch.command import NEWEST, NcuOptions, NsysOptions, ncu_command, nsys_command
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.execute import Finished, run
-from ncu_launch.manifest import LOGS, REPORTS, Manifest, ToolRun, write_manifest
-from ncu_launch.metrics import metrics_of
-from ncu_launch.outcome import NCU_CSV, timelines
-from ncu_launch.progress import following
+from ncu_launch.expectation import Expectation
+from ncu_launch.groups import Selection, select
+from ncu_launch.manifest import REPORTS
+from ncu_launch.outcome import NCU_CSV
+from ncu_launch.passes import passes_of
 from ncu_launch.request import Workload
-from ncu_launch.tools import Gpu, Tool, find_tool, gpus
+from ncu_launch.runs import NcuRun, RunPlan, plan_runs
+from ncu_launch.tools import Gpu, Tool, find_tool, gpus, listed_metrics
 
 TOOLS = ("auto", "ncu", "nsys", "operators")
 NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
 LAST_WITHOUT_BOOST = (2024, 1)
 """The newest ncu whose help was read and lists only base, none and reset."""
 WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
+NCU_INSTRUCTIONS_CSV = "ncu-instructions.csv"
+"""The second of two runs: counters of the code, for the launches of the first."""
+NCU_REPLAYED_CSV = "ncu-replayed.csv"
+"""The one run that takes the place of two that did not launch the same kernels."""
+
+
+Expect = Callable[[Workload], Expectation]
 
 
 @dataclass(frozen=True)
@@ -51,19 +56,51 @@ class Request:
     cache_control: str = "all"
     extra: tuple[str, ...] = ()
     timeout: float | None = None
+    plan: str = "auto"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a plan: its arguments, and what of it is known before it runs.
+
+    `report` is the file in reports/ that it writes; `passes` how often ncu will run each kernel, None where unknown.
+    """
+
+    arguments: tuple[str, ...]
+    report: str = ""
+    metrics: tuple[str, ...] = ()
+    passes: int | None = None
+    kind: str = ""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What will run: the tool, its full command, the metrics, and why this tool where nobody asked for it."""
+    """What will run: the tool, its commands, and why these.
+
+    Two commands of ncu collect the same launches with different counters; `replayed` is the single command that
+    collects all of them, for programs that turn out to launch different kernels each time they run.
+    """
 
     tool: str
-    command: tuple[str, ...]
-    metrics: tuple[str, ...]
+    commands: tuple[Command, ...]
     notes: tuple[str, ...]
     version: str
     gpus: tuple[Gpu, ...]
     why: str = ""
+    runs: str = ""
+    chip: str | None = None
+    replayed: Command | None = None
+    expectation: Expectation | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The arguments of the first command."""
+        return self.commands[0].arguments
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric the plan collects."""
+        return tuple(dict.fromkeys(metric for command in self.commands for metric in command.metrics))
 
 
 def default_folder(request: Request, now: datetime) -> Path:
@@ -75,9 +112,16 @@ def default_folder(request: Request, now: datetime) -> Path:
     return Path("runs") / f"{safe[:80] or 'run'}-{now.astimezone(timezone.utc):%Y%m%dT%H%M%SZ}"
 
 
-def make_plan(request: Request, folder: Path, *, dry: bool = False) -> Plan:
-    """Choose the tool and write out its command. A dry plan needs neither GPU nor tool.
+def make_plan(
+    request: Request,
+    folder: Path,
+    *,
+    dry: bool = False,
+    expect: Expect | None = None,
+) -> Plan:
+    """Choose the tool and write out its commands. A dry plan needs neither GPU nor tool.
 
+    `expect` counts what a model should do; it is asked once ncu is chosen, where counters can be compared with it.
     Raises `NcuBenchError` when the tool that was asked for cannot run here, saying what would make it run.
     """
     here = tuple(gpus())
@@ -90,12 +134,12 @@ def make_plan(request: Request, folder: Path, *, dry: bool = False) -> Plan:
                 f"Here {why}." if why else "The operator collector runs model targets only.",
                 "Run it on a machine with an NVIDIA GPU and ncu, or name a model.",
             )
-        command = (*_workload_command(folder), str(folder / REPORTS / OPERATORS))
-        return Plan(chosen, command, (), (*([why] if why else []), NOT_BY_HARDWARE), "", here, why)
+        command = Command((*_workload_command(folder), str(folder / REPORTS / OPERATORS)), OPERATORS)
+        return Plan(chosen, (command,), (*([why] if why else []), NOT_BY_HARDWARE), "", here, why)
     program = list(request.program) if request.workload is None else list(_workload_command(folder))
     if chosen == "nsys":
         return _nsys_plan(request, folder, program, here, _required(find_tool("nsys"), "nsys", dry), dry=dry)
-    return _ncu_plan(request, folder, program, here, _required(ncu, "ncu", dry, request.ncu))
+    return _ncu_plan(request, folder, program, here, _required(ncu, "ncu", dry, request.ncu), expect)
 
 
 def _nsys_plan(
@@ -109,16 +153,78 @@ def _nsys_plan(
         from_start=request.workload is None or not (here or dry),
         extra=request.extra,
     )
-    return Plan("nsys", tuple(nsys_command(options, program)), (), (), nsys.version_text, here)
+    return Plan("nsys", (Command(tuple(nsys_command(options, program))),), (), nsys.version_text, here)
 
 
-def _ncu_plan(request: Request, folder: Path, program: list[str], here: tuple[Gpu, ...], ncu: Tool) -> Plan:
+def _ncu_plan(
+    request: Request,
+    folder: Path,
+    program: list[str],
+    here: tuple[Gpu, ...],
+    ncu: Tool,
+    expect: Expect | None,
+) -> Plan:
     if request.clock_control == "boost" and ncu.version and ncu.version <= LAST_WITHOUT_BOOST:
         raise WrongUsage(f"ncu {ncu.version_text} has no --clock-control boost.", advice="Use base or none.")
-    metrics, notes = metrics_of(list(request.metrics), here[0].compute_capability if here else None, ncu.version)
-    options = NcuOptions(
-        metrics=tuple(metrics),
-        log_file=str(folder / REPORTS / NCU_CSV),
+    chip = chip_of(here[0].compute_capability, here[0].name) if here else None
+    selection = _selection(request, chip, ncu)
+    expectation = expect(request.workload) if expect is not None and request.workload is not None else None
+    planned = _planned(request, selection, chip, here, expectation)
+    options = _ncu_options(request, ncu)
+
+    def command(run: NcuRun, report: str) -> Command:
+        chosen = replace(options, metrics=run.metrics, log_file=str(folder / REPORTS / report))
+        return Command(tuple(ncu_command(chosen, program)), report, run.metrics, run.passes, run.kind)
+
+    together = plan_runs(selection, passes_of(selection, chip), "one-run").runs[0]
+    reports = (NCU_CSV, NCU_INSTRUCTIONS_CSV)
+    return Plan(
+        "ncu",
+        tuple(command(run, report) for run, report in zip(planned.runs, reports, strict=False)),
+        (*selection.notes, *_not_expected(expectation)),
+        ncu.version_text,
+        here,
+        runs=planned.why,
+        chip=chip.name if chip else None,
+        replayed=command(together, NCU_REPLAYED_CSV) if len(planned.runs) > 1 else None,
+        expectation=expectation,
+    )
+
+
+def _not_expected(expectation: Expectation | None) -> list[str]:
+    if expectation is None or not expectation.why_not:
+        return []
+    return [f"what the model should do is not known, so nothing is compared with it: {expectation.why_not}"]
+
+
+def _selection(request: Request, chip: Chip | None, ncu: Tool) -> Selection:
+    """What to collect: what was asked for, without what this ncu does not list for the chip."""
+    listed = listed_metrics(ncu, chip.name) if chip is not None else frozenset()
+    dtype = request.workload.dtype if request.workload else None
+    selection = select(request.metrics, chip, ncu.version, dtype=dtype, listed=sorted(listed))
+    return selection.without_unlisted(listed) if listed else selection
+
+
+def _planned(
+    request: Request,
+    selection: Selection,
+    chip: Chip | None,
+    here: tuple[Gpu, ...],
+    expectation: Expectation | None,
+) -> RunPlan:
+    program = expectation.program if expectation is not None else None
+    if program is not None and request.workload is not None:
+        memory = here[0].memory_bytes if here else None
+        launches = program.launches * request.workload.iterations
+        program = replace(program, launches=launches, gpu_bytes=memory)
+    return plan_runs(selection, passes_of(selection, chip), request.plan, program)
+
+
+def _ncu_options(request: Request, ncu: Tool) -> NcuOptions:
+    """The options of every run of ncu but for its metrics and its report."""
+    return NcuOptions(
+        metrics=(),
+        log_file="",
         version=ncu.version or NEWEST,
         binary=ncu.path,
         clock_control=request.clock_control,
@@ -131,7 +237,6 @@ def _ncu_plan(request: Request, folder: Path, program: list[str], here: tuple[Gp
         from_start=request.workload is None,
         extra=request.extra,
     )
-    return Plan("ncu", tuple(ncu_command(options, program)), tuple(metrics), tuple(notes), ncu.version_text, here)
 
 
 def _choose(request: Request, here: tuple[Gpu, ...], ncu: Tool | None, dry: bool) -> tuple[str, str]:
@@ -164,81 +269,3 @@ def _required(tool: Tool | None, name: str, dry: bool, path: str | None = None) 
 
 def _workload_command(folder: Path) -> tuple[str, ...]:
     return (sys.executable, "-m", "ncu_launch.workload", str(folder / WORKLOAD), str(folder / FACTS))
-
-
-def collect(
-    request: Request, plan: Plan, folder: Path, *, heard: Callable[[str], None] = lambda line: None
-) -> Manifest:
-    """Run the plan and write the run folder's manifest, also when the run fails: it then says that it is partial.
-
-    Raises `WrongUsage` when the folder already holds a run, and whatever `explain` finds when nothing was collected.
-    """
-    _make_folder(folder)
-    if request.workload is not None:
-        # The capture of nsys ends with the first phase that ends, so it has to see all that run.
-        workload = request.workload.with_whole_profile() if plan.tool == "nsys" else request.workload
-        (folder / WORKLOAD).write_text(workload.to_json() + "\n", encoding="utf-8")
-    manifest = _manifest(request, plan)
-    finished = _run(plan, folder, request.timeout, heard, manifest)
-    if plan.tool == "nsys" and finished.exit_code == 0 and not timelines(folder):
-        # An agent left over from an earlier run fails it once, then not again.
-        finished = _run(plan, folder, request.timeout, heard, manifest)
-    if plan.tool == "ncu" and str(folder / REPORTS / NCU_CSV) not in plan.command:  # before 2020.2 stdout has the CSV
-        shutil.copyfile(folder / LOGS / "output.txt", folder / REPORTS / NCU_CSV)
-    manifest.partial = finished.timed_out or finished.interrupted or finished.exit_code != 0
-    manifest.facts = _facts(folder)
-    manifest.versions |= manifest.facts.pop("versions", {})
-    manifest.notes += manifest.facts.pop("notes", [])
-    write_manifest(manifest, folder)
-    return manifest
-
-
-def _make_folder(folder: Path) -> None:
-    if (folder / REPORTS).exists():
-        raise WrongUsage(f"{folder} already holds a run.", advice="Name another folder with -o, or remove this one.")
-    for part in (folder, folder / REPORTS, folder / LOGS):
-        try:
-            part.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise NcuBenchError(f"{part} cannot be made: {error.strerror}.", advice="Use another -o.") from error
-
-
-def _manifest(request: Request, plan: Plan) -> Manifest:
-    """What is known before the run."""
-    under_ncu = plan.tool == "ncu"
-    return Manifest(
-        asked=list(request.asked),
-        source=plan.tool,
-        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        workload=asdict(request.workload) if request.workload else {"program": list(request.program)},
-        metrics=list(plan.metrics),
-        versions={plan.tool: plan.version} if plan.version else {},
-        gpus=[asdict(gpu) for gpu in plan.gpus],
-        clock_control=request.clock_control if under_ncu else None,
-        cache_control=request.cache_control if under_ncu else None,
-        replay_mode="kernel" if under_ncu else None,
-        notes=list(plan.notes),
-    )
-
-
-def _run(plan: Plan, folder: Path, timeout: float | None, heard: Callable[[str], None], manifest: Manifest) -> Finished:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([path for path in sys.path if path])}
-    log = folder / LOGS / "output.txt"
-    try:
-        with following(folder / REPORTS / NCU_CSV, heard):
-            finished = run(plan.command, log, timeout=timeout, environment=environment, heard=heard)
-    except OSError as error:
-        raise NcuBenchError(
-            f"{plan.command[0]} could not be started: {error.strerror}.", advice="Check its path."
-        ) from error
-    ended = (finished.exit_code, round(finished.seconds, 3), finished.timed_out, finished.interrupted)
-    manifest.tool_runs.append(ToolRun(list(plan.command), *ended))
-    return finished
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return facts

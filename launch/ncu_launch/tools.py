@@ -11,6 +11,7 @@ from ncu_launch.command import Version
 
 _VERSION = re.compile(r"\b(20\d\d)\.(\d+)(?:\.\d+)*")
 TIMEOUT_S = 30
+MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Gpu:
     name: str
     compute_capability: str | None
     driver: str | None
+    memory_bytes: int | None = None
 
 
 def ask(command: list[str]) -> tuple[int, str] | None:
@@ -58,13 +60,24 @@ def gpus() -> list[Gpu]:
     found = shutil.which("nvidia-smi")
     if found is None:
         return []
-    answer = ask([found, "--query-gpu=index,name,compute_cap,driver_version", "--format=csv,noheader"])
+    query = "--query-gpu=index,name,compute_cap,driver_version,memory.total"
+    answer = ask([found, query, "--format=csv,noheader,nounits"])
     if answer is None or answer[0] != 0:
         return []
     result = []
     for line in answer[1].splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 4 and cells[0].isdecimal():
+        if len(cells) == 5 and cells[0].isdecimal():
             capability = cells[2] if re.fullmatch(r"\d+\.\d", cells[2]) else None
-            result.append(Gpu(int(cells[0]), cells[1], capability, cells[3]))
+            memory = int(cells[4]) * MEBIBYTE if cells[4].isdecimal() else None  # integrated GPUs say [N/A]
+            result.append(Gpu(int(cells[0]), cells[1], capability, cells[3], memory))
     return result
+
+
+def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:
+    """The base names of the metrics that this ncu lists for a chip; none where it does not know the chip."""
+    answer = ask([ncu.path, "--query-metrics", "--chips", chip.lower()])
+    if answer is None or answer[0] != 0:
+        return frozenset()
+    names = (line.split(maxsplit=1)[0] for line in answer[1].splitlines() if line[:1].isalpha())
+    return frozenset(name for name in names if "__" in name)

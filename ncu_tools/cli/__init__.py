@@ -15,6 +15,8 @@ COMMANDS = {
     "parse": "Any Nsight Compute report -> launches.parquet.",
     "hotspots": "Which kernels take the time, and what bounds each.",
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",
+    "expected": "Measured FLOPs and bytes beside those of operator formulas.",
+    "metrics": "What each group of metrics collects on a chip, and in how many passes.",
     "machines": "Peaks and bandwidths of machines, with their sources.",
     "doctor": "What of this machine stands in the way of profiling.",
 }

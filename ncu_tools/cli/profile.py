@@ -5,30 +5,47 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from ncu_launch.collect import collect, collect_replayed
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.expectation import EXPECTED, Expectation, expectation_of
+from ncu_launch.known_work import default_phases, own_dtype
 from ncu_launch.manifest import LOGS, REPORTS, Manifest
 from ncu_launch.outcome import explain
-from ncu_launch.profile import NOT_BY_HARDWARE, TOOLS, Plan, Request, collect, default_folder, make_plan
+from ncu_launch.profile import NOT_BY_HARDWARE, TOOLS, Plan, Request, default_folder, make_plan
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES, Workload
+from ncu_launch.runs import PLANS
 
 from ncu_tools.cli.options import format_option, machine_option, say_notes, show
 from ncu_tools.report.table import Table, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from ncu_parsers.parse import Parsed
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("target", required=False)
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.option(
-    "--metrics", default="flops,dram", show_default=True, help="Groups (time flops dram l2 l1) and metric names."
+    "--metrics",
+    default="flops,dram",
+    show_default=True,
+    help="Groups, metric names and patterns; ncu-bench metrics lists the groups.",
+)
+@click.option(
+    "--plan",
+    "runs",
+    type=click.Choice(PLANS),
+    default="auto",
+    show_default=True,
+    help="Replay every kernel in one run, or run twice and replay none (ncu).",
 )
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
 @click.option(
@@ -46,7 +63,8 @@ if TYPE_CHECKING:
     "phases",
     type=click.Choice(PHASES),
     multiple=True,
-    help="What to profile, may be repeated; forward and backward if not given. A step is both and the optimizer.",
+    help="What to profile, may be repeated; forward and backward if not given (gemm: and conv: forward only). "
+    "A step is both and the optimizer.",
 )
 @click.option(
     "--warmup", type=click.IntRange(min=0), default=2, show_default=True, help="Iterations before the profile."
@@ -80,6 +98,7 @@ def command(
     target: str | None,
     program: tuple[str, ...],
     metrics: str,
+    runs: str,
     output: Path | None,
     tool: str,
     batch_size: int,
@@ -111,13 +130,14 @@ def command(
 
     TARGET is a torchvision model (resnet18), hf:NAME (bert-base, gpt2, opt-125m ...; random weights, nothing is
     downloaded), timm:NAME, or FILE.py:FUNCTION or package.module:FUNCTION, which is imported and returns a model and
-    its inputs. A program stands behind --. Without an NVIDIA GPU and ncu, a model's operators are timed and counted
-    instead.
+    its inputs. gemm:M,N,K,TYPE and conv:N,C,H,W,K,R,S,TYPE, and the suites gemms and convs, are work whose FLOPs are
+    known. A program stands behind --. Without an NVIDIA GPU and ncu, a model's operators are timed and counted instead.
 
     \b
     Example:
       ncu-bench profile resnet18 --metrics flops,dram
       ncu-bench profile hf:bert-base --batch-size 8 --dtype bf16 --phase forward
+      ncu-bench profile gemm:4096,4096,4096,bf16
       ncu-bench profile --metrics flops,dram -- python train.py
     """
     after_dashes = _is_program(target)
@@ -128,8 +148,8 @@ def command(
                 f"{shlex.join(program)} is too much: a target stands alone.", advice="Put a program behind --."
             )
         workload = Workload(
-            target, batch_size, input_size, seq_len, dtype, autocast, mode, channels_last,
-            phases or ("forward", "backward"), warmup, iterations, device,
+            target, batch_size, input_size, seq_len, own_dtype(target) or dtype, autocast, mode, channels_last,
+            phases or default_phases(target), warmup, iterations, device,
         )  # fmt: skip
     words = (target, *program) if after_dashes and target is not None else ()
     if workload is None and not words:
@@ -149,17 +169,34 @@ def command(
         cache_control=cache_control,
         extra=tuple(shlex.split(ncu_args)),
         timeout=timeout,
+        plan=runs,
     )
     folder = output or default_folder(request, datetime.now(timezone.utc))
-    plan = make_plan(request, folder, dry=dry_run)
+    plan = make_plan(request, folder, dry=dry_run, expect=_expected)
     if dry_run:
-        click.echo(shlex.join(plan.command))
-        say_notes(list(plan.notes))
+        for one in plan.commands:
+            click.echo(shlex.join(one.arguments))
+        say_notes([*_why_these_runs(plan), *plan.notes])
         return
     _announce(plan, folder)
     manifest = _collected(request, plan, folder)
     manifest.notes = [note for note in manifest.notes if note not in plan.notes]  # those were said at the start
-    _show(manifest, folder, top, machine_name, output_format)
+    _show(request, plan, manifest, folder, top, machine_name, output_format)
+
+
+def _why_these_runs(plan: Plan) -> list[str]:
+    return [f"plan: {plan.runs}"] if plan.runs else []
+
+
+def _expected(workload: Workload) -> Expectation:
+    """What the model should do, counted while the terminal says so."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return expectation_of(workload)
+    with console.status("counting what the model should do"):
+        return expectation_of(workload)
 
 
 def _is_program(target: str | None) -> bool:
@@ -173,28 +210,43 @@ def _announce(plan: Plan, folder: Path) -> None:
         click.echo(f"Collecting with the embedded operator collector{why}: {NOT_BY_HARDWARE}.", err=True)
     else:
         click.echo(f"Collecting with {plan.tool} {plan.version} into {folder}.", err=True)
-        say_notes(list(plan.notes))
+        say_notes([*_why_these_runs(plan), *plan.notes])
 
 
-def _collected(request: Request, plan: Plan, folder: Path) -> Manifest:
-    """Run the plan, with the tool's own progress on a terminal. SIGTERM, as schedulers send it, ends it like Ctrl-C."""
+def _collected(request: Request, plan: Plan, folder: Path, before: Manifest | None = None) -> Manifest:
+    """Run the plan, with the tool's own progress on a terminal. SIGTERM, as schedulers send it, ends it like Ctrl-C.
+
+    With the manifest of two runs `before`, the single run that takes their place.
+    """
     from rich.console import Console
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(stderr=True)
-    if not console.is_terminal:
-        return collect(request, plan, folder)
-    with console.status("running") as status:
-        return collect(
-            request, plan, folder, heard=lambda line: status.update(printable(line.strip()[:100]) or "running")
-        )
+    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with console.status("running") if console.is_terminal else nullcontext() as status:
+
+            def heard(line: str) -> None:
+                if status is not None:
+                    status.update(printable(line.strip()[:100]) or "running")
+
+            if before is not None:
+                return collect_replayed(request, plan, folder, before, heard=heard)
+            return collect(request, plan, folder, heard=heard)
+    finally:
+        signal.signal(signal.SIGTERM, usual)
 
 
-def _show(manifest: Manifest, folder: Path, top: int, machine_name: str | None, output_format: str) -> None:
+def _show(
+    request: Request,
+    plan: Plan,
+    manifest: Manifest,
+    folder: Path,
+    top: int,
+    machine_name: str | None,
+    output_format: str,
+) -> None:
     """Parse what was collected, keep it as Parquet, show its kernels; then say what went wrong, if anything did."""
     from ncu_parsers.parquet import write_table
-    from ncu_parsers.parse import parse
-    from ncu_parsers.sources import find_sources
 
     from ncu_tools.ceilings import ceilings_of
     from ncu_tools.cli.hotspots import COLUMNS
@@ -208,19 +260,14 @@ def _show(manifest: Manifest, folder: Path, top: int, machine_name: str | None, 
             raise failure
         click.echo(f"The timeline is in {folder / REPORTS}; this release does not read it.", err=True)
         return
-    reports = [path for path in (folder / REPORTS).iterdir() if path.stat().st_size]
-    parsed = parse(find_sources([str(path) for path in reports])) if reports else None
+    parsed = _parsed(manifest, folder)
+    if parsed is not None and parsed.mismatch and not manifest.partial:
+        click.echo(f"{parsed.mismatch} Running it once more, each kernel replayed.", err=True)
+        manifest = _collected(request, plan, folder, manifest)
+        failure = explain(manifest, folder)
+        parsed = _parsed(manifest, folder)
     if parsed is None or parsed.table is None:
-        refused = next(iter(parsed.refused.values()), None) if parsed is not None else None
-        raise (
-            failure
-            or refused
-            or NcuBenchError(
-                "The run collected nothing.",
-                f"What it printed is in {folder / LOGS}.",
-                "Check that the program uses the GPU.",
-            )
-        )
+        raise _nothing(parsed, failure, folder)
     write_table(parsed.table, folder / LAUNCHES)
     machine = find_machine(machine_name) if machine_name else None
     result = hotspots(parsed.table, ceilings_of(parsed.table, machine))
@@ -230,7 +277,9 @@ def _show(manifest: Manifest, folder: Path, top: int, machine_name: str | None, 
         *_unknown(manifest),
         *_unattributed(parsed.table),
         *parsed.notes,
+        *([parsed.mismatch] if parsed.mismatch else []),
         *result.notes,
+        *_against_expected(manifest, parsed.table, folder),
         f"the run is in {folder}",
     ]
     if manifest.partial:
@@ -238,6 +287,43 @@ def _show(manifest: Manifest, folder: Path, top: int, machine_name: str | None, 
     show(Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes), output_format)
     if failure is not None:
         raise failure
+
+
+def _parsed(manifest: Manifest, folder: Path) -> Parsed | None:
+    """The launches of the run: of its last report, or of the two reports that hold the same launches."""
+    from ncu_parsers.parse import parse, parse_two_runs
+    from ncu_parsers.sources import find_sources
+
+    written = [folder / REPORTS / ran.report for ran in manifest.tool_runs if ran.report]
+    reports = find_sources([str(path) for path in written if path.is_file() and path.stat().st_size])
+    if len(written) == 2 and len(reports) == 2:
+        return parse_two_runs(*reports, ended_early=manifest.partial)
+    return parse(reports[-1:]) if reports else None
+
+
+def _nothing(parsed: Parsed | None, failure: NcuBenchError | None, folder: Path) -> NcuBenchError:
+    """Why there are no launches to show."""
+    refused = next(iter(parsed.refused.values()), None) if parsed is not None else None
+    return (
+        failure
+        or refused
+        or NcuBenchError(
+            "The run collected nothing.",
+            f"What it printed is in {folder / LOGS}.",
+            "Check that the program uses the GPU.",
+        )
+    )
+
+
+def _against_expected(manifest: Manifest, table: pa.Table, folder: Path) -> list[str]:
+    """Measured against expected FLOPs, a sentence for the model and each phase, where there is something to compare."""
+    from ncu_tools.expected import compare, summary
+    from ncu_tools.expected_work import collection_of
+    from ncu_tools.load import expected_of
+
+    if manifest.source != "ncu" or not (folder / EXPECTED).is_file():
+        return []
+    return summary(compare(table, expected_of(str(folder)), collection=collection_of(manifest)))
 
 
 def _unattributed(table: pa.Table) -> list[str]:
@@ -253,4 +339,4 @@ def _unknown(manifest: Manifest) -> list[str]:
     if not unknown:
         return []
     listed = ", ".join(f"{name} ({count} calls)" for name, count in sorted(unknown.items()))
-    return [f"FLOPs of {len(unknown)} operators are not known, and are left empty: {listed}"]
+    return [f"FLOPs of these operators are not known, and are left empty: {listed}"]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.build import launches_table
+from ncu_parsers.join_runs import join_runs
 from ncu_parsers.read import merge, read_report
 from ncu_parsers.report import Launch, Report, shortened
 from ncu_parsers.sources import Source
@@ -19,12 +20,16 @@ from ncu_parsers.tables import SCHEMA_VERSION, concatenated, with_metadata
 
 @dataclass
 class Parsed:
-    """What parsing gave: the table (None when every source was refused), the reports read, the errors of the others."""
+    """What parsing gave: the table (None when every source was refused), the reports read, the errors of the others.
+
+    `mismatch` says, in a sentence, how two runs of a program differ in the kernels they launch.
+    """
 
     table: pa.Table | None
     reports: list[Report] = field(default_factory=list)
     refused: dict[str, NcuBenchError] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    mismatch: str = ""
 
 
 def parse(
@@ -48,6 +53,29 @@ def parse(
     _lend_sessions(sessions, profiles, result)
     if join:
         _join(profiles, result)
+    return _tabulated(profiles, result)
+
+
+def parse_two_runs(first: Source, second: Source, *, ended_early: bool = False) -> Parsed:
+    """Two reports of two runs of one program, each with some of the counters, as one table: a row per launch.
+
+    `ended_early` says that the second run was broken off, so that it holds fewer launches for a known reason.
+    """
+    result = parse([first, second], join=False)
+    if len(result.reports) < 2:
+        return result
+    one, other = result.reports
+    joined = join_runs(one.launches, other.launches, ended_early=ended_early)
+    one.labels = {**other.labels, **one.labels}
+    result.mismatch = joined.mismatch
+    result.notes.append(
+        f"{joined.matched} of {len(one.launches)} launches were collected in two runs of the program, and joined by "
+        "their order within kernel, shape and range"
+    )
+    return _tabulated([one], result)
+
+
+def _tabulated(profiles: list[Report], result: Parsed) -> Parsed:
     tables = [launches_table(report) for report in profiles if report.launches]
     if tables:
         metadata = {

@@ -1,0 +1,132 @@
+"""Run a plan and keep whatever came out in a run folder, with a manifest of what was run and how it ended."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.execute import own_environment, run
+from ncu_launch.expectation import EXPECTED
+from ncu_launch.manifest import LOGS, REPORTS, Manifest, ToolRun, write_manifest
+from ncu_launch.outcome import timelines
+from ncu_launch.profile import FACTS, WORKLOAD, Command, Plan, Request
+from ncu_launch.progress import following
+
+Heard = Callable[[str], None]
+
+
+def collect(request: Request, plan: Plan, folder: Path, *, heard: Heard = lambda line: None) -> Manifest:
+    """Run the plan and write the run folder's manifest, also when the run fails: it then says that it is partial.
+
+    `heard` is told every line that the tool or the program prints. Of two commands the second runs only when the
+    first ended well. Raises `WrongUsage` when the folder already holds a run, and `NcuBenchError` when the tool cannot
+    be started.
+    """
+    make_folder(folder)
+    if request.workload is not None:
+        # The capture of nsys ends with the first phase that ends, so it has to see all that run.
+        workload = request.workload.with_whole_profile() if plan.tool == "nsys" else request.workload
+        (folder / WORKLOAD).write_text(workload.to_json() + "\n", encoding="utf-8")
+    if plan.expectation is not None and plan.expectation.records:
+        (folder / EXPECTED).write_bytes(plan.expectation.records)
+    manifest = _manifest(request, plan)
+    for command in plan.commands:
+        _run(command, folder, request.timeout, heard, manifest)
+        if plan.tool == "nsys" and manifest.tool_runs[-1].exit_code == 0 and not timelines(folder):
+            # An agent left over from an earlier run fails it once, then not again.
+            _run(command, folder, request.timeout, heard, manifest)
+        if not manifest.tool_runs[-1].ended_well:
+            break
+    return _finished(manifest, folder)
+
+
+def collect_replayed(
+    request: Request, plan: Plan, folder: Path, manifest: Manifest, *, heard: Heard = lambda line: None
+) -> Manifest:
+    """Run the single replayed command of a plan whose two runs did not launch the same kernels."""
+    if plan.replayed is None:
+        raise ValueError("this plan has one run only")
+    _run(plan.replayed, folder, request.timeout, heard, manifest)
+    return _finished(manifest, folder)
+
+
+def make_folder(folder: Path) -> None:
+    """Make an empty run folder.
+
+    Raises `WrongUsage` when it already holds a run, `NcuBenchError` when it cannot be made.
+    """
+    if (folder / REPORTS).exists():
+        raise WrongUsage(f"{folder} already holds a run.", advice="Name another folder with -o, or remove this one.")
+    for part in (folder, folder / REPORTS, folder / LOGS):
+        try:
+            part.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NcuBenchError(f"{part} cannot be made: {error.strerror}.", advice="Use another -o.") from error
+
+
+def _manifest(request: Request, plan: Plan) -> Manifest:
+    """What is known before the run."""
+    under_ncu = plan.tool == "ncu"
+    return Manifest(
+        asked=list(request.asked),
+        source=plan.tool,
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        workload=asdict(request.workload) if request.workload else {"program": list(request.program)},
+        metrics=list(plan.metrics),
+        versions={plan.tool: plan.version} if plan.version else {},
+        gpus=[asdict(gpu) for gpu in plan.gpus],
+        chip=plan.chip,
+        plan=plan.runs or None,
+        expected=dict(plan.expectation.summary) if plan.expectation else {},
+        clock_control=request.clock_control if under_ncu else None,
+        cache_control=request.cache_control if under_ncu else None,
+        replay_mode="kernel" if under_ncu else None,
+        notes=list(plan.notes),
+    )
+
+
+def _run(command: Command, folder: Path, timeout: float | None, heard: Heard, manifest: Manifest) -> None:
+    """Run one command, its output in a log of its own, and add it to the manifest."""
+    environment = own_environment()
+    log = "output.txt" if not manifest.tool_runs else f"output-{len(manifest.tool_runs) + 1}.txt"
+    report = folder / REPORTS / command.report
+    try:
+        with following(report, heard):
+            finished = run(
+                command.arguments, folder / LOGS / log, timeout=timeout, environment=environment, heard=heard
+            )
+    except OSError as error:
+        _finished(manifest, folder)
+        raise NcuBenchError(
+            f"{command.arguments[0]} could not be started: {error.strerror}.", advice="Check its path."
+        ) from error
+    if command.metrics and str(report) not in command.arguments:  # before 2020.2 stdout has the CSV
+        shutil.copyfile(folder / LOGS / log, report)
+    ended = (finished.exit_code, round(finished.seconds, 3), finished.timed_out, finished.interrupted)
+    wrote = (log, command.report, command.kind, command.passes)
+    manifest.tool_runs.append(ToolRun(list(command.arguments), *ended, *wrote))
+
+
+def _finished(manifest: Manifest, folder: Path) -> Manifest:
+    """The manifest with what the run turned out to be, written."""
+    manifest.partial = not manifest.tool_runs or not manifest.tool_runs[-1].ended_well
+    facts = _facts(folder)
+    manifest.versions |= facts.pop("versions", {})
+    manifest.notes += [note for note in facts.pop("notes", []) if note not in manifest.notes]
+    manifest.facts = facts
+    write_manifest(manifest, folder)
+    return manifest
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return facts
