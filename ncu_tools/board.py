@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch import metrics as known
 from ncu_parsers import tables
-from ncu_parsers.flops import tensor_peaks
+from ncu_parsers.peaks import tensor_peaks
 from ncu_parsers.tables import Floats
 
 INSTRUCTION_TITLES = {

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ncu_launch.chips import Chip, chips, exists
-from ncu_parsers.flops import Counters, measures
+from ncu_parsers.counters import Counters
+from ncu_parsers.flops import measures
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source
 

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from ncu_parsers.build import CHIP_BY_NUMBER
-from ncu_parsers.flops import Counters, measures
+from ncu_parsers.counters import Counters
+from ncu_parsers.flops import measures
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source
 

@@ -6,28 +6,22 @@ import shlex
 import signal
 import sys
 from contextlib import nullcontext
-from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.collect import collect, collect_replayed
-from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.expectation import EXPECTED, Expectation, expectation_of
+from ncu_launch.errors import WrongUsage
+from ncu_launch.expectation import Expectation, expectation_of
 from ncu_launch.known_work import default_phases, own_dtype
-from ncu_launch.manifest import LOGS, REPORTS, Manifest
+from ncu_launch.manifest import REPORTS, Manifest
 from ncu_launch.outcome import explain
 from ncu_launch.profile import NOT_BY_HARDWARE, TOOLS, Plan, Request, default_folder, make_plan
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES, Workload
 from ncu_launch.runs import PLANS
 
-from ncu_tools.cli.options import format_option, machine_option, say_notes, show
-from ncu_tools.report.table import Table, printable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from ncu_parsers.parse import Parsed
+from ncu_tools.cli.options import format_option, machine_option, say_notes
+from ncu_tools.report.table import printable
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -245,14 +239,11 @@ def _show(
     machine_name: str | None,
     output_format: str,
 ) -> None:
-    """Parse what was collected, keep it as Parquet, show its kernels; then say what went wrong, if anything did."""
-    from ncu_parsers.parquet import write_table
+    """Show what was collected; then say what went wrong, if anything did.
 
-    from ncu_tools.ceilings import ceilings_of
-    from ncu_tools.cli.hotspots import COLUMNS
-    from ncu_tools.hotspots import hotspots, kernels_table
-    from ncu_tools.load import KERNELS, LAUNCHES
-    from ncu_tools.machine import find_machine
+    Two runs that launched different kernels are replaced by one in which each kernel is replayed.
+    """
+    from ncu_tools.cli.collected import nothing, parsed_reports, show_collected
 
     failure = explain(manifest, folder)
     if manifest.source == "nsys":
@@ -260,83 +251,15 @@ def _show(
             raise failure
         click.echo(f"The timeline is in {folder / REPORTS}; this release does not read it.", err=True)
         return
-    parsed = _parsed(manifest, folder)
+    parsed = parsed_reports(manifest, folder)
     if parsed is not None and parsed.mismatch and not manifest.partial:
         click.echo(f"{parsed.mismatch} Running it once more, each kernel replayed.", err=True)
         manifest = _collected(request, plan, folder, manifest)
         failure = explain(manifest, folder)
-        parsed = _parsed(manifest, folder)
+        parsed = parsed_reports(manifest, folder)
     if parsed is None or parsed.table is None:
-        raise _nothing(parsed, failure, folder)
-    write_table(parsed.table, folder / LAUNCHES)
-    machine = find_machine(machine_name) if machine_name else None
-    result = hotspots(parsed.table, ceilings_of(parsed.table, machine))
-    write_table(kernels_table(result.rows), folder / KERNELS)
-    notes = [
-        *manifest.notes,
-        *_unknown(manifest),
-        *_unattributed(parsed.table),
-        *parsed.notes,
-        *([parsed.mismatch] if parsed.mismatch else []),
-        *result.notes,
-        *_against_expected(manifest, parsed.table, folder),
-        f"the run is in {folder}",
-    ]
-    if manifest.partial:
-        notes.insert(0, "the run ended early; this is what it had collected until then")
-    show(Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes), output_format)
+        raise nothing(parsed, failure, folder)
+    notes = [*parsed.notes, *([parsed.mismatch] if parsed.mismatch else [])]
+    show_collected(parsed.table, notes, manifest, folder, top, machine_name, output_format)
     if failure is not None:
         raise failure
-
-
-def _parsed(manifest: Manifest, folder: Path) -> Parsed | None:
-    """The launches of the run: of its last report, or of the two reports that hold the same launches."""
-    from ncu_parsers.parse import parse, parse_two_runs
-    from ncu_parsers.sources import find_sources
-
-    written = [folder / REPORTS / ran.report for ran in manifest.tool_runs if ran.report]
-    reports = find_sources([str(path) for path in written if path.is_file() and path.stat().st_size])
-    if len(written) == 2 and len(reports) == 2:
-        return parse_two_runs(*reports, ended_early=manifest.partial)
-    return parse(reports[-1:]) if reports else None
-
-
-def _nothing(parsed: Parsed | None, failure: NcuBenchError | None, folder: Path) -> NcuBenchError:
-    """Why there are no launches to show."""
-    refused = next(iter(parsed.refused.values()), None) if parsed is not None else None
-    return (
-        failure
-        or refused
-        or NcuBenchError(
-            "The run collected nothing.",
-            f"What it printed is in {folder / LOGS}.",
-            "Check that the program uses the GPU.",
-        )
-    )
-
-
-def _against_expected(manifest: Manifest, table: pa.Table, folder: Path) -> list[str]:
-    """Measured against expected FLOPs, a sentence for the model and each phase, where there is something to compare."""
-    from ncu_tools.expected import compare, summary
-    from ncu_tools.expected_work import collection_of
-    from ncu_tools.load import expected_of
-
-    if manifest.source != "ncu" or not (folder / EXPECTED).is_file():
-        return []
-    return summary(compare(table, expected_of(str(folder)), collection=collection_of(manifest)))
-
-
-def _unattributed(table: pa.Table) -> list[str]:
-    """How many launches no module could be found for, where any has one."""
-    modules = table.column("module")
-    if modules.null_count == len(modules) or not modules.null_count:
-        return []
-    return [f"{modules.null_count} of {len(modules)} launches belong to no module (sums of gradients, the optimizer)"]
-
-
-def _unknown(manifest: Manifest) -> list[str]:
-    unknown = manifest.facts.get("unknown_operators") or {}
-    if not unknown:
-        return []
-    listed = ", ".join(f"{name} ({count} calls)" for name, count in sorted(unknown.items()))
-    return [f"FLOPs of these operators are not known, and are left empty: {listed}"]

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from ncu_parsers import arrays, tables
-from ncu_parsers.flops import Counters, measures
+from ncu_parsers.counters import Counters
+from ncu_parsers.flops import measures
 from ncu_parsers.operators import DIALECT, ESTIMATE_DIALECT
 from ncu_parsers.report import Launch, Report
 from ncu_parsers.tables import (

@@ -1,0 +1,100 @@
+"""The numeric metrics of launches, as columns: a sum where there is one, else a rate multiplied back.
+
+Counters come in three forms: sums, rates per elapsed cycle (in full and roofline sets) and rates per second. A sum is
+used where there is one; a rate is multiplied back with the cycles or the time of the same launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from ncu_launch import metrics as known
+
+from ncu_parsers.tables import Floats
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Counters:
+    """The numeric metrics of some launches, as columns; NaN where a launch lacks one.
+
+    `opcodes` are warp instructions per opcode with modifiers, None for a launch without; () where no launch has them.
+    """
+
+    values: Mapping[str, Floats]
+    compute_capability: Sequence[str | None]
+    device_name: Sequence[str | None]
+    opcodes: Sequence[Mapping[str, float] | None] = ()
+    seconds: Floats = field(init=False)
+    cycles: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seconds = _duration_ns(self) / 1e9
+        self.cycles = self.first(known.table("ceilings")["cycles"]["sm"])
+        clock = self.first(known.clock_metrics("sm")[:2])
+        self.cycles = np.where(np.isnan(self.cycles), clock * self.seconds, self.cycles)
+
+    @property
+    def rows(self) -> int:
+        """How many launches there are."""
+        return len(self.compute_capability)
+
+    def metric(self, name: str) -> Floats:
+        """One metric; all NaN when no launch has it."""
+        found = self.values.get(name)
+        return np.full(self.rows, np.nan) if found is None else found
+
+    def first(self, names: Sequence[str]) -> Floats:
+        """For each launch the first of `names` that it has."""
+        result = np.full(self.rows, np.nan)
+        for name in names:
+            if name in self.values:
+                result = np.where(np.isnan(result), self.values[name], result)
+        return result
+
+    def counted(self, base: str) -> Floats:
+        """The sum of a counter over all units, as printed. `base` has no suffix."""
+        return self.first([f"{base}.sum", base])
+
+    def total(self, base: str) -> Floats:
+        """The sum of a counter over all units: as printed, or a rate multiplied back."""
+        result = self.counted(base)
+        per_cycle = f"{base}.sum.per_cycle_elapsed"
+        if per_cycle in self.values and base.startswith(("sm__", "smsp__")):
+            result = np.where(np.isnan(result), self.values[per_cycle] * self.cycles, result)
+        per_second = f"{base}.sum.per_second"
+        if per_second in self.values:
+            result = np.where(np.isnan(result), self.values[per_second] * self.seconds, result)
+        return result
+
+    def thread_instructions(self, opcode: str) -> Floats:
+        """Thread instructions of an opcode, under either prefix; x2 derived rates count half of themselves."""
+        result = np.full(self.rows, np.nan)
+        for prefix in known.SASS_PREFIXES:
+            result = np.where(np.isnan(result), self.total(f"{prefix}{opcode}_pred_on"), result)
+        doubled = f"derived__smsp__sass_thread_inst_executed_op_{opcode}_pred_on_x2"
+        if doubled in self.values:
+            result = np.where(np.isnan(result), self.values[doubled] / 2 * self.cycles, result)
+        return result
+
+
+def _duration_ns(counters: Counters) -> Floats:
+    """Time of each launch in ns: gpu__time_duration, else cycles divided by cycles per second (the NERSC recipe)."""
+    table = known.table("ceilings")["time"]
+    result = counters.first(table["durations"])
+    for cycles, rate in table["cycles_and_rate"]:
+        if cycles in counters.values and rate in counters.values:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                quotient = counters.values[cycles] / counters.values[rate] * 1e9
+            result = np.where(np.isnan(result) & np.isfinite(quotient), quotient, result)
+    return result
+
+
+def sum_known(parts: list[Floats]) -> Floats:
+    """The sum of what is known in each row; NaN where nothing is."""
+    stacked = np.stack(parts)
+    return np.where(np.isnan(stacked).all(axis=0), np.nan, np.nansum(stacked, axis=0))
