@@ -64,7 +64,7 @@ def _row(report: Report) -> dict[str, Any]:
         "report": report.source,
         "dialect": " + ".join(report.dialects),
         "tool_version": report.tool_version or report.era,
-        "launches": len(report.launches),
+        "launches": report.rows,
         "metrics": len(report.metric_names),
         "lines": report.lines.total(),
         "skipped": skipped or None,

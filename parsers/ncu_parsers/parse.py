@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
+from ncu_parsers.artefacts import read_artefact
 from ncu_parsers.build import launches_table
 from ncu_parsers.join_runs import join_runs
-from ncu_parsers.read import merge, read_report
+from ncu_parsers.read import merge
 from ncu_parsers.report import Launch, Report, shortened
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, with_metadata
@@ -45,14 +46,14 @@ def parse(
     for source in sources:
         reading(source)
         try:
-            result.reports.append(read_report(source))
+            result.reports.append(read_artefact(source))
         except NcuBenchError as error:
             result.refused[source.name] = error
-    sessions = [report for report in result.reports if not report.launches]
-    profiles = [report for report in result.reports if report.launches]
+    sessions = [report for report in result.reports if not report.rows]
+    profiles = [report for report in result.reports if report.rows]
     _lend_sessions(sessions, profiles, result)
     if join:
-        _join(profiles, result)
+        _join([report for report in profiles if report.table is None], result)
     return _tabulated(profiles, result)
 
 
@@ -76,7 +77,7 @@ def parse_two_runs(first: Source, second: Source, *, ended_early: bool = False) 
 
 
 def _tabulated(profiles: list[Report], result: Parsed) -> Parsed:
-    tables = [launches_table(report) for report in profiles if report.launches]
+    tables = [_table_of(report) for report in profiles if report.rows]
     if tables:
         metadata = {
             "schema_version": SCHEMA_VERSION,
@@ -85,6 +86,10 @@ def _tabulated(profiles: list[Report], result: Parsed) -> Parsed:
         }
         result.table = with_metadata(concatenated(tables), metadata)
     return result
+
+
+def _table_of(report: Report) -> pa.Table:
+    return launches_table(report) if report.table is None else report.table
 
 
 def _lend_sessions(sessions: list[Report], profiles: list[Report], result: Parsed) -> None:
@@ -142,7 +147,7 @@ def account(report: Report) -> dict[str, Any]:
         "dialects": report.dialects,
         "tool_version": report.tool_version,
         "era": report.era,
-        "launches": len(report.launches),
+        "launches": report.rows,
         "lines": dict(report.lines),
         "skipped": report.skipped,
         "session": report.session,

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import pyarrow as pa
+
 from ncu_parsers.labels import LabelledMetric, metric_of_label
 from ncu_parsers.units import ABSENT, NumberFormat, instances, unit
 
@@ -124,7 +126,10 @@ class Page(Protocol):
 
 @dataclass
 class Report:
-    """One report file, read."""
+    """One report file, read: its launches, or for readers of whole tables the table of its launches.
+
+    With a `table`, `launches` is empty, `rows` says how many there are, and `origin` is its `source` column.
+    """
 
     source: str
     dialects: list[str] = field(default_factory=list)
@@ -137,6 +142,13 @@ class Report:
     session: dict[str, str] = field(default_factory=dict)
     labels: dict[str, LabelledMetric] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    table: pa.Table | None = None
+    origin: str = "ncu"
+
+    @property
+    def rows(self) -> int:
+        """How many launches the report holds."""
+        return len(self.launches) if self.table is None else len(self.table)
 
     @property
     def skipped(self) -> dict[str, int]:

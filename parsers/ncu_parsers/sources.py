@@ -11,6 +11,7 @@ import glob
 import gzip
 import io
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,19 @@ class Source:
     def name(self) -> str:
         """How the source is called in tables and messages."""
         return "standard input" if self.path == STANDARD_INPUT else self.path
+
+    def head(self, count: int) -> bytes:
+        """The first bytes of the report, decompressed; none of standard input, which can be read only once.
+
+        Raises `NcuBenchError` when the file cannot be opened.
+        """
+        if self.path == STANDARD_INPUT:
+            return b""
+        with self.open() as stream:
+            try:
+                return stream.read(count)
+            except (OSError, EOFError, zlib.error, zstandard.ZstdError):
+                return b""  # damage is named by whoever reads it
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
