@@ -227,6 +227,8 @@ class TestSelecting:
         assert select(["lts__t_sectors_op_*.sum"], chip, listed=listed).names[3:] == (
             "lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum",
         )  # fmt: skip
+        sparse = select(["sm__ops_path_tensor_src_*_sparsity_on.sum"], chip).names[3:]
+        assert set(sparse) == set(chip.tensor_sparse)
         with pytest.raises(WrongUsage, match=r"No metric matches foo__\*"):
             select(["foo__*"], chip)
 

@@ -132,7 +132,7 @@ def select(
             counters += _ceilings_of(entry, chip, version, dtype)
             notes += _left_out(entry, chip, version, dtype)
         elif any(letter in entry for letter in "*?["):
-            counters += [Counter(name, "", "", "") for name in _matching(entry, chip, version, listed)]
+            counters += _matching(entry, chip, version, listed)
         else:
             name, note = corrected(entry, group_names())
             counters.append(Counter(name, "", "", ""))
@@ -336,9 +336,12 @@ def _without_tensor_operations(chip: Chip, version: Version | None) -> str:
     )
 
 
-def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: Sequence[str]) -> list[str]:
-    """Metrics that match a pattern: those of every group, and those that ncu lists, which are base names."""
-    known = {counter.name for group in group_names() for counter in counters_of(group, chip, version)}
+def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: Sequence[str]) -> list[Counter]:
+    """What matches a pattern of every group, of the chip's tensor counters, and of the base names that ncu lists."""
+    known = {counter.name: counter for group in group_names() for counter in counters_of(group, chip, version)}
+    for name in (*chip.tensor_dense, *chip.tensor_sparse) if chip is not None else ():
+        if exists(name, chip, version):
+            known.setdefault(name, _tensor_counter(name, ""))
     found = sorted(name for name in known if fnmatch.fnmatchcase(name, pattern))
     base, dot, suffix = pattern.rpartition(".")
     for name in sorted(listed):
@@ -352,4 +355,5 @@ def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: 
             "" if listed else "Without ncu only the metrics of the groups can be matched.",
             "Give the suffix too, as in lts__t_sectors_op_*.sum; ncu-bench metrics lists the groups.",
         )
-    return list(dict.fromkeys(found))
+    described = (known.get(name, Counter(name, "", "", "")) for name in dict.fromkeys(found))
+    return [replace(counter, group="") for counter in described]
