@@ -339,9 +339,9 @@ def _without_tensor_operations(chip: Chip, version: Version | None) -> str:
 def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: Sequence[str]) -> list[Counter]:
     """What matches a pattern of every group, of the chip's tensor counters, and of the base names that ncu lists."""
     known = {counter.name: counter for group in group_names() for counter in counters_of(group, chip, version)}
-    for name in (*chip.tensor_dense, *chip.tensor_sparse) if chip is not None else ():
-        if exists(name, chip, version):
-            known.setdefault(name, _tensor_counter(name, ""))
+    if chip is not None:
+        parts = (name for name in (*chip.tensor_dense, *chip.tensor_sparse) if exists(name, chip, version))
+        known = {**{name: _tensor_counter(name, "") for name in parts}, **known}
     found = sorted(name for name in known if fnmatch.fnmatchcase(name, pattern))
     base, dot, suffix = pattern.rpartition(".")
     for name in sorted(listed):
