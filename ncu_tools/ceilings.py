@@ -1,9 +1,9 @@
 """Which ceilings hold for which launch, and who says so.
 
 In order: the report's own peaks at the profiled clock; what the report's device attributes say of its board; the
-machine file of the device the report names; the machine that the user named; for the few compute capabilities that
-stand for one family of boards, what the files of that family agree on. A compute capability alone never gives a
-bandwidth that its boards do not share, and RTX boards are never guessed from it.
+machine file of the device the report names; the machine that the user named; what was measured of the device; for the
+few compute capabilities that stand for one family of boards, what the files of that family agree on. A compute
+capability alone never gives a bandwidth that its boards do not share, and RTX boards are never guessed from it.
 
 Those are dense ceilings. Beside them stand the sparse ones, those of single tensor instructions, and those at the
 board's limit.
@@ -27,7 +27,8 @@ from ncu_tools.machine import Machine, Rate, machine_of_device, machines_of_capa
 PROFILED_CLOCK = "profiled clock"
 BOARD_LIMIT = "board limit"
 DATA_SHEET = "data sheet"
-"""At which clock a ceiling holds."""
+MEASURED = "measured"
+"""At which clock a ceiling holds, or that it is what `ncu-bench machines measure` reached."""
 
 BOARD_SAYS = "report, device attributes"
 
@@ -139,6 +140,7 @@ class _Fallback:
     says: str
     boost_clock_hz: float | None
     chosen: bool = False
+    kind: str = DATA_SHEET
 
 
 def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
@@ -164,6 +166,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         if fallback is not None:
             _fill(result, title, at, fallback, board.sm_clock)
         _add_others(result, title, at, board)
+        _draw_measured(result, title, name)
     return result
 
 
@@ -243,6 +246,16 @@ def _add_others(result: Ceilings, title: str, at: Rows, board: Board) -> None:
                 result.others.append(Ceiling(title, peak.unit, value, source, kind, peak.sparse, peak.instruction))
 
 
+def _draw_measured(result: Ceilings, title: str, name: str | None) -> None:
+    """What was measured of a device, beside the ceilings that bound its launches, as a device of its own."""
+    machine = machine_of_device(name, measured=True)
+    if machine is None or any(ceiling.kind == MEASURED for ceiling in result.drawn if ceiling.device == title):
+        return
+    for unit, rate in machine.rates.items():
+        if unit in result.per_launch:
+            result.drawn.append(Ceiling(f"{title}, measured", unit, rate.value, rate.source, MEASURED))
+
+
 def _is_slower(peak: Peak, board: Board, at: Rows) -> bool:
     """Whether an instruction's peak is below that of its unit: mma.sync on Hopper has two thirds of wgmma's."""
     mine = _middle(peak.per_cycle[at])
@@ -274,7 +287,11 @@ def _fallback(
     if known is not None:
         return _Fallback(known.rates, f"machine file {known.id}", known.boost_clock_hz)
     if machine is not None:
-        return _Fallback(machine.rates, f"--machine {machine.id}", machine.boost_clock_hz, chosen=True)
+        kind = MEASURED if machine.measured else DATA_SHEET
+        return _Fallback(machine.rates, f"--machine {machine.id}", machine.boost_clock_hz, chosen=True, kind=kind)
+    measured = machine_of_device(name, measured=True)
+    if measured is not None:
+        return _Fallback(measured.rates, f"machine file {measured.id}", None, kind=MEASURED)
     family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
     agreed = _agreed(family) if name is None and family else {}
     if agreed:
@@ -313,7 +330,7 @@ def _agreed(family: Sequence[Machine]) -> dict[str, Rate]:
 
 
 def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: Floats) -> None:
-    origin = Origin(DATA_SHEET, fallback.says, fallback.boost_clock_hz, fallback.chosen)
+    origin = Origin(fallback.kind, fallback.says, fallback.boost_clock_hz, fallback.chosen)
     used = []
     for unit, rate in fallback.rates.items():
         if unit not in result.per_launch:
@@ -325,7 +342,7 @@ def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: F
             used.append(unit)
             if missing.size == at.size:
                 source = f"{fallback.says}; {rate.source}"
-                result.drawn.append(Ceiling(title, unit, rate.value, source))
+                result.drawn.append(Ceiling(title, unit, rate.value, source, fallback.kind))
                 if rate.sparse is not None:
                     result.others.append(Ceiling(title, unit, rate.sparse, source, sparse=True))
     profiled = clocks[at][~np.isnan(clocks[at])]

@@ -7,13 +7,15 @@ wherever nothing else is said. Rates are in FLOP/s (OP/s for integers) and B/s.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
@@ -21,6 +23,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 COMPUTE_UNITS = (
     "fp64", "fp32", "fp16", "bf16",
@@ -44,7 +49,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine file. `rates` holds every peak and bandwidth by unit or level."""
+    """One machine file. `rates` holds every peak and bandwidth by unit or level.
+
+    `measured` rates are what `ncu-bench machines measure` reached, not what a data sheet promises.
+    """
 
     id: str
     name: str
@@ -59,6 +67,7 @@ class Machine:
     boost_clock_hz: float | None = None
     memory_bytes: float | None = None
     stands_for_compute_capability: bool = False
+    measured: bool = False
 
     @property
     def peaks(self) -> list[Rate]:
@@ -73,13 +82,29 @@ class Machine:
 
 @lru_cache(maxsize=1)
 def machines() -> dict[str, Machine]:
-    """Every machine known, by id, sorted by id."""
-    return {machine.id: machine for machine in (parse_machine(name, text) for name, text in machine_files())}
+    """Every machine known, sorted by id. Of the user's own files those that are valid; --check names the others."""
+    shipped = {
+        machine_id: parse_machine(machine_id, text) for machine_id, text in _files(files("ncu_tools") / "machines")
+    }
+    own = {
+        machine_id: parse_machine(machine_id, text) for machine_id, text in _files(own_folder()) if not problems(text)
+    }
+    return dict(sorted({**shipped, **own}.items()))
 
 
 def machine_files() -> list[tuple[str, str]]:
-    """(id, text) of every machine file, sorted by id."""
-    folder = files("ncu_tools") / "machines"
+    """(id, text) of every machine file, ours and the user's, sorted by id."""
+    return sorted([*_files(files("ncu_tools") / "machines"), *_files(own_folder())])
+
+
+def own_folder() -> Path:
+    """Where the user's machine files are: ncu-bench/machines in the configuration folder."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ncu-bench" / "machines"
+
+
+def _files(folder: Traversable) -> list[tuple[str, str]]:
+    if not folder.is_dir():
+        return []
     found = [entry for entry in folder.iterdir() if entry.name.endswith(".toml")]
     return sorted((entry.name.removesuffix(".toml"), entry.read_text("utf-8")) for entry in found)
 
@@ -115,12 +140,13 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         boost_clock_hz=data.get("boost_clock_hz"),
         memory_bytes=data.get("memory", {}).get("bytes"),
         stands_for_compute_capability=data.get("stands_for_compute_capability", False),
+        measured=data.get("measured", False),
     )
 
 
 _KEYS = {
     "schema", "name", "kind", "vendor", "chip", "compute_capability", "sm_count", "device_names", "boost_clock_hz",
-    "stands_for_compute_capability", "source", "peak", "bandwidth", "memory",
+    "stands_for_compute_capability", "source", "peak", "bandwidth", "memory", "measured",
 }  # fmt: skip
 
 
@@ -180,13 +206,13 @@ def find_machine(name: str) -> Machine:
     )
 
 
-def machine_of_device(device_name: str | None) -> Machine | None:
-    """The machine whose driver reports `device_name`, or None."""
+def machine_of_device(device_name: str | None, *, measured: bool = False) -> Machine | None:
+    """The machine whose driver reports `device_name`, by its data sheet or as `measured`; None where there is none."""
     if not device_name:
         return None
     wanted = _folded(device_name)
     for machine in machines().values():
-        if wanted in map(_folded, machine.device_names):
+        if machine.measured == measured and wanted in map(_folded, machine.device_names):
             return machine
     return None
 

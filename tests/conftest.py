@@ -38,8 +38,9 @@ def pytest_make_collect_report(
 
 @pytest.fixture(autouse=True)
 def _own_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test writes into the user's cache folder."""
+    """No test reads or writes the user's cache and configuration."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 settings.register_profile("quick", max_examples=60, deadline=None)

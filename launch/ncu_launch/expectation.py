@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ncu_launch.errors import NcuBenchError
 from ncu_launch.execute import own_environment, run
 from ncu_launch.request import Workload
 from ncu_launch.runs import Program
@@ -57,8 +58,19 @@ def _why_not(log: Path, timed_out: bool) -> str:
     """The reason that the process gave, in its own words."""
     if timed_out:
         return f"counting it took more than {TIMEOUT_S} s"
+    error = said_error(log)
+    if error is not None:
+        return error.what
     said = log.read_text("utf-8").strip().splitlines()
-    for line in reversed(said):
-        if line.startswith('{"ncu_bench_error": '):
-            return str(json.loads(line)["ncu_bench_error"]["what"])
     return said[-1][:200] if said else "the process that counts it said nothing"
+
+
+def said_error(log: Path) -> NcuBenchError | None:
+    """The error that a process of ours ended with, from the line it wrote; None where it wrote none."""
+    for line in reversed(log.read_text("utf-8", errors="replace").splitlines()):
+        if line.startswith('{"ncu_bench_error": '):
+            parts = json.loads(line)["ncu_bench_error"]
+            error = NcuBenchError(parts["what"], parts["cause"], parts["advice"])
+            error.exit_code = parts["exit_code"]
+            return error
+    return None

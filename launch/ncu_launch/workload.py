@@ -20,7 +20,7 @@ from typing import Any
 
 from ncu_launch.attribution import Attribution, tensors_in
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.models import Built, build, device_of
+from ncu_launch.models import Built, build
 from ncu_launch.operators import collector_class, write_header
 from ncu_launch.ranges import Ranges
 from ncu_launch.request import Facts, Workload
@@ -42,7 +42,7 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
     import torch
 
     torch.manual_seed(workload.seed)
-    device = _device(workload)
+    device = device_here(workload.device)
     built = build(workload)
     facts = _facts(workload, built, device)
     if (built.dtype or workload.dtype) == "tf32" and device == "cpu":
@@ -61,16 +61,20 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
     _write(facts_path, facts)
 
 
-def _device(workload: Workload) -> str:
+def device_here(asked: str) -> str:
+    """The device that is asked for (cpu, cuda or auto), which is cuda or cpu.
+
+    Raises `NcuBenchError` when it is not there.
+    """
     import torch
 
-    if workload.device == "cuda" and not torch.cuda.is_available():
+    if asked == "cuda" and not torch.cuda.is_available():
         raise NcuBenchError(
             "There is no CUDA device here.",
             "PyTorch sees none: no GPU, no driver, or a CPU build of PyTorch.",
             "Use --device cpu.",
         )
-    return device_of(workload)
+    return asked if asked != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _facts(workload: Workload, built: Built, device: str) -> Facts:
@@ -163,7 +167,7 @@ def prepared(workload: Workload) -> Step:
 
     Raises `NcuBenchError` when the target or its options cannot be run here.
     """
-    return _prepared(workload, build(workload), _device(workload))
+    return _prepared(workload, build(workload), device_here(workload.device))
 
 
 def _prepared(workload: Workload, built: Built, device: str) -> Step:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import click
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.measuring import measured
+from ncu_launch.request import DEVICES
 
 from ncu_tools.ceilings import unit_title
 from ncu_tools.cli.options import format_option, show
-from ncu_tools.machine import Machine, find_machine, machine_files, machines, problems
+from ncu_tools.machine import Machine, find_machine, machine_files, machines, own_folder, problems
+from ncu_tools.measured import machine_id, machine_text
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import scaled
 
@@ -36,26 +41,87 @@ RATE_COLUMNS = (
 )
 
 
-@click.command()
-@click.argument("name", required=False)
-@click.option("--check", is_flag=True, help="Check every machine file and say what is wrong.")
-@format_option
-def command(name: str | None, check: bool, output_format: str) -> None:
-    """List the machines whose ceilings are known, or show one with the source of every value.
+MEASURE = "measure"
+SAMPLE_COLUMNS = (
+    Column("what", "work"),
+    Column("size", "size", "count"),
+    Column("rate", "best", unit="byte/s or FLOP/s"),
+    Column("sustained", "sustained", unit="byte/s or FLOP/s"),
+    Column("spread", "spread", "fraction"),
+)
 
-    Rates are dense; sparse ones stand apart. What a data sheet does not say is left out.
+
+@click.command()
+@click.argument("name", required=False, metavar="[NAME|measure]")
+@click.option("--check", is_flag=True, help="Check every machine file and say what is wrong.")
+@click.option("--device", type=click.Choice(DEVICES), default="auto", show_default=True, help="What to measure.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.01, 60), default=0.3, show_default=True, help="How long to measure each work."
+)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The machine file to write.")
+@format_option
+def command(
+    name: str | None, check: bool, device: str, seconds: float, output: Path | None, output_format: str
+) -> None:
+    """List the machines whose ceilings are known, show one with the source of every value, or measure this one.
+
+    Rates are dense; sparse ones stand apart. What a data sheet does not say is left out. Measuring times memory
+    traffic and matrix products through PyTorch and writes a machine file marked measured, which runs on this device
+    then take their ceilings from; -o says where, otherwise it is kept in ~/.config/ncu-bench/machines.
 
     \b
     Example:
       ncu-bench machines
       ncu-bench machines h100-sxm --format json
+      OMP_NUM_THREADS=1 ncu-bench machines measure
     """
     if check:
         _check(output_format)
+    elif name == MEASURE:
+        _measure(device, seconds, output, output_format)
     elif name:
         show(_one(find_machine(name), output_format), output_format, full_names=True)
     else:
         show(Table("machines", LIST_COLUMNS, [_line(machine) for machine in machines().values()]), output_format)
+
+
+def _measure(device: str, seconds: float, output: Path | None, output_format: str) -> None:
+    """Measure, write the machine file, and show every work with its spread."""
+    from ncu_parsers.parquet import replacing
+
+    found = _measured(device, seconds)
+    text = machine_text(found, f"{datetime.now(timezone.utc):%Y-%m-%d}")
+    wrong = problems(text)
+    if wrong:
+        raise NcuBenchError(f"What was measured is no plausible machine: {wrong[0]}.", advice="Measure for longer.")
+    target = output or own_folder() / f"{machine_id(found)}.toml"
+    if output is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    rows = [
+        _sample(sample, unit, output_format)
+        for unit, kind in (("B/s", "memory"), ("FLOP/s", "products"))
+        for sample in found[kind]
+    ]
+    show(Table("machines", SAMPLE_COLUMNS, rows, [*found["notes"], f"the machine file is {target}"]), output_format)
+
+
+def _measured(device: str, seconds: float) -> dict[str, Any]:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return measured(seconds, device)
+    with console.status("measuring memory and matrix products"):
+        return measured(seconds, device)
+
+
+def _sample(sample: dict[str, Any], unit: str, output_format: str) -> dict[str, Any]:
+    for_people = output_format in ("text", "markdown")
+    rate = {name: scaled(sample[name], unit) if for_people else sample[name] for name in ("burst", "sustained")}
+    size = {"what": sample["what"], "size": sample["size"], "spread": sample["spread"]}
+    return {**size, "rate": rate["burst"], "sustained": rate["sustained"]}
 
 
 def _line(machine: Machine) -> dict[str, Any]:

@@ -1,0 +1,242 @@
+"""What a machine reaches at most, measured: memory traffic at sizes from the caches to DRAM, matrix products per type.
+
+    python -m ncu_launch.measure SECONDS DEVICE RESULT.json
+
+Everything runs through PyTorch's operators, so the numbers are what a program that uses it can reach, and small arrays
+are left out where starting an operator would take most of the time. Bytes are what a kernel reads and writes: a copy
+2 x, a triad 3 x, a read 1 x its array; what a cache fetches before it writes is not counted (the convention of STREAM).
+Of each work the best sample (burst) and the median of a longer stretch (sustained) are kept, with their spread.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.workload import cpu_name, device_here, exit_code_of
+
+SAMPLE_S = 0.01
+"""A sample repeats its work until it lasts about this long, so that the clock's resolution does not matter."""
+LEAST_WORK_S = 2e-5
+"""Shorter operators mostly measure how long an operator takes to start."""
+SMALLEST_BYTES, LARGEST_BYTES = 1 << 18, 1 << 31
+SHARE_OF_MEMORY = 0.4
+BEYOND_CACHE = 4
+"""Arrays count as DRAM from this many times the last cache on."""
+PRODUCT_TYPES = {
+    "fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
+}  # fmt: skip
+PRODUCT_S = 0.02
+SIDES = (512, 1024, 2048, 4096, 8192, 16384)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One work, measured: `amount` bytes or operations each time, rates per second, spread as a share of the median."""
+
+    what: str
+    size: int
+    amount: int
+    burst: float
+    sustained: float
+    spread: float
+    seconds: float
+
+
+@dataclass
+class Measured:
+    """What was measured of one device. Sizes of arrays are bytes, of products the side of square matrices."""
+
+    device: str
+    device_name: str
+    threads: int | None
+    caches: dict[str, int] = field(default_factory=dict)
+    clocks: list[str] = field(default_factory=list)
+    memory: list[Sample] = field(default_factory=list)
+    products: list[Sample] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def measure(seconds: float, device: str) -> Measured:
+    """Measure a device, each work for about `seconds`.
+
+    Raises `NcuBenchError` when the device is not there.
+    """
+    import torch
+
+    device = device_here(device)
+    on_gpu = device == "cuda"
+    result = Measured(
+        device,
+        torch.cuda.get_device_name() if on_gpu else cpu_name(),
+        None if on_gpu else torch.get_num_threads(),
+        _gpu_caches() if on_gpu else cpu_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
+        versions={"torch": str(torch.__version__)},
+    )
+    with torch.no_grad():
+        result.memory = list(_memory(device, seconds, result))
+        result.products = list(_products(device, seconds, result))
+    result.clocks = _clocks(device)
+    return result
+
+
+def _sampled(what: str, size: int, amount: int, work: Callable[[], Any], seconds: float, device: str) -> Sample:
+    """Time `work`, which moves or computes `amount`, until `seconds` have passed."""
+    wait = _waiting(device)
+    work()
+    wait()
+    once = max(_timed(work, 1, wait), 1e-7)
+    repeats = max(1, round(SAMPLE_S / once))
+    samples: list[float] = []
+    until = time.perf_counter() + seconds
+    while len(samples) < 5 or time.perf_counter() < until:
+        samples.append(_timed(work, repeats, wait) / repeats)
+    median = statistics.median(samples)
+    low, _, high = statistics.quantiles(samples, n=4)
+    return Sample(what, size, amount, amount / min(samples), amount / median, (high - low) / median, median)
+
+
+def _timed(work: Callable[[], Any], repeats: int, wait: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    for _ in range(repeats):
+        work()
+    wait()
+    return time.perf_counter() - began
+
+
+def _waiting(device: str) -> Callable[[], None]:
+    """What waits for a device to be done: a GPU works behind the program's back."""
+    import torch
+
+    return torch.cuda.synchronize if device == "cuda" else lambda: None
+
+
+# ---------------------------------------------------------------------------------------------------------- memory
+
+
+def _memory(device: str, seconds: float, result: Measured) -> Iterator[Sample]:
+    """Copies, triads and reads of arrays of growing size."""
+    import torch
+
+    largest = min(LARGEST_BYTES, int(_free_bytes(device) * SHARE_OF_MEMORY / 3))
+    beyond = BEYOND_CACHE * max(result.caches.values(), default=0)
+    if largest < beyond:
+        result.notes.append(
+            f"the last cache holds {max(result.caches.values()):,} bytes and memory allows arrays of {largest:,}: "
+            "the bandwidth of DRAM may be that of the cache"
+        )
+    size = SMALLEST_BYTES
+    while size <= largest:
+        one, two, out = (torch.full((size // 4,), float(value), device=device) for value in (1, 2, 3))
+        works: dict[str, tuple[int, Callable[[], Any]]] = {
+            "copy": (2 * size, partial(out.copy_, one)),
+            "triad": (3 * size, partial(torch.add, one, two, alpha=1.5, out=out)),
+            "read": (size, one.sum),
+        }
+        for what, (amount, work) in works.items():
+            sample = _sampled(what, size, amount, work, seconds, device)
+            if sample.seconds >= LEAST_WORK_S:
+                yield sample
+        size *= 2
+
+
+def _free_bytes(device: str) -> int:
+    import torch
+
+    if device == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
+        return int(next(line for line in lines if line.startswith("MemAvailable")).split()[1]) * 1024
+    return 1 << 30
+
+
+def _gpu_caches() -> dict[str, int]:
+    import torch
+
+    size = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
+    return {"l2": int(size)} if size else {}
+
+
+def cpu_caches(folder: Path) -> dict[str, int]:
+    """Bytes of the data caches that Linux describes in `folder`, as l1, l2, l3; {} where it does not."""
+    found = {}
+    for index in sorted(folder.glob("index*")):
+        with suppress(OSError, ValueError):
+            level, kind, size = ((index / name).read_text("utf-8").strip() for name in ("level", "type", "size"))
+            if kind != "Instruction":
+                found[f"l{int(level)}"] = int(size.rstrip("KM")) * (1 << 20 if size.endswith("M") else 1 << 10)
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------- products
+
+
+def _products(device: str, seconds: float, result: Measured) -> Iterator[Sample]:
+    """Products of square matrices, as large as it takes to fill the device, per type."""
+    for name in PRODUCT_TYPES:
+        if name == "tf32" and device == "cpu":
+            continue
+        try:
+            yield _product(name, device, seconds)
+        except (RuntimeError, NotImplementedError) as error:
+            result.notes.append(f"{name} products do not run here: {(str(error).splitlines() or ['?'])[0][:120]}")
+
+
+def _product(name: str, device: str, seconds: float) -> Sample:
+    """The largest side whose product takes less than a fraction of a second."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+    for side in SIDES:
+        one, two = (_matrix(name, side, device) for _ in range(2))
+        work = partial(torch._int_mm if name == "int8" else torch.matmul, one, two)
+        work()
+        if _timed(work, 1, _waiting(device)) > PRODUCT_S or side == SIDES[-1]:
+            break
+    return _sampled(name, side, 2 * side**3, work, 2 * seconds, device)
+
+
+def _matrix(name: str, side: int, device: str) -> Any:
+    import torch
+
+    if name == "int8":
+        return torch.randint(-8, 8, (side, side), dtype=torch.int8, device=device)
+    return torch.randn((side, side), device=device).to(getattr(torch, PRODUCT_TYPES[name]))
+
+
+def _clocks(device: str) -> list[str]:
+    """The clocks right after the last work, as the system names them."""
+    import torch
+
+    if device == "cuda":
+        with suppress(Exception):  # needs pynvml
+            return [f"SM {torch.cuda.clock_rate()} MHz"]
+        return []
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return sorted({f"{line.split(':')[1].strip()} MHz" for line in lines if line.startswith("cpu MHz")})
+    return []
+
+
+def main(arguments: list[str]) -> int:
+    """Measure and write what was found as JSON. Errors go to stderr as one line of JSON with their parts."""
+
+    def work() -> None:
+        found = measure(float(arguments[0]), arguments[1])
+        Path(arguments[2]).write_text(json.dumps(asdict(found)), encoding="utf-8")
+
+    return exit_code_of(work)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

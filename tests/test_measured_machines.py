@@ -1,0 +1,144 @@
+"""Measured ceilings: what PyTorch reaches on this machine becomes a machine file that its runs use."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from ncu_launch import measure as measuring
+from ncu_launch.measure import cpu_caches
+
+from ncu_tools import machine as known
+from ncu_tools.cli import cli
+from ncu_tools.machine import find_machine, machine_of_device, own_folder, parse_machine, problems
+from ncu_tools.measured import bandwidths, machine_id, machine_text, peaks
+
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+
+MIB = 1 << 20
+
+
+def sample(what: str, size: int, burst: float, amount: int = 1) -> dict[str, Any]:
+    return {
+        "what": what, "size": size, "amount": amount, "burst": burst, "sustained": 0.9 * burst, "spread": 0.02,
+        "seconds": 0.01,
+    }  # fmt: skip
+
+
+def found(**changes: Any) -> dict[str, Any]:
+    """A measurement of a made-up processor with 1 MiB of L2 and 8 MiB of L3."""
+    return {
+        "device": "cpu", "device_name": 'Pro"cessor\\ X', "threads": 2, "caches": {"l1": 32768, "l2": MIB, "l3": 8 * MIB},
+        "clocks": ["2000 MHz"], "versions": {"torch": "2.0"}, "notes": [],
+        "memory": [
+            sample("copy", MIB // 2, 90e9), sample("triad", MIB // 2, 95e9), sample("read", MIB, 80e9),
+            sample("copy", 4 * MIB, 40e9), sample("copy", 32 * MIB, 15e9), sample("read", 64 * MIB, 17e9),
+        ],
+        "products": [sample("fp32", 1024, 150e9), sample("bf16", 2048, 900e9), sample("int8", 2048, 1e12)],
+        **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _fresh_machines() -> Any:
+    known.machines.cache_clear()
+    yield
+    known.machines.cache_clear()
+
+
+class TestTheMachineFile:
+    def test_takes_dram_from_arrays_that_no_cache_holds_and_l2_from_those_it_holds_whole(self) -> None:
+        best = bandwidths(found())
+        assert (best["dram"]["burst"], best["l2"]["burst"]) == (17e9, 90e9)  # the triad of 3 x 512 KiB does not fit
+
+    def test_takes_dram_from_the_largest_arrays_where_none_is_beyond_the_cache(self) -> None:
+        best = bandwidths(found(caches={"l3": 512 * MIB}))
+        assert best["dram"]["burst"] == 17e9
+        assert "l2" not in best
+
+    def test_has_the_units_of_the_device(self) -> None:
+        assert set(peaks(found())) == {"fp32", "bf16"}
+        assert set(peaks(found(device="cuda"))) == {"fp32", "tensor_bf16", "tensor_int8"}
+
+    def test_is_valid_whatever_the_device_is_called_and_marked_measured(self) -> None:
+        text = machine_text(found(), "2026-11-21")
+        assert problems(text) == []
+        machine = parse_machine("x", text)
+        assert machine.measured
+        assert machine.device_names == ('Pro"cessor\\ X',)
+        assert machine.rates["fp32"].value == 150e9
+        assert "sustained 90.0%" in machine.rates["fp32"].note
+        assert machine.rates["dram"].source == "measured 2026-11-21, PyTorch 2.0, 2 threads, 2000 MHz"
+        assert machine_id(found()) == "pro-cessor-x-2-threads-measured"
+
+    def test_in_the_users_folder_is_found_by_the_device_and_never_passes_for_a_data_sheet(self) -> None:
+        own_folder().mkdir(parents=True)
+        (own_folder() / "mine.toml").write_text(machine_text(found(), "2026-11-21"), "utf-8")
+        (own_folder() / "broken.toml").write_text("name = ", "utf-8")
+        assert find_machine("mine").measured
+        assert machine_of_device('Pro"cessor\\ X') is None
+        machine = machine_of_device('Pro"cessor\\ X', measured=True)
+        assert machine is not None
+        assert machine.id == "mine"
+        assert "broken" not in known.machines()
+
+
+class TestMeasuring:
+    @pytest.fixture(autouse=True)
+    def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(measuring, "LARGEST_BYTES", 4 * MIB)
+        monkeypatch.setattr(measuring, "SIDES", (64, 256))
+        monkeypatch.setattr(measuring, "LEAST_WORK_S", 0.0)
+
+    def test_gives_plausible_rates_that_follow_from_amounts_and_times(self) -> None:
+        result = asdict(measuring.measure(0.02, "cpu"))
+        works = {(one["what"], one["size"]) for one in result["memory"]}
+        assert {("copy", 4 * MIB), ("triad", 4 * MIB), ("read", 4 * MIB)} <= works
+        for one in (*result["memory"], *result["products"]):
+            assert one["sustained"] == pytest.approx(one["amount"] / one["seconds"])
+            assert one["burst"] >= one["sustained"]
+        rates = {one["what"]: one for one in result["products"]}
+        assert {"fp64", "fp32", "bf16"} <= set(rates)
+        assert "tf32" not in rates
+        assert 1e8 < rates["fp32"]["burst"] < 1e14
+        amounts = {one["what"]: one["amount"] / one["size"] for one in result["memory"]}
+        assert amounts == {"copy": 2, "triad": 3, "read": 1}
+
+    def test_of_a_gpu_that_is_not_there_is_refused(self) -> None:
+        if torch.cuda.is_available():
+            pytest.fail("this test is for machines without a GPU")
+        result = CliRunner().invoke(cli, ["machines", "measure", "--device", "cuda", "--seconds", "0.01"])
+        assert result.exit_code != 0
+        assert "no CUDA device" in str(result.exception)
+
+
+def test_caches_are_read_as_linux_describes_them(tmp_path: Path) -> None:
+    for index, (level, kind, size) in enumerate(
+        (("1", "Data", "48K"), ("1", "Instruction", "64K"), ("2", "Unified", "2M"))
+    ):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        for name, text in (("level", level), ("type", kind), ("size", size)):
+            (folder / name).write_text(text + "\n", "utf-8")
+    (tmp_path / "index9").mkdir()
+    assert cpu_caches(tmp_path) == {"l1": 48 * 1024, "l2": 2 * MIB}
+    assert cpu_caches(tmp_path / "missing") == {}
+
+
+def test_the_command_keeps_the_file_and_the_device_takes_its_ceilings_from_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("ncu_tools.cli.machines.measured", lambda seconds, device: found())
+    result = CliRunner().invoke(cli, ["machines", "measure"])
+    assert result.exit_code == 0, result.output
+    assert "17 GB/s" in result.output
+    kept = own_folder() / "pro-cessor-x-2-threads-measured.toml"
+    assert kept.is_file()
+    shown = CliRunner().invoke(cli, ["machines", "pro-cessor-x-2-threads-measured"])
+    assert "900 GFLOP/s" in shown.output
+    elsewhere = tmp_path / "other.toml"
+    assert CliRunner().invoke(cli, ["machines", "measure", "-o", str(elsewhere)]).exit_code == 0
+    assert elsewhere.read_text("utf-8") == kept.read_text("utf-8")
