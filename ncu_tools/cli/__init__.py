@@ -15,6 +15,7 @@ COMMANDS = {
     "parse": "Any Nsight Compute report -> launches.parquet.",
     "hotspots": "Which kernels take the time, and what bounds each.",
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",
+    "layers": "The layers of a model as a tree, with time, FLOPs and bytes.",
     "expected": "Measured FLOPs and bytes beside those of operator formulas.",
     "metrics": "What each group of metrics collects on a chip, and in how many passes.",
     "machines": "Peaks and bandwidths of machines, with their sources.",

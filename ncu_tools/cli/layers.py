@@ -1,0 +1,89 @@
+"""ncu-bench layers: the layers of a model as a tree, with their time, FLOPs and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.report.table import Column, Table
+
+LOWER = "flops_lower_bound"
+COLUMNS = (
+    Column("layer", "layer"),
+    Column("launches", "launches", "flop/byte"),
+    Column("time_ns", "time", "time", "ns"),
+    Column("time_share", "share", "fraction"),
+    Column("forward_ns", "forward", "time", "ns"),
+    Column("backward_ns", "backward", "time", "ns"),
+    Column("optimizer_ns", "optimizer", "time", "ns"),
+    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
+    Column("dram_bytes", "DRAM", "byte", "byte"),
+    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
+)
+MACHINE_READABLE = (
+    Column("module", "module"),
+    Column("depth", "depth", "count"),
+    Column("is_leaf", "leaf"),
+    Column(LOWER, "lower bound"),
+)
+PICTURES = ("svg", "png", "pdf")
+
+
+@click.command()
+@click.argument("run")
+@click.option("--depth", type=click.IntRange(min=0), help="How many levels below the model to show; all if not given.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw bars to this .svg, .png or .pdf file."
+)
+@click.option("--title", default="", help="A title for the picture.")
+@format_option
+def command(run: str, depth: int | None, output: Path | None, title: str, output_format: str) -> None:
+    """Show the layers of a model as a tree: time forward and backward, FLOPs, bytes, their ratio, launches.
+
+    A layer has everything below it in its numbers, which are means over the iterations. RUN is a run folder of a model
+    target, or any report whose launches have NVTX ranges of modules. The picture has a bar for each layer that nothing
+    is below, or with --depth for each of that depth.
+
+    \\b
+    Example:
+      ncu-bench layers run --depth 1
+      ncu-bench layers run -o layers.svg
+    """
+    from ncu_tools.hotspots import OPERATORS
+    from ncu_tools.layers import layers
+    from ncu_tools.load import load
+    from ncu_tools.roofline import BY_OPERATOR
+
+    if output is not None and output.suffix.lstrip(".").lower() not in PICTURES:
+        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
+    with progress("Reading") as reading:
+        loaded = load(run, reading=reading)
+    result = layers(loaded.table, depth=depth)
+    by_operator = bool(BY_OPERATOR & set(loaded.table.column("source").unique().to_pylist()))
+    notes = [*loaded.notes, *result.notes, *([OPERATORS] if by_operator else [])]
+    if result.iterations > 1:
+        notes.append(f"means over {result.iterations} iterations")
+    if output is not None and result.rows:
+        _draw(result.rows, depth, output, title, by_operator=by_operator)
+        notes.append(f"the picture is {output}")
+    indent = output_format in ("text", "markdown")
+    rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
+    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in ("json", "csv") else COLUMNS
+    show(Table("layers", columns, rows, notes), output_format)
+
+
+def _draw(rows: list[Any], depth: int | None, output: Path, title: str, *, by_operator: bool) -> None:
+    from ncu_parsers.parquet import replacing
+
+    from ncu_tools.report.layer_bars import draw_bars
+
+    deepest = [row for row in rows if row.is_leaf or row.depth == depth]
+    bytes_title = "bytes of operators" if by_operator else "DRAM bytes"
+    picture = draw_bars(deepest, output.suffix.lstrip(".").lower(), title=title, bytes_title=bytes_title)
+    with replacing(output) as temporary:
+        temporary.write_bytes(picture)

@@ -1,0 +1,152 @@
+"""Launches by the layer that caused them, as a tree: time of each phase, FLOPs, bytes, arithmetic intensity.
+
+A layer has everything below it in its sums, so the root is the model. All sums are means over the iterations of the
+run. What is not known for every launch of a layer is not known for the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.ranges import RUN_PHASES
+from ncu_parsers import arrays, tables
+from ncu_parsers.tables import Floats
+
+NO_MODULE = "(no module)"
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One module with everything below it, of one iteration. Times in ns; None where a launch of it lacks a value.
+
+    `name` is the last part of `module`, `depth` how far below the root it is, `is_leaf` whether nothing is below it.
+    `flops_lower_bound` says that some of its FLOPs were not collected.
+    """
+
+    module: str
+    name: str
+    depth: int
+    is_leaf: bool
+    launches: float
+    time_ns: float | None
+    forward_ns: float | None
+    backward_ns: float | None
+    optimizer_ns: float | None
+    time_share: float | None
+    flops: float | None
+    flops_lower_bound: bool
+    dram_bytes: float | None
+    arithmetic_intensity: float | None
+
+
+@dataclass
+class Layers:
+    """The layers of a run in the order in which they first ran, parents before their children."""
+
+    rows: list[Layer]
+    iterations: int
+    notes: list[str] = field(default_factory=list)
+
+
+def layers(table: pa.Table, *, depth: int | None = None) -> Layers:
+    """The layers of `table`, at most `depth` levels below the root. A table without modules has none, and a note."""
+    failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
+    if any(failed):
+        table = table.filter(arrays.booleans([not value for value in failed]))
+    launches = _Launches(table)
+    if all(module is None for module in launches.modules):
+        return Layers(
+            [], launches.iterations, ["no launch knows its module: profile a model target, or use NVTX ranges"]
+        )
+    groups = launches.below()
+    whole = launches.sum(launches.nanoseconds, np.arange(launches.rows))
+    inner = {module.rpartition(".")[0] for module in groups}
+    rows = [
+        launches.layer(module, found, whole, is_leaf=module not in inner)
+        for module, found in groups.items()
+        if depth is None or module.count(".") <= depth
+    ]
+    return Layers(rows, launches.iterations)
+
+
+class _Launches:
+    """The columns of a table that the layers need."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.rows = len(table)
+        self.modules = tables.words(table, "module")
+        self.phases = np.array([phase or "" for phase in tables.words(table, "phase")], dtype=object)
+        self.nanoseconds = tables.floats(table, "duration_ns")
+        self.flops = tables.floats(table, "flops")
+        self.dram = tables.floats(table, "dram_bytes")
+        basis = tables.words(table, "flops_basis")
+        self.partial = np.array(
+            ["not collected" in (text or "") or "not every" in (text or "") for text in basis], bool
+        )
+        named = tables.floats(table, "iteration")
+        self.iterations = max(1, len(np.unique(named[~np.isnan(named)])))
+
+    def below(self) -> dict[str, Rows]:
+        """For each module and each that contains it the launches of both, in the order in which they first ran."""
+        own: dict[str, list[int]] = {}
+        for row, module in enumerate(self.modules):
+            own.setdefault(module or NO_MODULE, []).append(row)
+        found: dict[str, list[int]] = {}
+        for module, rows in own.items():
+            for ancestor in _ancestors(module):
+                found.setdefault(ancestor, []).extend(rows)
+        return {module: np.array(found[module], np.int64) for module in _parents_first(found)}
+
+    def sum(self, values: Floats, rows: Rows) -> float | None:
+        """The sum over some launches in one iteration; None when one of them is not known, 0 of none."""
+        chosen = values[rows]
+        return None if np.isnan(chosen).any() else float(chosen.sum()) / self.iterations
+
+    def layer(self, module: str, rows: Rows, whole: float | None, *, is_leaf: bool) -> Layer:
+        time, flops, dram = (self.sum(values, rows) for values in (self.nanoseconds, self.flops, self.dram))
+        of_phase = {phase: rows[self.phases[rows] == phase] for phase in RUN_PHASES}
+        times = {phase: self.sum(self.nanoseconds, found) if found.size else None for phase, found in of_phase.items()}
+        return Layer(
+            module=module,
+            name=module.rpartition(".")[2] if module != NO_MODULE else NO_MODULE,
+            depth=module.count(".") if module != NO_MODULE else 0,
+            is_leaf=is_leaf,
+            launches=rows.size / self.iterations,
+            time_ns=time,
+            forward_ns=times["forward"],
+            backward_ns=times["backward"],
+            optimizer_ns=times["optimizer"],
+            time_share=time / whole if time is not None and whole else None,
+            flops=flops,
+            flops_lower_bound=flops is not None and bool(self.partial[rows].any()),
+            dram_bytes=dram,
+            arithmetic_intensity=flops / dram if flops is not None and dram else None,
+        )
+
+
+def _ancestors(module: str) -> Iterable[str]:
+    """The module and all that contain it, outermost first."""
+    if module == NO_MODULE:
+        return (module,)
+    parts = module.split(".")
+    return (".".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+def _parents_first(found: Iterable[str]) -> list[str]:
+    """Modules so that each is followed by what is below it, and siblings stay in their order."""
+    children: dict[str, list[str]] = {}
+    for module in found:
+        children.setdefault(module.rpartition(".")[0], []).append(module)
+    ordered: list[str] = []
+    waiting = list(reversed(children.get("", [])))
+    while waiting:
+        module = waiting.pop()
+        ordered.append(module)
+        waiting += reversed(children.get(module, []))
+    return ordered

@@ -1,0 +1,122 @@
+"""The layers of a model: sums that add up along the tree, in the order in which layers ran, of one iteration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_parsers.parquet import write_table
+from ncu_parsers.report import Launch
+from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
+
+from ncu_tools.cli import cli
+from ncu_tools.layers import NO_MODULE, Layer, layers
+from ncu_tools.report.layer_bars import draw_bars
+from tests.launches import launch, metric, sass, table
+
+
+def ran(module: str | None, ns: float | None, *, phase: str = "forward", iteration: int = 0, fma: float = 0) -> Launch:
+    """A launch of a layer with fp32 arithmetic and idle tensor cores."""
+    idle = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
+    return launch("k", {**sass(ffma=fma), **idle}, ns=ns, dram=100.0, module=module, phase=phase, iteration=iteration)
+
+
+def by_module(*launches: Launch, **options: Any) -> dict[str, Layer]:
+    return {row.module: row for row in layers(table(*launches), **options).rows}
+
+
+class TestALayer:
+    def test_has_everything_below_it(self) -> None:
+        found = by_module(ran("net.a.x", 10, fma=5), ran("net.a.y", 20, fma=7), ran("net.b", 70), ran("net", 1))
+        assert {module: row.time_ns for module, row in found.items()} == {
+            "net": 101, "net.a": 30, "net.a.x": 10, "net.a.y": 20, "net.b": 70,
+        }  # fmt: skip
+        assert (found["net.a"].flops, found["net.a"].dram_bytes) == (24, 200)
+        assert found["net.a"].arithmetic_intensity == pytest.approx(0.12)
+        assert found["net.a"].time_share == pytest.approx(30 / 101)
+        assert [found[name].is_leaf for name in ("net", "net.a", "net.b")] == [False, False, True]
+
+    def test_tells_phases_apart(self) -> None:
+        found = by_module(ran("net.a", 10), ran("net.a", 25, phase="backward"), ran(None, 5, phase="optimizer"))
+        assert (found["net.a"].forward_ns, found["net.a"].backward_ns, found["net.a"].optimizer_ns) == (10, 25, None)
+        assert found[NO_MODULE].optimizer_ns == 5
+
+    def test_is_a_mean_over_iterations(self) -> None:
+        found = by_module(*(ran("net.a", 10 * (n + 1), iteration=n, fma=4) for n in range(2)))
+        assert (found["net.a"].time_ns, found["net.a"].launches, found["net.a"].flops) == (15, 1, 8)
+
+    def test_does_not_know_what_one_of_its_launches_does_not(self) -> None:
+        found = by_module(ran("net.a", 10), ran("net.b", None))
+        assert (found["net.a"].time_ns, found["net.b"].time_ns, found["net"].time_ns) == (10, None, None)
+        assert found["net.a"].time_share is None
+
+    def test_leaves_out_launches_that_failed(self) -> None:
+        broken = ran("net.a", 1000)
+        broken.failed = True
+        assert by_module(ran("net.a", 10), broken)["net"].time_ns == 10
+
+
+class TestTheTree:
+    def test_has_parents_before_children_and_siblings_in_the_order_in_which_they_ran(self) -> None:
+        found = layers(table(ran("net.z.one", 1), ran("net.a", 1), ran("net.z.two", 1), ran(None, 1)))
+        assert [row.module for row in found.rows] == ["net", "net.z", "net.z.one", "net.z.two", "net.a", NO_MODULE]
+        assert [row.depth for row in found.rows] == [0, 1, 2, 2, 1, 0]
+
+    def test_is_cut_below_a_depth_without_losing_what_is_there(self) -> None:
+        found = by_module(ran("net.a.x", 10), ran("net.b", 5), depth=1)
+        assert {module: row.time_ns for module, row in found.items()} == {"net": 15, "net.a": 10, "net.b": 5}
+
+    def test_of_launches_without_modules_is_empty_and_says_why(self) -> None:
+        found = layers(table(launch(ns=5)))
+        assert found.rows == []
+        assert "no launch knows its module" in found.notes[0]
+
+    @given(st.lists(st.tuples(st.sampled_from(["m", "m.a", "m.a.x", "m.b", None]), st.integers(1, 100)), min_size=1))
+    def test_adds_up(self, rows: list[tuple[str | None, int]]) -> None:
+        found = layers(table(*(ran(module, ns) for module, ns in rows))).rows
+        roots = [row.time_ns or 0 for row in found if row.depth == 0]
+        if found:
+            assert sum(roots) == pytest.approx(sum(ns for _, ns in rows))
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        launches = table(ran("net.a<b>", 10, fma=3), ran("net.c", 20, phase="backward"))
+        launches = with_metadata(launches, {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []})
+        write_table(launches, tmp_path / "launches.parquet")
+        return tmp_path
+
+    def test_indents_the_tree(self, run: Path) -> None:
+        result = CliRunner().invoke(cli, ["layers", str(run)])
+        assert result.exit_code == 0, result.output
+        names = [line[:10].rstrip() for line in result.stdout.splitlines()[2:]]
+        assert names == [" net", "   a<b>", "   c"]
+
+    def test_gives_whole_paths_in_csv_and_one_number_per_cell(self, run: Path) -> None:
+        lines = CliRunner().invoke(cli, ["layers", str(run), "--format", "csv"]).stdout.splitlines()
+        header = lines[0].split(",")
+        assert {"module", "time_ns", "forward_ns", "flops", "is_leaf"} <= set(header)
+        assert lines[2].split(",")[header.index("module")] == "net.a<b>"
+
+    @pytest.mark.parametrize(("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+    def test_draws_bars(self, run: Path, suffix: str, magic: bytes) -> None:
+        picture = run / f"bars.{suffix}"
+        result = CliRunner().invoke(cli, ["layers", str(run), "-o", str(picture)])
+        assert result.exit_code == 0, result.output
+        assert picture.read_bytes().startswith(magic)
+
+    def test_refuses_a_picture_of_another_kind(self, run: Path) -> None:
+        result = CliRunner().invoke(cli, ["layers", str(run), "-o", "bars.gif"])
+        assert "no suffix of a picture" in str(result.exception)
+
+
+def test_a_picture_of_many_layers_has_the_hottest_ones() -> None:
+    rows = layers(table(*(ran(f"net.l{number}", number + 1) for number in range(100)))).rows
+    drawn = draw_bars([row for row in rows if row.is_leaf], "svg").decode()
+    assert drawn == draw_bars([row for row in rows if row.is_leaf], "svg").decode()
+    assert "<script" not in drawn
