@@ -26,7 +26,7 @@ from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, UNIT_COLUMNS, work_by_uni
 
 Mask = npt.NDArray[np.bool_]
 
-ORDERS = {"time": "time_total_ns", "flops": "flops", "dram": "dram_bytes"}
+ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 GROUPS = ("name", "short", "grid", "nvtx")
 
 OPERATORS = (
@@ -49,7 +49,8 @@ class Hotspot:
     """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks it.
 
     `work` is what each unit did that any kernel of the run used: FLOP, or OP of integer tensor units, which `flops`
-    leaves out. `flag` says why the kernel may be above a ceiling, None where it is not.
+    leaves out. `flag` says why the kernel may be above a ceiling, None where it is not. `headroom_ns` is the time that
+    reaching its own roof would save, and `headroom_share` its share of all time: the most that the run can gain.
     """
 
     kernel: str
@@ -72,6 +73,8 @@ class Hotspot:
     flops_basis: str | None = None
     flops_lower_bound: bool = False
     flag: str | None = None
+    headroom_ns: float | None = None
+    headroom_share: float | None = None
     work: dict[str, float | None] = field(default_factory=dict)
 
     def share_of_flops(self, unit: str) -> float | None:
@@ -157,8 +160,8 @@ def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: st
     `by` is one of `ORDERS`, `group` one of `GROUPS`. Launches that failed are left out and noted.
     """
     launches = _Launches(table, ceilings)
-    keys, titles = _grouping(table, group)
-    rows = _aggregate(launches, keys, titles, _Excesses(table, ceilings))
+    keys, titles = grouping(table, group)
+    rows = [_with_headroom(row) for row in _aggregate(launches, keys, titles, _Excesses(table, ceilings))]
     order = ORDERS[by]
     rows.sort(key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel))
     return Hotspots(_with_shares(rows), [*_notes(table, launches), *ceilings.notes, *_flag_notes(rows)])
@@ -197,7 +200,7 @@ def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
     return np.where(amount == 0, 0.0, amount / ceiling)
 
 
-def _grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
+def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
     """For each launch the number of its group, and the groups' titles."""
     if group in ("name", "short"):
         keys, names = tables.codes(table, "kernel_name" if group == "name" else "kernel_short")
@@ -366,8 +369,16 @@ def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:
     for row in rows:
         share = None if row.time_total_ns is None else row.time_total_ns / whole
         reached += share or 0.0
-        result.append(replace(row, time_share=share, time_cumulative=min(reached, 1.0)))
+        gain = None if row.headroom_ns is None else row.headroom_ns / whole
+        result.append(replace(row, time_share=share, time_cumulative=min(reached, 1.0), headroom_share=gain))
     return result
+
+
+def _with_headroom(row: Hotspot) -> Hotspot:
+    """The row with the time it would save at its roof: time x (1 - fraction of the bound), none above the roof."""
+    if row.time_total_ns is None or row.bound_fraction is None:
+        return row
+    return replace(row, headroom_ns=row.time_total_ns * max(0.0, 1.0 - row.bound_fraction))
 
 
 # ---------------------------------------------------------------------------------------------------------- flags

@@ -32,6 +32,8 @@ COLUMNS = (
     Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
+    Column("headroom_ns", "headroom", "time", "ns"),
+    Column("headroom_share", "of run", "fraction"),
 )
 MACHINE_READABLE = (
     Column("unit", "unit"),
@@ -40,6 +42,8 @@ MACHINE_READABLE = (
     Column("flag", "flag"),
 )
 BEFORE_UNITS = ("kernel", "launches", "time_total_ns", "time_share", "flops")
+DIAGNOSIS = Column("diagnosis", "diagnosis")
+BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headroom_ns", "headroom_share")
 BASIS = Column("flops_basis", "basis", wide=True)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
 """What is a lower bound -> the words of the basis that say so."""
@@ -51,12 +55,17 @@ LEFT_OUT_WHERE_NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
-    "--by", type=click.Choice(("time", "flops", "dram")), default="time", show_default=True, help="What to sort by."
+    "--by",
+    type=click.Choice(("time", "headroom", "flops", "dram")),
+    default="time",
+    show_default=True,
+    help="What to sort by; headroom is the time that reaching its roof would save.",
 )
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels to show.")
 @group_option
 @machine_option
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
+@click.option("--diagnose", is_flag=True, help="Say of each kernel, in a sentence, why it is as slow as it is.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @format_option
 def command(
@@ -66,22 +75,26 @@ def command(
     group: str,
     machine_name: str | None,
     units: bool,
+    diagnose: bool,
     full_names: bool,
     output_format: str,
 ) -> None:
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
 
-    RUN is a report of ncu, a Parquet file made by parse, a folder of either, or - for standard input. A terminal of
-    less than 200 columns leaves out min, max, deviation and totals; every other output has them. With --units the last
-    row is the sum over all kernels of the run, shown or not.
+    RUN is a report of ncu (.ncu-rep, CSV, text), a Parquet file made by parse, a folder of either, or - for standard
+    input. A terminal of less than 200 columns leaves out min, max, deviation and totals; every other output has them.
+    Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
+    With --units the last row is the sum over all kernels of the run, shown or not.
 
     \b
     Example:
       ncu-bench hotspots report.csv --top 10
       ncu-bench hotspots launches.parquet --by dram --group grid --format csv
       ncu-bench hotspots report.csv --units
+      ncu-bench hotspots report.csv --by headroom --diagnose
     """
     from ncu_tools.ceilings import ceilings_of
+    from ncu_tools.diagnosis import diagnoses
     from ncu_tools.hotspots import hotspots
     from ncu_tools.load import load_all
     from ncu_tools.machine import find_machine
@@ -94,12 +107,16 @@ def command(
     if len(result.rows) > top:
         rest = sum(row.time_share or 0.0 for row in result.rows[top:])
         notes.insert(0, f"{len(result.rows) - top} more kernels take {100 * rest:.1f} % of the time; --top shows more")
-    rows = [asdict(row) for row in result.rows[:top]]
+    shown = result.rows[:top]
+    sentences = diagnoses(run.table, shown, group) if diagnose else {}
+    rows = [{**asdict(row), "diagnosis": sentences.get(row.kernel)} for row in shown]
     columns: Sequence[Column] = COLUMNS
     if output_format == "text" and terminal_width() < WIDE_ENOUGH:
         columns = [column for column in COLUMNS if column.name not in LEFT_OUT_WHERE_NARROW]
     if output_format in ("json", "csv"):
-        columns = (*columns, *MACHINE_READABLE)
+        columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
+    elif diagnose:
+        columns = [*(column for column in COLUMNS if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
     if units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in ("json", "csv") else None)
     show(Table("hotspots", columns, rows, notes), output_format, full_names=full_names)

@@ -1,0 +1,158 @@
+"""One sentence per kernel on why it is as slow as it is, from what was collected. The rules are `diagnosis.toml`.
+
+Quantities are those of all launches of a kernel: ratios of sums, and means weighted with time. What was not collected
+is NaN, fulfils no condition, and the groups of metrics that would say more are named.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.metrics import table as metrics_table
+from ncu_parsers import tables
+from ncu_parsers.tables import Floats
+
+from ncu_tools.hotspots import Hotspot, grouping
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SECTORS, REQUESTS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
+LOCAL = "smsp__sass_inst_executed_op_local_{}.sum"
+MEANS = {
+    "waves": "launch__waves_per_multiprocessor",
+    "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+}
+STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A cause: the conditions on quantities, all of which must hold, and what is said then."""
+
+    id: str
+    when: Mapping[str, Mapping[str, float]]
+    says: str
+    source: str
+    needs: str = ""
+
+    def fits(self, quantities: Mapping[str, float]) -> bool:
+        """Whether every condition holds. NaN fulfils none."""
+        return all(_holds(quantities.get(name, np.nan), limits) for name, limits in self.when.items())
+
+    def lacks(self, quantities: Mapping[str, float]) -> bool:
+        """Whether something that it looks at was not collected."""
+        return any(np.isnan(quantities.get(name, np.nan)) for name in self.when)
+
+
+def _holds(value: float, limits: Mapping[str, float]) -> bool:
+    tests = {
+        "at_least": value >= limits.get("at_least", 0),
+        "above": value > limits.get("above", 0),
+        "at_most": value <= limits.get("at_most", 0),
+        "below": value < limits.get("below", 0),
+    }
+    return all(tests[name] for name in limits)
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Every rule, in the order in which they are tried."""
+    text = (files("ncu_tools") / "diagnosis.toml").read_text("utf-8")
+    return tuple(Rule(**entry) for entry in tomllib.loads(text)["rule"])
+
+
+def diagnoses(table: pa.Table, kernels: Sequence[Hotspot], group: str) -> dict[str, str]:
+    """A sentence for each kernel of which something can be said. `group` is how `kernels` were grouped."""
+    keys, titles = grouping(table, group)
+    collected = _quantities(table, keys, len(titles))
+    places = {title: place for place, title in enumerate(titles)}
+    found = {}
+    for kernel in kernels:
+        place = places[kernel.kernel]
+        quantities = {name: float(values[place]) for name, values in collected.items()} | _of_kernel(kernel)
+        sentence = diagnose(quantities, kernel.bound or "")
+        if sentence:
+            found[kernel.kernel] = sentence
+    return found
+
+
+def diagnose(quantities: Mapping[str, float], bound: str) -> str:
+    """What the first rule that fits says, with the groups that would say more; "" where none fits."""
+    rule = next((rule for rule in rules() if rule.fits(quantities)), None)
+    if rule is None:
+        return ""
+    says = rule.says.format(bound=bound, top_stall_reason=_stall_reason(quantities), **quantities)
+    if rule.id != "below every roof":
+        return says
+    missing = sorted({other.needs for other in rules() if other.needs and other.lacks(quantities)})
+    return f"{says}; {', '.join(missing)} would say why" if missing else says
+
+
+def _of_kernel(kernel: Hotspot) -> dict[str, float]:
+    """What the roofline says of a kernel already. A unit that no kernel used is not among its work."""
+    tensor = [amount for unit, amount in kernel.work.items() if unit.startswith("tensor_")]
+    half = kernel.work.get("fp16", 0.0)
+    known = kernel.flops is not None
+    return {
+        "bound_fraction": np.nan if kernel.bound_fraction is None else kernel.bound_fraction,
+        "half_share": half / kernel.flops if half is not None and kernel.flops else 0.0 if known else np.nan,
+        "tensor_flops": float(sum(filter(None, tensor))) if known and None not in tensor else np.nan,
+    }
+
+
+def _quantities(table: pa.Table, keys: npt.NDArray[np.int64], groups: int) -> dict[str, Floats]:
+    """Every quantity that metrics of the report give, one value per group."""
+
+    def total(name: str) -> Floats:
+        values = tables.floats(table, name)
+        sums = np.bincount(keys, np.nan_to_num(values), groups)
+        return np.where(np.bincount(keys, np.isnan(values), groups) > 0, np.nan, sums)
+
+    seconds = np.nan_to_num(tables.floats(table, "duration_ns"))
+    weight = np.where(np.bincount(keys, seconds, groups)[keys] > 0, seconds, 1.0)
+
+    def mean(name: str) -> Floats:
+        values = tables.floats(table, name)
+        known = ~np.isnan(values)
+        with np.errstate(invalid="ignore"):
+            return np.bincount(keys[known], (values * weight)[known], groups) / np.bincount(
+                keys[known], weight[known], groups
+            )
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result = {
+            "sectors_per_load": total(SECTORS.format("ld")) / total(REQUESTS.format("ld")),
+            "sectors_per_store": total(SECTORS.format("st")) / total(REQUESTS.format("st")),
+            "local_instructions": total(LOCAL.format("ld")) + total(LOCAL.format("st")),
+        }
+    result |= {name: mean(metric) for name, metric in MEANS.items()}
+    stalls = {reason: mean(STALL.format(reason)) for reason in stall_reasons()}
+    result |= {f"stall {reason}": values for reason, values in stalls.items()}
+    with np.errstate(invalid="ignore"):
+        result["top_stall"] = np.fmax.reduce(list(stalls.values()))
+    return result
+
+
+@cache
+def stall_reasons() -> dict[str, str]:
+    """The reasons for stalls that the group stalls collects, each with its meaning; being ready is none."""
+    group = next(group for group in metrics_table("groups")["group"] if group["name"] == "stalls")
+    start, end = STALL.split("{}")
+    reasons = {one["name"].removeprefix(start).removesuffix(end): one["meaning"] for one in group["counters"]}
+    return {reason: meaning for reason, meaning in reasons.items() if reason != "not_selected"}
+
+
+def _stall_reason(quantities: Mapping[str, float]) -> str:
+    values = {reason: quantities.get(f"stall {reason}", np.nan) for reason in stall_reasons()}
+    known = {reason: value for reason, value in values.items() if not np.isnan(value)}
+    return stall_reasons()[max(known, key=lambda reason: known[reason])] if known else ""
