@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,36 +41,53 @@ class Expectation:
 
 def expectation_of(workload: Workload, *, heard: Callable[[str], None] = lambda line: None) -> Expectation:
     """Count a workload on the meta device: nothing is computed, no GPU is touched."""
+    return expectations_of([workload], heard=heard)[0]
+
+
+def expectations_of(
+    workloads: Sequence[Workload], *, heard: Callable[[str], None] = lambda line: None
+) -> list[Expectation]:
+    """The same for several workloads, one after the other in one process, which has to load PyTorch only once."""
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as name:
         folder = Path(name)
-        asked, records, summary, log = (folder / part for part in ("workload", EXPECTED, "summary", "log"))
-        asked.write_text(workload.to_json(), encoding="utf-8")
-        command = [sys.executable, "-m", "ncu_launch.expected", str(asked), str(records), str(summary)]
-        finished = run(command, log, timeout=TIMEOUT_S, environment=own_environment(), heard=heard)
+        asked = [
+            [folder / f"{part}-{at}" for part in ("workload", "records", "summary")] for at in range(len(workloads))
+        ]
+        for workload, (path, _, _) in zip(workloads, asked, strict=True):
+            path.write_text(workload.to_json(), encoding="utf-8")
+        command = [sys.executable, "-m", "ncu_launch.expected", *(str(path) for paths in asked for path in paths)]
+        timeout = TIMEOUT_S * len(workloads)
+        finished = run(command, folder / "log", timeout=timeout, environment=own_environment(), heard=heard)
         if finished.interrupted:
             raise KeyboardInterrupt
-        if finished.exit_code != 0 or not records.is_file():
-            return Expectation(why_not=_why_not(log, finished.timed_out))
-        return Expectation(records.read_bytes(), json.loads(summary.read_text("utf-8")))
+        errors = iter(said_errors(folder / "log"))
+        found = []
+        for _, records, summary in asked:
+            if records.is_file() and summary.is_file():
+                found.append(Expectation(records.read_bytes(), json.loads(summary.read_text("utf-8"))))
+            else:
+                why = _why_not(next(errors, None), folder / "log", finished.timed_out)
+                found.append(Expectation(why_not=why))
+        return found
 
 
-def _why_not(log: Path, timed_out: bool) -> str:
+def _why_not(error: NcuBenchError | None, log: Path, timed_out: bool) -> str:
     """The reason that the process gave, in its own words."""
-    if timed_out:
-        return f"counting it took more than {TIMEOUT_S} s"
-    error = said_error(log)
     if error is not None:
         return error.what
-    said = log.read_text("utf-8").strip().splitlines()
+    if timed_out:
+        return f"counting it took more than {TIMEOUT_S} s"
+    said = log.read_text("utf-8", errors="replace").strip().splitlines()
     return said[-1][:200] if said else "the process that counts it said nothing"
 
 
-def said_error(log: Path) -> NcuBenchError | None:
-    """The error that a process of ours ended with, from the line it wrote; None where it wrote none."""
-    for line in reversed(log.read_text("utf-8", errors="replace").splitlines()):
+def said_errors(log: Path) -> list[NcuBenchError]:
+    """The errors that a process of ours wrote, each on a line of its own."""
+    found = []
+    for line in log.read_text("utf-8", errors="replace").splitlines():
         if line.startswith('{"ncu_bench_error": '):
             parts = json.loads(line)["ncu_bench_error"]
             error = NcuBenchError(parts["what"], parts["cause"], parts["advice"])
             error.exit_code = parts["exit_code"]
-            return error
-    return None
+            found.append(error)
+    return found

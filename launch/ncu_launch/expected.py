@@ -1,6 +1,6 @@
 """The work to be expected of a workload, before it runs: every operator with its FLOPs and bytes, from shapes alone.
 
-    python -m ncu_launch.expected WORKLOAD.json EXPECTED.jsonl SUMMARY.json
+    python -m ncu_launch.expected WORKLOAD.json EXPECTED.jsonl SUMMARY.json [WORKLOAD.json ...]
 
 The model is built and run once on the meta device, under the operator collector, with tensors that have a shape and a
 type and no memory: PyTorch's fake tensors, which pretend to be on a CPU. So it takes seconds and neither a GPU nor much
@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,15 +36,19 @@ class Summary:
     """The whole of an estimate, of one iteration and its profiled phases.
 
     `flops` is None when operators have none that are known; those are in `unknown_operators`, with their calls. `bytes`
-    are inputs, weights and outputs of each operator. `alive_bytes` are parameters, buffers, inputs, and where there is
-    a backward pass everything saved for it, gradients and the optimizer's state: without temporary tensors, workspaces
-    and what an allocator keeps in reserve. `seconds` go from the start of this program until the model was built:
-    starting to profile it takes at least about as long.
+    are inputs, weights and outputs of each operator. `layer_output_bytes` are the outputs, in the forward pass, of
+    modules that have parameters and no modules in them, as torchinfo sums them up. `alive_bytes` are parameters,
+    buffers, inputs, and where there is a backward pass everything saved for it, gradients and the optimizer's state:
+    without temporary tensors, workspaces and what an allocator keeps in reserve. `seconds` go from the start of this
+    program until the model was built: starting to profile it takes at least about as long.
     """
 
     flops: float | None
     bytes: int
+    parameters: int
     parameter_bytes: int
+    input_bytes: int
+    layer_output_bytes: int
     alive_bytes: int
     operators: int
     unknown_operators: dict[str, int]
@@ -179,7 +184,7 @@ def _run(step: Step, path: Path, seconds: float) -> Summary:
     attribution = Attribution()
     collector = collector_class()(attribution, "meta", step.workload.profiled_phases)
     attribution.attach(step.watched, step.root)
-    alive = _Alive(step)
+    alive, outputs = _Alive(step), _LayerOutputs(step.watched)
 
     @contextmanager
     def during(phase: str) -> Iterator[None]:
@@ -190,21 +195,39 @@ def _run(step: Step, path: Path, seconds: float) -> Summary:
         with collector:
             step.run(during)
         attribution.detach()
-        return _summary(step, collector, stream, alive, seconds)
+        return _summary(step, collector, stream, alive, outputs, seconds)
 
 
-def _summary(step: Step, collector: Any, stream: TextIO, alive: _Alive, seconds: float) -> Summary:
+def _summary(
+    step: Step, collector: Any, stream: TextIO, alive: _Alive, outputs: _LayerOutputs, seconds: float
+) -> Summary:
     records = list(collector.records)
     collector.flush(stream)
     return Summary(
         flops=None if collector.unknown else float(sum(record["flops"] for record in records)),
         bytes=sum(record["read"] + record["written"] for record in records),
+        parameters=sum(int(parameter.numel()) for parameter in step.watched.parameters()),
         parameter_bytes=sum(map(_bytes, step.watched.parameters())),
+        input_bytes=sum(map(_bytes, tensors_in((step.arguments, step.keywords)))),
+        layer_output_bytes=outputs.bytes,
         alive_bytes=alive.bytes(),
         operators=len(records),
         unknown_operators=dict(sorted(collector.unknown.items())),
         seconds=round(seconds, 3),
     )
+
+
+class _LayerOutputs:
+    """Bytes of the outputs of every module that has parameters and no modules in it, each time it is called."""
+
+    def __init__(self, model: Any) -> None:
+        self.bytes = 0
+        for module in model.modules():
+            if not any(True for _ in module.children()) and any(True for _ in module.parameters()):
+                module.register_forward_hook(self._called)
+
+    def _called(self, module: Any, inputs: Any, output: Any) -> None:
+        self.bytes += sum(map(_bytes, tensors_in(output)))
 
 
 class _Alive:
@@ -258,10 +281,15 @@ def _whole(path: Path) -> Iterator[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Estimate the workload that the arguments name; returns the exit code."""
-    workload_path, operators_path, summary_path = map(Path, arguments)
-    workload = Workload.from_json(workload_path.read_text("utf-8"))
-    return exit_code_of(lambda: estimate(workload, operators_path, summary_path))
+    """Estimate the workloads that the arguments name, three of them each; returns the last exit code that is not 0.
+
+    A workload that cannot be estimated leaves its error in place of its summary, and the others are estimated.
+    """
+    code = 0
+    for workload_path, operators_path, summary_path in zip(*[map(Path, arguments)] * 3, strict=True):
+        workload = Workload.from_json(workload_path.read_text("utf-8"))
+        code = exit_code_of(partial(estimate, workload, operators_path, summary_path)) or code
+    return code
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.execute import own_environment, run
-from ncu_launch.expectation import said_error
+from ncu_launch.expectation import said_errors
 
 RESULT = "measured.json"
 
@@ -28,10 +28,8 @@ def measured(seconds: float, device: str, *, heard: Callable[[str], None] = lamb
         if finished.interrupted:
             raise KeyboardInterrupt
         if finished.exit_code != 0 or not result.is_file():
-            raise said_error(log) or NcuBenchError(
-                "Measuring ended without a result.",
-                f"It was exit code {finished.exit_code}.",
-                "Try a shorter --seconds.",
-            )
+            ended = f"It was exit code {finished.exit_code}."
+            unsaid = NcuBenchError("Measuring ended without a result.", ended, "Try a shorter --seconds.")
+            raise next(iter(said_errors(log)), unsaid)
         found: dict[str, Any] = json.loads(result.read_text("utf-8"))
         return found

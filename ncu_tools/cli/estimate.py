@@ -1,0 +1,156 @@
+"""ncu-bench estimate: what a model should take on a machine, with nothing run."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.expectation import EXPECTED, Expectation, expectations_of
+from ncu_launch.known_work import default_phases, own_dtype
+from ncu_launch.request import DTYPES, PHASES, Workload
+
+from ncu_tools.cli.options import format_option, show
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ncu_tools.estimate import Estimate
+
+COLUMNS = (
+    Column("target", "model", wide=True),
+    Column("batch_size", "batch", "count"),
+    Column("dtype", "type"),
+    Column("phase", "phase"),
+    Column("parameters", "parameters", "count"),
+    Column("flops", "FLOPs", "flop", "FLOP"),
+    Column("bytes_model", "bytes (model)", "byte", "byte"),
+    Column("bytes_operators", "bytes (operators)", "byte", "byte"),
+    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte"),
+    Column("machine", "machine"),
+    Column("time_model_ns", "at best", "time", "ns"),
+    Column("bound", "bound"),
+    Column("time_operators_ns", "per operator", "time", "ns"),
+    Column("unknown_operators", "not known"),
+    Column("failed", "failed"),
+)
+CONVENTIONS = (
+    "nothing was run: times are what the roofline allows at best, from FLOPs of contractions; bytes (model) are inputs "
+    "+ parameters + outputs of layers of a forward pass, bytes (operators) what each operator reads and writes"
+)
+
+
+def _several(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.option("--machine", "machine_names", default="", callback=_several, help="Machines, separated by commas.")
+@click.option("--batch-size", "batches", default="1", show_default=True, callback=_several, help="Such as 1,64,256.")
+@click.option(
+    "--dtype", "dtypes", default="fp32", show_default=True, callback=_several, help=f"Of {', '.join(DTYPES)}."
+)
+@click.option("--input-size", type=click.IntRange(min=8), help="Image height and width.")
+@click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
+@click.option(
+    "--phase",
+    "phases",
+    type=click.Choice(PHASES),
+    multiple=True,
+    help="May be repeated; forward and backward if not given.",
+)
+@click.option("--unit", help="The peak to use whatever the type, such as tensor_fp16 (see ncu-bench machines NAME).")
+@format_option
+def command(
+    targets: tuple[str, ...],
+    machine_names: tuple[str, ...],
+    batches: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    input_size: int | None,
+    seq_len: int | None,
+    phases: tuple[str, ...],
+    unit: str | None,
+    output_format: str,
+) -> None:
+    """Estimate parameters, FLOPs, bytes and the time that a machine needs at best, with nothing run.
+
+    TARGET is a model as for profile. It is built without memory and counted in seconds, so its size does not matter.
+    "at best" is the greater of bytes / bandwidth and FLOPs / peak of the whole phase, "per operator" the sum of each
+    operator's own. Operators without a formula are named, and what depends on them is left empty.
+
+    \b
+    Example:
+      ncu-bench estimate resnet18 alexnet vgg16 --machine a100-sxm4-40gb,t4 --batch-size 256 --phase forward
+      ncu-bench estimate hf:opt-6.7b --dtype fp16 --machine h100-sxm --seq-len 2048
+    """
+    from ncu_tools.estimate import estimates, failed
+    from ncu_tools.machine import find_machine
+
+    machines = [find_machine(name) for name in machine_names]
+    workloads = [
+        Workload(
+            target, _batch(batch), input_size, seq_len, own_dtype(target) or _dtype(dtype),
+            phases=phases or default_phases(target), device="cpu",
+        )
+        for target in targets for dtype in dtypes for batch in batches
+    ]  # fmt: skip
+    rows: list[Estimate] = []
+    for workload, expectation in zip(workloads, _expectations(workloads), strict=True):
+        if expectation.why_not:
+            rows.append(failed(workload, expectation.why_not))
+        else:
+            rows += estimates(workload, _operators(expectation), expectation.summary, machines, unit)
+    notes = [CONVENTIONS, *_notes(rows, with_machines=bool(machines))]
+    show(Table("estimate", COLUMNS, [asdict(row) for row in rows], notes), output_format)
+    if all(row.failed for row in rows):
+        raise NcuBenchError("Nothing could be estimated.", rows[0].failed or "", "Check the targets' names.")
+
+
+def _batch(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise click.BadParameter(f"{text} is no batch size", param_hint="--batch-size")
+    return int(text)
+
+
+def _dtype(text: str) -> str:
+    if text not in DTYPES:
+        raise click.BadParameter(f"{text} is none of {', '.join(DTYPES)}", param_hint="--dtype")
+    return text
+
+
+def _expectations(workloads: list[Workload]) -> list[Expectation]:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return expectations_of(workloads)
+    with console.status(f"counting {len(workloads)} models"):
+        return expectations_of(workloads)
+
+
+def _operators(expectation: Expectation) -> pa.Table:
+    """The operators of an expectation as a table of launches, through the reader of the collector's files."""
+    from ncu_parsers.parse import parse
+    from ncu_parsers.sources import Source
+
+    with tempfile.TemporaryDirectory(prefix="ncu-bench-estimate-") as folder:
+        file = Path(folder) / EXPECTED
+        file.write_bytes(expectation.records)
+        parsed = parse([Source(str(file))])
+    if parsed.table is None:
+        raise next(iter(parsed.refused.values()))
+    return parsed.table
+
+
+def _notes(rows: list[Estimate], *, with_machines: bool) -> list[str]:
+    if not with_machines:
+        return ["name machines with --machine for times"]
+    without = sorted(
+        {f"{row.machine} ({row.dtype})" for row in rows if row.machine and row.bound is None and row.flops}
+    )
+    return [f"no peak for the type is known of {', '.join(without)}"] if without else []
