@@ -16,7 +16,7 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.expectation import EXPECTED
 from ncu_parsers.parquet import is_parquet, read_launches, write_table
-from ncu_parsers.parse import parse
+from ncu_parsers.parse import Parsed, parse, stream_into
 from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, table_metadata
 
@@ -83,6 +83,9 @@ def _parsed(path: str, reading: Callable[[Source], None]) -> Run:
     if kept is not None and kept.is_file():
         table = read_launches(kept)
         return Run(path, table, list(table_metadata(table).get("notes", [])))
+    streamed = _streamed(sources, kept, reading) if kept is not None else None
+    if kept is not None and streamed is not None:
+        return Run(path, read_launches(kept), [note for report in streamed.reports for note in report.notes])
     parsed = parse(sources, reading=reading)
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
@@ -105,6 +108,15 @@ def _cache_file(sources: Sequence[Source]) -> Path | None:
         key.update(f"{Path(source.path).resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "ncu-bench" / f"{key.hexdigest()[:32]}.parquet"
+
+
+def _streamed(sources: Sequence[Source], path: Path, reading: Callable[[Source], None]) -> Parsed | None:
+    """What streaming a large report into the cache gave; None where that cannot be done."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return stream_into(path, sources, reading=reading)
+    except (OSError, NcuBenchError):
+        return None
 
 
 def _keep(table: pa.Table, path: Path) -> None:

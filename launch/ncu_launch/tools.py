@@ -6,11 +6,14 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
-from ncu_launch.command import Version
+from ncu_launch.command import NEWEST, Version, nsys_export_command
+from ncu_launch.execute import run
 
 _VERSION = re.compile(r"\b(20\d\d)\.(\d+)(?:\.\d+)*")
 TIMEOUT_S = 30
+IMPORT_TIMEOUT_S = 1800
 MEBIBYTE = 1 << 20
 
 
@@ -81,3 +84,34 @@ def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:
         return frozenset()
     names = (line.split(maxsplit=1)[0] for line in answer[1].splitlines() if line[:1].isalpha())
     return frozenset(name for name in names if "__" in name)
+
+
+def imported_page(ncu: Tool, report: Path, page: Path) -> bool:
+    """Have `ncu` print the raw page of a binary report into `page`, in base units; False when it did not end by itself.
+
+    What ncu says on a failure stands in `page` too. An absolute path is no option, whatever the file is called.
+    """
+    units = "--print-units" if (ncu.version or NEWEST) >= (2020, 3) else "--units"
+    command = [ncu.path, "--import", str(report.absolute()), "--csv", "--page", "raw", units, "base"]
+    try:
+        finished = run(command, page, timeout=IMPORT_TIMEOUT_S)
+    except OSError:
+        return False
+    if finished.interrupted:
+        raise KeyboardInterrupt
+    return not finished.timed_out
+
+
+def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
+    """Have `nsys` turn a report into SQLite at `output`, and keep what it prints in `log`; False when it did not end.
+
+    Whether it succeeded shows in whether there is a file at `output`, not in what it prints.
+    """
+    command = nsys_export_command(str(report.absolute()), str(output.absolute()), nsys.path)
+    try:
+        finished = run(command, log, timeout=IMPORT_TIMEOUT_S)
+    except OSError:
+        return False
+    if finished.interrupted:
+        raise KeyboardInterrupt
+    return not finished.timed_out

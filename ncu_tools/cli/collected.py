@@ -9,6 +9,7 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.expectation import EXPECTED
 from ncu_launch.manifest import LOGS, REPORTS, Manifest
+from ncu_launch.outcome import timelines
 from ncu_parsers.parquet import write_table
 from ncu_parsers.parse import Parsed, parse, parse_two_runs
 from ncu_parsers.sources import find_sources
@@ -53,13 +54,25 @@ def show_collected(
 
 
 def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:
-    """The launches of the run: of its last report, or of the two reports that hold the same launches."""
+    """The launches of the run: of its last report or timeline, or of the two reports that hold the same launches."""
+    if manifest.source == "nsys":
+        traced = find_sources([str(path) for path in timelines(folder)])
+        return parse(traced) if traced else None
     written = [folder / REPORTS / ran.report for ran in manifest.tool_runs if ran.report]
     wanted = written if len(written) == 2 else written[-1:]
     reports = find_sources([str(path) for path in wanted if path.is_file() and path.stat().st_size])
     if len(reports) == 2:
         return parse_two_runs(*reports, ended_early=manifest.partial)
     return parse(reports) if reports else None
+
+
+def without_gpu_work(parsed: Parsed | None) -> str | None:
+    """Why a timeline has no launch to show, where it was recorded well and read; None for everything else."""
+    from ncu_parsers.nsys_sqlite import NoGpuWork
+
+    if parsed is None or parsed.table is not None:
+        return None
+    return next((error.paragraph for error in parsed.refused.values() if isinstance(error, NoGpuWork)), None)
 
 
 def nothing(parsed: Parsed | None, failure: NcuBenchError | None, folder: Path) -> NcuBenchError:

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.parquet import write_table
-from ncu_parsers.parse import Parsed, parse
+from ncu_parsers.parse import Parsed, parse_into
 from ncu_parsers.report import Report
 from ncu_parsers.sources import find_sources
 
@@ -37,18 +36,17 @@ COLUMNS = (
 def command(reports: tuple[str, ...], output: Path, separate: bool, output_format: str) -> None:
     """Turn ncu reports of any dialect into one Parquet file, a row per launch.
 
-    REPORT is a CSV or text file of any ncu version and page, also .gz or .zst, a folder of them, a pattern, or - for
-    standard input. What cannot be read is named with the reason; what can be is written.
+    REPORT is a .ncu-rep, or a CSV or text file of any ncu version and page, also .gz or .zst, a folder of them, a
+    pattern, or - for standard input. What cannot be read is named with the reason; what can be is written.
 
     \b
     Example:
       ncu-bench parse report.csv -o launches.parquet
+      ncu-bench parse report.ncu-rep -o launches.parquet
       ncu --csv --page raw -k gemm ./app | ncu-bench parse - -o launches.parquet
     """
     with progress("Reading") as reading:
-        parsed = parse(find_sources(list(reports)), join=not separate, reading=reading)
-    if parsed.table is not None:
-        write_table(parsed.table, output)
+        parsed = parse_into(output, find_sources(list(reports)), join=not separate, reading=reading)
     rows = [_row(report) for report in parsed.reports]
     if output_format == "text":
         rows = [{**row, "report": PurePath(row["report"]).name} for row in rows]
@@ -80,7 +78,7 @@ def _notes(parsed: Parsed) -> list[str]:
         for kind, (number, text) in report.examples.items():
             if kind.startswith(("broken", "row cut")):
                 notes.append(f"{where}{report.lines[kind]} {kind}, the first in line {number}: {text[:100]}")
-        failed = sum(launch.failed for launch in report.launches)
+        failed = report.failures
         if failed:
             notes.append(
                 f"{where}{counted(failed, 'launch', 'launches')} failed while profiled: kept, and marked failed"
@@ -90,7 +88,7 @@ def _notes(parsed: Parsed) -> list[str]:
 
 def _extra(parsed: Parsed, output: Path) -> dict[str, Any]:
     return {
-        "output": str(output) if parsed.table is not None else None,
+        "output": str(output) if parsed.written else None,
         "refused": [{"report": name, "reason": error.paragraph} for name, error in parsed.refused.items()],
     }
 

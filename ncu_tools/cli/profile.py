@@ -84,6 +84,16 @@ from ncu_tools.report.table import printable
     metavar="SECONDS",
     help="End the run after this long, and keep what it gave.",
 )
+@click.option(
+    "--budget", metavar="SECONDS", help="Rank kernels with nsys first, and count with ncu for about this long: 60s, 5m."
+)
+@click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.95,
+    show_default=True,
+    help="With --budget, the share of the time whose kernels are counted.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the exact command and run nothing.")
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels to show.")
 @machine_option
@@ -115,6 +125,8 @@ def command(
     ncu: str | None,
     ncu_args: str,
     timeout: float | None,
+    budget: str | None,
+    coverage: float,
     dry_run: bool,
     top: int,
     machine_name: str | None,
@@ -166,6 +178,9 @@ def command(
         plan=runs,
     )
     folder = output or default_folder(request, datetime.now(timezone.utc))
+    if budget is not None:
+        _within_budget(request, folder, budget, coverage, top, machine_name, output_format, dry_run=dry_run)
+        return
     plan = make_plan(request, folder, dry=dry_run, expect=_expected)
     if dry_run:
         for one in plan.commands:
@@ -176,6 +191,36 @@ def command(
     manifest = _collected(request, plan, folder)
     manifest.notes = [note for note in manifest.notes if note not in plan.notes]  # those were said at the start
     _show(request, plan, manifest, folder, top, machine_name, output_format)
+
+
+def _within_budget(
+    request: Request,
+    folder: Path,
+    budget: str,
+    coverage: float,
+    top: int,
+    machine_name: str | None,
+    output_format: str,
+    *,
+    dry_run: bool,
+) -> None:
+    """Trace with nsys, count the hottest kernels with ncu, and show the timeline's launches with those counts."""
+    from ncu_tools.cli import budgeted
+
+    seconds = budgeted.seconds_of(budget)
+    tracing, tracing_plan = budgeted.tracing(request, folder, dry=dry_run)
+    if dry_run:
+        click.echo(shlex.join(tracing_plan.command))
+        say_notes(["then ncu, for the kernels that this timeline shows to take the time"])
+        return
+    _announce(tracing_plan, budgeted.timeline_folder(folder))
+    traced = _collected(tracing, tracing_plan, budgeted.timeline_folder(folder))
+    timeline = budgeted.timeline_of(traced, folder)
+    counting, plan, notes = budgeted.counting(request, folder, timeline, seconds, coverage, _expected)
+    _announce(plan, folder)
+    say_notes(notes)
+    manifest = _collected(counting, plan, folder)
+    budgeted.show(manifest, folder, timeline, top, machine_name, output_format)
 
 
 def _why_these_runs(plan: Plan) -> list[str]:
@@ -243,15 +288,14 @@ def _show(
 
     Two runs that launched different kernels are replaced by one in which each kernel is replayed.
     """
-    from ncu_tools.cli.collected import nothing, parsed_reports, show_collected
+    from ncu_tools.cli.collected import nothing, parsed_reports, show_collected, without_gpu_work
 
     failure = explain(manifest, folder)
-    if manifest.source == "nsys":
-        if failure is not None:
-            raise failure
-        click.echo(f"The timeline is in {folder / REPORTS}; this release does not read it.", err=True)
-        return
     parsed = parsed_reports(manifest, folder)
+    reason = without_gpu_work(parsed)
+    if reason is not None and failure is None:
+        click.echo(f"The timeline is in {folder / REPORTS}. {reason}", err=True)
+        return
     if parsed is not None and parsed.mismatch and not manifest.partial:
         click.echo(f"{parsed.mismatch} Running it once more, each kernel replayed.", err=True)
         manifest = _collected(request, plan, folder, manifest)

@@ -32,6 +32,17 @@ def present(array: pa.Array) -> npt.NDArray[np.bool_]:
     return bits[array.offset : array.offset + len(array)].astype(bool)
 
 
+def bits_of(array: pa.Array) -> npt.NDArray[np.bool_]:
+    """The values of a bool array without nulls."""
+    bits = np.unpackbits(np.frombuffer(array.buffers()[1], dtype=np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].astype(bool)
+
+
+def whole(values: npt.NDArray[np.integer]) -> pa.Array:
+    """int64 without nulls."""
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, _buffer(values.astype(np.int64))])
+
+
 def _validity(present: Sequence[bool]) -> pa.Buffer | None:
     """The bitmap of what is not null; None where nothing is null."""
     if all(present):
@@ -63,7 +74,19 @@ def integers(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
     )
 
 
-def booleans(values: Sequence[bool]) -> pa.Array:
+def indices(codes: npt.NDArray[np.int32]) -> pa.Array:
+    """int32, null where negative."""
+    present = None if not len(codes) or codes.min() >= 0 else np.packbits(codes >= 0, bitorder="little").tobytes()
+    bitmap = None if present is None else pa.py_buffer(present)
+    return pa.Array.from_buffers(pa.int32(), len(codes), [bitmap, _buffer(np.maximum(codes, 0).astype(np.int32))])
+
+
+def repeated(text: str, rows: int) -> pa.Array:
+    """One text for every row."""
+    return pa.DictionaryArray.from_arrays(indices(np.zeros(rows, np.int32)), texts([text]))
+
+
+def booleans(values: Sequence[bool] | npt.NDArray[np.bool_]) -> pa.Array:
     """bool without nulls."""
     bits = np.packbits(np.array(values, dtype=bool), bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits.tobytes())])
@@ -83,8 +106,8 @@ def texts(values: Sequence[str | None]) -> pa.Array:
 def dictionary(values: Sequence[str | None]) -> pa.Array:
     """Dictionary-encoded string: every distinct text once."""
     places: dict[str, int] = {}
-    indices = [None if value is None else places.setdefault(value, len(places)) for value in values]
-    return pa.DictionaryArray.from_arrays(integers(indices, pa.int32()), texts(list(places)))
+    codes = [-1 if value is None else places.setdefault(value, len(places)) for value in values]
+    return pa.DictionaryArray.from_arrays(indices(np.array(codes, np.int32)), texts(list(places)))
 
 
 def text_lists(values: Sequence[Sequence[str] | None]) -> pa.Array:
@@ -97,6 +120,13 @@ def integer_lists(values: Sequence[Sequence[int] | None]) -> pa.Array:
     """Lists of int32."""
     items = [item for value in values for item in value or ()]
     return _lists(pa.list_(pa.int32()), values, integers(items, pa.int32()))
+
+
+def triples(values: npt.NDArray[np.int32]) -> pa.Array:
+    """Lists of three int32 from an array of shape (rows, 3)."""
+    offsets = _buffer(np.arange(0, 3 * len(values) + 1, 3, dtype=np.int32))
+    items = pa.Array.from_buffers(pa.int32(), 3 * len(values), [None, _buffer(values.reshape(-1))])
+    return pa.Array.from_buffers(pa.list_(pa.int32()), len(values), [None, offsets], children=[items])
 
 
 def struct_lists(values: Sequence[Sequence[dict[str, str]] | None], kind: pa.DataType) -> pa.Array:
@@ -112,3 +142,28 @@ def _lists(kind: pa.DataType, values: Sequence[Sequence[object] | None], items: 
     offsets = _buffer(_offsets([len(value or ()) for value in values]))
     present = _validity([value is not None for value in values])
     return pa.Array.from_buffers(kind, len(values), [present, offsets], children=[items])
+
+
+def words_of(array: pa.DictionaryArray) -> list[str | None]:
+    """A dictionary array as Python strings."""
+    words: list[str | None] = [*array.dictionary.to_pylist(), None]
+    codes = np.where(present(array.indices), values_of(array.indices, np.int32), -1)
+    return [words[code] for code in codes.tolist()]
+
+
+def joined(parts: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray:
+    """Dictionary arrays, each of its own texts, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    places: dict[str | None, int] = {}
+    codes = []
+    for part in parts:
+        texts_here = part.dictionary.to_pylist()
+        moved = np.array([places.setdefault(text, len(places)) for text in texts_here] or [0], np.int32)
+        codes.append(moved[values_of(part.indices, np.int32)])
+    return pa.DictionaryArray.from_arrays(indices(np.concatenate(codes)), texts(list(places)))
+
+
+def one(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -11,25 +11,38 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ncu_parsers.report import Report
-from ncu_parsers.sources import Source
+from ncu_parsers.sources import TRACE_WORDS, Source
 
 HEAD_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file: the module that reads it, and the bytes it begins with or the ends of its name."""
+    """A kind of file: the module that reads it, and the bytes it begins with or the ends of its name.
+
+    With `words`, one of them stands near the beginning, too.
+    """
 
     module: str
     magic: tuple[bytes, ...] = ()
     suffixes: tuple[str, ...] = ()
+    words: tuple[bytes, ...] = ()
 
     def fits(self, head: bytes, name: str) -> bool:
         """Whether a file with these first bytes and this name is of the kind."""
-        return head.startswith(self.magic) if self.magic else name.lower().endswith(self.suffixes)
+        if not self.magic:
+            return name.lower().endswith(self.suffixes)
+        return head.startswith(self.magic) and (not self.words or any(word in head for word in self.words))
 
 
-KINDS: tuple[Kind, ...] = ()
+KINDS: tuple[Kind, ...] = (
+    Kind("ncu_parsers.ncu_report_file", magic=(b"NVR\0",)),
+    Kind("ncu_parsers.nsys_sqlite", magic=(b"SQLite format 3\0",)),
+    Kind("ncu_parsers.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",)),
+    Kind("ncu_parsers.nsys_rep", suffixes=(".nsys-rep", ".qdrep", ".nsys-rep.gz", ".qdrep.gz", ".nsys-rep.zst")),
+    Kind("ncu_parsers.kineto", magic=(b"{", b"["), words=TRACE_WORDS),
+    Kind("ncu_parsers.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
+)  # fmt: skip
 """The first that fits reads the file; what none fits is text."""
 
 

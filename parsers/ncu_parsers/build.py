@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,12 +39,35 @@ def launches_table(report: Report) -> pa.Table:
     """
     launches = report.launches
     numbers, texts = _metric_columns(launches, report)
-    identity = _identity(launches, report)
+
+    def described(name: str) -> dict[bytes, bytes]:
+        unit = next((launch.metrics[name].unit for launch in launches if name in launch.metrics), "")
+        return describe(name, report, unit)
+
+    return contract_table(
+        len(launches), _identity(launches, report), numbers, texts, _opcodes(launches), described, launches
+    )
+
+
+def contract_table(
+    rows: int,
+    identity: Mapping[str, Any],
+    numbers: Mapping[str, tables.Floats],
+    texts: Mapping[str, Any],
+    opcodes: list[dict[str, float] | None],
+    described: Callable[[str], dict[bytes, bytes]],
+    launches: Sequence[Launch] = (),
+) -> pa.Table:
+    """Identity columns, metrics that are numbers, and texts as a table of the contract with every derived column.
+
+    Columns are Python lists, numpy arrays of floats, or Arrow arrays; None is a column of nulls. `described` gives the
+    metadata of a metric. `launches` are asked for measures that their report holds as they are.
+    """
     counters = Counters(
         {name: values for name, values in numbers.items() if name not in COLUMN_NAMES},
-        identity["compute_capability"],
-        identity["device_name"],
-        _opcodes(launches),
+        _listed(identity["compute_capability"], rows),
+        _listed(identity["device_name"], rows),
+        opcodes,
     )
     derived = _with_own_measures(measures(counters), launches)
     columns: list[pa.Array] = []
@@ -52,11 +75,23 @@ def launches_table(report: Report) -> pa.Table:
     for column in COLUMNS:
         fields.append(field_of(column))
         values = derived.get(column.name) if column in MEASURE_COLUMNS else identity[column.name]
-        columns.append(_array(values, column.type, len(launches)))
+        columns.append(_array(values, column.type, rows))
     for name in sorted({*numbers, *texts} - COLUMN_NAMES):
-        columns.append(arrays.floats(numbers[name]) if name in numbers else arrays.texts(texts[name]))
-        fields.append(pa.field(name, columns[-1].type, metadata=_describe(name, report, launches)))
+        values = numbers[name] if name in numbers else texts[name]
+        columns.append(values if isinstance(values, pa.Array) else _array(values, _kind_of(values), rows))
+        fields.append(pa.field(name, columns[-1].type, metadata=described(name)))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _kind_of(values: Any) -> pa.DataType:
+    return pa.float64() if isinstance(values, np.ndarray) else pa.string()
+
+
+def _listed(values: Any, rows: int) -> list[str | None]:
+    """A text column as Python strings."""
+    if values is None:
+        return [None] * rows
+    return arrays.words_of(values) if isinstance(values, pa.DictionaryArray) else values
 
 
 def _opcodes(launches: Sequence[Launch]) -> list[dict[str, float] | None]:
@@ -69,8 +104,12 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
     """One column of the contract as an Arrow array of its type; None is a column of nulls."""
     if values is None:
         return pa.nulls(rows, kind)
-    if isinstance(values, np.ndarray):
+    if isinstance(values, pa.Array):
+        return values
+    if isinstance(values, np.ndarray) and values.dtype == np.float64:
         return arrays.floats(values)
+    if pa.types.is_string(kind):
+        return arrays.texts(values)
     if pa.types.is_dictionary(kind):
         return arrays.dictionary(values)
     if pa.types.is_integer(kind):
@@ -147,7 +186,7 @@ def _identity(launches: Sequence[Launch], report: Report) -> dict[str, Any]:
 
 
 def _source(report: Report) -> str:
-    return next((dialect for dialect in (DIALECT, ESTIMATE_DIALECT) if dialect in report.dialects), "ncu")
+    return next((dialect for dialect in (DIALECT, ESTIMATE_DIALECT) if dialect in report.dialects), report.origin)
 
 
 def _device_name(launch: Launch, report: Report) -> str | None:
@@ -185,8 +224,8 @@ def _rules(launch: Launch) -> list[dict[str, str]] | None:
     ]  # fmt: skip
 
 
-def _describe(name: str, report: Report, launches: Iterable[Launch]) -> dict[bytes, bytes]:
+def describe(name: str, report: Report, unit: str) -> dict[bytes, bytes]:
+    """The metadata of a metric's column: its base unit, and the label and section it was printed under."""
     labelled = report.labels.get(name)
-    unit = next((launch.metrics[name].unit for launch in launches if name in launch.metrics), "")
     section, label = (labelled.section, labelled.label) if labelled else ("", "")
     return field_metadata(unit=unit, label="" if label == name else label, section=section)

@@ -6,7 +6,7 @@ used where there is one; a rate is multiplied back with the cycles or the time o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +42,20 @@ class Counters:
     def rows(self) -> int:
         """How many launches there are."""
         return len(self.compute_capability)
+
+    def where(self, question: Callable[[str | None], bool]) -> Mask:
+        """Where the answer for a launch's compute capability is yes; each capability is asked for once."""
+        return self._asked([(capability,) for capability in self.compute_capability], question)
+
+    def where_device(self, question: Callable[[str | None, str | None], bool]) -> Mask:
+        """The same for compute capability and device name."""
+        return self._asked(list(zip(self.compute_capability, self.device_name, strict=True)), question)
+
+    def _asked(self, devices: Sequence[tuple[str | None, ...]], question: Callable[..., bool]) -> Mask:
+        answers = {device: bool(question(*device)) for device in set(devices)}
+        if len(answers) == 1:
+            return np.full(self.rows, next(iter(answers.values())))
+        return np.array([answers[device] for device in devices], dtype=bool)
 
     def metric(self, name: str) -> Floats:
         """One metric; all NaN when no launch has it."""

@@ -97,10 +97,11 @@ def _basis(marks: dict[str, Mask], some: Mask) -> list[str | None]:
     codes = sum(
         (mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64)
     )
-    words = {
-        code: _basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in set(codes.tolist())
-    }
-    return [words[code] if known_here else None for code, known_here in zip(codes.tolist(), some.tolist(), strict=True)]
+    found, places = np.unique(codes, return_inverse=True)
+    words: list[str | None] = [
+        _basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found.tolist()
+    ]
+    return [words[at] if known_here else None for at, known_here in zip(places.tolist(), some.tolist(), strict=True)]
 
 
 def _basis_words(marks: set[str]) -> str:
@@ -144,7 +145,7 @@ def _phantom_fp16(counters: Counters, cores: dict[str, Floats], tensor_flops: Fl
     """
     hadd, hmul = (counters.thread_instructions(opcode) for opcode in ("hadd", "hmul"))
     alone = (hadd == 0) & (hmul == 0) & (np.nan_to_num(cores["fp16"]) > 0)
-    alone &= np.array([known.moves_constants_with_hfma(cc) for cc in counters.compute_capability], dtype=bool)
+    alone &= counters.where(known.moves_constants_with_hfma)
     others = np.nan_to_num(cores["fp64"]) + np.nan_to_num(cores["fp32"]) + np.nan_to_num(tensor_flops)
     outweighed = np.nan_to_num(cores["fp16"]) <= others
     return alone & outweighed, alone & ~outweighed
@@ -152,5 +153,5 @@ def _phantom_fp16(counters: Counters, cores: dict[str, Floats], tensor_flops: Fl
 
 def _lacks_packed_fp32(counters: Counters) -> Mask:
     """Where the chip counts packed FP32 instructions apart and they were not collected."""
-    apart = np.array([known.has_packed_fp32(cc) for cc in counters.compute_capability], dtype=bool)
+    apart = counters.where(known.has_packed_fp32)
     return apart & np.isnan(counters.thread_instructions("ffma2")) & ~np.isnan(counters.thread_instructions("ffma"))

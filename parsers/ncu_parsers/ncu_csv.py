@@ -29,6 +29,7 @@ DELIMITERS = (",", ";", "\t")
 PUSH_POP = "thread Domain:Push/Pop_Range"
 START_STOP = "Id:Domain:Start/Stop_Range"
 NVTX_SUMMARY_RANGE = "Range:PL_Type"
+NVTX_TITLES = (PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE)
 PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg behind every range
 
 IDENTITY_COLUMNS = frozenset({
@@ -100,7 +101,7 @@ class _CsvPage:
         self.header = header
         self.delimiter = delimiter
         self.column = {name: index for index, name in reversed(list(enumerate(header)))}
-        self.nvtx_columns = [name for name in header if name.startswith((PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE))]
+        self.nvtx_columns = [name for name in header if name.startswith(NVTX_TITLES)]
         self.identity_columns = [name for name in header if name in IDENTITY_COLUMNS or name in self.nvtx_columns]
         self._launches: dict[tuple[str, ...], Launch] = {}
         self._latest: dict[tuple[int | None, ...], Launch] = {}
@@ -188,20 +189,33 @@ class LongPage(_CsvPage):
 
     def feed(self, line: str) -> str:
         """Take in one line: a metric row, a rule row, or something else."""
+        kind, cells = self.judge(line)
+        if kind == report.METRICS:
+            section, body, unit_text = (self._cell(cells, at) for at in (self.section_at, self.body_at, self.unit_at))
+            self._launch(cells).read(cells[self.name_at], cells[self.value_at], unit_text, section, body)
+        elif kind == report.RULE:
+            self._launch_of_rule(cells).rules.append(self.rule(cells))
+        return kind
+
+    def judge(self, line: str) -> tuple[str, list[str]]:
+        """What a line is, and the cells of a metric or rule row."""
         cells = self._cells(line)
         if cells is None or not self.value_at < len(cells) <= len(self.header) + 1:
-            return self._broken(line)
-        section = cells[self.section_at] if self.section_at is not None else ""
+            return self._broken(line), []
         if cells[self.name_at]:
-            body = cells[self.body_at] if self.body_at is not None else ""
-            unit_text = cells[self.unit_at] if self.unit_at is not None else ""
-            self._launch(cells).read(cells[self.name_at], cells[self.value_at], unit_text, section, body)
-            return report.METRICS
+            return report.METRICS, cells
         if self.rule_at is not None and self.rule_at < len(cells):
-            rest = [*cells[self.rule_at :], "", "", "", ""][:5]
-            self._launch_of_rule(cells).rules.append(Rule(section, *rest))
-            return report.RULE
-        return report.UNLABELLED if cells[self.value_at] else self._broken(line)
+            return report.RULE, cells
+        return report.UNLABELLED if cells[self.value_at] else self._broken(line), []
+
+    def rule(self, cells: list[str]) -> Rule:
+        """The rule of a rule row."""
+        assert self.rule_at is not None  # noqa: S101 - judge() finds rule rows only then
+        return Rule(self._cell(cells, self.section_at), *[*cells[self.rule_at :], "", "", "", ""][:5])
+
+    @staticmethod
+    def _cell(cells: list[str], at: int | None) -> str:
+        return "" if at is None else cells[at]
 
 
 class WidePage(_CsvPage):
@@ -230,21 +244,27 @@ class WidePage(_CsvPage):
 
     def feed(self, line: str) -> str:
         """Take in one line: the units row, a launch, or something else."""
+        kind, cells = self.judge(line)
+        if kind == report.METRICS:
+            launch = launch_of({name: cells[index] for index, name in self.other_columns})
+            units = self.units or [""] * len(self.header)
+            for index in self.metric_columns:
+                launch.read(self.titles[index], cells[index], units[index])
+            self._launches[("row", str(self.rows))] = launch
+        return kind
+
+    def judge(self, line: str) -> tuple[str, list[str]]:
+        """What a line is, and the cells of a launch's row; the units row is kept, and rows are counted."""
         if self.units is None and not self.rows:
             cells = split_row(line, self.delimiter)
             if cells and len(cells) >= len(self.header) > 1 and not cells[self.column["ID"]].strip():
                 self.units = cells
-                return report.UNITS
+                return report.UNITS, []
         cells = self._cells(line)
         if cells is None or not len(self.header) <= len(cells) <= len(self.header) + 1:
-            return self._broken(line)
-        launch = launch_of({name: cells[index] for index, name in self.other_columns})
-        units = self.units or [""] * len(self.header)
-        for index in self.metric_columns:
-            launch.read(self.titles[index], cells[index], units[index])
-        self._launches[("row", str(self.rows))] = launch
+            return self._broken(line), []
         self.rows += 1
-        return report.METRICS
+        return report.METRICS, cells
 
 
 class SummaryPage(_CsvPage):
@@ -288,7 +308,7 @@ def launch_of(cells: dict[str, str]) -> Launch:
         device_id=whole(cells.get("Device") or cells.get("Device Id")),
         compute_capability=cells.get("CC") or None,
         context=whole(cells.get("Context")),
-        stream=_present(cells.get("Stream")),
+        stream=present(cells.get("Stream")),
         grid=triple(cells.get("Grid Size")),
         block=triple(cells.get("Block Size")),
         invocations=whole(cells.get("Invocations")),
@@ -324,7 +344,7 @@ def nvtx_ranges(cells: dict[str, str]) -> list[tuple[str, str]] | None:
     `"id:domain:range:6 payload fields" ...`. Range names may hold colons themselves. Start/end ranges hold for the
     whole process, so they stand first; one that was pushed under the same name too is given once.
     """
-    columns = [title for title in cells if title.startswith((PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE))]
+    columns = [title for title in cells if title.startswith(NVTX_TITLES)]
     if not columns:
         return None
     ranges: list[tuple[str, str]] = []
@@ -359,5 +379,6 @@ def place(launch: Launch, ranges: list[tuple[str, str]]) -> None:
             launch.module = name  # the last one is the innermost
 
 
-def _present(text: str | None) -> str | None:
+def present(text: str | None) -> str | None:
+    """A cell without the space around it; None where it is empty or "n/a"."""
     return None if text is None or text.strip() in ("", "n/a") else text.strip()

@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers.tables import METADATA_KEY, SCHEMA_VERSION, table_metadata
+from ncu_parsers.tables import METADATA_KEY, SCHEMA_VERSION, concatenated, contract_first, table_metadata
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -24,19 +25,127 @@ def write_table(table: pa.Table, path: Path) -> None:
 
     Raises `NcuBenchError` when the folder does not exist or cannot be written.
     """
-    floats = [field.name for field in table.schema if pa.types.is_float64(field.type)]
-    dictionaries = [
-        field.name for field in table.schema if field.name not in floats and not pa.types.is_nested(field.type)
-    ]
     with replacing(path) as temporary:
-        pq.write_table(
-            table,
-            temporary,
-            compression="zstd",
-            use_dictionary=dictionaries,
-            use_byte_stream_split=floats,
-            row_group_size=128 * 1024,
-        )
+        pq.write_table(table, temporary, row_group_size=ROWS_OF_A_GROUP, **_encodings(table.schema))
+
+
+ROWS_OF_A_GROUP = 128 * 1024
+ENOUGH_ROWS = 8 * 1024
+"""Tables of fewer rows are gathered before they are written as a row group."""
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    floats = [field.name for field in schema if pa.types.is_float64(field.type)]
+    dictionaries = [field.name for field in schema if field.name not in floats and not pa.types.is_nested(field.type)]
+    return {"compression": "zstd", "use_dictionary": dictionaries, "use_byte_stream_split": floats}
+
+
+class RowGroups:
+    """A Parquet file of launches written table by table.
+
+    Tables may bring new columns: what was written before is null in them. Rows written under fewer columns are copied
+    in the end, a row group at a time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._parts: list[Path] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._schema: pa.Schema | None = None
+        self._waiting: list[pa.Table] = []
+
+    def write(self, table: pa.Table) -> None:
+        """Write the rows of a table behind those before."""
+        self._waiting.append(table)
+        if sum(map(len, self._waiting)) >= ENOUGH_ROWS:
+            self._write_waiting()
+
+    def finish(self, metadata: bytes) -> None:
+        """Write the file-level metadata, and close the file."""
+        self._write_waiting()
+        if len(self._parts) > 1:
+            self._copy_parts()
+        assert self._writer is not None  # noqa: S101 - finish() follows write()
+        self._writer.add_key_value_metadata({METADATA_KEY: metadata})
+        self._close()
+        self._parts[-1].replace(self._path)
+
+    def restart(self) -> None:
+        """Forget all that was written."""
+        self.discard()
+        self._parts, self._schema = [], None
+
+    def discard(self) -> None:
+        """Remove what is not finished."""
+        self._waiting = []
+        self._close()
+        for part in self._parts:
+            part.unlink(missing_ok=True)
+
+    def _write_waiting(self) -> None:
+        if not self._waiting:
+            return
+        table = concatenated(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
+        self._waiting = []
+        schema = _grown(self._schema, table.schema)
+        if schema != self._schema:
+            self._begin(schema)
+        assert self._writer is not None  # noqa: S101 - _begin() made it
+        self._writer.write_table(_conformed(table, schema))
+
+    def _begin(self, schema: pa.Schema) -> None:
+        self._close()
+        self._schema = schema
+        self._parts.append(self._path.with_name(f"{self._path.name}.{len(self._parts)}"))
+        self._writer = pq.ParquetWriter(self._parts[-1], schema, **_encodings(schema))
+
+    def _copy_parts(self) -> None:
+        assert self._schema is not None  # noqa: S101 - there are parts
+        parts = list(self._parts)
+        self._begin(self._schema)
+        assert self._writer is not None  # noqa: S101 - _begin() made it
+        for part in parts:
+            with pq.ParquetFile(part) as file:
+                for group in range(file.num_row_groups):
+                    self._writer.write_table(_conformed(file.read_row_group(group), self._schema))
+            part.unlink()
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def _grown(known: pa.Schema | None, other: pa.Schema) -> pa.Schema:
+    """A schema with the columns of both in the order of a table of launches; what is known of a column stays."""
+    if known is None:
+        return other
+    fields = {field.name: field for field in (*other, *known)}
+    if len(fields) == len(known):
+        return known
+    return pa.schema([fields[name] for name in contract_first(fields)])
+
+
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        table.column(field.name) if field.name in table.column_names else pa.nulls(len(table), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+@contextmanager
+def writing_row_groups(path: Path) -> Iterator[RowGroups]:
+    """A file of launches to write table by table; it appears under its name when it was finished.
+
+    Raises `NcuBenchError` when the folder cannot be written.
+    """
+    with replacing(path) as temporary:
+        groups = RowGroups(temporary)
+        try:
+            yield groups
+        finally:
+            groups.discard()
 
 
 @contextmanager

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers.artefacts import read_artefact
+from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
 from ncu_parsers.join_runs import join_runs
-from ncu_parsers.read import merge
+from ncu_parsers.parquet import write_table, writing_row_groups
+from ncu_parsers.read import merge, read_report
 from ncu_parsers.report import Launch, Report, shortened
-from ncu_parsers.sources import Source
-from ncu_parsers.tables import SCHEMA_VERSION, concatenated, with_metadata
+from ncu_parsers.sources import STANDARD_INPUT, Source
+from ncu_parsers.tables import SCHEMA_VERSION, concatenated, encoded, with_metadata
 
 
 @dataclass
@@ -31,6 +32,67 @@ class Parsed:
     refused: dict[str, NcuBenchError] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     mismatch: str = ""
+    written: bool = False
+
+
+STREAMED_FROM_BYTES = 1_000_000
+"""A single report of at least this size is written as it is read."""
+
+
+def parse_into(
+    path: Path,
+    sources: Sequence[Source],
+    *,
+    join: bool = True,
+    reading: Callable[[Source], None] = lambda source: None,
+) -> Parsed:
+    """Read every source into the Parquet file `path`, which is the same as writing the table of `parse`.
+
+    A single big CSV report is written as it is read: then `table` is None, and no more than a stretch of the launches
+    is ever in memory. `written` says whether there is a file. Raises `NcuBenchError` when it cannot be written.
+    """
+    streamed = stream_into(path, sources, reading=reading)
+    if streamed is not None:
+        return streamed
+    result = parse(sources, join=join, reading=reading)
+    if result.table is not None:
+        write_table(result.table, path)
+        result.written = True
+    return result
+
+
+def stream_into(
+    path: Path, sources: Sequence[Source], *, reading: Callable[[Source], None] = lambda source: None
+) -> Parsed | None:
+    """Write a single big CSV report into the Parquet file `path` as it is read; None where that cannot be done.
+
+    Raises `NcuBenchError` when the file cannot be written.
+    """
+    if len(sources) != 1 or not _is_big(sources[0]):
+        return None
+    try:
+        if reader_of(sources[0]) is not read_report:
+            return None
+    except NcuBenchError:
+        return None  # the plain reader says what is wrong
+    from ncu_parsers.stream import stream_report  # small reports do without its imports
+
+    reading(sources[0])
+    with writing_row_groups(path) as groups:
+        report = stream_report(sources[0], groups)
+        if report is None:
+            return None
+        groups.finish(encoded(_metadata([report], [])))
+    return Parsed(None, [report], written=True)
+
+
+def _is_big(source: Source) -> bool:
+    if source.path == STANDARD_INPUT:
+        return False
+    try:
+        return Path(source.path).stat().st_size >= STREAMED_FROM_BYTES
+    except OSError:
+        return False
 
 
 def parse(
@@ -79,13 +141,12 @@ def parse_two_runs(first: Source, second: Source, *, ended_early: bool = False) 
 def _tabulated(profiles: list[Report], result: Parsed) -> Parsed:
     tables = [_table_of(report) for report in profiles if report.rows]
     if tables:
-        metadata = {
-            "schema_version": SCHEMA_VERSION,
-            "reports": [account(report) for report in result.reports],
-            "notes": result.notes,
-        }
-        result.table = with_metadata(concatenated(tables), metadata)
+        result.table = with_metadata(concatenated(tables), _metadata(result.reports, result.notes))
     return result
+
+
+def _metadata(reports: Sequence[Report], notes: list[str]) -> dict[str, Any]:
+    return {"schema_version": SCHEMA_VERSION, "reports": [account(report) for report in reports], "notes": notes}
 
 
 def _table_of(report: Report) -> pa.Table:

@@ -14,7 +14,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.failures import ToolFailed, recognise
 from zstandard import ZstdError
 
-from ncu_parsers import ncu_csv, report
+from ncu_parsers import ncu_csv, nsys_csv, report
 from ncu_parsers.ncu_csv import LongPage, WidePage
 from ncu_parsers.ncu_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
 from ncu_parsers.ncu_text import TextPage, opens_text_page
@@ -37,7 +37,7 @@ def open_page(line: str, current: Page | None) -> Page | None:
         return OperatorFile(line)
     if opens_source_page(line):
         return None if isinstance(current, SourcePage) else SourcePage()
-    page = ncu_csv.open_page(line)
+    page = nsys_csv.open_page(line, current) or ncu_csv.open_page(line)
     if page is not None:
         return page
     if not isinstance(current, TextPage) and opens_text_page(line):
@@ -50,7 +50,7 @@ def open_page(line: str, current: Page | None) -> Page | None:
 
 
 @dataclass
-class _Reading:
+class Reading:
     """The state of reading one file."""
 
     report: Report
@@ -72,7 +72,11 @@ class _Reading:
         elif self.current is not None:
             kind = self.current.feed(line)
         else:
-            kind = _before_any_page(line)
+            kind = before_any_page(line)
+        self.note(kind, number, line)
+
+    def note(self, kind: str, number: int, line: str) -> None:
+        """Account for a line."""
         self.report.lines[kind] += 1
         if kind == report.MESSAGE and len(self.report.messages) < MESSAGES_KEPT:
             self.report.messages.append(line)
@@ -81,7 +85,8 @@ class _Reading:
         self.tail.append(line)
 
 
-def _before_any_page(line: str) -> str:
+def before_any_page(line: str) -> str:
+    """What a line above the first page is."""
     if not line.strip():
         return report.BLANK
     return report.MESSAGE if line.startswith("==") else report.OUTPUT
@@ -93,7 +98,7 @@ def read_report(source: Source) -> Report:
     Raises `ToolFailed` when the file holds a failure of ncu instead of a profile, `NotAReport` when it holds nothing
     known, `NcuBenchError` when it cannot be read at all.
     """
-    reading = _Reading(Report(source.name), [], deque(maxlen=50))
+    reading = Reading(Report(source.name), [], deque(maxlen=50))
     with source.open() as stream:
         try:
             lines = Lines(stream)
@@ -108,13 +113,13 @@ def read_report(source: Source) -> Report:
     if lines.replaced:
         result.notes.append(f"{lines.replaced} lines held bytes that are not text; they were replaced")
     if not lines.complete and reading.tail:
-        _note_cut(result, reading)
+        note_cut(result, reading)
     return _finish(result, reading.pages)
 
 
 BINARY_FILES = (
-    (b"NVR\0", "is a binary report of ncu (.ncu-rep)", f"Export it first: {EXPORT}"),
-    (b"SQLite format 3\0", "is an SQLite file, perhaps an export of nsys", "This release reads reports of ncu only."),
+    (b"NVR\0", "is a binary report of ncu (.ncu-rep)", "Save it to a file and name that file: it is read from there."),
+    (b"SQLite format 3\0", "is an SQLite file, perhaps an export of nsys", "Save it to a file and name that file."),
     (b"PAR1", "is a Parquet file already", "Give it to hotspots or roofline as it is."),
     (b"PK\x03\x04", "is a zip archive", "Unpack it, and name the files or their folder."),
     (b"%PDF", "is a PDF document", f"Export the report: {EXPORT}"),
@@ -128,7 +133,7 @@ def _refuse_binary(source: Source, head: bytes) -> None:
             raise NotAReport(f"{source.name} {what}.", advice=advice)
 
 
-def _note_cut(result: Report, reading: _Reading) -> None:
+def note_cut(result: Report, reading: Reading) -> None:
     """A last line without its line end that could not be read as a row was cut off."""
     if result.lines[report.BROKEN] and reading.tail[-1][:200] == result.examples[report.BROKEN][1]:
         result.lines[report.BROKEN] -= 1
@@ -139,7 +144,7 @@ def _note_cut(result: Report, reading: _Reading) -> None:
 
 def _finish(result: Report, pages: list[Page]) -> Report:
     tables: list[list[Launch]] = []
-    for page in pages:
+    for page in nsys_csv.only_the_best(pages, result):
         if page.dialect not in result.dialects:
             result.dialects.append(page.dialect)
         if isinstance(page, SessionPage):
@@ -148,7 +153,7 @@ def _finish(result: Report, pages: list[Page]) -> Report:
         launches = page.launches()
         settle(launches, result)
         tables.append(launches)
-    result.era = _era(pages)
+    result.era = era_of(pages)
     result.launches, merged = merge(tables)
     if merged:
         result.notes.append(f"{merged} launches stand in several tables of the file and were joined")
@@ -169,23 +174,30 @@ def merge(tables: list[list[Launch]]) -> tuple[list[Launch], int]:
     for table in tables:
         fresh: dict[tuple[object, ...], Launch] = {}
         for launch in table:
-            other = known.get(launch.identity) if launch.launch_id is not None else None
+            other = known.get(_who(launch)) if launch.launch_id is not None else None
             if other is not None and _agree(other, launch):
                 _absorb(other, launch)
                 joined += 1
             else:
-                fresh.setdefault(launch.identity, launch)
+                fresh.setdefault(_who(launch), launch)
                 result.append(launch)
         known.update({key: launch for key, launch in fresh.items() if key not in known})
     return result, joined
 
 
+def _who(launch: Launch) -> tuple[object, ...]:
+    """The identity without the device, which pages of ncu up to 2022.3 do not name."""
+    process, number, kernel, _device, *rest = launch.identity
+    return process, number, kernel, *rest
+
+
 def _agree(one: Launch, other: Launch) -> bool:
+    if None not in (one.device_id, other.device_id) and one.device_id != other.device_id:
+        return False
     if one.grid and other.grid and one.grid != other.grid:
         return False
-    if one.attributes.get("Kernel Time", "") != other.attributes.get(
-        "Kernel Time", one.attributes.get("Kernel Time", "")
-    ):
+    times = {launch.attributes["Kernel Time"] for launch in (one, other) if "Kernel Time" in launch.attributes}
+    if len(times) > 1:
         return False
     shared = one.metrics.keys() & other.metrics.keys()
     return not any(more_precise(one.metrics[name], other.metrics[name])[1] for name in shared)
@@ -202,7 +214,7 @@ def _absorb(launch: Launch, other: Launch) -> None:
             setattr(launch, name, getattr(other, name))
 
 
-def _era(pages: list[Page]) -> str | None:
+def era_of(pages: list[Page]) -> str | None:
     """Which ncu versions write such a page; the files name their tool nowhere else."""
     for page in pages:
         if not isinstance(page, (LongPage, WidePage)) or page.kind not in ("long", "wide"):
@@ -223,6 +235,11 @@ def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
         return NotAReport(
             f"{result.source} is a source page (--page source): it holds counters per instruction, not per launch.",
             advice=f"Export the launches instead: {EXPORT}",
+        )
+    if nsys_csv.holds_only_other_tables(pages):
+        return NotAReport(
+            f"{result.source} holds tables of nsys, and none that says how long kernels took.",
+            advice="Make one: nsys stats --report cuda_gpu_trace --format csv REPORT.nsys-rep > FILE.csv",
         )
     if pages:
         return NotAReport(

@@ -32,6 +32,8 @@ LAYOUT = "table layout"
 SESSION = "session attribute"
 SOURCE = "source line"
 
+NAN_TEXTS = frozenset({"nan", "-nan"})
+
 READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION})
 
 
@@ -151,6 +153,13 @@ class Report:
         return len(self.launches) if self.table is None else len(self.table)
 
     @property
+    def failures(self) -> int:
+        """How many of its launches ended in an error."""
+        if self.table is not None:
+            return sum(map(bool, self.table.column("failed").to_pylist()))
+        return sum(launch.failed for launch in self.launches)
+
+    @property
     def skipped(self) -> dict[str, int]:
         """Lines that carried no data, by what they were."""
         return {kind: count for kind, count in self.lines.items() if kind not in READ_KINDS}
@@ -159,6 +168,29 @@ class Report:
     def metric_names(self) -> list[str]:
         """Every metric that at least one launch has, sorted."""
         return sorted({name for launch in self.launches for name in launch.metrics})
+
+
+@dataclass
+class Oddities:
+    """What was odd about the readings of one page, gathered over its launches; `alive` counts those that did not fail."""
+
+    absent: Counter[str] = field(default_factory=Counter)
+    conflicts: dict[str, str] = field(default_factory=dict)
+    alive: int = 0
+
+    def notes(self) -> list[str]:
+        """In sentences: metrics that no launch has, and metrics that contradict themselves."""
+        everywhere = sorted(name for name, count in self.absent.items() if self.alive and count >= self.alive)
+        notes = []
+        if everywhere:
+            notes.append(f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)} came back n/a: {shortened(everywhere)}")
+        return notes + [
+            f"{name} is printed with different values in one launch ({values}); the first is kept"
+            for name, values in sorted(self.conflicts.items())
+        ]
+
+
+DECIMAL_COMMAS = "numbers were read with decimal commas (1.234,5)"
 
 
 def settle(launches: list[Launch], report: Report) -> None:
@@ -170,34 +202,36 @@ def settle(launches: list[Launch], report: Report) -> None:
         for reading in values
     )
     if number_format.decimal == ",":
-        report.notes.append("numbers were read with decimal commas (1.234,5)")
-    absent: Counter[str] = Counter()
-    conflicts: dict[str, str] = {}
+        report.notes.append(DECIMAL_COMMAS)
+    oddities = Oddities()
+    settle_with(number_format, launches, report, oddities)
+    report.notes += oddities.notes()
+
+
+def settle_with(number_format: NumberFormat, launches: list[Launch], report: Report, oddities: Oddities) -> None:
+    """Turn the readings of some of a page's `launches` into metrics, in place; what is odd is added to `oddities`."""
     for launch in launches:
         for name, readings in launch.readings.items():
             metric = None
             for reading in readings:
                 report.labels.setdefault(name, metric_of_label(reading.section, reading.body, reading.label))
-                found, behind = _metric(reading, number_format)
+                found, behind = metric_of(reading, number_format)
                 if behind is not None:
                     launch.instances[name] = behind
                 metric, conflict = more_precise(metric, found)
                 if conflict:
-                    conflicts.setdefault(name, f"{_printed(readings[0])} and {_printed(reading)}")
+                    oddities.conflicts.setdefault(name, f"{printed(readings[0])} and {printed(reading)}")
             if metric is None:
-                absent[name] += readings[0].text.strip().lower().endswith("n/a")
+                oddities.absent[name] += readings[0].text.strip().lower().endswith("n/a")
             else:
                 launch.metrics[name] = metric
         launch.failed = _has_failed(launch)
         launch.readings = {}
-    _note_absent(absent, launches, report)
-    report.notes += [
-        f"{name} is printed with different values in one launch ({values}); the first is kept"
-        for name, values in sorted(conflicts.items())
-    ]
+    oddities.alive += sum(not launch.failed for launch in launches)
 
 
-def _metric(reading: Reading, number_format: NumberFormat) -> tuple[Metric | None, str | None]:
+def metric_of(reading: Reading, number_format: NumberFormat) -> tuple[Metric | None, str | None]:
+    """What a reading says, None where nothing, and the instances printed behind it."""
     text, behind = instances(reading.text.strip())
     if text in ABSENT:
         return None, behind
@@ -222,7 +256,8 @@ def more_precise(known: Metric | None, other: Metric | None) -> tuple[Metric | N
     return (other if other.step < known.step else known), False
 
 
-def _printed(reading: Reading) -> str:
+def printed(reading: Reading) -> str:
+    """A reading as a message shows it."""
     return f"{reading.text[:24]} {reading.unit}".strip()
 
 
@@ -231,16 +266,7 @@ def _has_failed(launch: Launch) -> bool:
     if launch.grid == (0, 0, 0) or launch.block == (0, 0, 0):
         return True
     texts = {reading.text.strip().lower() for readings in launch.readings.values() for reading in readings}
-    return bool(texts) and texts <= {"nan", "-nan"}
-
-
-def _note_absent(absent: Counter[str], launches: list[Launch], report: Report) -> None:
-    alive = sum(not launch.failed for launch in launches)
-    everywhere = sorted(name for name, count in absent.items() if alive and count >= alive)
-    if everywhere:
-        report.notes.append(
-            f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)} came back n/a: {shortened(everywhere)}"
-        )
+    return bool(texts) and texts <= NAN_TEXTS
 
 
 def shortened(names: Iterable[str], most: int = 6) -> str:

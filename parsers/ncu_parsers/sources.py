@@ -22,9 +22,18 @@ import zstandard
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.expectation import EXPECTED
 
+from ncu_parsers.same_timeline import without_repeats
+
 STANDARD_INPUT = "-"
-REPORT_SUFFIXES = {".csv", ".txt", ".log", ".out", ".tsv", ".jsonl"}
+REPORT_SUFFIXES = {
+    ".csv", ".txt", ".log", ".out", ".tsv", ".jsonl",
+    ".ncu-rep", ".nsight-cuprof-report",
+    ".nsys-rep", ".qdrep", ".sqlite",
+    ".json",
+}  # fmt: skip
 COMPRESSED_SUFFIXES = {".gz", ".zst"}
+TRACE_WORDS = (b'"traceEvents"', b'"schemaVersion"', b'"ph":')
+"""One of these stands near the beginning of a trace. JSON below a folder is a report only if it is a trace."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -94,7 +103,8 @@ def _decompressed(raw: io.BufferedReader) -> BinaryIO:
 def find_sources(arguments: list[str]) -> list[Source]:
     """The reports that command-line `arguments` name, each once, in order.
 
-    A folder stands for every report below it (by suffix); a glob that the shell left alone is expanded.
+    A folder stands for every report below it (by suffix; of the files of one nsys timeline the best); a glob that the
+    shell left alone is expanded.
     Raises `NcuBenchError` for an argument that names nothing.
     """
     found: dict[str, Source] = {}
@@ -116,7 +126,7 @@ def find_sources(arguments: list[str]) -> list[Source]:
 def _paths(argument: str) -> list[str]:
     path = Path(argument)
     if path.is_dir():
-        return sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file))
+        return without_repeats(sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file)))
     if path.exists():
         return [argument]
     matches = sorted(glob.glob(argument, recursive=True))
@@ -133,7 +143,17 @@ def _is_report(file: Path) -> bool:
     suffixes = [suffix.lower() for suffix in file.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes.pop()
-    return bool(suffixes) and suffixes[-1] in REPORT_SUFFIXES
+    if not suffixes or suffixes[-1] not in REPORT_SUFFIXES:
+        return False
+    return suffixes[-1] != ".json" or _is_trace(file)
+
+
+def _is_trace(file: Path) -> bool:
+    try:
+        head = Source(str(file)).head(1 << 16)
+    except NcuBenchError:
+        return True  # what cannot be opened is named by whoever reads it
+    return any(word in head for word in TRACE_WORDS)
 
 
 def encoding_of(head: bytes) -> str:

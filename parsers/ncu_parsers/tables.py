@@ -47,7 +47,9 @@ _RULES = pa.list_(
 )
 
 IDENTITY_COLUMNS: tuple[Column, ...] = (
-    Column("source", _NAME, "", "how the numbers were got: ncu, nsys, operators or estimate", "never"),
+    Column(
+        "source", _NAME, "", "how the numbers were got: ncu, nsys, kineto, ncu+nsys, operators or estimate", "never"
+    ),
     Column("report", _NAME, "", "the file a row came from", "never"),
     Column(
         "launch_id", pa.int64(), "", "the tool's own id, unique only together with process_id", "text pages print none"
@@ -158,7 +160,12 @@ def table_metadata(table: pa.Table) -> dict[str, Any]:
 
 def with_metadata(table: pa.Table, metadata: dict[str, Any]) -> pa.Table:
     """The table with its file-level metadata replaced."""
-    return table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})
+    return table.replace_schema_metadata({METADATA_KEY: encoded(metadata)})
+
+
+def encoded(metadata: dict[str, Any]) -> bytes:
+    """File-level metadata as it stands in the file."""
+    return json.dumps(metadata).encode()
 
 
 def floats(table: pa.Table, name: str) -> Floats:

@@ -104,7 +104,7 @@ def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
     nowhere = np.zeros(counters.rows, dtype=bool)
     result = nowhere.copy()
     for capability in set(counters.compute_capability):
-        here = np.array([cc == capability for cc in counters.compute_capability], dtype=bool)
+        here = counters.where(capability.__eq__ if capability else lambda other: other is None)
         for total in known.floating_tensor_totals(capability) or ["unknown chip"]:
             here = here & there.get(_base(total).removeprefix(known.TENSOR_PREFIX), nowhere)
         result |= here
@@ -117,9 +117,8 @@ def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mas
     Instructions of the tensor pipe that hfma accounts for (one per 32 thread instructions) are constant moves. On
     chips that have such moves, activity of the pipe alone proves nothing.
     """
-    moves = np.array([known.moves_constants_with_hfma(cc) for cc in counters.compute_capability], dtype=bool)
-    devices = zip(counters.compute_capability, counters.device_name, strict=True)
-    idle = np.array([known.lacks_tensor_cores(*device) for device in devices], dtype=bool)
+    moves = counters.where(known.moves_constants_with_hfma)
+    idle = counters.where_device(known.lacks_tensor_cores)
     busy = np.zeros(counters.rows, dtype=bool)
 
     executed = _tensor_instructions(counters)

@@ -130,14 +130,12 @@ class NumberFormat:
         votes = {".": 0, ",": 0}
         pointed_counts = other_points = 0
         for text, base in cells:
-            if text.isdecimal():
-                continue
-            decimal = _decimal_mark(text)
-            if decimal in votes:
-                votes[decimal] += _FORMS[decimal].match(text) is not None
+            found = vote(text)
+            if found in votes:
+                votes[found] += 1
                 if max(votes.values()) > ENOUGH_VOTES and not min(votes.values()):
                     break
-            elif decimal == "?" and "." in text:
+            elif found == "?" and "." in text:
                 pointed_counts += base in COUNTED
                 other_points += base not in COUNTED
         if votes["."] or votes[","]:
@@ -162,6 +160,16 @@ class NumberFormat:
         if not math.isfinite(value) or abs(exponent) > 300:
             return None
         return Number(value, 10.0 ** (exponent - len(fraction)))
+
+
+def vote(text: str) -> str:
+    """The only decimal mark that a cell can be read with; `?` when it reads differently with either, else ""."""
+    if text.isdecimal():
+        return ""
+    decimal = _decimal_mark(text)
+    if decimal in _FORMS and _FORMS[decimal].match(text) is None:
+        return ""
+    return decimal
 
 
 @lru_cache(maxsize=65536)

@@ -1,0 +1,62 @@
+"""ncu-bench join: counts of ncu with the times of an undisturbed run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.report.table import Column, Table
+
+COLUMNS = (
+    Column("outcome", "outcome"),
+    Column("launches", "launches", "count"),
+    Column("time_ns", "time", "time", "ns"),
+    Column("share", "share", "fraction"),
+    Column("kernel", "kernel", wide=True),
+)
+
+
+@click.command()
+@click.argument("counts", metavar="COUNTS")
+@click.argument("timeline", metavar="TIMELINE")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The Parquet file to write.",
+)  # fmt: skip
+@click.option(
+    "--tolerance", type=click.FloatRange(min=0, max=1), default=0.01, show_default=True, metavar="SHARE",
+    help="How far the counted launches of a signature may differ, and still be taken for the same work.",
+)  # fmt: skip
+@click.option(
+    "--top", type=click.IntRange(min=0), default=10, show_default=True, help="How many kernels without counts to show."
+)
+@format_option
+def command(counts: str, timeline: str, output: Path, tolerance: float, top: int, output_format: str) -> None:
+    """Give the launches of a timeline the FLOPs and bytes that ncu counted for launches of the same signature.
+
+    COUNTS is a run under ncu, TIMELINE one of the same program under nsys or PyTorch's profiler: reports, folders or
+    Parquet files. A signature is kernel name, grid, block and NVTX range. The table says how much of the time found its
+    counts, how much is ambiguous because counted launches differ, and which kernels lack theirs.
+
+    \b
+    Example:
+      ncu-bench join counts.csv timeline.sqlite -o joined.parquet
+      ncu-bench hotspots joined.parquet
+    """
+    from ncu_parsers.parquet import write_table
+
+    from ncu_tools.join import join
+    from ncu_tools.load import load
+
+    with progress("Reading") as reading:
+        counted, timed = (load(path, reading=reading) for path in (counts, timeline))
+    joined = join(counted.table, timed.table, tolerance=tolerance)
+    write_table(joined.table, output)
+    rows = [asdict(share) for share in [*joined.outcomes, *joined.lacking[:top]]]
+    notes = [*joined.notes, *counted.notes, *timed.notes]
+    hidden = len(joined.lacking) - top
+    if hidden > 0:
+        notes.insert(0, f"{hidden} more kernels lack counts; --top shows more")
+    show(Table("join", COLUMNS, rows, notes, {"output": str(output)}), output_format)

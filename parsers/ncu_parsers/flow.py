@@ -1,0 +1,192 @@
+"""A big report on its way to the table, a stretch at a time: the account of its lines, and its pages one after another.
+
+What the plain reader (`read.py`) decides when it has seen everything is decided here as soon as nothing that may follow
+can change it. Where that is not certain, `NotCertain` is raised and the file is for the plain reader.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ncu_parsers import report as kinds
+from ncu_parsers.columns import Columns, MetricColumn, table_of
+from ncu_parsers.ncu_csv import LongPage, WidePage
+from ncu_parsers.printed import Integers, NotCertain, Votes
+from ncu_parsers.read import Reading, open_page
+from ncu_parsers.report import DECIMAL_COMMAS, Oddities, Page, Report
+from ncu_parsers.units import ENOUGH_VOTES
+
+TABLES_AHEAD = 2
+IDENTITY_TITLES = frozenset({
+    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
+    "Grid Size", "Device", "CC",
+})  # fmt: skip
+"""Identity columns that `columns.py` knows; a page with another one is for the plain reader."""
+
+
+@dataclass
+class Locale:
+    """The locale of a page's numbers, as far as its cells have told.
+
+    The plain reader asks every cell, or the first 1000 that can be read in one locale only if they agree.
+    """
+
+    decimal: str | None = None
+    own: int = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing that follows can change it."""
+        return self.decimal is not None and self.own > ENOUGH_VOTES
+
+    def accepts(self, votes: Votes, decimal: str) -> bool:
+        """Whether cells that were read with `decimal` were read as they should be; remembers how they voted.
+
+        False: they speak for the other mark alone. Raises `NotCertain` where the cells of the page contradict.
+        """
+        if self.decimal not in (None, decimal):
+            return False
+        if votes.contrary and not self.settled:
+            if self.decimal is None and not votes.own:
+                return False
+            raise NotCertain("its numbers speak for decimal points and for decimal commas")
+        if self.decimal is None and votes.own:
+            self.decimal = decimal
+        if self.decimal is None and votes.open:
+            raise NotCertain("its numbers do not tell soon whether commas or points stand before decimals")
+        self.own += votes.own
+        return True
+
+
+@dataclass
+class PageState:
+    """A page that is being read: its locale, what was odd in it."""
+
+    page: LongPage | WidePage
+    locale: Locale = field(default_factory=Locale)
+    oddities: Oddities = field(default_factory=Oddities)
+
+
+class Flow:
+    """One file on its way: lines are accounted for, launches leave as tables through `write`, in order."""
+
+    def __init__(self, report: Report, write: Callable[[pa.Table], None], pool: ThreadPoolExecutor) -> None:
+        self.report = report
+        self.reading = Reading(report, [], deque(maxlen=50))
+        self.pool = pool
+        self.states: list[PageState] = []
+        self.number = 0
+        self.replaced = 0
+        self.rows = 0
+        self.failed = 0
+        self._write = write
+        self._tables: deque[Future[pa.Table]] = deque()
+        self._last_ids: dict[int, int] = {}
+        self._earlier_ids: dict[int, int] = {}
+        self._numeric: set[str] = set()
+        self._words: dict[str, str] = {}
+        self._written_words: set[str] = set()
+
+    # ---------------------------------------------------------------------------------------------------- lines
+
+    def text(self, line: bytes) -> str:
+        """The next line as text, without its line end."""
+        self.number += 1
+        text = line.decode("utf-8", "replace")
+        if "\ufffd" in text:
+            self.replaced += 1
+        return text.removesuffix("\n").rstrip("\r")
+
+    def opened_by(self, text: str) -> Page | None:
+        """The page that a line opens, which is the current one from then on."""
+        page = open_page(text, self.reading.current)
+        if page is not None:
+            if not isinstance(page, LongPage | WidePage):
+                raise NotCertain(f"it holds a {page.dialect}")
+            self.reading.pages.append(page)
+            self.reading.note(kinds.HEADER, self.number, text)
+        return page
+
+    def note(self, kind: str, text: str) -> None:
+        """Account for a line that was looked at."""
+        self.reading.note(kind, self.number, text)
+
+    def turn_to(self, page: LongPage | WidePage) -> PageState:
+        """Begin with a page; its launches must be others than those of the pages before."""
+        self._earlier_ids = dict(self._last_ids)
+        self.states.append(PageState(page))
+        return self.states[-1]
+
+    def check_ids(self, processes: Integers | None, ids: Integers) -> None:
+        """Note the ids of launches in the order of the file. Raises `NotCertain` where the plain reader might find that
+        they stand in an earlier page too: ids grow within a process.
+        """
+        each = np.zeros(len(ids), np.int64) if processes is None else processes
+        alone = int(each.min()) == int(each.max())
+        for process in [int(each[0])] if alone else sorted(set(each.tolist())):
+            of_process = ids if alone else ids[each == process]
+            if int(of_process.min()) <= self._earlier_ids.get(process, -1):
+                raise NotCertain("one launch may stand in several of its tables")
+            self._last_ids[process] = max(self._last_ids.get(process, -1), int(of_process.max()))
+
+    def check_new_ids(self, processes: Integers, ids: Integers) -> None:
+        """The same for launches that must be others than all before."""
+        self._earlier_ids = dict(self._last_ids)
+        self.check_ids(processes, ids)
+
+    # ------------------------------------------------------------------------------------------------- launches
+
+    def keep(self, columns: Columns) -> None:
+        """Launches that follow those before; their table is made beside the reading."""
+        self.rows += columns.rows
+        self.failed += int(columns.failed.sum())
+        for name, column in columns.metrics.items():
+            self._remember(name, column)
+        self._tables.append(self.pool.submit(_tabulated, columns, self.report, frozenset(self._numeric)))
+        self.write_finished(TABLES_AHEAD)
+
+    def _remember(self, name: str, column: MetricColumn) -> None:
+        if column.words:
+            self._words.setdefault(name, column.words[min(column.words)])
+        if name not in self._numeric and not np.isnan(column.values).all():
+            self._numeric.add(name)
+            if name in self._written_words:
+                raise NotCertain(f"{name} is a word first and a number later")
+        if column.words and name not in self._numeric:
+            self._written_words.add(name)
+
+    def write_finished(self, ahead: int = 0) -> None:
+        """Write tables in order until `ahead` are left in the making."""
+        while len(self._tables) > ahead:
+            self._write(self._tables.popleft().result())
+
+    def notes(self) -> list[str]:
+        """What was odd, page by page, as the plain reader notes it."""
+        notes = []
+        for state in self.states:
+            if state.locale.decimal == ",":
+                notes.append(DECIMAL_COMMAS)
+            notes += state.oddities.notes()
+        return notes + [
+            f'{name} is a number in some launches and a word ("{word[:40]}") in others; the words are left out'
+            for name, word in sorted(self._words.items())
+            if name in self._numeric
+        ]
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Every metric that some launch has, sorted."""
+        return sorted({*self._numeric, *self._words})
+
+
+def _tabulated(columns: Columns, report: Report, numeric: Iterable[str]) -> pa.Table:
+    """The table of some launches; of metrics that are numbers in the file, words are left out."""
+    for name in set(numeric) & columns.metrics.keys():
+        columns.metrics[name].words = {}
+    return table_of(columns, report)

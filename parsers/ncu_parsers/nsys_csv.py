@@ -1,0 +1,285 @@
+"""CSV tables of `nsys stats`, 2020 to 2026, and those that the user interface of Nsight Systems exports.
+
+Three kinds say how long kernels and copies took: summaries (a row per kernel, with the number of its launches), traces
+(a row per launch), and summaries of copies. Titles changed (`Time(%)`, `Average`, then `Time (%)`, `Avg (ns)`), GridXYZ
+and BlockXYZ came and went, and what is unknown is empty or `None`. Units stand behind the title, and without one it is
+nanoseconds; the user interface puts them into the cells (`383.682 μs`). `nsys stats` prints several tables into one
+file. Sizes are printed in MB with three decimals, so bytes are exact to a kilobyte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from ncu_parsers import report
+from ncu_parsers.ncu_csv import DELIMITERS, split_row
+from ncu_parsers.report import Launch, Metric, Page, Report
+from ncu_parsers.units import ABSENT, NumberFormat, unit
+
+SOURCE = "nsys"
+OTHER_ROW = "row of another nsys table"
+
+KERNEL, MEMCPY, MEMSET = "kernel", "memcpy", "memset"
+
+OLD_TITLES = {
+    "average": "avg", "median": "med", "minimum": "min", "maximum": "max", "kernel start": "start",
+    "kernel dur": "duration", "kernel name": "name", "devid": "device",
+}  # fmt: skip
+"""Titles of other years and reports, and the ones used here."""
+
+_FIRST_WORDS = re.compile(r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)')
+_TITLE = re.compile(r"(?P<title>[^()]*?)\s*(?:\((?P<unit>[^()]*)\))?$")
+_AMOUNT = re.compile(r"(?P<number>[-+]?\d[\d.,'’\s]*?)\s*(?P<unit>[^\d\s.,'’].*)?$")
+_DEVICE = re.compile(r"(?P<name>.*?)\s*\(?(?P<number>\d+)\)?$")
+_WORDS_OF_ABSENCE = ABSENT | {"None", "-"}
+_PROCESSING = re.compile(r"Processing \[.*\] with \[")
+
+PRINTED_WITH_DECIMALS = "%"
+"""A unit that is not counted: nsys prints three decimals (`383.682 μs`), which ncu never does of counts."""
+
+Cells = dict[str, str]
+
+
+def open_page(line: str, current: Page | None) -> Page | None:
+    """The page that `line` opens: where no page is open yet, or one of nsys is.
+
+    A table of nsys that does not speak of kernels opens a page too, so that its rows are not taken for others.
+    """
+    if _FIRST_WORDS.match(line) is None or not (current is None or isinstance(current, _Page)):
+        return None
+    if _PROCESSING.match(line):
+        return OtherTable([], [], ",")
+    for delimiter in DELIMITERS:
+        header = split_row(line.rstrip(), delimiter)
+        if header is not None and len(header) > 3:
+            return _page_of(header, delimiter)
+    return None
+
+
+def _page_of(header: list[str], delimiter: str) -> Page | None:
+    titles, units = _titles_and_units(header)
+    found = set(titles)
+    if {"start", "duration", "name"} <= found and ({"grdx", "corrid"} <= found or "gridxyz" in found):
+        return TracePage(titles, units, delimiter)
+    if {"total time", "instances", "operation", "category"} <= found:
+        return SummaryPage(titles, units, delimiter, "GPU summary", "operation", "instances")
+    if {"total time", "count", "operation"} <= found:
+        return SummaryPage(titles, units, delimiter, "memory time summary", "operation", "count")
+    if {"total time", "instances", "name"} <= found:
+        return SummaryPage(titles, units, delimiter, "kernel summary", "name", "instances")
+    if "total time" in found or {"start", "duration"} <= found or {"total", "count", "operation"} <= found:
+        return OtherTable(titles, units, delimiter)
+    return None
+
+
+def _titles_and_units(header: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The titles in lower case and in the words of today, and what stands in brackets behind each."""
+    titles, units = [], []
+    for cell in header:
+        match = _TITLE.match(cell.strip().lstrip("\ufeff"))
+        title = match["title"].lower() if match else cell.lower()
+        titles.append(OLD_TITLES.get(title, title))
+        units.append(_unit_word(match["unit"] or "") if match else "")
+    return titles, units
+
+
+def _unit_word(text: str) -> str:
+    """A unit as the reader of units knows it: `nsec` is ns, `MBps` is not needed."""
+    return {"nsec": "ns", "usec": "us", "msec": "ms"}.get(text, text)
+
+
+class _Page:
+    """A table below a header. Cells stay text until the page has ended, because its locale shows in all of them."""
+
+    dialect = ""
+    rank = 0
+
+    def __init__(self, titles: list[str], units: list[str], delimiter: str) -> None:
+        self.titles = titles
+        self.units = dict(zip(titles, units, strict=True))
+        self.delimiter = delimiter
+        self.rows: list[Cells] = []
+
+    def feed(self, line: str) -> str:
+        """Take in one line: a row, or something else."""
+        if not line.strip():
+            return report.BLANK
+        cells = split_row(line, self.delimiter)
+        if cells is None or len(cells) != len(self.titles):
+            return report.BROKEN if cells is None else report.OUTPUT
+        row = {
+            title: "" if cell.strip() in _WORDS_OF_ABSENCE else cell.strip()
+            for title, cell in zip(self.titles, cells, strict=True)
+        }
+        if not self._is_row(row):
+            return report.OUTPUT
+        self.rows.append(row)
+        return report.METRICS
+
+    def _is_row(self, row: Cells) -> bool:
+        return True
+
+    def _amounts(self) -> Callable[[Cells, str], float | None]:
+        """What turns a cell under a title into a number in base units, in the locale of the page."""
+        amounts = (_AMOUNT.match(text) for row in self.rows for text in row.values())
+        number_format = NumberFormat.infer((match["number"], PRINTED_WITH_DECIMALS) for match in amounts if match)
+
+        def amount(row: Cells, title: str) -> float | None:
+            match = _AMOUNT.match(row.get(title, ""))
+            number = number_format.parse(match["number"]) if match else None
+            if match is None or number is None:
+                return None
+            return number.value * unit(match["unit"] or self.units.get(title) or "ns").factor
+
+        return amount
+
+
+class SummaryPage(_Page):
+    """A row per kernel or kind of copy: the time of all its launches, their number, and extremes."""
+
+    def __init__(
+        self, titles: list[str], units: list[str], delimiter: str, kind: str, name_title: str, count_title: str
+    ) -> None:
+        super().__init__(titles, units, delimiter)
+        self.dialect = f"nsys {kind}"
+        self.rank = 2 if "category" in titles else 3
+        self.name_title, self.count_title = name_title, count_title
+
+    def _is_row(self, row: Cells) -> bool:
+        return _count(row[self.count_title]) is not None and _AMOUNT.match(row["total time"]) is not None
+
+    def launches(self) -> list[Launch]:
+        """The rows as averages over their launches."""
+        amount = self._amounts()
+        found = []
+        for row in self.rows:
+            count, total = _count(row[self.count_title]), amount(row, "total time")
+            if not count or total is None:
+                continue
+            name = row[self.name_title]
+            launch = _launch(name, _category(row, name, self.name_title))
+            launch.invocations = count
+            launch.grid, launch.block = _triple(row.get("gridxyz", "")), _triple(row.get("blockxyz", ""))
+            launch.measures["duration_ns"] = total / count
+            for title, metric in EXTREMES.items():
+                value = amount(row, title)
+                if value is not None:
+                    launch.metrics[metric] = Metric(value, 0.0, "ns")
+            found.append(launch)
+        return found
+
+
+EXTREMES = {
+    "min": "gpu__time_duration.sum (minimum)", "max": "gpu__time_duration.sum (maximum)",
+    "med": "duration_ns (median)", "stddev": "duration_ns (standard deviation)",
+}  # fmt: skip
+"""Titles of a summary and the columns they fill; minimum and maximum are those that averages of ncu have, too."""
+
+
+class TracePage(_Page):
+    """A row per launch, copy or memset."""
+
+    def __init__(self, titles: list[str], units: list[str], delimiter: str) -> None:
+        super().__init__(titles, units, delimiter)
+        self.dialect = "nsys GPU trace" if "grdx" in titles else "nsys kernel execution trace"
+        self.rank = 0 if "grdx" in titles else 1
+
+    def _is_row(self, row: Cells) -> bool:
+        return bool(row["name"]) and all(_AMOUNT.match(row[title]) for title in ("start", "duration"))
+
+    def launches(self) -> list[Launch]:
+        """The rows as launches."""
+        amount = self._amounts()
+        return [self._launch(row, amount) for row in self.rows]
+
+    def _launch(self, row: Cells, amount: Callable[[Cells, str], float | None]) -> Launch:
+        launch = _launch(row["name"], _category(row, row["name"], "name"))
+        launch.launch_id, launch.process_id = _whole(row.get("corrid")), _whole(row.get("pid"))
+        launch.context, launch.stream = _whole(row.get("ctx")), row.get("strm") or None
+        launch.grid = _triple(row.get("gridxyz") or " ".join(row.get(f"grd{axis}", "") for axis in "xyz"))
+        launch.block = _triple(row.get("blockxyz") or " ".join(row.get(f"blk{axis}", "") for axis in "xyz"))
+        device = _DEVICE.match(row.get("device", ""))
+        if device is not None:
+            launch.device_id = int(device["number"])
+            if device["name"]:
+                launch.attributes["Device Name"] = device["name"]
+        duration = amount(row, "duration")
+        if duration is not None:
+            launch.measures["duration_ns"] = duration
+        for title, column, word in (("start", "start_ns", "ns"), ("bytes", "bytes", "byte")):
+            value = amount(row, title)
+            if value is not None:
+                launch.metrics[column] = Metric(value, 0.0, word)
+        registers = _whole(row.get("reg/trd"))
+        if registers is not None and launch.attributes["operation"] == KERNEL:
+            launch.metrics["registers_per_thread"] = Metric(float(registers), 0.0, "register/thread")
+        return launch
+
+
+class OtherTable(_Page):
+    """A table of nsys that does not say how long kernels took: API calls, NVTX ranges, sizes of copies."""
+
+    dialect = "other tables of nsys"
+    rank = 9
+
+    def feed(self, line: str) -> str:
+        """Pass over one line."""
+        return OTHER_ROW if line.strip() else report.BLANK
+
+    def launches(self) -> list[Launch]:
+        """None."""
+        return []
+
+
+def only_the_best(pages: Iterable[Page], result: Report) -> list[Page]:
+    """The pages without those of nsys that say again, and less, what another one says; a note tells which."""
+    pages = list(pages)
+    of_nsys = [page for page in pages if isinstance(page, _Page)]
+    if not of_nsys:
+        return pages
+    result.origin = SOURCE
+    telling = [page for page in of_nsys if page.rows]
+    best = min((page.rank for page in telling), default=0)
+    repeats = [page for page in telling if page.rank > best]
+    if repeats:
+        kept, left = next(page for page in telling if page.rank == best), {page.dialect for page in repeats}
+        result.notes.append(f"left out, because the {kept.dialect} holds the same times: {', '.join(sorted(left))}")
+    spared = [page for page in of_nsys if not page.rows and telling]
+    return [page for page in pages if page not in repeats and page not in spared]
+
+
+def holds_only_other_tables(pages: Sequence[Page]) -> bool:
+    """Whether nothing but tables without kernels was found."""
+    return bool(pages) and all(isinstance(page, OtherTable) for page in pages)
+
+
+def _launch(name: str, operation: str) -> Launch:
+    return Launch(
+        name or "(kernel without a name)",
+        kernel_short=name if operation != KERNEL else None,
+        attributes={"operation": operation},
+    )
+
+
+def _category(row: Cells, name: str, name_title: str) -> str:
+    """What a row is: copies and memsets stand in brackets in traces, and in tables of their own in summaries."""
+    of_memory = name.startswith("[CUDA ") or (name_title == "operation" and row.get("category") != "CUDA_KERNEL")
+    if not of_memory:
+        return KERNEL
+    return MEMSET if "memset" in name.lower() else MEMCPY
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() else None
+
+
+def _count(text: str) -> int | None:
+    """A whole number, however its thousands are grouped; None for anything else."""
+    return _whole(re.sub(r"[.,'’\s]", "", text))
+
+
+def _triple(text: str) -> tuple[int, int, int] | None:
+    """x, y and z, however they are separated; None unless there are three."""
+    numbers = [int(number) for number in re.findall(r"\d+", text)]
+    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else None

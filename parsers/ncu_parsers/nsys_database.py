@@ -1,0 +1,166 @@
+"""An SQLite export of nsys, opened so that a hostile file can do no harm, and read by whole columns.
+
+Only real tables with names of nsys are read: no view, no virtual table, no generated column. nsys creates a table when
+it has the first row for it, and its schema grew every year, so what is absent is a column of nulls.
+Schema: "SQLite Export Schema Reference" in NVIDIA's Nsight Systems documentation, 2020 to 2026.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+from ncu_launch.errors import NcuBenchError
+
+from ncu_parsers.read import NotAReport
+from ncu_parsers.sources import Source
+
+MAGIC = b"SQLite format 3\0"
+
+Integers = npt.NDArray[np.int64]
+
+MISSING = int(np.iinfo(np.int64).min)
+"""Stands for null in columns of whole numbers."""
+
+LONGEST_VALUE = 1 << 26
+"""No text of a timeline has more bytes; a file that asks for more is not believed."""
+
+LONGEST_READ_S = 1800.0
+STEPS_BETWEEN_CHECKS = 5_000_000
+
+OF_NSYS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS")
+"""Tables of which every export has at least one; other profilers use CUPTI's table names too."""
+
+
+class Database:
+    """The tables of one export. Columns come as arrays in the order of the rows."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0").fetchall()
+        self.tables = frozenset(str(name) for (name,) in found)
+        self._columns: dict[str, frozenset[str]] = {}
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The stored columns of a table; none where the file lacks it."""
+        if table not in self._columns:
+            rows = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+            self._columns[table] = frozenset(str(name) for (name,) in rows) if table in self.tables else frozenset()
+        return self._columns[table]
+
+    def has_rows(self, table: str) -> bool:
+        """Whether a table is there and not empty."""
+        if table not in self.tables:
+            return False
+        query = f'SELECT 1 FROM "{table}" LIMIT 1'  # noqa: S608  the names in queries are those of this package
+        return self._connection.execute(query).fetchone() is not None
+
+    def integers(self, table: str, *names: str) -> dict[str, Integers]:
+        """Columns of whole numbers, `MISSING` where they are null, absent or something else."""
+        present = [name for name in names if name in self.columns(table)]
+        if not present:
+            return {name: np.empty(0, np.int64) for name in names}
+        chosen = ", ".join(
+            f"""CASE typeof("{name}") WHEN 'integer' THEN "{name}" ELSE {MISSING} END""" for name in present
+        )
+        query = f'SELECT {chosen} FROM "{table}" NOT INDEXED'  # noqa: S608
+        cursor = self._connection.execute(query)
+        values = np.fromiter(chain.from_iterable(cursor), np.int64).reshape(-1, len(present))
+        found = {name: np.ascontiguousarray(values[:, index]) for index, name in enumerate(present)}
+        return {name: found.get(name, np.full(len(values), MISSING)) for name in names}
+
+    def texts(self, table: str, name: str) -> list[str | None]:
+        """A column of texts, None where it is null or empty; [] where the file lacks it."""
+        if name not in self.columns(table):
+            return []
+        cursor = self._connection.execute(f'SELECT "{name}" FROM "{table}" NOT INDEXED')  # noqa: S608
+        return [value if isinstance(value, str) and value else None for (value,) in cursor]
+
+    def strings(self) -> dict[int, str]:
+        """The texts that other tables name by number."""
+        numbers, texts = self.integers("StringIds", "id")["id"].tolist(), self.texts("StringIds", "value")
+        return {number: text for number, text in zip(numbers, texts, strict=False) if text is not None}
+
+    def attributes(self, table: str) -> dict[str, str]:
+        """A table of names and values."""
+        pairs = zip(self.texts(table, "name"), self.texts(table, "value"), strict=False)
+        return {name: value for name, value in pairs if name is not None and value is not None}
+
+
+@contextmanager
+def opened(source: Source, name: str) -> Iterator[Database]:
+    """The database of an export, also a compressed one; errors call it `name`.
+
+    Raises `NotAReport` when it is no export of nsys, `NcuBenchError` when it cannot be read.
+    """
+    with on_disk(source) as path:
+        try:
+            connection = _connect(path)
+            try:
+                database = Database(connection)
+                _refuse_strangers(name, database)
+                yield database
+            finally:
+                connection.close()
+        except (sqlite3.Error, OverflowError, MemoryError) as error:
+            raise NcuBenchError(
+                f"{name} could not be read as SQLite: {error}.",
+                "The file is damaged or was cut, as when nsys export was stopped.",
+                "Export it again: nsys export --type sqlite REPORT.nsys-rep",
+            ) from error
+
+
+@contextmanager
+def on_disk(source: Source) -> Iterator[Path]:
+    """The file of a source as it is; a compressed one is unpacked into a temporary folder, and removed after."""
+    with Path(source.path).open("rb") as raw, source.open() as stream:
+        if raw.read(16) == stream.read(16):
+            yield Path(source.path)
+            return
+    with TemporaryDirectory(prefix="ncu-bench-") as folder, source.open() as stream:
+        unpacked = Path(folder) / Path(source.path).stem
+        with unpacked.open("wb") as file:
+            shutil.copyfileobj(stream, file)
+        yield unpacked
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open for reading only. The file may be anybody's: its schema runs no function, its values have a limit."""
+    location = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+    connection = sqlite3.connect(location, uri=True, isolation_level=None)
+    for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    if hasattr(connection, "setlimit"):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+    deadline = time.monotonic() + LONGEST_READ_S
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    return connection
+
+
+def _refuse_strangers(name: str, database: Database) -> None:
+    if database.tables.intersection(OF_NSYS) or "StringIds" in database.tables:
+        return
+    if "StringTable" in database.tables:
+        raise NotAReport(
+            f"{name} is a database of nvprof, which is not read.",
+            advice="Record the program with nsys: nsys profile --trace cuda,nvtx PROGRAM",
+        )
+    raise NotAReport(
+        f"{name} is an SQLite file without the tables of nsys.",
+        f"It has: {', '.join(_some(sorted(database.tables))) or 'no table'}.",
+        "Export a report with: nsys export --type sqlite REPORT.nsys-rep",
+    )
+
+
+def _some(names: Sequence[str]) -> list[str]:
+    return [name[:60] for name in names[:6]]

@@ -1,0 +1,233 @@
+"""Many printed cells -> numbers at once, where it is certain that they mean what `units` reads in them one by one.
+
+A cell of digits, with or without groups of three and decimals, is converted together with all others. Every other cell
+(`n/a`, words, instances, other ways to write a number) is read by the plain rules, each distinct text once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ncu_parsers import arrays
+from ncu_parsers.tables import Floats
+from ncu_parsers.units import vote
+
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+DIGITS = b"0123456789"
+COMMA, POINT, ZERO, QUOTE, LINE_END = b',.0"\n'
+OTHER_DECIMAL = {".": ",", ",": "."}
+_SWAPPED = bytes.maketrans(b".,", b",.")
+_SIMPLE = r"^[0-9][0-9.,]*$"
+
+
+class NotCertain(Exception):
+    """What the plain reader would make of a file cannot be known before its end; the message says why."""
+
+
+@dataclass
+class Votes:
+    """How many cells can be read in one locale only: in that of the format they were read with, or in the other one.
+
+    `own` may be too small, never too great. `open` says that some cell reads differently in either.
+    """
+
+    own: int = 0
+    contrary: int = 0
+    open: bool = False
+
+    def add(self, other: Votes) -> None:
+        """Count the votes of other cells of the same format in."""
+        self.own += other.own
+        self.contrary += other.contrary
+        self.open |= other.open
+
+
+@dataclass
+class Cells:
+    """Printed cells: the number where there is one, and by its place each text that is not a simple number."""
+
+    values: Floats
+    odd: dict[str, npt.NDArray[np.intp]] = field(default_factory=dict)
+    own_votes: Mask | None = None
+    ambiguous: Mask | None = None
+
+
+def closed_rows(block: bytes, width: int, lines: int) -> bool:
+    """Whether each of `lines` lines begins with a quote and closes its quotes, and none holds an odd character.
+
+    Where quotes only stand around cells, they are counted for all lines together.
+    """
+    if b"\r" in block or b"\0" in block or b"\xef\xbf\xbd" in block or not block.startswith(b'"'):
+        return False
+    letters = np.frombuffer(block, np.uint8)
+    quotes, line_ends = letters == QUOTE, letters == LINE_END
+    if np.count_nonzero(line_ends) != lines or np.count_nonzero(line_ends[:-1] & quotes[1:]) != lines - 1:
+        return False
+    between = np.count_nonzero(quotes[:-2] & (letters[1:-1] == COMMA) & quotes[2:])
+    if np.count_nonzero(quotes) == 2 * width * lines and between == (width - 1) * lines:
+        return True
+    return not (np.searchsorted(np.flatnonzero(quotes), np.flatnonzero(line_ends)) % 2).any()
+
+
+def _text_buffers(texts: pa.StringArray) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """The characters of all texts, and where each begins."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    data = texts.buffers()[2]
+    if data is None or not len(texts):
+        return b"", np.zeros(len(texts) + 1, np.int64)
+    return data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes(), offsets.astype(np.int64) - offsets[0]
+
+
+def whole_numbers(texts: pa.StringArray) -> Integers | None:
+    """Cells of nothing but digits as integers; None when one is anything else."""
+    data, offsets = _text_buffers(texts)
+    lengths = np.diff(offsets)
+    if data.translate(None, DIGITS) or (len(lengths) and not 1 <= lengths.min() <= lengths.max() <= 18):
+        return None
+    return arrays.values_of(texts.cast(pa.int64()), np.int64)
+
+
+def triples(texts: pa.StringArray) -> npt.NDArray[np.int32] | None:
+    """Cells such as "(16, 16, 1)", shape (rows, 3); None when one is anything else."""
+    data, offsets = _text_buffers(texts)
+    letters = np.frombuffer(data, np.uint8)
+    commas = np.flatnonzero(letters == COMMA)
+    if data.translate(None, b"0123456789(, )") or len(commas) != 2 * len(texts) or not len(texts):
+        return None
+    first, second = commas[0::2], commas[1::2]
+    begins, ends = offsets[:-1], offsets[1:] - 1
+    if (letters[begins] != ord("(")).any() or (letters[ends] != ord(")")).any():
+        return None
+    if (letters[commas + 1] != ord(" ")).any() or data.count(b" ") != len(commas) or data.count(b"(") != len(texts):
+        return None
+    lengths = np.stack([first - begins - 1, second - first - 2, ends - second - 2], axis=1).reshape(-1)
+    if lengths.min() < 1 or data.count(b")") != len(texts):
+        return None
+    edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    digits = pa.py_buffer(data.translate(None, b"(, )"))
+    numbers = pa.Array.from_buffers(pa.string(), len(lengths), [None, pa.py_buffer(edges.tobytes()), digits])
+    try:
+        return arrays.values_of(numbers.cast(pa.int32()), np.int32).reshape(-1, 3)
+    except pa.ArrowInvalid:
+        return None
+
+
+def read_cells(texts: pa.StringArray, decimal: str, count_votes: bool = True) -> Cells:
+    """The cells read with this decimal mark. Values of cells in `odd` are NaN."""
+    simple = all_simple(texts, decimal, count_votes)
+    if simple is not None:
+        return simple
+    matched = pc.match_substring_regex(texts, _SIMPLE)
+    looks_simple = arrays.bits_of(matched)
+    simple = all_simple(texts.filter(matched), decimal) if looks_simple.any() else None
+    result = Cells(np.full(len(texts), np.nan))
+    if simple is None:
+        looks_simple[:] = False
+    else:
+        result.values[looks_simple] = simple.values
+        result.own_votes, result.ambiguous = (
+            _spread(marks, looks_simple) for marks in (simple.own_votes, simple.ambiguous)
+        )
+    places = np.flatnonzero(~looks_simple)
+    encoded = texts.take(arrays.whole(places)).dictionary_encode()
+    order, codes = encoded.dictionary.to_pylist(), arrays.values_of(encoded.indices, np.int32)
+    sorted_places = places[np.argsort(codes, kind="stable")]
+    edges = np.cumsum(np.bincount(codes, minlength=len(order)))[:-1]
+    result.odd = dict(zip(order, np.split(sorted_places, edges), strict=True)) if order else {}
+    return result
+
+
+def _spread(marks: Mask | None, places: Mask) -> Mask | None:
+    """Marks of some places at these places among all."""
+    if marks is None:
+        return None
+    result = np.zeros(len(places), dtype=bool)
+    result[places] = marks
+    return result
+
+
+def all_simple(texts: pa.StringArray, decimal: str, count_votes: bool = True) -> Cells | None:
+    """The cells, when every one is a simple number of the format: no cell votes for the other format then.
+
+    Without `count_votes` it is left open how they vote for their own.
+    """
+    data, offsets = _text_buffers(texts)
+    if data.translate(None, b"0123456789.,"):
+        return None
+    if decimal == ",":
+        data = data.translate(_SWAPPED)
+    letters = np.frombuffer(data + b"\0\0\0\0", np.uint8)
+    own = ambiguous = None
+    if count_votes:
+        own, ambiguous = _decimals(np.flatnonzero(letters == POINT), offsets)
+    if COMMA in data:
+        commas = np.flatnonzero(letters == COMMA)
+        before = np.searchsorted(commas, offsets)
+        counts = np.diff(before)
+        if not _group_thousands(letters, offsets, commas, before, counts):
+            return None
+        data = data.translate(None, b",")
+        offsets = offsets - before
+        if own is not None and ambiguous is not None:
+            alone = (counts == 1) & ~(own | ambiguous)
+            own |= (counts > 1) | ((counts == 1) & ambiguous)
+            ambiguous = (ambiguous & (counts == 0)) | alone
+    try:
+        stripped = pa.Array.from_buffers(
+            pa.string(), len(texts), [None, pa.py_buffer(offsets.astype(np.int32).tobytes()), pa.py_buffer(data)]
+        )
+        values = arrays.values_of(stripped.cast(pa.float64()), np.float64)
+    except pa.ArrowInvalid:
+        return None
+    return Cells(values, {}, own, ambiguous) if np.isfinite(values).all() else None
+
+
+def _decimals(points: Integers, offsets: Integers) -> tuple[Mask, Mask]:
+    """Where a cell has a point that can only be a decimal one, and where it may group thousands as well."""
+    own, ambiguous = np.zeros(len(offsets) - 1, bool), np.zeros(len(offsets) - 1, bool)
+    cell = np.searchsorted(offsets, points, side="right") - 1
+    three = offsets[cell + 1] - points == 4
+    ambiguous[cell[three]] = True
+    own[cell[~three]] = True
+    return own, ambiguous
+
+
+def _group_thousands(
+    letters: npt.NDArray[np.uint8], offsets: Integers, commas: Integers, before: Integers, counts: Integers
+) -> bool:
+    """Whether every comma stands before three digits of the whole part, and every group is there."""
+    cell = np.repeat(np.arange(len(counts)), counts)
+    if ((letters[commas + 1] < ZERO) | (letters[commas + 2] < ZERO) | (letters[commas + 3] < ZERO)).any():
+        return False
+    behind, ends = commas + 4, offsets[cell + 1]
+    if ((behind > ends) | ((behind < ends) & (letters[behind] >= ZERO))).any():
+        return False
+    if ((np.diff(commas) != 4) & (np.diff(cell) == 0)).any():
+        return False
+    grouped = np.flatnonzero(counts)
+    first, starts = commas[before[grouped]], offsets[grouped]
+    width = first - starts
+    if ((width < 1) | (width > 3) | (letters[starts] == ZERO)).any():
+        return False
+    inside = [(letters[starts + at] < ZERO) & (at < width) for at in range(3)]
+    return not np.any(inside)
+
+
+def votes_of(cells: Cells, decimal: str) -> Votes:
+    """What the cells say about the format they were read in."""
+    votes = Votes()
+    if cells.own_votes is not None and cells.ambiguous is not None:
+        votes = Votes(int(cells.own_votes.sum()), 0, bool(cells.ambiguous.any()))
+    for text, places in cells.odd.items():
+        found = vote(text)
+        votes.own += len(places) * (found == decimal)
+        votes.contrary += len(places) * (found == OTHER_DECIMAL[decimal])
+        votes.open |= found == "?"
+    return votes

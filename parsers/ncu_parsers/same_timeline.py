@@ -1,0 +1,44 @@
+"""Files that nsys makes of one timeline and puts beside it: in a folder they are one run, and are read once.
+
+`nsys stats NAME.nsys-rep` leaves NAME.sqlite and, where asked, NAME_cuda_gpu_trace.csv and NAME_cuda_gpu_kern_sum.csv
+(NAME_gputrace.csv and NAME_gpukernsum.csv until 2022). Reading several of them would count the same time again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+
+_PACKED = r"(?:\.gz|\.zst)?$"
+FORMS = (
+    re.compile(r"\.sqlite" + _PACKED, re.IGNORECASE),
+    re.compile(r"\.(?:nsys-rep|qdrep)" + _PACKED, re.IGNORECASE),
+    re.compile(r"_(?:cuda_gpu_trace|gputrace)\w*\.[ct]sv" + _PACKED, re.IGNORECASE),
+    re.compile(r"_(?:cuda_kern_exec_trace|kernexectrace)\w*\.[ct]sv" + _PACKED, re.IGNORECASE),
+    re.compile(r"_(?:cuda_gpu_sum|gpusum)\w*\.[ct]sv" + _PACKED, re.IGNORECASE),
+    re.compile(
+        r"_(?:cuda_gpu_kern_sum|gpukernsum|cuda_gpu_mem_time_sum|gpumemtimesum)\w*\.[ct]sv" + _PACKED, re.IGNORECASE
+    ),
+)
+"""How the names end, the form that says most first."""
+
+
+def without_repeats(paths: Iterable[str]) -> list[str]:
+    """The files without those that say again, and less, what another of the same timeline says."""
+    paths = list(paths)
+    best: dict[str, int] = {}
+    for path in paths:
+        timeline, form = _timeline(path)
+        best[timeline] = min(form, best.get(timeline, form))
+    return [path for path in paths if _timeline(path)[1] == best[_timeline(path)[0]]]
+
+
+def _timeline(path: str) -> tuple[str, int]:
+    """What a file's timeline is called, with its folder, and the place of its form in `FORMS`."""
+    file = PurePath(path)
+    for place, form in enumerate(FORMS):
+        found = form.search(file.name)
+        if found is not None:
+            return str(file.with_name(file.name[: found.start()] or "timeline")), place
+    return path, len(FORMS)

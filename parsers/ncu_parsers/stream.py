@@ -1,0 +1,161 @@
+"""A big CSV report -> the same table that `read.py` and `build.py` make of it, a stretch of launches at a time.
+
+The plain reader keeps every cell until the file has ended. Here launches leave as soon as nothing that may follow can
+change them, so that memory does not grow with the file. What is not certain before the end (a page that numbers do not
+tell the locale of, launches that several tables may share, pages of another kind) is left to the plain reader.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+from zstandard import ZstdError
+
+from ncu_parsers.fast_long import LongReader, Unexpected
+from ncu_parsers.fast_wide import WideReader
+from ncu_parsers.flow import Flow
+from ncu_parsers.ncu_csv import LongPage
+from ncu_parsers.printed import NotCertain
+from ncu_parsers.read import before_any_page, era_of, note_cut
+from ncu_parsers.report import Report
+from ncu_parsers.sources import STANDARD_INPUT, Source, encoding_of
+
+BLOCK_BYTES = 2 << 20
+WORKERS = 2
+
+
+@dataclass
+class StreamedReport(Report):
+    """A report whose launches have left as tables: how many there were, which metrics they have, how many failed."""
+
+    streamed_rows: int = 0
+    streamed_names: list[str] = field(default_factory=list)
+    streamed_failures: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many launches the report holds."""
+        return self.streamed_rows
+
+    @property
+    def failures(self) -> int:
+        """How many of its launches ended in an error."""
+        return self.streamed_failures
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Every metric that at least one launch has, sorted."""
+        return self.streamed_names
+
+
+class Sink(Protocol):
+    """What takes the launches."""
+
+    def write(self, table: pa.Table) -> None:
+        """Take the next ones."""
+
+    def restart(self) -> None:
+        """Forget those taken: the first follow again."""
+
+
+def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
+    """Read a report and give its launches to `sink`, in tables that follow each other.
+
+    None when the plain reader has to read it, whatever `sink` was given by then. Lines are recognised by how they
+    begin and end, and checked later; when that fails once, the file is read again with every line looked at.
+    """
+    if source.path == STANDARD_INPUT:
+        return None
+    try:
+        try:
+            return _stream(source, sink.write, careful=False)
+        except Unexpected:
+            sink.restart()
+            return _stream(source, sink.write, careful=True)
+    except (NotCertain, Unexpected):
+        return None
+
+
+def _stream(source: Source, write: Callable[[pa.Table], None], careful: bool) -> StreamedReport:
+    report = StreamedReport(source.name)
+    with source.open() as stream, ThreadPoolExecutor(WORKERS) as pool:
+        flow = Flow(report, write, pool)
+        try:
+            complete = _read(flow, stream, careful)
+        except (OSError, EOFError, zlib.error, ZstdError) as error:
+            raise NotCertain("the file is damaged") from error
+    if not flow.rows:
+        raise NotCertain("it holds no launch")
+    if flow.replaced:
+        report.notes.append(f"{flow.replaced} lines held bytes that are not text; they were replaced")
+    if not complete:
+        note_cut(report, flow.reading)
+    for page in flow.reading.pages:
+        if page.dialect not in report.dialects:
+            report.dialects.append(page.dialect)
+    report.era = era_of(flow.reading.pages)
+    report.notes += flow.notes()
+    report.streamed_rows, report.streamed_names, report.streamed_failures = flow.rows, flow.metric_names, flow.failed
+    return report
+
+
+def _read(flow: Flow, stream: BinaryIO, careful: bool) -> bool:
+    """Feed the blocks of a file to the reader of its pages; whether the last line was complete."""
+    reader: WideReader | LongReader | None = None
+    complete = True
+    for block in _blocks(stream):
+        complete = block.endswith(b"\n")
+        rest = block
+        if reader is None:
+            reader, rest = _first_page(flow, block, careful)
+        if reader is not None and rest:
+            reader.feed(rest)
+    if reader is None:
+        raise NotCertain("it has no page")
+    reader.finish()
+    flow.write_finished()
+    return complete
+
+
+def _first_page(flow: Flow, block: bytes, careful: bool) -> tuple[WideReader | LongReader | None, bytes]:
+    """The reader of the first page, and the lines below its header; none when it does not begin in this block."""
+    lines = io.BytesIO(block)
+    for line in lines:
+        text = flow.text(line)
+        page = flow.opened_by(text)
+        if page is None:
+            flow.note(before_any_page(text), text)
+        elif isinstance(page, LongPage):
+            return LongReader(flow, page, careful), lines.read()
+        else:
+            return WideReader(flow, page), lines.read()
+    return None, b""
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    """The file in blocks of whole lines; the last line may lack its end."""
+    pending = stream.read(BLOCK_BYTES)
+    encoding = encoding_of(pending[:4096])
+    if encoding not in ("utf-8", "utf-8-sig"):
+        raise NotCertain(f"it is written in {encoding}")
+    if encoding == "utf-8-sig":
+        pending = pending[3:]
+    while True:
+        more = stream.read(BLOCK_BYTES)
+        if not more:
+            break
+        end = pending.rfind(b"\n") + 1
+        if end:
+            yield pending[:end]
+        pending = pending[end:] + more
+    end = pending.rfind(b"\n") + 1
+    if end:
+        yield pending[:end]
+    if pending[end:]:
+        yield pending[end:]
