@@ -453,7 +453,7 @@ def _notes(table: pa.Table, launches: _Launches) -> list[str]:
             f"{failures} failed launch{'es' * (failures > 1)} left out of every number: {', '.join(names[:5])}"
         )
     if launches.averaged.any():
-        notes.append("the report holds averages over launches (--print-summary): totals are average x launches")
+        notes.append("the report holds averages over launches (a summary): totals are average x launches")
     capabilities = {
         cc for cc, here in zip(tables.words(table, "compute_capability"), alive.tolist(), strict=True) if here
     }
