@@ -28,7 +28,7 @@ class Row:
 
     `measured_flops` is None when any launch's FLOPs are unknown; `flops_lower_bound` says that some were not
     collected. `launches` counts those of all iterations. `fitting` names the causes that fit, `causes` are sentences on
-    all of them.
+    all of them. Integer operations stand apart, and are None where none are expected.
     """
 
     scope: str
@@ -44,6 +44,9 @@ class Row:
     launches: int
     fitting: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
+    measured_integers: float | None = None
+    expected_integers: float | None = None
+    integers_ratio: float | None = None
 
 
 @dataclass
@@ -119,8 +122,17 @@ def _row(work: Work, scope: str, phase: str | None, module: str | None, launches
     return Row(
         scope, phase, module, measured, is_lower_bound and measured is not None, expected, ratio,
         measured_bytes, expected_bytes, _ratio(measured_bytes, expected_bytes), len(launches),
-        explanation.fitting, explanation.sentences,
+        explanation.fitting, explanation.sentences, *_integers(work, launches, operators),
     )  # fmt: skip
+
+
+def _integers(work: Work, launches: Places, operators: Places) -> tuple[float | None, float | None, float | None]:
+    """Measured and expected integer operations and their ratio, where any are expected."""
+    expected = _total(work.operators.integer_operations[operators])
+    if not expected:
+        return None, None, None
+    measured = _total(work.launches.integer_operations[launches], work.iterations)
+    return measured, expected, _ratio(measured, expected)
 
 
 def _total(values: Floats, iterations: int = 1) -> float | None:
@@ -187,4 +199,7 @@ def _sentence(row: Row) -> str:
     words = f"{title(row)}: {bound}{measured} measured, {expected} expected"
     if row.flops_ratio is not None:
         words += f", ratio {bound}{row.flops_ratio:.3f}"
+    if row.expected_integers is not None:
+        counted_here = "unknown" if row.measured_integers is None else scaled(row.measured_integers, "OP")
+        words += f"; {counted_here} measured, {scaled(row.expected_integers, 'OP')} expected"
     return f"{words}. {row.causes[0]}" if row.causes else words

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.manifest import Manifest
+from ncu_launch.metrics import TENSOR_INTEGER_PRECISIONS
 from ncu_parsers import arrays, tables
+from ncu_parsers.operators import INTEGER_OPERATIONS
 from ncu_parsers.tables import Floats
 
 Mask = npt.NDArray[np.bool_]
@@ -104,6 +106,13 @@ class Launches:
         return np.asarray(self.flops - np.nan_to_num(tables.floats(self.table, "tensor_flops")))
 
     @cached_property
+    def integer_operations(self) -> Floats:
+        """Integer operations of the tensor cores; NaN where none of their counters was collected."""
+        columns = [tables.floats(self.table, f"tensor_ops_{name}") for name in TENSOR_INTEGER_PRECISIONS]
+        unknown = np.isnan(np.stack(columns)).all(axis=0)
+        return np.where(unknown, np.nan, np.nansum(np.stack(columns), axis=0))
+
+    @cached_property
     def doubtful_flops(self) -> Floats:
         """FP16 FLOPs that may be constant moves; 0 where there are none."""
         return np.where(
@@ -141,6 +150,7 @@ class Operators:
     places: list[Place] = field(init=False)
     flops: Floats = field(init=False)
     bytes: Floats = field(init=False)
+    integer_operations: Floats = field(init=False)
     names: list[str] = field(init=False)
     shapes: list[str] = field(init=False)
 
@@ -148,6 +158,7 @@ class Operators:
         self.places = _places(self.table)
         self.flops = tables.floats(self.table, "flops")
         self.bytes = tables.floats(self.table, "dram_bytes")
+        self.integer_operations = np.nan_to_num(tables.floats(self.table, INTEGER_OPERATIONS))
         self.names = [name or "" for name in tables.words(self.table, "kernel_short")]
         self.shapes = [shapes or "" for shapes in tables.words(self.table, "shapes")]
 

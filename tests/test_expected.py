@@ -439,3 +439,32 @@ def test_the_parquet_file_of_a_run_stands_for_its_folder(tmp_path: Path) -> None
     assert found.column("flops").to_pylist() == [FLOPS]
     with pytest.raises(NcuBenchError):
         expected_of(str(tmp_path / "elsewhere" / LAUNCHES))
+
+
+class TestIntegerOperations:
+    """Products of int8 do no FLOPs; what they do is compared apart."""
+
+    def expected(self, tmp_path: Path) -> pa.Table:
+        record = {
+            "operator": "aten._int_mm", "phase": "forward", "module": "gemm", "iteration": 0, "ns": None, "flops": 0.0,
+            "read": 100, "written": 100, "dtype": None, "shapes": "8x8 8x8", "integer_operations": 1024,
+        }  # fmt: skip
+        header = {"ncu_bench_operators": 1, "device": "meta", "device_name": "", "estimate": True}
+        (tmp_path / "expected.jsonl").write_text(f"{json.dumps(header)}\n{json.dumps(record)}\n", "utf-8")
+        return expected_of(str(tmp_path))
+
+    def measured(self, **counters: float) -> pa.Table:
+        found = {name: metric(value) for name, value in counters.items()}
+        return table(launch("igemm", {**sass(), **found}, ns=5, phase="forward", module="gemm", iteration=0))
+
+    def test_stand_beside_the_counted_ones(self, tmp_path: Path) -> None:
+        measured = self.measured(**{"sm__ops_path_tensor_src_int8.sum": 1025.0})
+        row = compare(measured, self.expected(tmp_path)).rows[0]
+        assert (row.measured_integers, row.expected_integers) == (1025, 1024)
+        assert row.integers_ratio == pytest.approx(1.001, abs=1e-3)
+        assert row.expected_flops == 0
+
+    def test_are_unknown_where_they_were_not_counted(self, tmp_path: Path) -> None:
+        comparison = compare(self.measured(), self.expected(tmp_path))
+        assert (comparison.rows[0].measured_integers, comparison.rows[0].integers_ratio) == (None, None)
+        assert "unknown measured, 1.024 KOP expected" in summary(comparison)[0]

@@ -128,6 +128,16 @@ FREE_OF_CONTRACTIONS = frozenset(f"aten.{name}" for name in _NAMES_FREE_OF_CONTR
 """Operators that hold no contraction, beyond those that PyTorch tags as pointwise or as reductions."""
 
 
+INTEGER_FORMULAS: dict[str, Formula] = {"aten._int_mm": _mm}
+"""Contractions of integers: their operations are no FLOPs, and stand apart."""
+
+
+def integer_operations(name: str, args: Sequence[Any], result: Any) -> float | None:
+    """Operations of one call on integers, a multiply-add as 2; None for operators that do none."""
+    formula = INTEGER_FORMULAS.get(name)
+    return None if formula is None else formula(args, result)
+
+
 def operator_flops(name: str, args: Sequence[Any], result: Any, *, is_elementwise: bool) -> float | None:
     """FLOPs of one operator call, or None when the operator is not known.
 
@@ -137,4 +147,4 @@ def operator_flops(name: str, args: Sequence[Any], result: Any, *, is_elementwis
     formula = FORMULAS.get(name)
     if formula is not None:
         return formula(args, result)
-    return 0.0 if is_elementwise or name in FREE_OF_CONTRACTIONS else None
+    return 0.0 if is_elementwise or name in FREE_OF_CONTRACTIONS or name in INTEGER_FORMULAS else None

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ncu_launch.attribution import Attribution, tensors_in
-from ncu_launch.operator_flops import FORMULAS, operator_flops
+from ncu_launch.operator_flops import FORMULAS, INTEGER_FORMULAS, integer_operations, operator_flops
 
 FORMAT = "ncu_bench_operators"
 FORMAT_VERSION = 1
@@ -108,6 +108,8 @@ def collector_class() -> type:
                     "shapes": " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in inputs[:4]),
                 }
             )
+            if name in INTEGER_FORMULAS:
+                self.records[-1]["integer_operations"] = integer_operations(name, _shapes(args), _shapes(result))
 
         def flush(self, stream: TextIO) -> None:
             """Write what was recorded since the last time."""

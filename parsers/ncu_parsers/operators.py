@@ -23,6 +23,9 @@ BASIS = "operator formulas, contractions only"
 CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}
 """On a CPU the type says which unit worked. On a GPU half types, and fp32 as TF32, may use the tensor cores."""
 
+INTEGER_OPERATIONS = "integer_operations"
+"""The column of what products of integers do, which are no FLOPs."""
+
 
 def opens_operator_file(line: str) -> bool:
     """Whether `line` is the header of a collector's file."""
@@ -83,6 +86,8 @@ class OperatorFile:
             column = CUDA_CORE_COLUMNS.get(record["dtype"]) if self.header.get("device") == "cpu" else None
             if column is not None:
                 launch.measures[column] = float(flops)
+        if record.get("integer_operations") is not None:
+            launch.metrics[INTEGER_OPERATIONS] = report.Metric(float(record["integer_operations"]), 0.0, "OP")
         if self.header.get("device_name"):
             launch.attributes["Device Name"] = str(self.header["device_name"])
         return launch
