@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import arrays, tables
 from ncu_parsers.parquet import read_launches, replacing, write_table
-from ncu_parsers.tables import COLUMNS, SCHEMA_VERSION, with_metadata
+from ncu_parsers.tables import COLUMNS, SCHEMA_VERSION, concatenated, with_metadata
 
 from tests.launches import launch, metric, sass, table
 
@@ -177,3 +177,16 @@ class TestArrays:
         made.validate(full=True)
         assert made.to_pylist() == rules
         assert arrays.booleans([True, False, True]).to_pylist() == [True, False, True]
+
+
+def test_numbers_of_two_types_in_one_column_stay_numbers() -> None:
+    whole = pa.table({"bytes": pa.array([1, None], pa.int64())})
+    decimal = pa.table({"bytes": pa.array([2.5], pa.float64())})
+    joined = concatenated([whole, decimal])
+    assert joined.column("bytes").type == pa.float64()
+    assert joined.column("bytes").to_pylist() == [1.0, None, 2.5]
+
+
+def test_a_number_here_and_a_word_there_become_text() -> None:
+    joined = concatenated([pa.table({"m": [1.5]}), pa.table({"m": ["CachePreferNone"]})])
+    assert joined.column("m").to_pylist() == ["1.5", "CachePreferNone"]

@@ -252,25 +252,25 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _reconciled(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """A metric that is a number in one table and a word in another becomes text in both."""
-    types: dict[str, pa.DataType] = {}
-    clashing: set[str] = set()
+    """Numbers of different types become doubles; a metric that is a number here and a word there becomes text."""
+    types: dict[str, set[pa.DataType]] = {}
     for table in tables:
         for field in table.schema:
-            known = types.setdefault(field.name, field.type)
-            if known != field.type:
-                clashing.add(field.name)
+            types.setdefault(field.name, set()).add(field.type)
+    common = {name: _common_type(found) for name, found in types.items() if len(found) > 1}
     result = []
     for table in tables:
-        for name in clashing & set(table.column_names):
+        for name in common.keys() & set(table.column_names):
             index = table.schema.get_field_index(name)
-            field = table.schema.field(index)
-            column = table.column(index)
-            if not pa.types.is_string(field.type):
-                column = column.cast(pa.string())
-            table = table.set_column(index, field.with_type(pa.string()), column)
+            column, field = table.column(index), table.schema.field(index).with_type(common[name])
+            table = table.set_column(index, field, column if column.type == field.type else column.cast(field.type))
         result.append(table.replace_schema_metadata(None))
     return result
+
+
+def _common_type(types: Iterable[pa.DataType]) -> pa.DataType:
+    numeric = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in types)
+    return pa.float64() if numeric else pa.string()
 
 
 def contract_first(names: Iterable[str]) -> list[str]:
