@@ -419,6 +419,14 @@ class TestReportsOfRealNsys:
             read(recorded)
 
 
+def test_a_schema_with_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None:
+    path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1)]})
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"CREATE TABLE", b"CREATE T\xd0BLE"))
+    with pytest.raises(NcuBenchError, match="could not be read as SQLite"):
+        read(path)
+
+
 def stand_in_nsys(folder: Path, does: str) -> None:
     """An nsys that answers --version, and to an export does something of its own: $6 is where it should go."""
     script = folder / "nsys"

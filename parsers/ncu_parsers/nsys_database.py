@@ -111,7 +111,8 @@ def opened(source: Source, name: str) -> Iterator[Database]:
                 yield database
             finally:
                 connection.close()
-        except (sqlite3.Error, OverflowError, MemoryError) as error:
+        # SQLite quotes a damaged schema in its message, which Python cannot always decode.
+        except (sqlite3.Error, OverflowError, MemoryError, UnicodeDecodeError) as error:
             raise NcuBenchError(
                 f"{name} could not be read as SQLite: {error}.",
                 "The file is damaged or was cut, as when nsys export was stopped.",
