@@ -17,6 +17,7 @@ COMMANDS = {
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",
     "layers": "The layers of a model as a tree, with time, FLOPs and bytes.",
     "join": "Counts of ncu with the times of a timeline -> one Parquet file.",
+    "compare": "What changed between runs, and gates for CI.",
     "expected": "Measured FLOPs and bytes beside those of operator formulas.",
     "estimate": "FLOPs, bytes and the time a machine needs at best, with nothing run.",
     "metrics": "What each group of metrics collects on a chip, and in how many passes.",

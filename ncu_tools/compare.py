@@ -1,0 +1,284 @@
+"""What changed between two runs, kernel by kernel: launches and FLOPs exactly, times and bytes with their noise.
+
+A change of times or bytes stands beside its 95 % interval (`ncu_tools.intervals`). Where that holds 1, no change was
+shown. Runs of other GPUs, sources or clock modes are not compared unless that is wanted anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers import arrays, tables
+from ncu_parsers.tables import Floats
+
+from ncu_tools.ceilings import ceilings_of
+from ncu_tools.conditions import Conditions, Difference, clock_note, differences, known_of_one
+from ncu_tools.hotspots import OPERATORS, Hotspot, hotspots, run_total
+from ncu_tools.intervals import Codes, Totals, ratio_interval, totals
+from ncu_tools.kernel_pairs import Pair, Pairing, pair_kernels
+from ncu_tools.report.units import counted
+
+EXACT = ("launches", "flops")
+"""Measures without noise: any difference is one."""
+MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
+"""What is compared, and the field of `Hotspot` that holds it: sums over the launches of a kernel."""
+VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
+
+SAME_COUNT = 1e-9
+"""Counts are sums of floats: how far two sums of the same numbers may be apart, as a share."""
+
+UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "the same", "no change shown", "more", "less"
+
+WITHIN_WORKS, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
+"""Whose scatter the interval rests on. Of all launches it holds the difference between works too, so it is wider."""
+
+COUNTED_DIFFERENTLY = "the two runs counted the FLOPs of different units"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One measure before and after, in its base unit; None where unknown, 0 where the kernel did not run.
+
+    `low` and `high` bound new / base with 95 % confidence; None where the noise is not known: fewer than two launches
+    on a side, averages, or launches that do not differ at all. `unlike` says why two numbers are no change.
+    """
+
+    measure: str
+    base: float | None
+    new: float | None
+    low: float | None = None
+    high: float | None = None
+    basis: str | None = None
+    unlike: str = ""
+
+    @property
+    def growth(self) -> float | None:
+        """(new - base) / base, infinite from 0 to anything; None where it is not known."""
+        if self.base is None or self.new is None or self.unlike:
+            return None
+        if self.base == self.new:
+            return 0.0
+        return (self.new - self.base) / self.base if self.base else math.inf
+
+    @property
+    def ratio(self) -> float | None:
+        """New / base; None where it is not known, or the base is 0."""
+        return None if self.growth is None or not self.base else 1.0 + self.growth
+
+    @property
+    def outcome(self) -> str:
+        """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` where the interval holds 1, or `UNKNOWN`."""
+        if self.growth is None:
+            return UNKNOWN
+        if abs(self.growth) <= SAME_COUNT:
+            return SAME
+        if self.low is not None and self.high is not None and self.low <= 1 <= self.high:
+            return NOT_SHOWN
+        return MORE if self.growth > 0 else LESS
+
+    @property
+    def noise_is_known(self) -> bool:
+        """Whether the change is exact, or has an interval."""
+        return self.measure in EXACT or self.low is not None
+
+
+@dataclass(frozen=True)
+class ComparedKernel:
+    """A kernel in both runs, or in one of them (the other is None), with the change of each of `MEASURES`."""
+
+    pair: Pair
+    base: Hotspot | None
+    new: Hotspot | None
+    changes: dict[str, Change]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether only the new run has it."""
+        return self.base is None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether only the base has it."""
+        return self.new is None
+
+
+@dataclass
+class Comparison:
+    """Two runs: every kernel, the sum over all of them, in what their conditions differ, and what a reader must know.
+
+    Kernels are in the order of how much the change of their time changed that of the run.
+    """
+
+    kernels: list[ComparedKernel]
+    total: ComparedKernel
+    differences: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def hold_comparable(base: Conditions, new: Conditions, names: tuple[str, str]) -> None:
+    """Raise `NcuBenchError` where two runs, called `names`, differ in what must agree."""
+    refused = [difference for difference in differences(base, new) if difference.refused]
+    if refused:
+        raise NcuBenchError(
+            f"{names[1]} is not compared with {names[0]}, because they differ in " + "; ".join(map(str, refused)) + ".",
+            "A difference of the kernels could not be told from one of the conditions.",
+            "To compare them all the same, add --anyway",
+        )
+
+
+def compare(base: pa.Table, new: pa.Table, conditions: tuple[Conditions, Conditions]) -> Comparison:
+    """What changed from one table of launches to another, with the conditions of both; failed launches are left out."""
+    sides = _alive(base), _alive(new)
+    pairing = pair_kernels(*sides)
+    hotspots_of = [_hotspots(table, codes) for table, codes in zip(sides, (pairing.base, pairing.new), strict=True)]
+    intervals = {measure: _intervals(pairing, *sides, column) for measure, column in VALUES.items()}
+    kernels = []
+    for number, pair in enumerate(pairing.pairs):
+        ours, theirs = (rows.get(number) for rows in hotspots_of)
+        found = {measure: by_pair.get(number) for measure, by_pair in intervals.items()}
+        kernels.append(ComparedKernel(pair, ours, theirs, _changes(ours, theirs, found)))
+    before, after = (run_total(list(rows.values())) for rows in hotspots_of)
+    whole = {measure: _interval_of_runs(pairing, *sides, column) for measure, column in VALUES.items()}
+    total = ComparedKernel(Pair("all kernels", None, None), before, after, _changes(before, after, whole))
+    result = Comparison(ordered(kernels, "change"), total, differences(*conditions))
+    result.notes = _notes(result, base, new, conditions)
+    return result
+
+
+def ordered(kernels: list[ComparedKernel], by: str) -> list[ComparedKernel]:
+    """The kernels by how much their time changed, or by the time they take in the run in which they take more."""
+
+    def key(kernel: ComparedKernel) -> tuple[float, str]:
+        before, after = kernel.changes["time"].base, kernel.changes["time"].new
+        if before is None or after is None:
+            return 1.0, kernel.pair.kernel
+        return -(abs(after - before) if by == "change" else max(before, after)), kernel.pair.kernel
+
+    return sorted(kernels, key=key)
+
+
+def _alive(table: pa.Table) -> pa.Table:
+    """The launches that did not fail."""
+    failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
+    return table.filter(arrays.booleans([not one for one in failed])) if any(failed) else table
+
+
+def _hotspots(table: pa.Table, pairs: Codes) -> dict[int, Hotspot]:
+    """The launches of each pair as one kernel, by the number of the pair."""
+    if not len(table):
+        return {}
+    numbers, codes = np.unique(pairs, return_inverse=True)
+    names = pa.DictionaryArray.from_arrays(
+        arrays.indices(codes.astype(np.int32)), arrays.texts([str(n) for n in numbers])
+    )
+    place = table.schema.get_field_index("kernel_name")
+    numbered = table.set_column(place, table.schema.field(place), names)
+    return {int(row.kernel): row for row in hotspots(numbered, ceilings_of(numbered)).rows}
+
+
+def _changes(
+    base: Hotspot | None, new: Hotspot | None, intervals: dict[str, tuple[float, float, str] | None]
+) -> dict[str, Change]:
+    """The change of each measure. A kernel that only one run has takes nothing in the other."""
+    found = {}
+    for measure, name in MEASURES.items():
+        before, after = (0.0 if side is None else getattr(side, name) for side in (base, new))
+        low, high, basis = intervals.get(measure) or (None, None, None)
+        unlike = COUNTED_DIFFERENTLY if measure == "flops" and _counted_differently(base, new) else ""
+        found[measure] = Change(measure, before, after, low, high, basis, unlike)
+    return found
+
+
+def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
+    """Whether FLOPs are a lower bound on a side and rest on other counters on the other."""
+    if base is None or new is None:
+        return False
+    return (base.flops_lower_bound or new.flops_lower_bound) and base.flops_basis != new.flops_basis
+
+
+# ------------------------------------------------------------------------------------------------------ intervals
+
+
+def _intervals(pairing: Pairing, base: pa.Table, new: pa.Table, column: str) -> dict[int, tuple[float, float, str]]:
+    """The interval of the ratio of each pair, with what it rests on, where it is known."""
+    before, after = _values(base, column), _values(new, column)
+    count = len(pairing.pairs)
+    within = (
+        totals(before, pairing.base, pairing.base_work, count),
+        totals(after, pairing.new, pairing.new_work, count),
+    )
+    over_all = totals(before, pairing.base, pairing.base, count), totals(after, pairing.new, pairing.new, count)
+    found = {}
+    for number in range(count):
+        known = all(math.isfinite(side.variance[number]) for side in within)
+        sides, basis = (within, WITHIN_WORKS) if known else (over_all, OF_ALL)
+        interval = _interval(sides, number)
+        if interval is not None:
+            found[number] = (*interval, basis)
+    return found
+
+
+def _interval_of_runs(pairing: Pairing, base: pa.Table, new: pa.Table, column: str) -> tuple[float, float, str] | None:
+    """The interval of the ratio of two runs as a whole; None where any kernel of either has no known scatter."""
+    sides = (
+        (_values(base, column), pairing.base, pairing.base_work),
+        (_values(new, column), pairing.new, pairing.new_work),
+    )
+    for basis in (WITHIN_WORKS, OF_ALL):
+        before, after = (
+            totals(values, np.zeros(len(values), np.int64), works if basis == WITHIN_WORKS else pairs, 1)
+            for values, pairs, works in sides
+        )
+        if math.isfinite(before.variance[0]) and math.isfinite(after.variance[0]):
+            interval = _interval((before, after), 0)
+            return None if interval is None else (*interval, basis)
+    return None
+
+
+def _interval(sides: tuple[Totals, Totals], number: int) -> tuple[float, float] | None:
+    before, after = (
+        (float(one.total[number]), float(one.variance[number]), float(one.freedom[number])) for one in sides
+    )
+    return ratio_interval(before, after)
+
+
+def _values(table: pa.Table, column: str) -> Floats:
+    """A column per launch; NaN where a row is the average of several launches, whose scatter it does not hold."""
+    invocations = tables.floats(table, "invocations")
+    return np.where(invocations > 1, np.nan, tables.floats(table, column))
+
+
+# ---------------------------------------------------------------------------------------------------------- notes
+
+
+def _notes(result: Comparison, base: pa.Table, new: pa.Table, conditions: tuple[Conditions, Conditions]) -> list[str]:
+    notes = [f"the runs differ in {difference}" for difference in result.differences]
+    unsure = known_of_one(*conditions)
+    if unsure:
+        notes.append(f"known of one of the runs only, so perhaps not alike: {', '.join(unsure)}")
+    notes += [note for note in (clock_note(base, new),) if note]
+    for title, table in (("base", base), ("new run", new)):
+        failed = len(table) - len(_alive(table))
+        if failed:
+            notes.append(f"{counted(failed, 'failed launch', 'failed launches')} of the {title} left out")
+    if "operators" in tables.codes(base, "source")[1] + tables.codes(new, "source")[1]:
+        notes.append(OPERATORS)
+    return [*notes, *_notes_on_noise(result)]
+
+
+def _notes_on_noise(result: Comparison) -> list[str]:
+    both = [kernel for kernel in result.kernels if not kernel.is_new and not kernel.is_gone]
+    notes = []
+    silent = sum(not kernel.changes["time"].noise_is_known for kernel in both)
+    if silent:
+        notes.append(
+            f"{silent} of {counted(len(both), 'matched kernel has', 'matched kernels have')} no interval: it takes two "
+            "launches of a kernel in each run, and times that differ; profile more iterations"
+        )
+    if any(kernel.changes["flops"].unlike for kernel in both):
+        notes.append(f"FLOPs of some kernels are not compared: {COUNTED_DIFFERENTLY}")
+    return notes

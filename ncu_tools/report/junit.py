@@ -1,0 +1,47 @@
+"""Gates as JUnit XML, which CI systems show beside a pull request: one test case for each gate of each comparison."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+
+from ncu_tools.gate import NOT_EVALUATED, NOT_SHOWN_TO_TRIP, TRIPPED, GateOutcome
+from ncu_tools.report.table import printable
+
+SUITE = "ncu-bench compare"
+_NOT_IN_XML = re.compile("[\ud800-\udfff\ufffe\uffff]")
+
+
+def to_junit(outcomes: Mapping[str, Sequence[GateOutcome]]) -> bytes:
+    """The outcomes of each new run as an XML document: tripped is a failure, what was not evaluated an error."""
+    every = [one for ones in outcomes.values() for one in ones]
+    suites = ET.Element("testsuites")
+    suite = ET.SubElement(
+        suites, "testsuite", name=SUITE, tests=str(len(every)),
+        failures=str(sum(one.outcome == TRIPPED for one in every)),
+        errors=str(sum(one.outcome == NOT_EVALUATED for one in every)),
+    )  # fmt: skip
+    for run, ones in outcomes.items():
+        for one in ones:
+            _add_case(suite, run, one)
+    ET.indent(suites)
+    document: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def _add_case(suite: ET.Element, run: str, one: GateOutcome) -> None:
+    case = ET.SubElement(suite, "testcase", classname=_plain(run), name=_plain(one.gate.text))
+    reason = _plain(one.reason)
+    if one.outcome == TRIPPED:
+        ET.SubElement(case, "failure", message=reason).text = reason
+    elif one.outcome == NOT_EVALUATED:
+        ET.SubElement(case, "error", message=reason).text = reason
+    else:
+        prefix = f"{one.outcome}: " if one.outcome == NOT_SHOWN_TO_TRIP else ""
+        ET.SubElement(case, "system-out").text = prefix + reason
+
+
+def _plain(text: str) -> str:
+    """Text without what XML 1.0 cannot hold."""
+    return _NOT_IN_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))
