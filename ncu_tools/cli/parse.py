@@ -12,6 +12,8 @@ from ncu_parsers.report import Report
 from ncu_parsers.sources import find_sources
 
 from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.kernels import keep_kernels
+from ncu_tools.load import LAUNCHES
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.report.units import counted
 
@@ -38,6 +40,7 @@ def command(reports: tuple[str, ...], output: Path, separate: bool, output_forma
 
     REPORT is a .ncu-rep, or a CSV or text file of any ncu version and page, also .gz or .zst, a folder of them, a
     pattern, or - for standard input. What cannot be read is named with the reason; what can be is written.
+    Beside a file called launches.parquet, its kernels are written as kernels.parquet (up to 100000 launches).
 
     \b
     Example:
@@ -47,6 +50,8 @@ def command(reports: tuple[str, ...], output: Path, separate: bool, output_forma
     """
     with progress("Reading") as reading:
         parsed = parse_into(output, find_sources(list(reports)), join=not separate, reading=reading)
+    if parsed.written and output.name == LAUNCHES:
+        keep_kernels(output)
     rows = [_row(report) for report in parsed.reports]
     if output_format == "text":
         rows = [{**row, "report": PurePath(row["report"]).name} for row in rows]

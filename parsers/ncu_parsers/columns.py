@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from ncu_parsers import arrays, build, ncu_csv, tables
 from ncu_parsers.printed import Cells, Integers, Mask, NotCertain, triples
-from ncu_parsers.report import NAN_TEXTS, Metric, Reading, Report, metric_of, more_precise, printed
+from ncu_parsers.report import NAN_TEXTS, Launch, Metric, Reading, Report, metric_of, more_precise, printed
 from ncu_parsers.tables import Floats
 from ncu_parsers.tensor_opcodes import OPCODES, named_instances
-from ncu_parsers.units import NumberFormat, unit
+from ncu_parsers.units import NumberFormat
 
 Value = TypeVar("Value")
 Codes = npt.NDArray[np.int32]
@@ -32,7 +32,10 @@ ATTRIBUTES = ("Process Name", "Host Name", "Kernel Time", "Result Type", "Device
 
 @dataclass
 class MetricColumn:
-    """One metric of some launches in base units; a launch has a number, a word or neither. `first` is the first with one."""
+    """One metric of some launches in base units: a launch has a number, a word, or neither.
+
+    `first` is the first launch with either; `absent` counts launches for which n/a is printed.
+    """
 
     values: Floats
     unit: str = ""
@@ -91,7 +94,7 @@ def filled(column: MetricColumn, cells: Cells, units: Sequence[str], number_form
 
 
 def settled(readings: Sequence[Reading], number_format: NumberFormat) -> tuple[Metric | None, str | None, str]:
-    """One metric of a launch that is printed several times: the best reading, instances, and readings that contradict."""
+    """One metric of a launch that is printed several times: the best reading, instances, and what contradicts it."""
     metric, behind, contradiction = None, None, ""
     for reading in readings:
         found, instances = metric_of(reading, number_format)
@@ -167,8 +170,9 @@ def shapes_of(column: pa.StringArray) -> Shapes:
 
 def joined_shapes(parts: Sequence[Shapes]) -> Shapes:
     """Shapes of launches behind each other."""
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
+    whole = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(whole) == len(parts):
+        return np.concatenate(whole)
     return [shape if shape is None else tuple(shape) for part in parts for shape in _listed(part)]
 
 
@@ -187,11 +191,11 @@ def _ranges(columns: Columns) -> dict[str, list[Any] | None]:
     names = ("nvtx_path", "phase", "module", "iteration")
     if not titles:
         return dict.fromkeys(names)
-    seen: dict[tuple[str, ...], ncu_csv.Launch] = {}
+    seen: dict[tuple[str, ...], Launch] = {}
     launches = []
     for texts in zip(*(_each(columns.cells[title], str) for title in titles), strict=True):
         if texts not in seen:
-            seen[texts] = ncu_csv.Launch("")
+            seen[texts] = Launch("")
             ncu_csv.place(seen[texts], ncu_csv.nvtx_ranges(dict(zip(titles, texts, strict=True))) or [])
         launches.append(seen[texts])
     return {name: [getattr(launch, name) for launch in launches] for name in names}
@@ -240,9 +244,7 @@ def table_of(columns: Columns, report: Report) -> pa.Table:
 
     A metric without a value in any of them has no column.
     """
-    numbers = {
-        name: column.values for name, column in columns.metrics.items() if not np.isnan(column.values).all()
-    }
+    numbers = {name: column.values for name, column in columns.metrics.items() if not np.isnan(column.values).all()}
     texts: dict[str, list[str | None] | pa.Array] = {}
     for name, column in columns.metrics.items():
         if column.words and name not in numbers:
@@ -262,4 +264,6 @@ def table_of(columns: Columns, report: Report) -> pa.Table:
         metric = columns.metrics.get(name)
         return build.describe(name, report, metric.unit if metric is not None else "")
 
-    return build.contract_table(columns.rows, _identity(columns, report), numbers, texts, named if any(named) else [], describe)
+    return build.contract_table(
+        columns.rows, _identity(columns, report), numbers, texts, named if any(named) else [], describe
+    )

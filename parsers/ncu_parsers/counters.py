@@ -6,8 +6,9 @@ used where there is one; a rate is multiplied back with the cycles or the time o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,15 @@ from ncu_launch import metrics as known
 from ncu_parsers.tables import Floats
 
 Mask = npt.NDArray[np.bool_]
+Key = TypeVar("Key", bound=Hashable)
+
+
+def answered(launches: Sequence[Key], question: Callable[[Key], bool]) -> Mask:
+    """Where the answer for what is known of a launch is yes; the same is asked only once."""
+    answers = {key: bool(question(key)) for key in set(launches)}
+    if len(answers) == 1:
+        return np.full(len(launches), next(iter(answers.values())))
+    return np.array([answers[key] for key in launches], dtype=bool)
 
 
 @dataclass
@@ -45,17 +55,12 @@ class Counters:
 
     def where(self, question: Callable[[str | None], bool]) -> Mask:
         """Where the answer for a launch's compute capability is yes; each capability is asked for once."""
-        return self._asked([(capability,) for capability in self.compute_capability], question)
+        return answered(self.compute_capability, question)
 
     def where_device(self, question: Callable[[str | None, str | None], bool]) -> Mask:
         """The same for compute capability and device name."""
-        return self._asked(list(zip(self.compute_capability, self.device_name, strict=True)), question)
-
-    def _asked(self, devices: Sequence[tuple[str | None, ...]], question: Callable[..., bool]) -> Mask:
-        answers = {device: bool(question(*device)) for device in set(devices)}
-        if len(answers) == 1:
-            return np.full(self.rows, next(iter(answers.values())))
-        return np.array([answers[device] for device in devices], dtype=bool)
+        devices = list(zip(self.compute_capability, self.device_name, strict=True))
+        return answered(devices, lambda device: question(*device))
 
     def metric(self, name: str) -> Floats:
         """One metric; all NaN when no launch has it."""

@@ -21,7 +21,7 @@ import pyarrow.csv as pc_csv
 
 from ncu_parsers import arrays
 from ncu_parsers import report as kinds
-from ncu_parsers.columns import Columns, MetricColumn, settled, shapes_of
+from ncu_parsers.columns import Columns, MetricColumn, Shapes, settled, shapes_of
 from ncu_parsers.flow import IDENTITY_TITLES, Flow, PageState
 from ncu_parsers.labels import LabelledMetric, metric_of_label
 from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage, split_row
@@ -29,7 +29,7 @@ from ncu_parsers.printed import Integers, Mask, NotCertain, Votes, closed_rows, 
 from ncu_parsers.report import NAN_TEXTS, Metric, Reading, metric_of
 from ncu_parsers.units import NumberFormat, unit, vote
 
-ROWS_OF_A_STRETCH = 100_000
+ROWS_OF_A_STRETCH = 50_000
 STRETCHES_AHEAD = 1
 NO_PREFIX = b"\n\n"
 """No line begins so."""
@@ -140,12 +140,14 @@ class LongReader:
         others = len(self.layout.identity) - 2
         cell = _SIMPLE_CELL if self.careful else rb'"[^"]*"'
         self._identity = re.compile(rb'"\d+","\d+",(?:%b,){%d}' % (cell, others))
-        named = [_SIMPLE_CELL.replace(b"*", b"+") if title == "Metric Name" else _SIMPLE_CELL for title in self.layout.tail]
+        named = [
+            _SIMPLE_CELL.replace(b"*", b"+") if title == "Metric Name" else _SIMPLE_CELL for title in self.layout.tail
+        ]
         self._tail = re.compile(b",".join(named))
 
     def feed(self, block: bytes) -> None:
         """Take in the next lines; the last may lack its end only at the end of the file."""
-        stretch, prefix, end, cut = self._stretch, self._prefix, self._end, 1 - len(self._end)
+        prefix, end, cut = self._prefix, self._end, 1 - len(self._end)
         start, append, careful, identity = len(prefix), self._stretch.tails.append, self.careful, self._identity.match
         for line in io.BytesIO(block):
             if end and line.endswith(end):
@@ -153,15 +155,17 @@ class LongReader:
                     if not careful or self._is_simple(line[start:cut]):
                         append(line[start:cut])
                         continue
-                elif (found := identity(line)) and (not careful or self._is_simple(line[found.end() : cut])):
-                    if self._turn_to_launch(found.group()):
-                        stretch, prefix, start = self._stretch, self._prefix, found.end()
-                        append = stretch.tails.append
-                        append(line[start:cut])
-                        continue
+                elif (
+                    (found := identity(line))
+                    and (not careful or self._is_simple(line[found.end() : cut]))
+                    and self._turn_to_launch(found.group())
+                ):
+                    prefix, start, append = self._prefix, found.end(), self._stretch.tails.append
+                    append(line[start:cut])
+                    continue
             self._other(line)
-            stretch, prefix, end, cut = self._stretch, self._prefix, self._end, 1 - len(self._end)
-            start, append, identity = len(prefix), stretch.tails.append, self._identity.match
+            prefix, end, cut = self._prefix, self._end, 1 - len(self._end)
+            start, append, identity = len(prefix), self._stretch.tails.append, self._identity.match
 
     def finish(self) -> None:
         """Nothing follows."""
@@ -176,7 +180,7 @@ class LongReader:
 
     def _turn_to_launch(self, prefix: bytes) -> bool:
         """Go on with the launch whose rows begin with `prefix`; False when such a line may be a header."""
-        if b" Name" in prefix and any(mark in prefix for mark in MAY_OPEN_A_PAGE):
+        if b" Name" in prefix and _may_open_a_page(prefix):
             return False
         self._count_rows()
         place = self._place_of(prefix)
@@ -246,7 +250,11 @@ class LongReader:
             cells = split_row(tail.decode("utf-8").removesuffix("\n").rstrip("\r"), ",")
         except UnicodeDecodeError:
             return None
-        if cells is None or not page.rule_at < width + len(cells) <= len(page.header) + 1 or cells[page.name_at - width]:
+        if (
+            cells is None
+            or not page.rule_at < width + len(cells) <= len(page.header) + 1
+            or cells[page.name_at - width]
+        ):
             return None
         return vars(page.rule([""] * width + cells))
 
@@ -261,7 +269,7 @@ class LongReader:
         self.state = self.flow.turn_to(page)
         self._prefix = NO_PREFIX
         stretch = self._stretch
-        stretch.places, stretch.latest = {}, {}
+        stretch.places, stretch.latest, self._rules = {}, {}, {}
         if stretch.pages and stretch.pages[-1][0] == len(stretch.prefixes):
             stretch.pages.pop()
         stretch.pages.append((len(stretch.prefixes), self.state))
@@ -278,12 +286,12 @@ class LongReader:
         self._counted = len(stretch.tails)
         self._prefix = prefix if self._may_repeat(prefix) else NO_PREFIX
         ending = line[len(prefix) + len(tail) :]
-        if line.startswith(prefix + tail) and ending in MAY_END_A_ROW and not self._end:
+        if line.startswith(prefix + tail) and ending in MAY_END_A_ROW:
             self._end = b'"' + ending
 
     def _may_repeat(self, prefix: bytes) -> bool:
         """Whether a line that begins so can be recognised by it."""
-        if any(mark in prefix for mark in MAY_OPEN_A_PAGE) or (self.careful and not prefix.isascii()):
+        if _may_open_a_page(prefix) or (self.careful and not prefix.isascii()):
             return False
         return b"\r" not in prefix and b"\0" not in prefix and b"\xef\xbf\xbd" not in prefix
 
@@ -330,6 +338,10 @@ class LongReader:
         self.flow.keep(columns)
 
 
+def _may_open_a_page(text: bytes) -> bool:
+    return any(mark in text for mark in MAY_OPEN_A_PAGE)
+
+
 def _written(cells: Sequence[str]) -> bytes:
     """Cells as a row prints them."""
     text = io.StringIO()
@@ -347,12 +359,16 @@ def _ids(prefix: bytes) -> bytes:
 
 def read_stretch(stretch: Stretch, decimal: str) -> ReadStretch:
     """The launches of a stretch in columns. Raises `Unexpected` when a tail or prefix is not what it seemed to be."""
-    identity = _parsed(stretch.prefixes, stretch.layout.identity, strings={"ID", "Process ID", "Grid Size", "Block Size"}, cut=1)
+    identity = _parsed(
+        stretch.prefixes, stretch.layout.identity, strings={"ID", "Process ID", "Grid Size", "Block Size"}, cut=1
+    )
     tails = _parsed(stretch.tails, stretch.layout.tail, strings={"Metric Value"})
     ids, processes = whole_numbers(identity["ID"]), whole_numbers(identity["Process ID"])
     if ids is None or processes is None:
         raise NotCertain("its ids are no whole numbers")
-    shapes = {title: shapes_of(identity[title]) for title in ("Grid Size", "Block Size") if title in identity}
+    shapes: dict[str, Shapes] = {
+        title: shapes_of(identity[title]) for title in ("Grid Size", "Block Size") if title in identity
+    }
     cells = {title: column for title, column in identity.items() if isinstance(column, pa.DictionaryArray)}
     rows = len(stretch.tails)
     starts = np.array([*stretch.run_starts, rows], np.int64)
@@ -364,9 +380,8 @@ def read_stretch(stretch: Stretch, decimal: str) -> ReadStretch:
     metrics = reader.columns()
     rules = [stretch.rules.get(place) for place in range(launches)] if stretch.rules else None
     columns = Columns(launches, ids, processes, cells, shapes, metrics, reader.readings, reader.nans, rules)
-    alive = np.add.reduceat(~columns.failed, begins) if begins else []
-    for page, count in zip(pages, alive, strict=True):
-        page.alive = int(count)
+    for page, begin, end in zip(pages, begins, [*begins[1:], launches], strict=True):
+        page.alive = end - begin - int(columns.failed[begin:end].sum())
     return ReadStretch(columns, decimal, pages, begins, reader.labels)
 
 
@@ -375,7 +390,7 @@ def _parsed(lines: list[bytes], titles: Sequence[str], strings: set[str], cut: i
     if not lines:
         raise NotCertain("a launch has no metrics")
     block = b"\n".join([line[:-cut] for line in lines] if cut else lines) + b"\n"
-    if not closed_rows(block, len(titles), len(lines)) or any(mark in block for mark in MAY_OPEN_A_PAGE):
+    if closed_rows(block, len(titles)) != len(lines) or (b" Name" in block and _may_open_a_page(block)):
         raise Unexpected
     dictionary = pa.dictionary(pa.int32(), pa.string())
     try:
@@ -416,7 +431,9 @@ class _Metrics:
 
     def _named(self, tails: dict[str, pa.Array]) -> tuple[Integers, list[str]]:
         """For each row the number of its metric, and the metrics' names; notes the labels in the order of the rows."""
-        parts = [_codes(tails.get(title), len(self.launch)) for title in ("Section Name", "Body Item Label", "Metric Name")]
+        parts = [
+            _codes(tails.get(title), len(self.launch)) for title in ("Section Name", "Body Item Label", "Metric Name")
+        ]
         combined = np.zeros(len(self.launch), np.int64)
         for codes, texts in parts:
             combined = combined * len(texts) + codes
@@ -521,7 +538,9 @@ class _Metrics:
         """Metrics that stand several times in a launch, and not the same each time."""
         for at, rows in self._repeated.items():
             name, launch = self.names[at // self.launches], at % self.launches
-            readings = [Reading(self.texts[row].as_py(), self.units[int(self.unit_of[row])], "", "", "") for row in rows]
+            readings = [
+                Reading(self.texts[row].as_py(), self.units[int(self.unit_of[row])], "", "", "") for row in rows
+            ]
             metric, behind, conflict = settled(readings, self.number_format)
             column, page = result[name], self.pages[int(np.searchsorted(self.begins, launch, side="right")) - 1]
             self._put(column, launch, metric, behind)

@@ -19,16 +19,26 @@ import pyarrow.csv as pc_csv
 from ncu_parsers import arrays
 from ncu_parsers import report as kinds
 from ncu_parsers.columns import Columns, MetricColumn, Shapes, filled, joined_shapes, shapes_of
-from ncu_parsers.flow import IDENTITY_TITLES, Flow, PageState
+from ncu_parsers.flow import IDENTITY_TITLES, Flow
 from ncu_parsers.labels import metric_of_label
 from ncu_parsers.ncu_csv import NVTX_TITLES, WidePage
-from ncu_parsers.printed import Cells, Integers, NotCertain, Votes, all_simple, closed_rows, read_cells, votes_of, whole_numbers
+from ncu_parsers.printed import (
+    Cells,
+    Integers,
+    NotCertain,
+    Votes,
+    all_simple,
+    closed_rows,
+    read_cells,
+    votes_of,
+    whole_numbers,
+)
 from ncu_parsers.tables import Floats
 from ncu_parsers.units import NumberFormat, unit
 
 BLOCKS_AHEAD = 3
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
-CELLS_OF_A_TABLE = 3_000_000
+CELLS_OF_A_TABLE = 1_500_000
 DERIVED_COLUMNS = 60
 MAY_OPEN_A_PAGE = (b"Kernel Name", b"Function Name")
 
@@ -93,7 +103,8 @@ def read_block(
     """
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
-    if not judged and not _only_rows(block, layout.width):
+    lines = block.count(b"\n") if judged else _only_rows(block, layout.width)
+    if lines is None:
         return None
     names = [str(place) for place in range(layout.width)]
     texts = {names[place] for place in layout.places}
@@ -111,16 +122,16 @@ def read_block(
         )
     except pa.ArrowInvalid:
         return None
-    if len(table) != block.count(b"\n"):
+    if len(table) != lines:
         return None
     return _part(table, layout, decimal, count_votes)
 
 
-def _only_rows(block: bytes, width: int) -> bool:
-    """Whether lines begin with a quote and close their quotes, and none can be a header."""
+def _only_rows(block: bytes, width: int) -> int | None:
+    """How many rows there are, if each line begins with a quote and closes its quotes, and none can be a header."""
     if b" Name" in block and any(mark in block for mark in MAY_OPEN_A_PAGE):
-        return False
-    return closed_rows(block, width, block.count(b"\n"))
+        return None
+    return closed_rows(block, width)
 
 
 def _part(table: pa.Table, layout: Layout, decimal: str, count_votes: bool) -> Part | None:
@@ -130,10 +141,23 @@ def _part(table: pa.Table, layout: Layout, decimal: str, count_votes: bool) -> P
     processes = None if process_at is None else whole_numbers(columns[process_at])
     if ids is None or (processes is None and process_at is not None):
         return None
-    shapes = {title: columns[layout.identity[title]] for title in ("Grid Size", "Block Size") if title in layout.identity}
+    shapes = {
+        title: columns[layout.identity[title]] for title in ("Grid Size", "Block Size") if title in layout.identity
+    }
     cells = {title: columns[at] for title, at in layout.identity.items() if title not in SELDOM_REPEATED}
     nans = np.zeros(len(table), np.int64)
-    part = Part(len(table), decimal, cells, ids, processes, {title: shapes_of(column) for title, column in shapes.items()}, [], {}, nans, Votes())
+    part = Part(
+        len(table),
+        decimal,
+        cells,
+        ids,
+        processes,
+        {title: shapes_of(column) for title, column in shapes.items()},
+        [],
+        {},
+        nans,
+        Votes(),
+    )
     _read_metrics(part, [columns[at] for at in layout.places], layout, count_votes)
     return part
 
@@ -141,7 +165,9 @@ def _part(table: pa.Table, layout: Layout, decimal: str, count_votes: bool) -> P
 def _read_metrics(part: Part, columns: list[pa.Array], layout: Layout, count_votes: bool) -> None:
     """Columns of simple numbers are read as one long column, the others each alone."""
     simple = [at for at in range(len(columns)) if at not in layout.odd]
-    together = all_simple(pa.concat_arrays([columns[at] for at in simple]), part.decimal, count_votes) if simple else None
+    together = (
+        all_simple(pa.concat_arrays([columns[at] for at in simple]), part.decimal, count_votes) if simple else None
+    )
     if together is not None:
         part.votes = votes_of(together, part.decimal)
         matrix = together.values.reshape(len(simple), part.rows)
@@ -308,7 +334,7 @@ def _joined(parts: list[Part], layout: Layout) -> Columns:
     return Columns(
         rows,
         np.concatenate([part.ids for part in parts]),
-        None if parts[0].processes is None else np.concatenate([part.processes for part in parts]),  # type: ignore[misc]
+        None if parts[0].processes is None else np.concatenate([part.processes for part in parts]),
         {title: arrays.joined([part.cells[title] for part in parts]) for title in parts[0].cells},
         {title: joined_shapes([part.shapes[title] for part in parts]) for title in parts[0].shapes},
         metrics,

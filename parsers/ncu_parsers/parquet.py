@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers.tables import METADATA_KEY, SCHEMA_VERSION, concatenated, contract_first, table_metadata
+from ncu_parsers.tables import METADATA_KEY, SCHEMA_VERSION, contract_first, table_metadata
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -85,13 +85,15 @@ class RowGroups:
     def _write_waiting(self) -> None:
         if not self._waiting:
             return
-        table = concatenated(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
-        self._waiting = []
-        schema = _grown(self._schema, table.schema)
+        schema = self._schema
+        for table in self._waiting:
+            schema = _grown(schema, table.schema)
         if schema != self._schema:
             self._begin(schema)
         assert self._writer is not None  # noqa: S101 - _begin() made it
-        self._writer.write_table(_conformed(table, schema))
+        tables = [_conformed(table, schema) for table in self._waiting]
+        self._waiting = []
+        self._writer.write_table(pa.concat_tables(tables).unify_dictionaries() if len(tables) > 1 else tables[0])
 
     def _begin(self, schema: pa.Schema) -> None:
         self._close()
@@ -188,6 +190,17 @@ def is_parquet(path: Path) -> bool:
             return stream.read(4) == b"PAR1"
     except OSError:
         return False
+
+
+def contents(path: Path) -> tuple[list[str], int]:
+    """The columns of a table of launches, and how many there are. Raises `NcuBenchError` when the file is damaged."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return list(file.schema_arrow.names), int(file.metadata.num_rows)
+    except (OSError, pa.ArrowException) as error:
+        raise NcuBenchError(
+            f"{path} could not be read as Parquet: {error}.", advice="Make it again with: ncu-bench parse"
+        ) from error
 
 
 def read_launches(path: Path, columns: Iterable[str] | None = None) -> pa.Table:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from ncu_launch import metrics as known
 
-from ncu_parsers.counters import Counters
+from ncu_parsers.counters import Counters, answered
 from ncu_parsers.tables import Floats
 from ncu_parsers.tensor_flops import TENSOR_PRECISIONS, tensor_column
 
@@ -53,8 +53,8 @@ def tensor_peaks(values: Mapping[str, Floats], compute_capability: Sequence[str 
     The peak of a total without `_sparsity_off` is the sparse one on every chip that has structured sparsity, and on an
     unknown chip it is neither. Source: peaks in reports of A100 and H100 against their data sheets.
     """
-    dense_as_is = np.array([not known.has_structured_sparsity(cc) for cc in compute_capability], dtype=bool)
-    known_chip = np.array([cc is not None for cc in compute_capability], dtype=bool)
+    dense_as_is = ~answered(compute_capability, known.has_structured_sparsity)
+    known_chip = answered(compute_capability, lambda capability: capability is not None)
     result = []
     for name, peak in values.items():
         base, _, suffix = name.partition(".")

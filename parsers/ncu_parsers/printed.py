@@ -22,6 +22,9 @@ Mask = npt.NDArray[np.bool_]
 
 DIGITS = b"0123456789"
 COMMA, POINT, ZERO, QUOTE, LINE_END = b',.0"\n'
+CACHED = 1 << 17
+"""Bytes that the processor holds near."""
+
 OTHER_DECIMAL = {".": ",", ",": "."}
 _SWAPPED = bytes.maketrans(b".,", b",.")
 _SIMPLE = r"^[0-9][0-9.,]*$"
@@ -59,21 +62,28 @@ class Cells:
     ambiguous: Mask | None = None
 
 
-def closed_rows(block: bytes, width: int, lines: int) -> bool:
-    """Whether each of `lines` lines begins with a quote and closes its quotes, and none holds an odd character.
+def closed_rows(block: bytes, width: int) -> int | None:
+    """How many lines there are, if each begins with a quote and closes its quotes, and none holds an odd character.
 
     Where quotes only stand around cells, they are counted for all lines together.
     """
     if b"\r" in block or b"\0" in block or b"\xef\xbf\xbd" in block or not block.startswith(b'"'):
-        return False
+        return None
     letters = np.frombuffer(block, np.uint8)
-    quotes, line_ends = letters == QUOTE, letters == LINE_END
-    if np.count_nonzero(line_ends) != lines or np.count_nonzero(line_ends[:-1] & quotes[1:]) != lines - 1:
-        return False
-    between = np.count_nonzero(quotes[:-2] & (letters[1:-1] == COMMA) & quotes[2:])
-    if np.count_nonzero(quotes) == 2 * width * lines and between == (width - 1) * lines:
-        return True
-    return not (np.searchsorted(np.flatnonzero(quotes), np.flatnonzero(line_ends)) % 2).any()
+    quotes = ends = begins = between = 0
+    for start in range(0, len(letters), CACHED):
+        here = letters[start : start + CACHED + 2]  # a pattern may reach two letters into the next piece
+        quote, end = here == QUOTE, here == LINE_END
+        quotes += int(np.count_nonzero(quote[:CACHED]))
+        ends += int(np.count_nonzero(end[:CACHED]))
+        begins += int(np.count_nonzero(end[:CACHED][: len(here) - 1] & quote[1 : CACHED + 1]))
+        between += int(np.count_nonzero(quote[:-2] & (here[1:-1] == COMMA) & quote[2:]))
+    if begins != ends - 1:
+        return None
+    if quotes == 2 * width * ends and between == (width - 1) * ends:
+        return int(ends)
+    quote_places, end_places = np.flatnonzero(letters == QUOTE), np.flatnonzero(letters == LINE_END)
+    return None if (np.searchsorted(quote_places, end_places) % 2).any() else int(ends)
 
 
 def _text_buffers(texts: pa.StringArray) -> tuple[bytes, npt.NDArray[np.int64]]:
@@ -82,7 +92,9 @@ def _text_buffers(texts: pa.StringArray) -> tuple[bytes, npt.NDArray[np.int64]]:
     data = texts.buffers()[2]
     if data is None or not len(texts):
         return b"", np.zeros(len(texts) + 1, np.int64)
-    return data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes(), offsets.astype(np.int64) - offsets[0]
+    return data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_pybytes(), offsets.astype(np.int64) - offsets[
+        0
+    ]
 
 
 def whole_numbers(texts: pa.StringArray) -> Integers | None:

@@ -59,9 +59,11 @@ class Reading:
 
     @property
     def current(self) -> Page | None:
+        """The page that lines belong to."""
         return self.pages[-1] if self.pages else None
 
     def take(self, number: int, line: str) -> None:
+        """Take in the next line."""
         page = open_page(line, self.current)
         if page is not None:
             self.pages.append(page)

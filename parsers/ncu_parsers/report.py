@@ -172,7 +172,7 @@ class Report:
 
 @dataclass
 class Oddities:
-    """What was odd about the readings of one page, gathered over its launches; `alive` counts those that did not fail."""
+    """What was odd about the readings of one page, gathered over its launches; `alive` of them did not fail."""
 
     absent: Counter[str] = field(default_factory=Counter)
     conflicts: dict[str, str] = field(default_factory=dict)
@@ -183,7 +183,9 @@ class Oddities:
         everywhere = sorted(name for name, count in self.absent.items() if self.alive and count >= self.alive)
         notes = []
         if everywhere:
-            notes.append(f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)} came back n/a: {shortened(everywhere)}")
+            notes.append(
+                f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)} came back n/a: {shortened(everywhere)}"
+            )
         return notes + [
             f"{name} is printed with different values in one launch ({values}); the first is kept"
             for name, values in sorted(self.conflicts.items())

@@ -20,7 +20,7 @@ from zstandard import ZstdError
 from ncu_parsers.fast_long import LongReader, Unexpected
 from ncu_parsers.fast_wide import WideReader
 from ncu_parsers.flow import Flow
-from ncu_parsers.ncu_csv import LongPage
+from ncu_parsers.ncu_csv import LongPage, WidePage
 from ncu_parsers.printed import NotCertain
 from ncu_parsers.read import before_any_page, era_of, note_cut
 from ncu_parsers.report import Report
@@ -133,7 +133,7 @@ def _first_page(flow: Flow, block: bytes, careful: bool) -> tuple[WideReader | L
             flow.note(before_any_page(text), text)
         elif isinstance(page, LongPage):
             return LongReader(flow, page, careful), lines.read()
-        else:
+        elif isinstance(page, WidePage):
             return WideReader(flow, page), lines.read()
     return None, b""
 

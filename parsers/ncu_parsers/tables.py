@@ -204,8 +204,11 @@ def words(table: pa.Table, name: str) -> list[str | None]:
     """A text column as Python strings, None where it is null or the table lacks it."""
     if name not in table.column_names:
         return [None] * len(table)
-    result: list[str | None] = table.column(name).to_pylist()
-    return result
+    if not pa.types.is_dictionary(table.schema.field(name).type):
+        result: list[str | None] = table.column(name).to_pylist()
+        return result
+    places, texts = codes(table, name)  # to_pylist() would make a string of every row
+    return [texts[place] for place in places.tolist()]
 
 
 # --------------------------------------------------------------------------------------------------- kernel names

@@ -1,0 +1,1 @@
+"""How fast reports are read, and in how much memory."""

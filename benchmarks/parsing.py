@@ -1,0 +1,134 @@
+"""Reading reports: time as a ratio to reading the same file and throwing it away, and peak memory.
+
+    python benchmarks/parsing.py --mb 200
+    python benchmarks/parsing.py --mb 1000
+
+Every figure is a whole process, imports included. In each round all programs run one after the other on the same file,
+and the ratios are taken within the round, so that a busy machine slows both sides; the median over the rounds is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.generate import SHAPES, write
+
+HEADER = (
+    "import sys; stream = open(sys.argv[1], 'rb')\n"
+    "skip = next(at for at, line in enumerate(stream) if line.startswith(b'\"ID\"'))\n"
+    "stream.seek(0); names = [line for at, line in zip(range(skip + 1), stream)][-1].decode().strip().split(',')\n"
+)
+OPEN_CSV = HEADER + (
+    "import pyarrow as pa, pyarrow.csv as csv\n"
+    "names = [str(at) for at in range(len(names))]\n"
+    "reader = csv.open_csv(sys.argv[1], csv.ReadOptions(column_names=names, skip_rows=skip + 1, block_size=1 << 20),\n"
+    "    csv.ParseOptions(), csv.ConvertOptions(column_types={name: pa.string() for name in names}))\n"
+    "print(sum(batch.num_rows for batch in reader))\n"
+)
+CSV_READER = "import csv, sys\nprint(sum(1 for row in csv.reader(open(sys.argv[1], newline=''))))\n"
+OURS = (
+    "import sys; from pathlib import Path\n"
+    "from ncu_parsers.parse import parse_into; from ncu_parsers.sources import Source\n"
+    "result = parse_into(Path(sys.argv[2]), [Source(sys.argv[1])])\n"
+    "assert result.table is None, 'it was not streamed'; assert 'pandas' not in sys.modules\n"
+    "print(result.reports[0].rows)\n"
+)
+IMPORTS = "import numpy, pyarrow.csv, pyarrow.parquet, pyarrow.compute\n"
+REGULAR = ("long", "short", "wide30", "wide120")
+"""Shapes that pyarrow can read: the others are ragged."""
+
+
+@dataclass
+class Run:
+    """One process: wall-clock seconds and peak memory in MB."""
+
+    seconds: float
+    megabytes: float
+
+
+def run(program: str, *arguments: str) -> Run:
+    """Run a Python program to its end. Raises `SystemExit` when it fails."""
+    return measured([sys.executable, "-c", program, *arguments])
+
+
+def measured(command: list[str]) -> Run:
+    """Run a command to its end. Raises `SystemExit` when it fails."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 - programs of this file
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{command[:3]} failed")
+    return Run(seconds, usage.ru_maxrss / 1024)
+
+
+def ratio(ours: list[Run], theirs: list[Run]) -> str:
+    """The median ratio of two lists of runs, round by round."""
+    return f"{statistics.median(one.seconds / other.seconds for one, other in zip(ours, theirs, strict=True)):.2f}"
+
+
+def shape_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
+    """One line of the table: a shape, our time and memory, and the ratios."""
+    path, output = folder / f"{shape}.csv", folder / "launches.parquet"
+    write(shape, path, megabytes)
+    ours, scans, loops = [], [], []
+    for _ in range(rounds):
+        ours.append(run(OURS, str(path), str(output)))
+        if shape in REGULAR:
+            scans.append(run(OPEN_CSV, str(path)))
+        loops.append(run(CSV_READER, str(path)))
+    path.unlink()
+    seconds, peak = statistics.median(one.seconds for one in ours), max(one.megabytes for one in ours)
+    scan = ratio(ours, scans) if scans else "it fails"
+    return f"| {shape} | {seconds:.2f} | {scan} | {ratio(ours, loops)} | {peak:.0f} |"
+
+
+def start_lines(folder: Path, rounds: int) -> list[str]:
+    """Lines for whole processes on little: a file of 10 MB, and the help text."""
+    path = folder / "small.csv"
+    write("long", path, 10)
+    small, imports, helps, clicks = [], [], [], []
+    for _ in range(rounds * 3):
+        small.append(run(OURS, str(path), str(folder / "small.parquet")))
+        imports.append(run(IMPORTS))
+        helps.append(measured([str(Path(sys.executable).with_name("ncu-bench")), "--help"]))
+        clicks.append(run("import click"))
+    return [
+        f"| a long report of 10 MB / importing numpy and pyarrow | {ratio(small, imports)} |",
+        f"| `ncu-bench --help` / `import click` | {ratio(helps, clicks)} |",
+    ]
+
+
+def main() -> None:
+    """Print the results as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mb", type=float, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES)
+    asked = parser.parse_args()
+    print(
+        f"{asked.mb:.0f} MB, median of {asked.rounds} rounds, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}\n"
+    )
+    print("| shape | s | x open_csv | x csv.reader | peak MB |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for shape in asked.shapes:
+            print(shape_line(shape, Path(folder), asked.mb, asked.rounds), flush=True)
+        print("\n| whole processes | ratio |\n|---|---|")
+        print("\n".join(start_lines(Path(folder), asked.rounds)))
+
+
+if __name__ == "__main__":
+    main()
