@@ -58,9 +58,9 @@ class Cupti:
     """The few functions of CUPTI's host interface that count passes. Layouts: cupti_profiler_host.h of CUDA 13."""
 
     def __init__(self) -> None:
-        libraries = {Path(file.name).name.split(".so")[0]: file.locate() for file in files(PACKAGE) or []}
-        ctypes.CDLL(str(libraries["libnvperf_host"]), mode=ctypes.RTLD_GLOBAL)
-        self.library = ctypes.CDLL(str(libraries["libcupti"]))
+        shared_objects = {Path(file.name).name.split(".so")[0]: file.locate() for file in files(PACKAGE) or []}
+        ctypes.CDLL(str(shared_objects["libnvperf_host"]), mode=ctypes.RTLD_GLOBAL)
+        self.cupti = ctypes.CDLL(str(shared_objects["libcupti"]))
         self.has_pass_sets = version(PACKAGE) >= "13.4"
 
     def passes(self, chip: str, metrics: Iterable[str]) -> int:
@@ -92,7 +92,7 @@ class Cupti:
         layout = [("structSize", ctypes.c_size_t), ("pPriv", ctypes.c_void_p), *fields]
         parameters = type("Parameters", (ctypes.Structure,), {"_fields_": layout})(**values)
         parameters.structSize = ctypes.sizeof(parameters)
-        code = getattr(self.library, f"cuptiProfilerHost{function}")(ctypes.byref(parameters))
+        code = getattr(self.cupti, f"cuptiProfilerHost{function}")(ctypes.byref(parameters))
         if code:
             raise RuntimeError(f"cuptiProfilerHost{function}: error {code}")
         return parameters

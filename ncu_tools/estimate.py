@@ -17,6 +17,7 @@ import pyarrow as pa
 from ncu_launch.errors import WrongUsage
 from ncu_launch.request import Workload
 from ncu_parsers import tables
+from ncu_parsers.operators import INTEGER_OPERATIONS
 
 from ncu_tools.ceilings import unit_title
 from ncu_tools.machine import Machine
@@ -43,6 +44,7 @@ class Estimate:
     machine: str | None
     parameters: int | None
     flops: float | None
+    integer_operations: float | None
     bytes_model: float | None
     bytes_operators: float | None
     arithmetic_intensity: float | None
@@ -88,6 +90,7 @@ class _Work:
 
     def __init__(self, operators: pa.Table, here: np.ndarray[Any, Any], summary: dict[str, Any]) -> None:
         self.flops = tables.floats(operators, "flops")[here]
+        self.integers = np.nan_to_num(tables.floats(operators, INTEGER_OPERATIONS)[here])
         self.bytes = tables.floats(operators, "dram_bytes")[here]
         parts = [summary.get(name) for name in ("input_bytes", "parameter_bytes", "layer_output_bytes")]
         self.model_bytes = None if None in parts else float(sum(part for part in parts if part is not None))
@@ -112,12 +115,14 @@ def _on(
     unit = unit_of(machine, workload.dtype, asked) if machine is not None else None
     if machine is not None and unit is not None and "dram" in machine.rates:
         bandwidth, peak = machine.rates["dram"].value, machine.rates[unit].value
-        each = np.maximum(work.bytes / bandwidth, work.flops / peak)
+        operations = work.flops + work.integers  # a workload of one type does one or the other
+        each = np.maximum(work.bytes / bandwidth, operations / peak)
         time_operators = None if np.isnan(each).any() else float(each.sum()) * 1e9
         whole = moved if work.model_bytes is None else work.model_bytes
         if flops is not None:
-            time_model = max(whole / bandwidth, flops / peak) * 1e9
-            bound = unit_title("dram" if whole / bandwidth > flops / peak else unit)
+            busy = float(operations.sum()) / peak
+            time_model = max(whole / bandwidth, busy) * 1e9
+            bound = unit_title("dram" if whole / bandwidth > busy else unit)
     unknown = ", ".join(f"{name} ({calls} calls)" for name, calls in summary.get("unknown_operators", {}).items())
     return Estimate(
         target=workload.target,
@@ -127,6 +132,7 @@ def _on(
         machine=machine.id if machine is not None else None,
         parameters=summary.get("parameters"),
         flops=flops,
+        integer_operations=float(work.integers.sum()) or None,
         bytes_model=work.model_bytes,
         bytes_operators=moved,
         arithmetic_intensity=flops / moved if flops is not None and moved else None,
@@ -140,7 +146,7 @@ def _on(
 def failed(workload: Workload, why: str) -> Estimate:
     """The row of a workload that could not be estimated."""
     nothing = dict.fromkeys(
-        ("phase", "machine", "parameters", "flops", "bytes_model", "bytes_operators", "arithmetic_intensity",
-         "time_model_ns", "time_operators_ns", "bound")
+        ("phase", "machine", "parameters", "flops", "integer_operations", "bytes_model", "bytes_operators",
+         "arithmetic_intensity", "time_model_ns", "time_operators_ns", "bound")
     )  # fmt: skip
     return Estimate(workload.target, workload.batch_size, workload.dtype, **nothing, failed=why)

@@ -322,10 +322,11 @@ def _bounds(
     launches: _Launches, keys: npt.NDArray[np.int64], groups: int, total: Total
 ) -> list[tuple[str | None, float | None]]:
     """What bounds each group and how near it is, over the launches for which every needed ceiling is known."""
-    needed = np.stack(list(launches.needed.values()))
+    resources = {**launches.needed, **launches.needed_by_integers}
+    needed = np.stack(list(resources.values()))
     judged = ~np.isnan(launches.flops) & ~np.isnan(needed).any(axis=0) & (launches.seconds > 0) & (launches.weight > 0)
-    units = list(launches.needed)
-    seconds = np.stack([total(launches.needed[unit], judged) for unit in units])
+    units = list(resources)
+    seconds = np.stack([total(amount, judged) for amount in resources.values()])
     measured = total(launches.seconds, judged)
     partial = np.bincount(keys[launches.partial & judged], minlength=groups) > 0
     result: list[tuple[str | None, float | None]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ncu_tools.report.units import scaled
+from ncu_tools.report.units import counted, scaled
 
 CPU_UNITS = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16"}
 GPU_UNITS = {
@@ -53,7 +53,7 @@ def peaks(found: dict[str, Any]) -> dict[str, Sample]:
 
 def machine_text(found: dict[str, Any], date: str) -> str:
     """The machine file (TOML) of what was measured on `date`."""
-    threads = f", {found['threads']} threads" if found["threads"] else ""
+    threads = f", {counted(found['threads'], 'thread', 'threads')}" if found["threads"] else ""
     clocks = f", {', '.join(found['clocks'])}" if found["clocks"] else ""
     name = found["device_name"]
     lines = [

@@ -351,3 +351,12 @@ def test_the_metrics_to_ask_for_name_the_tensor_totals_of_the_chip() -> None:
 
 def test_a_hotspot_is_plain_data() -> None:
     assert json.loads(json.dumps(asdict(one(launch("k", sass(ffma=1) | tensor(), ns=5, dram=2)))))["kernel"] == "k"
+
+
+def test_a_kernel_of_integers_is_bound_by_the_unit_that_does_them_not_by_the_memory_it_hardly_uses() -> None:
+    counters = {**sass(), **tensor(), "sm__ops_path_tensor_src_int8.sum": metric(0.9 * 624e12 * 1e-3)}
+    made = table(launch("igemm", counters, ns=1e6, dram=1e6))
+    (row,) = hotspots(made, ceilings_of(made, find_machine("a100-sxm4-40gb"))).rows
+    assert row.bound == "tensor INT8"
+    assert row.bound_fraction == pytest.approx(0.9)
+    assert row.flops == 0

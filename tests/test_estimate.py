@@ -94,6 +94,12 @@ class TestAnEstimate:
         assert row["flops"] == 2 * 1024 * 2048 * 512
         assert row["bytes_operators"] == 2 * (1024 * 512 + 512 * 2048 + 1024 * 2048)
 
+    def test_of_integer_products_takes_the_time_of_its_integers(self) -> None:
+        (row,) = rows("gemm:4096,4096,4096,int8", "--machine", "a100-sxm4-40gb")
+        assert (row["flops"], row["integer_operations"]) == (0, 2 * 4096**3)
+        assert row["time_model_ns"] / 1e9 == pytest.approx(2 * 4096**3 / 624e12)
+        assert row["bound"] == "tensor INT8"
+
 
 class TestThePeak:
     def test_is_that_of_the_type_the_fastest_first(self) -> None:

@@ -27,7 +27,7 @@ LEAVES_OF_RESNET18 = 20 + 20 + 17 + 1 + 1 + 1  # convolutions, batch norms, ReLU
 def needs(package: str) -> None:
     """Skip where a package is missing. Importing it to find out would fail beside a torchvision that does not fit."""
     if find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")
+        pytest.skip(f"{package} is not installed: pip install -e '.[dev]' --constraint constraints.txt")
 
 
 def profile(*arguments: str, cwd: Path) -> Result:

@@ -100,14 +100,13 @@ def test_a_program_that_fails_under_nsys_is_shown_with_its_own_code(tmp_path: Pa
 @needs_ncu
 def test_real_ncu_without_a_gpu_is_driven_to_its_failure_and_explained(tmp_path: Path) -> None:
     done = profile("resnet18", "--tool", "ncu", "--warmup", "0", "-o", "run", cwd=tmp_path)
+    if "ncu lost the program" in done.stderr:  # now and then this ncu does, without a driver; twice would be ours
+        shutil.rmtree(tmp_path / "run")
+        done = profile("resnet18", "--tool", "ncu", "--warmup", "0", "-o", "run", cwd=tmp_path)
     assert done.returncode == 1
-    # Now and then this ncu loses its target on a machine without a driver, and says that instead.
-    lost = "a statically linked or setuid program cannot be profiled" in done.stderr
-    if not lost:
-        assert "no kernel was profiled" in done.stderr
-        assert "==WARNING== No kernels were profiled" in done.stderr
-        assert "--target-processes all" in done.stderr
-    assert "Error: " in done.stderr
+    assert "no kernel was profiled" in done.stderr
+    assert "==WARNING== No kernels were profiled" in done.stderr
+    assert "--target-processes all" in done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "run" / "manifest.json").is_file()
 

@@ -93,13 +93,7 @@ def imported_page(ncu: Tool, report: Path, page: Path) -> bool:
     """
     units = "--print-units" if (ncu.version or NEWEST) >= (2020, 3) else "--units"
     command = [ncu.path, "--import", str(report.absolute()), "--csv", "--page", "raw", units, "base"]
-    try:
-        finished = run(command, page, timeout=IMPORT_TIMEOUT_S)
-    except OSError:
-        return False
-    if finished.interrupted:
-        raise KeyboardInterrupt
-    return not finished.timed_out
+    return _converted(command, page)
 
 
 def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
@@ -108,6 +102,11 @@ def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
     Whether it succeeded shows in whether there is a file at `output`, not in what it prints.
     """
     command = nsys_export_command(str(report.absolute()), str(output.absolute()), nsys.path)
+    return _converted(command, log)
+
+
+def _converted(command: list[str], log: Path) -> bool:
+    """Run a conversion, its output in `log`; False when it could not start or did not end by itself."""
     try:
         finished = run(command, log, timeout=IMPORT_TIMEOUT_S)
     except OSError:

@@ -24,10 +24,12 @@ def import_torchvision() -> ModuleType:
     import torch
 
     if not _kept_alive and not _operators_load(torch):
-        library = torch.library.Library("torchvision", "DEF")
+        from torch import library
+
+        operators = library.Library("torchvision", "DEF")
         for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _kept_alive.append(library)
+            operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _kept_alive.append(operators)
     return importlib.import_module("torchvision")
 
 

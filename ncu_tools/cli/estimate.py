@@ -28,6 +28,7 @@ COLUMNS = (
     Column("phase", "phase"),
     Column("parameters", "parameters", "count"),
     Column("flops", "FLOPs", "flop", "FLOP"),
+    Column("integer_operations", "integer OPs", "op", "OP"),
     Column("bytes_model", "bytes (model)", "byte", "byte"),
     Column("bytes_operators", "bytes (operators)", "byte", "byte"),
     Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte"),

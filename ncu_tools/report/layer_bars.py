@@ -63,6 +63,7 @@ def _draw_time(plot: Axes, layers: Sequence[Layer]) -> None:
     rest = [max((layer.time_ns or 0.0) - start, 0.0) for layer, start in zip(layers, left, strict=True)]
     if any(width > 1e-6 * (layer.time_ns or 1.0) for width, layer in zip(rest, layers, strict=True)):
         plot.barh(range(len(layers)), rest, left=left, color=OTHER_COLOUR, label="no phase")
+    _say_unknown(plot, [layer.time_ns for layer in layers])
     if plot.get_legend_handles_labels()[0]:
         plot.legend(loc="lower right", frameon=False)
     _finish(plot, "time of one iteration", duration)
@@ -70,12 +71,17 @@ def _draw_time(plot: Axes, layers: Sequence[Layer]) -> None:
 
 def _draw_amount(plot: Axes, amounts: Sequence[float | None], title: str, unit: str) -> None:
     plot.barh(range(len(amounts)), [amount or 0.0 for amount in amounts], color="#56B4E9")
+    _say_unknown(plot, amounts)
+    _finish(plot, title, lambda value: scaled(value, unit))
+
+
+def _say_unknown(plot: Axes, amounts: Sequence[float | None]) -> None:
+    """Words in the place of bars that would look like zero."""
     for place, amount in enumerate(amounts):
         if amount is None:
             plot.annotate(
                 "not known", (0, place), xytext=(3, 0), textcoords="offset points", va="center", color="#777777"
             )
-    _finish(plot, title, lambda value: scaled(value, unit))
 
 
 def _finish(plot: Axes, title: str, say: Any) -> None:

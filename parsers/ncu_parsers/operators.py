@@ -88,6 +88,9 @@ class OperatorFile:
                 launch.measures[column] = float(flops)
         if record.get("integer_operations") is not None:
             launch.metrics[INTEGER_OPERATIONS] = report.Metric(float(record["integer_operations"]), 0.0, "OP")
+            if not self.header.get("estimate"):  # zero FLOPs would make memory its bound, whatever its integers took
+                launch.measures.pop("flops", None)
+                launch.flops_basis = None
         if self.header.get("device_name"):
             launch.attributes["Device Name"] = str(self.header["device_name"])
         return launch
