@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings, target
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers import fast_long, parse, printed, stream
+from ncu_parsers import fast_long, fast_wide, parse, printed, stream
 from ncu_parsers.build import launches_table
 from ncu_parsers.parquet import read_launches, write_table, writing_row_groups
 from ncu_parsers.parse import account
@@ -102,7 +102,7 @@ def plainly(path: Path) -> tuple[dict[str, Any], list[Any], list[Any]] | None:
 @pytest.fixture(autouse=True)
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and stretches so short that even a small report has several."""
-    monkeypatch.setattr(stream, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(fast_wide, "BLOCK_BYTES", 3000)
     monkeypatch.setattr(fast_long, "ROWS_OF_A_STRETCH", 12)
 
 

@@ -164,6 +164,11 @@ def joined(parts: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices(np.concatenate(codes)), texts(list(places)))
 
 
+def distinct(column: pa.Array) -> pa.StringArray:
+    """The texts of a dictionary array, each once; a string array as it is."""
+    return column.dictionary if isinstance(column, pa.DictionaryArray) else column
+
+
 def one(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -115,7 +115,10 @@ def _each(column: pa.DictionaryArray, function: Callable[[str], Value]) -> list[
 
 
 def _numbers(column: pa.DictionaryArray | None, kind: pa.DataType) -> pa.Array | None:
-    return None if column is None else arrays.integers(_each(column, ncu_csv.whole), kind)
+    if column is None:
+        return None
+    numbers = arrays.integers([ncu_csv.whole(text) for text in column.dictionary.to_pylist()], kind)
+    return numbers.take(column.indices)
 
 
 def _words(column: pa.DictionaryArray | None, function: Callable[[str], str | None]) -> pa.Array | None:

@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -25,17 +25,28 @@ from ncu_parsers.columns import Columns, MetricColumn, Shapes, settled, shapes_o
 from ncu_parsers.flow import IDENTITY_TITLES, Flow, PageState
 from ncu_parsers.labels import LabelledMetric, metric_of_label
 from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage, split_row
-from ncu_parsers.printed import Integers, Mask, NotCertain, Votes, closed_rows, read_cells, whole_numbers
+from ncu_parsers.printed import (
+    Integers,
+    Mask,
+    NotCertain,
+    Votes,
+    closed_rows,
+    plainly_quoted,
+    read_cells,
+    text_buffers,
+    whole_numbers,
+)
 from ncu_parsers.report import NAN_TEXTS, Metric, Reading, metric_of
 from ncu_parsers.units import NumberFormat, unit, vote
 
-ROWS_OF_A_STRETCH = 50_000
+ROWS_OF_A_STRETCH = 100_000
 STRETCHES_AHEAD = 1
-NO_PREFIX = b"\n\n"
-"""No line begins so."""
+NOWHERE = b"\n\n"
+"""No line begins or ends so."""
 
 MAY_OPEN_A_PAGE = (b"Kernel Name", b"Function Name")
 MAY_END_A_ROW = (b"\n", b",\n", b"\r\n", b",\r\n")
+SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
 TAIL_TITLES = {"Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"}
 _SIMPLE_CELL = rb'"[^"\r\0\x80-\xff]*"'
 
@@ -76,7 +87,8 @@ class Layout:
 class Stretch:
     """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
 
-    A run is a number of rows of one launch that follow each other; a page begins at a launch.
+    A run is a number of rows of one launch that follow each other; a page begins at a launch. Tails have their line
+    ends, which are those of `ends`.
     """
 
     layout: Layout
@@ -87,7 +99,30 @@ class Stretch:
     rules: dict[int, list[dict[str, str]]] = field(default_factory=dict)
     places: dict[bytes, int] = field(default_factory=dict)
     latest: dict[bytes, int] = field(default_factory=dict)
+    indexed: int = 0
+    ends: set[bytes] = field(default_factory=set)
     pages: list[tuple[int, PageState]] = field(default_factory=list)
+
+    def begin_page(self, state: PageState) -> None:
+        """Launches that follow are of another page, even if they begin like earlier ones."""
+        self.places, self.latest, self.indexed = {}, {}, len(self.prefixes)
+        if self.pages and self.pages[-1][0] == len(self.prefixes):
+            self.pages.pop()
+        self.pages.append((len(self.prefixes), state))
+
+    def latest_of(self, ids: bytes) -> int | None:
+        """The launch of these ids that was met last in the page."""
+        for place in range(self.indexed, len(self.prefixes)):
+            self.latest[_ids(self.prefixes[place])] = place
+        self.indexed = len(self.prefixes)
+        return self.latest.get(ids)
+
+    def block(self) -> bytes:
+        """All tails behind each other, each ending with a quote and a line feed."""
+        block = b"".join(self.tails)
+        if any(b"\r" in end for end in self.ends):
+            block = block.replace(b"\r\n", b"\n")
+        return block.replace(b'",\n', b'"\n') if any(b"," in end for end in self.ends) else block
 
 
 @dataclass
@@ -113,7 +148,7 @@ class ReadStretch:
 
 
 class LongReader:
-    """Long pages of a file, fed in blocks of whole lines."""
+    """Long pages of a file, read line by line."""
 
     def __init__(self, flow: Flow, page: LongPage, careful: bool) -> None:
         self.flow = flow
@@ -121,8 +156,8 @@ class LongReader:
         self.state = flow.turn_to(page)
         self.layout = Layout.of(page)
         self._decimal = "."
-        self._end = b""
-        self._prefix = NO_PREFIX
+        self._end = NOWHERE
+        self._prefix = NOWHERE
         self._counted = 0
         self._queue: deque[tuple[Stretch, Future[ReadStretch]]] = deque()
         self._rules: dict[bytes, dict[str, str]] = {}
@@ -145,48 +180,45 @@ class LongReader:
         ]
         self._tail = re.compile(b",".join(named))
 
-    def feed(self, block: bytes) -> None:
-        """Take in the next lines; the last may lack its end only at the end of the file."""
-        prefix, end, cut = self._prefix, self._end, 1 - len(self._end)
-        start, append, careful, identity = len(prefix), self._stretch.tails.append, self.careful, self._identity.match
-        for line in io.BytesIO(block):
-            if end and line.endswith(end):
-                if line.startswith(prefix):
-                    if not careful or self._is_simple(line[start:cut]):
-                        append(line[start:cut])
-                        continue
-                elif (
-                    (found := identity(line))
-                    and (not careful or self._is_simple(line[found.end() : cut]))
-                    and self._turn_to_launch(found.group())
-                ):
-                    prefix, start, append = self._prefix, found.end(), self._stretch.tails.append
-                    append(line[start:cut])
+    def read(self, lines: Iterable[bytes]) -> bool:
+        """Read all that follows; whether the last line was complete."""
+        line = b"\n"
+        prefix, end, append, identity = self._prefix, self._end, self._stretch.tails.append, self._identity.match
+        simple = self._is_simple if self.careful else None
+        for line in lines:
+            tail = line.removeprefix(prefix)
+            if tail is not line:  # what does not begin so is returned as it is
+                if tail.endswith(end) and (simple is None or simple(tail)):
+                    append(tail)
                     continue
+            elif (
+                line.endswith(end)
+                and (found := identity(line))
+                and (simple is None or simple(line[found.end() :]))
+                and self._turn_to_launch(found.group())
+            ):
+                prefix, append = self._prefix, self._stretch.tails.append
+                append(line[found.end() :])
+                continue
             self._other(line)
-            prefix, end, cut = self._prefix, self._end, 1 - len(self._end)
-            start, append, identity = len(prefix), self._stretch.tails.append, self._identity.match
-
-    def finish(self) -> None:
-        """Nothing follows."""
+            prefix, end, append, identity = self._prefix, self._end, self._stretch.tails.append, self._identity.match
         self._end_stretch()
         while self._queue:
             self._collect()
+        return line.endswith(b"\n")
 
     def _is_simple(self, tail: bytes) -> bool:
-        return self._tail.fullmatch(tail) is not None and b" Name" not in tail
+        return self._tail.fullmatch(tail, 0, len(tail) + 1 - len(self._end)) is not None and b" Name" not in tail
 
     # ---------------------------------------------------------------------------------------------------- lines
 
     def _turn_to_launch(self, prefix: bytes) -> bool:
         """Go on with the launch whose rows begin with `prefix`; False when such a line may be a header."""
-        if b" Name" in prefix and _may_open_a_page(prefix):
+        if self.careful and _may_open_a_page(prefix):
             return False
-        self._count_rows()
         place = self._place_of(prefix)
-        stretch = self._stretch
-        stretch.run_launches.append(place)
-        stretch.run_starts.append(len(stretch.tails))
+        self._stretch.run_launches.append(place)
+        self._stretch.run_starts.append(len(self._stretch.tails))
         self._prefix = prefix
         return True
 
@@ -198,7 +230,6 @@ class LongReader:
             stretch = self._stretch
             place = stretch.places[prefix] = len(stretch.prefixes)
             stretch.prefixes.append(prefix)
-            stretch.latest[_ids(prefix)] = place
         return place
 
     def _count_rows(self) -> None:
@@ -239,7 +270,9 @@ class LongReader:
                 self._rules[tail] = rule
         self.flow.number += 1
         self.flow.report.lines[kinds.RULE] += 1
-        self._stretch.rules.setdefault(self._stretch.latest[_ids(self._prefix)], []).append(rule)
+        place = self._stretch.latest_of(_ids(self._prefix))
+        assert place is not None  # noqa: S101 - the launch has a row
+        self._stretch.rules.setdefault(place, []).append(rule)
         return True
 
     def _rule_of(self, tail: bytes) -> dict[str, str] | None:
@@ -263,16 +296,13 @@ class LongReader:
         layout = Layout.of(page)
         if layout != self.layout:
             self._end_stretch()
-            self.layout, self._end = layout, b""
+            self.layout, self._end = layout, NOWHERE
             self._stretch.layout = layout
             self._compile()
         self.state = self.flow.turn_to(page)
-        self._prefix = NO_PREFIX
-        stretch = self._stretch
-        stretch.places, stretch.latest, self._rules = {}, {}, {}
-        if stretch.pages and stretch.pages[-1][0] == len(stretch.prefixes):
-            stretch.pages.pop()
-        stretch.pages.append((len(stretch.prefixes), self.state))
+        self._prefix = NOWHERE
+        self._rules = {}
+        self._stretch.begin_page(self.state)
 
     def _take_row(self, cells: list[str], line: bytes) -> None:
         width = len(self.layout.identity)
@@ -282,12 +312,13 @@ class LongReader:
         stretch.run_launches.append(place)
         stretch.run_starts.append(len(stretch.tails))
         tail = _written(cells[width : width + len(self.layout.tail)])
-        stretch.tails.append(tail)
+        stretch.tails.append(tail + b"\n")
         self._counted = len(stretch.tails)
-        self._prefix = prefix if self._may_repeat(prefix) else NO_PREFIX
+        self._prefix = prefix if self._may_repeat(prefix) else NOWHERE
         ending = line[len(prefix) + len(tail) :]
         if line.startswith(prefix + tail) and ending in MAY_END_A_ROW:
             self._end = b'"' + ending
+            stretch.ends.add(ending)
 
     def _may_repeat(self, prefix: bytes) -> bool:
         """Whether a line that begins so can be recognised by it."""
@@ -297,7 +328,7 @@ class LongReader:
 
     def _take_rule(self, cells: list[str]) -> None:
         ids = f'"{cells[0]}","{cells[1]}"'.encode("utf-8", "replace")
-        place = self._stretch.latest.get(ids)
+        place = self._stretch.latest_of(ids)
         if place is None:
             place = self._place_of(_written(cells[: len(self.layout.identity)]) + b",")
         self._stretch.rules.setdefault(place, []).append(vars(self.page.rule(cells)))
@@ -305,7 +336,7 @@ class LongReader:
     # ------------------------------------------------------------------------------------------------- stretches
 
     def _begin_stretch(self) -> None:
-        self._stretch = Stretch(self.layout, pages=[(0, self.state)])
+        self._stretch = Stretch(self.layout, ends={self._end.removeprefix(b'"')}, pages=[(0, self.state)])
         self._counted = 0
 
     def _end_stretch(self) -> None:
@@ -359,10 +390,11 @@ def _ids(prefix: bytes) -> bytes:
 
 def read_stretch(stretch: Stretch, decimal: str) -> ReadStretch:
     """The launches of a stretch in columns. Raises `Unexpected` when a tail or prefix is not what it seemed to be."""
-    identity = _parsed(
-        stretch.prefixes, stretch.layout.identity, strings={"ID", "Process ID", "Grid Size", "Block Size"}, cut=1
-    )
-    tails = _parsed(stretch.tails, stretch.layout.tail, strings={"Metric Value"})
+    if not stretch.tails:
+        raise NotCertain("a launch has no metrics")
+    prefixes = b"\n".join([prefix[:-1] for prefix in stretch.prefixes]) + b"\n"
+    identity = _parsed(prefixes, len(stretch.prefixes), stretch.layout.identity, SELDOM_REPEATED)
+    tails = _parsed(stretch.block(), len(stretch.tails), stretch.layout.tail, {"Metric Value"})
     ids, processes = whole_numbers(identity["ID"]), whole_numbers(identity["Process ID"])
     if ids is None or processes is None:
         raise NotCertain("its ids are no whole numbers")
@@ -385,13 +417,11 @@ def read_stretch(stretch: Stretch, decimal: str) -> ReadStretch:
     return ReadStretch(columns, decimal, pages, begins, reader.labels)
 
 
-def _parsed(lines: list[bytes], titles: Sequence[str], strings: set[str], cut: int = 0) -> dict[str, pa.Array]:
-    """Lines of cells as columns: those in `strings` as text, the others as dictionaries; `cut` bytes end each line."""
-    if not lines:
-        raise NotCertain("a launch has no metrics")
-    block = b"\n".join([line[:-cut] for line in lines] if cut else lines) + b"\n"
-    if closed_rows(block, len(titles)) != len(lines) or (b" Name" in block and _may_open_a_page(block)):
-        raise Unexpected
+def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str]) -> dict[str, pa.Array]:
+    """Lines of cells as columns: those in `strings` as text, the others as dictionaries.
+
+    Raises `Unexpected` where a line is no row of them, or may be a header.
+    """
     dictionary = pa.dictionary(pa.int32(), pa.string())
     try:
         table = pc_csv.read_csv(
@@ -405,9 +435,12 @@ def _parsed(lines: list[bytes], titles: Sequence[str], strings: set[str], cut: i
         )
     except pa.ArrowInvalid as error:
         raise Unexpected from error
-    if len(table) != len(lines):
+    columns = {title: arrays.one(table.column(title)) for title in titles}
+    if len(table) != lines or not (plainly_quoted(block, columns.values()) or closed_rows(block, len(titles))):
         raise Unexpected
-    return {title: arrays.one(table.column(title)) for title in titles}
+    if any(_may_open_a_page(text_buffers(texts)[0]) for texts in map(arrays.distinct, columns.values())):
+        raise Unexpected
+    return columns
 
 
 class _Metrics:

@@ -11,6 +11,7 @@ import io
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,7 @@ from ncu_parsers.printed import (
 from ncu_parsers.tables import Floats
 from ncu_parsers.units import NumberFormat, unit
 
+BLOCK_BYTES = 2 << 20
 BLOCKS_AHEAD = 3
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
 CELLS_OF_A_TABLE = 1_500_000
@@ -193,7 +195,7 @@ def _read_odd(part: Part, at: int, cells: Cells, layout: Layout, number_format: 
 
 
 class WideReader:
-    """Wide pages of a file, fed in blocks of whole lines."""
+    """Wide pages of a file, read in blocks of whole lines."""
 
     def __init__(self, flow: Flow, page: WidePage) -> None:
         self.flow = flow
@@ -211,8 +213,18 @@ class WideReader:
         assert isinstance(page, WidePage)  # noqa: S101 - turn_to() gets no other
         return page
 
-    def feed(self, block: bytes) -> None:
-        """Take in the next lines; the last may lack its end only at the end of the file."""
+    def read(self, stream: BinaryIO) -> bool:
+        """Read all that follows; whether the last line was complete."""
+        block = b"\n"
+        while more := stream.read(BLOCK_BYTES):
+            block = more if more.endswith(b"\n") else more + stream.readline()
+            self._feed(block)
+        while self._queue:
+            self._collect()
+        self._flush()
+        return block.endswith(b"\n")
+
+    def _feed(self, block: bytes) -> None:
         begun = self.layout is not None and block.endswith(b"\n")
         future = self._begin(block) if begun else None
         self._queue.append((block, self.layout, future))
@@ -220,15 +232,9 @@ class WideReader:
             self._collect()
 
     def _begin(self, block: bytes) -> Future[Part | None]:
-        assert self.layout is not None  # noqa: S101 - feed() asks
+        assert self.layout is not None  # noqa: S101 - _feed() asks
         settled = self.state.locale.settled
         return self.flow.pool.submit(read_block, block, self.layout, self._decimal, count_votes=not settled)
-
-    def finish(self) -> None:
-        """Nothing follows."""
-        while self._queue:
-            self._collect()
-        self._flush()
 
     def _collect(self) -> None:
         block, layout, future = self._queue.popleft()

@@ -76,7 +76,9 @@ class PageState:
 class Flow:
     """One file on its way: lines are accounted for, launches leave as tables through `write`, in order."""
 
-    def __init__(self, report: Report, write: Callable[[pa.Table], None], pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, report: Report, write: Callable[[pa.Table], None], pool: ThreadPoolExecutor, writer: ThreadPoolExecutor
+    ) -> None:
         self.report = report
         self.reading = Reading(report, [], deque(maxlen=50))
         self.pool = pool
@@ -86,6 +88,8 @@ class Flow:
         self.rows = 0
         self.failed = 0
         self._write = write
+        self._writer = writer
+        self._writing: Future[None] | None = None
         self._tables: deque[Future[pa.Table]] = deque()
         self._last_ids: dict[int, int] = {}
         self._earlier_ids: dict[int, int] = {}
@@ -162,9 +166,17 @@ class Flow:
             self._written_words.add(name)
 
     def write_finished(self, ahead: int = 0) -> None:
-        """Write tables in order until `ahead` are left in the making."""
+        """Write tables in order until `ahead` are left in the making, and one on its way; without `ahead`, all."""
         while len(self._tables) > ahead:
-            self._write(self._tables.popleft().result())
+            table = self._tables.popleft().result()
+            self._wait_for_the_writer()
+            self._writing = self._writer.submit(self._write, table)
+        if not ahead:
+            self._wait_for_the_writer()
+
+    def _wait_for_the_writer(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
 
     def notes(self) -> list[str]:
         """What was odd, page by page, as the plain reader notes it."""

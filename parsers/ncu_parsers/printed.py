@@ -6,6 +6,7 @@ A cell of digits, with or without groups of three and decimals, is converted tog
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,6 +63,30 @@ class Cells:
     ambiguous: Mask | None = None
 
 
+def plainly_quoted(block: bytes, columns: Iterable[pa.Array]) -> bool:
+    """Whether every cell of a block of lines stood in quotes with none inside, and no character was odd.
+
+    `columns` are all columns of the block as pyarrow read them, strings or dictionaries, a row for each line. A pair of
+    quotes around each cell, a comma or line end behind it, and the texts are all bytes there are: then, since no text
+    holds a quote, nothing else does.
+    """
+    if b"\r" in block or b"\0" in block or not (block.isascii() or b"\xef\xbf\xbd" not in block):
+        return False
+    size = 0
+    for column in columns:
+        texts = arrays.distinct(column)
+        data, offsets = text_buffers(texts)
+        if b'"' in data:
+            return False
+        if isinstance(column, pa.DictionaryArray):
+            uses = np.bincount(arrays.values_of(column.indices, np.int32), minlength=len(texts))
+            size += int(uses @ np.diff(offsets))
+        else:
+            size += len(data)
+        size += 3 * len(column)
+    return size == len(block)
+
+
 def closed_rows(block: bytes, width: int) -> int | None:
     """How many lines there are, if each begins with a quote and closes its quotes, and none holds an odd character.
 
@@ -86,7 +111,7 @@ def closed_rows(block: bytes, width: int) -> int | None:
     return None if (np.searchsorted(quote_places, end_places) % 2).any() else int(ends)
 
 
-def _text_buffers(texts: pa.StringArray) -> tuple[bytes, npt.NDArray[np.int64]]:
+def text_buffers(texts: pa.StringArray) -> tuple[bytes, npt.NDArray[np.int64]]:
     """The characters of all texts, and where each begins."""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = texts.buffers()[2]
@@ -99,7 +124,7 @@ def _text_buffers(texts: pa.StringArray) -> tuple[bytes, npt.NDArray[np.int64]]:
 
 def whole_numbers(texts: pa.StringArray) -> Integers | None:
     """Cells of nothing but digits as integers; None when one is anything else."""
-    data, offsets = _text_buffers(texts)
+    data, offsets = text_buffers(texts)
     lengths = np.diff(offsets)
     if data.translate(None, DIGITS) or (len(lengths) and not 1 <= lengths.min() <= lengths.max() <= 18):
         return None
@@ -108,7 +133,7 @@ def whole_numbers(texts: pa.StringArray) -> Integers | None:
 
 def triples(texts: pa.StringArray) -> npt.NDArray[np.int32] | None:
     """Cells such as "(16, 16, 1)", shape (rows, 3); None when one is anything else."""
-    data, offsets = _text_buffers(texts)
+    data, offsets = text_buffers(texts)
     letters = np.frombuffer(data, np.uint8)
     commas = np.flatnonzero(letters == COMMA)
     if data.translate(None, b"0123456789(, )") or len(commas) != 2 * len(texts) or not len(texts):
@@ -170,7 +195,7 @@ def all_simple(texts: pa.StringArray, decimal: str, count_votes: bool = True) ->
 
     Without `count_votes` it is left open how they vote for their own.
     """
-    data, offsets = _text_buffers(texts)
+    data, offsets = text_buffers(texts)
     if data.translate(None, b"0123456789.,"):
         return None
     if decimal == ",":

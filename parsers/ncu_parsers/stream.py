@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 import pyarrow as pa
 from zstandard import ZstdError
@@ -26,7 +26,7 @@ from ncu_parsers.read import before_any_page, era_of, note_cut
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source, encoding_of
 
-BLOCK_BYTES = 2 << 20
+BUFFER_BYTES = 1 << 18
 WORKERS = 2
 
 
@@ -84,8 +84,8 @@ def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
 
 def _stream(source: Source, write: Callable[[pa.Table], None], careful: bool) -> StreamedReport:
     report = StreamedReport(source.name)
-    with source.open() as stream, ThreadPoolExecutor(WORKERS) as pool:
-        flow = Flow(report, write, pool)
+    with source.open() as stream, ThreadPoolExecutor(WORKERS) as pool, ThreadPoolExecutor(1) as writer:
+        flow = Flow(report, write, pool, writer)
         try:
             complete = _read(flow, stream, careful)
         except (OSError, EOFError, zlib.error, ZstdError) as error:
@@ -106,56 +106,28 @@ def _stream(source: Source, write: Callable[[pa.Table], None], careful: bool) ->
 
 
 def _read(flow: Flow, stream: BinaryIO, careful: bool) -> bool:
-    """Feed the blocks of a file to the reader of its pages; whether the last line was complete."""
-    reader: WideReader | LongReader | None = None
-    complete = True
-    for block in _blocks(stream):
-        complete = block.endswith(b"\n")
-        rest = block
-        if reader is None:
-            reader, rest = _first_page(flow, block, careful)
-        if reader is not None and rest:
-            reader.feed(rest)
-    if reader is None:
-        raise NotCertain("it has no page")
-    reader.finish()
+    """Read a file with the reader of its first page; whether the last line was complete."""
+    lines = io.BufferedReader(cast(io.RawIOBase, stream), BUFFER_BYTES)
+    encoding = encoding_of(lines.peek(4096)[:4096])
+    if encoding not in ("utf-8", "utf-8-sig"):
+        raise NotCertain(f"it is written in {encoding}")
+    if encoding == "utf-8-sig":
+        lines.read(3)
+    reader = _first_page(flow, lines, careful)
+    complete = reader.read(lines)
     flow.write_finished()
     return complete
 
 
-def _first_page(flow: Flow, block: bytes, careful: bool) -> tuple[WideReader | LongReader | None, bytes]:
-    """The reader of the first page, and the lines below its header; none when it does not begin in this block."""
-    lines = io.BytesIO(block)
+def _first_page(flow: Flow, lines: Iterable[bytes], careful: bool) -> WideReader | LongReader:
+    """The reader of the first page; the lines up to its header are taken."""
     for line in lines:
         text = flow.text(line)
         page = flow.opened_by(text)
         if page is None:
             flow.note(before_any_page(text), text)
         elif isinstance(page, LongPage):
-            return LongReader(flow, page, careful), lines.read()
+            return LongReader(flow, page, careful)
         elif isinstance(page, WidePage):
-            return WideReader(flow, page), lines.read()
-    return None, b""
-
-
-def _blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """The file in blocks of whole lines; the last line may lack its end."""
-    pending = stream.read(BLOCK_BYTES)
-    encoding = encoding_of(pending[:4096])
-    if encoding not in ("utf-8", "utf-8-sig"):
-        raise NotCertain(f"it is written in {encoding}")
-    if encoding == "utf-8-sig":
-        pending = pending[3:]
-    while True:
-        more = stream.read(BLOCK_BYTES)
-        if not more:
-            break
-        end = pending.rfind(b"\n") + 1
-        if end:
-            yield pending[:end]
-        pending = pending[end:] + more
-    end = pending.rfind(b"\n") + 1
-    if end:
-        yield pending[:end]
-    if pending[end:]:
-        yield pending[end:]
+            return WideReader(flow, page)
+    raise NotCertain("it has no page")

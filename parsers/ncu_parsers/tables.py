@@ -214,6 +214,7 @@ def words(table: pa.Table, name: str) -> list[str | None]:
 # --------------------------------------------------------------------------------------------------- kernel names
 
 _OPERATOR = re.compile(r"operator\s*(?:\(\)|[^\w\s(]+)")
+_ANGLE = re.compile(r"([<>])")
 
 
 @lru_cache(maxsize=65536)
@@ -234,13 +235,13 @@ def _without_brackets(name: str) -> str:
     """The name without what stands between <...>; "(anonymous namespace)" and "<unnamed>" are scopes."""
     name = _OPERATOR.sub("operator", name.replace("(anonymous namespace)", "anonymous").replace("->", ""))
     depth, kept = 0, []
-    for letter in name:
-        if letter == "<":
+    for piece in _ANGLE.split(name):
+        if piece == "<":
             depth += 1
-        elif letter == ">":
+        elif piece == ">":
             depth = max(depth - 1, 0)
         elif depth == 0:
-            kept.append(letter)
+            kept.append(piece)
     return "".join(kept)
 
 
