@@ -272,7 +272,9 @@ def launches(draw: st.DrawFn, chip: Chip) -> Launch:
 
 def measured(chip: Chip, counts: Counts) -> dict[str, Any]:
     values = {metric: np.array([float(number)]) for metric, number in counts.items()}
-    return {name: found[0] for name, found in measures(Counters(values, [chip.compute_capability], [None])).items()}
+    found = measures(Counters(values, [chip.compute_capability], [None]))
+    basis = found.pop("flops_basis").to_pylist()
+    return {"flops_basis": basis[0], **{name: values[0] for name, values in found.items()}}
 
 
 @each_family_with_tensor_cores

@@ -51,7 +51,7 @@ def _validity(present: Sequence[bool]) -> pa.Buffer | None:
 
 
 def _buffer(values: npt.NDArray[np.generic]) -> pa.Buffer:
-    return pa.py_buffer(np.ascontiguousarray(values).tobytes())
+    return pa.py_buffer(np.ascontiguousarray(values))
 
 
 def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.int32]:
@@ -62,7 +62,7 @@ def floats(values: npt.NDArray[np.float64]) -> pa.Array:
     """float64, null where NaN."""
     values = np.ascontiguousarray(values, dtype=np.float64)
     present = np.packbits(~np.isnan(values), bitorder="little")
-    return pa.Array.from_buffers(pa.float64(), len(values), [pa.py_buffer(present.tobytes()), _buffer(values)])
+    return pa.Array.from_buffers(pa.float64(), len(values), [_buffer(present), _buffer(values)])
 
 
 def integers(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
@@ -83,7 +83,7 @@ def indices(codes: npt.NDArray[np.int32]) -> pa.Array:
 
 def repeated(text: str, rows: int) -> pa.Array:
     """One text for every row."""
-    return pa.DictionaryArray.from_arrays(indices(np.zeros(rows, np.int32)), texts([text]))
+    return coded(np.zeros(rows, np.int32), [text])
 
 
 def booleans(values: Sequence[bool] | npt.NDArray[np.bool_]) -> pa.Array:
@@ -103,11 +103,16 @@ def texts(values: Sequence[str | None]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
+def coded(codes: npt.NDArray[np.int32], values: Sequence[str]) -> pa.Array:
+    """Dictionary-encoded string from the place of each in distinct `values`; null where that is negative."""
+    return pa.DictionaryArray.from_arrays(indices(codes), texts(values))
+
+
 def dictionary(values: Sequence[str | None]) -> pa.Array:
     """Dictionary-encoded string: every distinct text once."""
     places: dict[str, int] = {}
     codes = [-1 if value is None else places.setdefault(value, len(places)) for value in values]
-    return pa.DictionaryArray.from_arrays(indices(np.array(codes, np.int32)), texts(list(places)))
+    return coded(np.array(codes, np.int32), list(places))
 
 
 def text_lists(values: Sequence[Sequence[str] | None]) -> pa.Array:

@@ -123,6 +123,8 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
 
 def _with_own_measures(derived: dict[str, Any], launches: Sequence[Launch]) -> dict[str, Any]:
     """Measures that a report holds as they are, in place of what could be derived."""
+    if any(launch.flops_basis is not None for launch in launches):
+        derived["flops_basis"] = arrays.words_of(derived["flops_basis"])
     for row, launch in enumerate(launches):
         for name, value in launch.measures.items():
             derived[name][row] = value

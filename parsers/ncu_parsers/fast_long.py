@@ -30,8 +30,8 @@ from ncu_parsers.printed import (
     Mask,
     NotCertain,
     Votes,
-    closed_rows,
-    plainly_quoted,
+    are_rows,
+    may_open_a_page,
     read_cells,
     text_buffers,
     whole_numbers,
@@ -44,7 +44,6 @@ STRETCHES_AHEAD = 1
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
 
-MAY_OPEN_A_PAGE = (b"Kernel Name", b"Function Name")
 MAY_END_A_ROW = (b"\n", b",\n", b"\r\n", b",\r\n")
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
 TAIL_TITLES = {"Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"}
@@ -214,7 +213,7 @@ class LongReader:
 
     def _turn_to_launch(self, prefix: bytes) -> bool:
         """Go on with the launch whose rows begin with `prefix`; False when such a line may be a header."""
-        if self.careful and _may_open_a_page(prefix):
+        if self.careful and may_open_a_page(prefix):
             return False
         place = self._place_of(prefix)
         self._stretch.run_launches.append(place)
@@ -322,7 +321,7 @@ class LongReader:
 
     def _may_repeat(self, prefix: bytes) -> bool:
         """Whether a line that begins so can be recognised by it."""
-        if _may_open_a_page(prefix) or (self.careful and not prefix.isascii()):
+        if may_open_a_page(prefix) or (self.careful and not prefix.isascii()):
             return False
         return b"\r" not in prefix and b"\0" not in prefix and b"\xef\xbf\xbd" not in prefix
 
@@ -367,10 +366,6 @@ class LongReader:
         for name, label in found.labels.items():
             self.flow.report.labels.setdefault(name, label)
         self.flow.keep(columns)
-
-
-def _may_open_a_page(text: bytes) -> bool:
-    return any(mark in text for mark in MAY_OPEN_A_PAGE)
 
 
 def _written(cells: Sequence[str]) -> bytes:
@@ -436,9 +431,9 @@ def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str]) 
     except pa.ArrowInvalid as error:
         raise Unexpected from error
     columns = {title: arrays.one(table.column(title)) for title in titles}
-    if len(table) != lines or not (plainly_quoted(block, columns.values()) or closed_rows(block, len(titles))):
+    if len(table) != lines or not are_rows(block, columns.values()):
         raise Unexpected
-    if any(_may_open_a_page(text_buffers(texts)[0]) for texts in map(arrays.distinct, columns.values())):
+    if any(may_open_a_page(text_buffers(texts)[0]) for texts in map(arrays.distinct, columns.values())):
         raise Unexpected
     return columns
 

@@ -29,8 +29,10 @@ from ncu_parsers.printed import (
     NotCertain,
     Votes,
     all_simple,
-    closed_rows,
+    are_rows,
+    may_open_a_page,
     read_cells,
+    text_buffers,
     votes_of,
     whole_numbers,
 )
@@ -42,7 +44,6 @@ BLOCKS_AHEAD = 3
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
 CELLS_OF_A_TABLE = 1_500_000
 DERIVED_COLUMNS = 60
-MAY_OPEN_A_PAGE = (b"Kernel Name", b"Function Name")
 
 
 @dataclass
@@ -105,39 +106,33 @@ def read_block(
     """
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
-    lines = block.count(b"\n") if judged else _only_rows(block, layout.width)
-    if lines is None:
-        return None
     names = [str(place) for place in range(layout.width)]
-    texts = {names[place] for place in layout.places}
-    texts |= {names[layout.identity[title]] for title in SELDOM_REPEATED & layout.identity.keys()}
-    dictionary = pa.dictionary(pa.int32(), pa.string())
+    kinds_of = dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string()))
+    kinds_of |= {names[layout.identity[title]]: pa.string() for title in SELDOM_REPEATED & layout.identity.keys()}
+    kinds_of |= {names[place]: pa.binary() for place in layout.places}
     try:
         table = pc_csv.read_csv(
             pa.BufferReader(block),
             pc_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
             pc_csv.ParseOptions(ignore_empty_lines=False),
-            pc_csv.ConvertOptions(
-                column_types={name: pa.string() if name in texts else dictionary for name in names},
-                strings_can_be_null=False,
-            ),
+            pc_csv.ConvertOptions(column_types=kinds_of, strings_can_be_null=False),
         )
+        columns = [arrays.one(column) for column in table.columns]
+        if len(table) != block.count(b"\n") or not (judged or are_rows(block, columns)):
+            return None
+        part = _part(columns, layout, decimal, count_votes)
     except pa.ArrowInvalid:
         return None
-    if len(table) != lines:
-        return None
-    return _part(table, layout, decimal, count_votes)
+    return part if judged or part is None or not _may_hold_a_header(part) else None
 
 
-def _only_rows(block: bytes, width: int) -> int | None:
-    """How many rows there are, if each line begins with a quote and closes its quotes, and none can be a header."""
-    if b" Name" in block and any(mark in block for mark in MAY_OPEN_A_PAGE):
-        return None
-    return closed_rows(block, width)
+def _may_hold_a_header(part: Part) -> bool:
+    words = {word for column in part.odd.values() for word in column.words.values()}
+    texts = [word.encode() for word in words] + [text_buffers(cells.dictionary)[0] for cells in part.cells.values()]
+    return any(map(may_open_a_page, texts))
 
 
-def _part(table: pa.Table, layout: Layout, decimal: str, count_votes: bool) -> Part | None:
-    columns = [arrays.one(column) for column in table.columns]
+def _part(columns: list[pa.Array], layout: Layout, decimal: str, count_votes: bool) -> Part | None:
     ids = whole_numbers(columns[layout.identity["ID"]])
     process_at = layout.identity.get("Process ID")
     processes = None if process_at is None else whole_numbers(columns[process_at])
@@ -147,9 +142,9 @@ def _part(table: pa.Table, layout: Layout, decimal: str, count_votes: bool) -> P
         title: columns[layout.identity[title]] for title in ("Grid Size", "Block Size") if title in layout.identity
     }
     cells = {title: columns[at] for title, at in layout.identity.items() if title not in SELDOM_REPEATED}
-    nans = np.zeros(len(table), np.int64)
+    nans = np.zeros(len(ids), np.int64)
     part = Part(
-        len(table),
+        len(ids),
         decimal,
         cells,
         ids,
@@ -180,7 +175,7 @@ def _read_metrics(part: Part, columns: list[pa.Array], layout: Layout, count_vot
         if at in taken:
             part.values.append(taken[at] * factor if factor != 1 else taken[at])
             continue
-        cells = read_cells(column, part.decimal, count_votes)
+        cells = read_cells(column.cast(pa.string()), part.decimal, count_votes)
         part.votes.add(votes_of(cells, part.decimal))
         part.values.append(cells.values * factor)
         if cells.odd:

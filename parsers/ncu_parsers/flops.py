@@ -12,17 +12,19 @@ to what:
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 from ncu_launch import metrics as known
 
+from ncu_parsers import arrays
 from ncu_parsers.counters import Counters, Mask, sum_known
 from ncu_parsers.peaks import peaks
 from ncu_parsers.tables import Floats
 from ncu_parsers.tensor_flops import counted_operations, fill_without_counters, tensor_evidence
 
 
-def measures(counters: Counters) -> dict[str, Floats | list[str | None]]:
+def measures(counters: Counters) -> dict[str, Floats | pa.Array]:
     """Every measure column of the contract that the counters give, by name. NaN means not in the report."""
-    result: dict[str, Floats | list[str | None]] = {"duration_ns": counters.seconds * 1e9}
+    result: dict[str, Floats | pa.Array] = {"duration_ns": counters.seconds * 1e9}
     result.update(_flops(counters))
     for column, level in (
         ("dram_bytes", "dram"), ("dram_read_bytes", "dram_read"), ("dram_write_bytes", "dram_write"),
@@ -48,7 +50,7 @@ def _bytes(counters: Counters, level: str) -> Floats:
 # --------------------------------------------------------------------------------------------------------- FLOPs
 
 
-def _flops(counters: Counters) -> dict[str, Floats | list[str | None]]:
+def _flops(counters: Counters) -> dict[str, Floats | pa.Array]:
     cores = {precision: _cuda_core_flops(counters, precision) for precision in known.CUDA_CORE_PRECISIONS}
     tensor, complete = counted_operations(counters)
     by_opcode, by_instruction = fill_without_counters(counters, tensor)
@@ -91,17 +93,17 @@ def _all_known(parts: list[Floats]) -> Mask:
     return np.asarray(~np.isnan(np.stack(parts)).any(axis=0), dtype=bool)
 
 
-def _basis(marks: dict[str, Mask], some: Mask) -> list[str | None]:
+def _basis(marks: dict[str, Mask], some: Mask) -> pa.Array:
     """For each row in words which counters gave the total and what it leaves out. Few combinations occur."""
     names = list(marks)
     codes = sum(
         (mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64)
     )
     found, places = np.unique(codes, return_inverse=True)
-    words: list[str | None] = [
-        _basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found.tolist()
-    ]
-    return [words[at] if known_here else None for at, known_here in zip(places.tolist(), some.tolist(), strict=True)]
+    words = [_basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found.tolist()]
+    distinct = list(dict.fromkeys(words))
+    place_of = np.array([distinct.index(text) for text in words], np.int32)
+    return arrays.coded(np.where(some, place_of[places], -1).astype(np.int32), distinct)
 
 
 def _basis_words(marks: set[str]) -> str:

@@ -6,7 +6,7 @@ A cell of digits, with or without groups of three and decimals, is converted tog
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,10 +22,7 @@ Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 DIGITS = b"0123456789"
-COMMA, POINT, ZERO, QUOTE, LINE_END = b',.0"\n'
-CACHED = 1 << 17
-"""Bytes that the processor holds near."""
-
+COMMA, POINT, ZERO, NINE, QUOTE, LINE_END = b',.09"\n'
 OTHER_DECIMAL = {".": ",", ",": "."}
 _SWAPPED = bytes.maketrans(b".,", b",.")
 _SIMPLE = r"^[0-9][0-9.,]*$"
@@ -63,23 +60,34 @@ class Cells:
     ambiguous: Mask | None = None
 
 
-def plainly_quoted(block: bytes, columns: Iterable[pa.Array]) -> bool:
-    """Whether every cell of a block of lines stood in quotes with none inside, and no character was odd.
+def may_open_a_page(text: bytes) -> bool:
+    """Whether a line with this text may be a header."""
+    return b"Kernel Name" in text or b"Function Name" in text
 
-    `columns` are all columns of the block as pyarrow read them, strings or dictionaries, a row for each line. A pair of
-    quotes around each cell, a comma or line end behind it, and the texts are all bytes there are: then, since no text
-    holds a quote, nothing else does.
+
+def are_rows(block: bytes, columns: Collection[pa.Array]) -> bool:
+    """Whether the quotes of each line close, and no character of it is odd.
+
+    `columns` are all columns of the block as pyarrow read them, texts or dictionaries, a row for each line.
     """
     if b"\r" in block or b"\0" in block or not (block.isascii() or b"\xef\xbf\xbd" not in block):
         return False
+    return _plainly_quoted(block, columns) or _closed_rows(block)
+
+
+def _plainly_quoted(block: bytes, columns: Iterable[pa.Array]) -> bool:
+    """Whether every cell stands in quotes with none inside.
+
+    With a pair of quotes around each cell, and a comma or line end behind it, the texts are all bytes there are; since
+    no text holds a quote, there are no other ones.
+    """
     size = 0
     for column in columns:
-        texts = arrays.distinct(column)
-        data, offsets = text_buffers(texts)
+        data, offsets = text_buffers(arrays.distinct(column))
         if b'"' in data:
             return False
         if isinstance(column, pa.DictionaryArray):
-            uses = np.bincount(arrays.values_of(column.indices, np.int32), minlength=len(texts))
+            uses = np.bincount(arrays.values_of(column.indices, np.int32), minlength=len(column.dictionary))
             size += int(uses @ np.diff(offsets))
         else:
             size += len(data)
@@ -87,28 +95,12 @@ def plainly_quoted(block: bytes, columns: Iterable[pa.Array]) -> bool:
     return size == len(block)
 
 
-def closed_rows(block: bytes, width: int) -> int | None:
-    """How many lines there are, if each begins with a quote and closes its quotes, and none holds an odd character.
-
-    Where quotes only stand around cells, they are counted for all lines together.
-    """
-    if b"\r" in block or b"\0" in block or b"\xef\xbf\xbd" in block or not block.startswith(b'"'):
-        return None
+def _closed_rows(block: bytes) -> bool:
+    """Whether each line begins with a quote, and has an even number of them."""
     letters = np.frombuffer(block, np.uint8)
-    quotes = ends = begins = between = 0
-    for start in range(0, len(letters), CACHED):
-        here = letters[start : start + CACHED + 2]  # a pattern may reach two letters into the next piece
-        quote, end = here == QUOTE, here == LINE_END
-        quotes += int(np.count_nonzero(quote[:CACHED]))
-        ends += int(np.count_nonzero(end[:CACHED]))
-        begins += int(np.count_nonzero(end[:CACHED][: len(here) - 1] & quote[1 : CACHED + 1]))
-        between += int(np.count_nonzero(quote[:-2] & (here[1:-1] == COMMA) & quote[2:]))
-    if begins != ends - 1:
-        return None
-    if quotes == 2 * width * ends and between == (width - 1) * ends:
-        return int(ends)
-    quote_places, end_places = np.flatnonzero(letters == QUOTE), np.flatnonzero(letters == LINE_END)
-    return None if (np.searchsorted(quote_places, end_places) % 2).any() else int(ends)
+    quotes, ends = np.flatnonzero(letters == QUOTE), np.flatnonzero(letters == LINE_END)
+    begins = np.concatenate([[0], ends[:-1] + 1])
+    return bool((letters[begins] == QUOTE).all()) and not (np.searchsorted(quotes, ends) % 2).any()
 
 
 def text_buffers(texts: pa.StringArray) -> tuple[bytes, npt.NDArray[np.int64]]:
@@ -190,35 +182,35 @@ def _spread(marks: Mask | None, places: Mask) -> Mask | None:
     return result
 
 
-def all_simple(texts: pa.StringArray, decimal: str, count_votes: bool = True) -> Cells | None:
+def all_simple(texts: pa.StringArray | pa.BinaryArray, decimal: str, count_votes: bool = True) -> Cells | None:
     """The cells, when every one is a simple number of the format: no cell votes for the other format then.
 
     Without `count_votes` it is left open how they vote for their own.
     """
     data, offsets = text_buffers(texts)
-    if data.translate(None, b"0123456789.,"):
-        return None
     if decimal == ",":
         data = data.translate(_SWAPPED)
-    letters = np.frombuffer(data + b"\0\0\0\0", np.uint8)
+    letters = np.frombuffer(data, np.uint8)
+    if len(letters) and (letters.min() < COMMA or letters.max() > NINE or b"-" in data or b"/" in data):
+        return None
     own = ambiguous = None
     if count_votes:
         own, ambiguous = _decimals(np.flatnonzero(letters == POINT), offsets)
-    if COMMA in data:
-        commas = np.flatnonzero(letters == COMMA)
-        before = np.searchsorted(commas, offsets)
-        counts = np.diff(before)
-        if not _group_thousands(letters, offsets, commas, before, counts):
+    commas = letters == COMMA
+    if commas.any():
+        if not _group_thousands(letters, commas, offsets):
             return None
+        before = np.concatenate([[0], np.cumsum(commas, dtype=np.int32)])[offsets]
         data = data.translate(None, b",")
         offsets = offsets - before
         if own is not None and ambiguous is not None:
+            counts = np.diff(before)
             alone = (counts == 1) & ~(own | ambiguous)
             own |= (counts > 1) | ((counts == 1) & ambiguous)
             ambiguous = (ambiguous & (counts == 0)) | alone
     try:
         stripped = pa.Array.from_buffers(
-            pa.string(), len(texts), [None, pa.py_buffer(offsets.astype(np.int32).tobytes()), pa.py_buffer(data)]
+            pa.string(), len(texts), [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
         )
         values = arrays.values_of(stripped.cast(pa.float64()), np.float64)
     except pa.ArrowInvalid:
@@ -236,25 +228,32 @@ def _decimals(points: Integers, offsets: Integers) -> tuple[Mask, Mask]:
     return own, ambiguous
 
 
-def _group_thousands(
-    letters: npt.NDArray[np.uint8], offsets: Integers, commas: Integers, before: Integers, counts: Integers
-) -> bool:
-    """Whether every comma stands before three digits of the whole part, and every group is there."""
-    cell = np.repeat(np.arange(len(counts)), counts)
-    if ((letters[commas + 1] < ZERO) | (letters[commas + 2] < ZERO) | (letters[commas + 3] < ZERO)).any():
-        return False
-    behind, ends = commas + 4, offsets[cell + 1]
-    if ((behind > ends) | ((behind < ends) & (letters[behind] >= ZERO))).any():
-        return False
-    if ((np.diff(commas) != 4) & (np.diff(cell) == 0)).any():
-        return False
-    grouped = np.flatnonzero(counts)
-    first, starts = commas[before[grouped]], offsets[grouped]
-    width = first - starts
-    if ((width < 1) | (width > 3) | (letters[starts] == ZERO)).any():
-        return False
-    inside = [(letters[starts + at] < ZERO) & (at < width) for at in range(3)]
-    return not np.any(inside)
+def _group_thousands(letters: npt.NDArray[np.uint8], commas: Mask, offsets: Integers) -> bool:
+    """Whether every comma stands before three digits of the whole part, and every group is there.
+
+    `letters` are those of all cells behind each other, digits, points and commas; a cell begins at each offset. All
+    letters are looked at together, at a distance of up to four to either side.
+    """
+    reach = 4
+    size = len(letters)
+
+    def padded(marks: Mask) -> Callable[[int], Mask]:
+        wide = np.zeros(size + 2 * reach, bool)
+        wide[reach : reach + size] = marks
+        return lambda distance: wide[reach + distance : reach + distance + size]
+
+    begins = np.zeros(size + 2 * reach, bool)
+    begins[offsets + reach] = True
+
+    def begin(distance: int) -> Mask:
+        return begins[reach + distance : reach + distance + size]
+
+    comma, digit, leading = padded(commas), padded(letters >= ZERO), padded(letters > ZERO)
+    group = digit(1) & digit(2) & digit(3) & ~(begin(1) | begin(2) | begin(3)) & (begin(4) | ~digit(4))
+    one = begin(-1) & leading(-1)
+    two = begin(-2) & leading(-2) & digit(-1) & ~begin(-1)
+    three = begin(-3) & leading(-3) & digit(-2) & digit(-1) & ~(begin(-2) | begin(-1))
+    return not (commas & ~(group & ~begin(0) & (one | two | three | comma(-4)))).any()
 
 
 def votes_of(cells: Cells, decimal: str) -> Votes:
