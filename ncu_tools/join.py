@@ -332,6 +332,9 @@ def _notes(counted: Launches, timed: Launches, matching: Matching, values: _Valu
             "is left empty, and --tolerance takes means of more"
         )
     notes += _key_notes(timed, matching)
+    timeless = int((timed.weight * np.isnan(tables.floats(timed.table, "duration_ns")))[timed.is_kernel].sum())
+    if timeless:
+        notes.append(f"{_launches(timeless)} of the timeline without a time: they are in no share")
     unused = np.setdiff1d(np.flatnonzero(counted.is_kernel), matching.members)
     if len(unused):
         kernels = len(np.unique(counted.name_codes[unused]))

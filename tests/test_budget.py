@@ -10,7 +10,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.runs import PASS_S
 from ncu_parsers.report import Launch
 
-from ncu_tools.budget import Plan, plan
+from ncu_tools.budget import Plan, launch_count, plan
 from tests.launches import table
 
 
@@ -70,9 +70,57 @@ def test_launches_of_another_shape_are_counted_apart() -> None:
     ]  # fmt: skip
 
 
+def flooded(before_rare: int) -> pa.Table:
+    """A function that is launched often with a small grid, and then with a large one that takes as much time."""
+    small, large = [10.0] * before_rare, [10.0 * before_rare] * 3
+    return table(*kernels({"gemm": small}), *kernels({"gemm": large}, grid=(2, 1, 1)))
+
+
+def test_launches_that_are_counted_on_the_way_cost_too() -> None:
+    found = plan(flooded(20), budget_s=60, passes=1, coverage=1)
+    assert launch_count(flooded(20), found) == 23
+    assert found.cost_s == pytest.approx(23 * PASS_S, rel=1e-3)
+
+
+def test_where_they_leave_no_room_fewer_of_each_are_counted() -> None:
+    found = plan(flooded(20), budget_s=21.5 * PASS_S, passes=1, coverage=1)
+    assert [one.counted for one in found.signatures] == [1, 1]
+    assert launch_count(flooded(20), found) == 21
+    assert found.cost_s <= 21.5 * PASS_S
+
+
+def test_and_what_comes_too_late_is_left_out_and_not_covered() -> None:
+    found = plan(flooded(20), budget_s=10 * PASS_S, passes=1, coverage=1)
+    assert [one.shape for one in found.signatures] == [(1, 1, 1, 32, 1, 1)]
+    assert [one.shape for one in found.left_out] == [(2, 1, 1, 32, 1, 1)]
+    assert found.covered == pytest.approx(0.25)
+    assert launch_count(flooded(20), found) == 1
+
+
+def test_a_function_that_is_left_out_makes_room_for_another() -> None:
+    early, late = [10.0] * 20, [1000.0]
+    other = kernels({"norm": [900.0]})
+    timeline = table(*kernels({"gemm": early}), *other, *kernels({"gemm": late}, grid=(2, 1, 1)))
+    found = plan(timeline, budget_s=15 * PASS_S, passes=1, coverage=0.9)
+    assert found.kernels == ("norm",)
+    assert found.cost_s <= 15 * PASS_S
+
+
 def test_copies_are_no_kernels() -> None:
     copy = Launch("Memcpy", measures={"duration_ns": 99.0}, attributes={"operation": "memcpy"})
     assert counted(plan(table(copy, *kernels({"a": [1]})), budget_s=60, passes=1)) == {"a": 1}
+
+
+def graph(time: float) -> Launch:
+    return Launch("[CUDA graph 1]", measures={"duration_ns": time}, attributes={"operation": "graph"})
+
+
+def test_graphs_that_were_recorded_as_a_whole_cannot_be_counted_and_are_not_covered() -> None:
+    found = plan(table(graph(30.0), *kernels({"a": [10]})), budget_s=60, passes=1)
+    assert (found.kernels, found.covered) == (("a",), 0.25)
+    assert launch_count(table(graph(30.0), *kernels({"a": [10]})), found) == 1
+    with pytest.raises(NcuBenchError, match="--cuda-graph-trace=node"):
+        plan(table(graph(30.0)), budget_s=60, passes=1)
 
 
 def test_a_timeline_without_kernels_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -10,29 +11,42 @@ import pytest
 from ncu_parsers.parquet import read_launches
 
 from tests.conftest import SAMPLES
-from tests.test_cli import PROGRAM, PYTHONPATH
+from tests.test_cli import PROGRAM, PYTHONPATH, process
 
 REPORTS = ("d01-wide-raw.csv", "d04-long-metrics.csv")
 
 
-@pytest.mark.parametrize("same_report", [True, False], ids=["of one report", "of two reports"])
-def test_leave_one_whole_file_and_nothing_else(tmp_path: Path, *, same_report: bool) -> None:
-    output = tmp_path / "launches.parquet"
-    reports = [REPORTS[0] if same_report else REPORTS[number % 2] for number in range(6)]
+def parsed_at_once(*pairs: tuple[str, Path]) -> None:
+    """Parse each sample into its file, all at the same time; every one must succeed."""
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     running = [
         subprocess.Popen(
             [*PROGRAM, "parse", str(SAMPLES / report), "-o", str(output)],
             env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )
-        for report in reports
+        for report, output in pairs
     ]  # fmt: skip
-    for process in running:
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said.decode()
+    for one in running:
+        _, said = one.communicate(timeout=120)
+        assert one.returncode == 0, said.decode()
+
+
+@pytest.mark.parametrize("same_report", [True, False], ids=["of one report", "of two reports"])
+def test_leave_one_whole_file_and_nothing_else(tmp_path: Path, *, same_report: bool) -> None:
+    output = tmp_path / "launches.parquet"
+    reports = [REPORTS[0] if same_report else REPORTS[number % 2] for number in range(6)]
+    parsed_at_once(*((report, output) for report in reports))
     table = read_launches(output)
     (report,) = set(table.column("report").to_pylist())
     assert Path(report).name in reports
     assert len(table) == 8
     leftovers = {path.name for path in tmp_path.iterdir()} - {"launches.parquet", "kernels.parquet"}
     assert leftovers == set()
+
+
+def test_of_two_reports_into_two_files_of_one_folder_each_have_their_own_kernels(tmp_path: Path) -> None:
+    parsed_at_once(*((report, tmp_path / f"{report}.parquet") for report in REPORTS))
+    for report in REPORTS:
+        found = process("hotspots", str(tmp_path / f"{report}.parquet"), "--format", "json")
+        alone = process("hotspots", str(SAMPLES / report), "--format", "json")
+        assert json.loads(found.out)["rows"] == json.loads(alone.out)["rows"]

@@ -273,8 +273,8 @@ def launches(draw: st.DrawFn, chip: Chip) -> Launch:
 def measured(chip: Chip, counts: Counts) -> dict[str, Any]:
     values = {metric: np.array([float(number)]) for metric, number in counts.items()}
     found = measures(Counters(values, [chip.compute_capability], [None]))
-    basis = found.pop("flops_basis").to_pylist()
-    return {"flops_basis": basis[0], **{name: values[0] for name, values in found.items()}}
+    basis: Any = found.pop("flops_basis")
+    return {"flops_basis": basis[0].as_py(), **{name: values[0] for name, values in found.items()}}
 
 
 @each_family_with_tensor_cores

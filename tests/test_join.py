@@ -175,6 +175,13 @@ def test_kernels_that_lack_counts_are_listed_by_time() -> None:
     assert joined.lacking[0].share == pytest.approx(45 / 75)
 
 
+def test_launches_without_a_time_are_named_because_they_are_in_no_share() -> None:
+    joined = join(counts(counted()), timeline(timed(ns=10), timed(measures={})))
+    assert times(joined) == {"matched": 10}
+    assert joined.outcomes[0].launches == 2
+    assert "1 launch of the timeline without a time: they are in no share" in joined.notes
+
+
 def test_averages_of_a_timeline_count_as_many_launches_as_they_stand_for() -> None:
     joined = join(counts(counted()), timeline(timed(ns=10, invocations=4), timed("b", 5)))
     assert times(joined) == {"matched": 40, "unmatched": 5}

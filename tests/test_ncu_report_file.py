@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.metadata
 import importlib.util
 import io
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from ncu_launch.tools import Tool, find_tool, imported_page
 from ncu_parsers import ncu_report_file
+from ncu_parsers.artefacts import read_with
 from ncu_parsers.ncu_report_blocks import read_blocks
 from ncu_parsers.ncu_report_file import read_report, without_links
 from ncu_parsers.parse import parse
@@ -128,7 +130,7 @@ def test_every_metric_is_the_one_that_ncu_prints_to_the_last_digit(part: str, pa
     wrong: dict[str, tuple[Any, Any]] = {}
     compared = 0
     for ours, theirs in zip(rows(report(part)), rows(page), strict=True):
-        for name in step.keys() - {"nvlink__source_ports", "nvlink__destination_ports"}:  # "no data" in the page
+        for name in step:
             compared += 1
             here, there = ours.get(name), theirs[name]
             if isinstance(here, float) and isinstance(there, float):
@@ -138,6 +140,28 @@ def test_every_metric_is_the_one_that_ncu_prints_to_the_last_digit(part: str, pa
                 wrong[name] = (here, there)
     assert compared > 200
     assert wrong == {}
+
+
+EXPORTED = {
+    "eschnett__": ("2022.3.raw.base.csv", "2022.3.raw.csv", "2022.3.raw.fp.csv", "2022.3.details.csv"),
+    "josiahls__": ("josiahls__cuda_learning_mojo.ncu2022.3.raw.csv",),
+}
+"""Pages that others exported of the same reports: in base units, scaled ones, with all digits, and by labels."""
+
+
+@pytest.mark.parametrize(("part", "page"), [(part, page) for part, pages in EXPORTED.items() for page in pages])
+def test_every_metric_is_that_of_a_page_which_others_exported_of_the_report(part: str, page: str) -> None:
+    (path,) = (path for path in shared_reports("ncu_csv") if part in path.name and path.name.endswith(page))
+    ours, parsed = rows(report(part)), parse([Source(str(path))])
+    assert len(ours) == len(parsed.reports[0].launches)
+    compared = 0
+    for row, launch in zip(ours, parsed.reports[0].launches, strict=True):
+        for name, metric in launch.metrics.items():
+            there = metric.value
+            same = there if isinstance(there, str) else pytest.approx(there, abs=metric.step / 2, rel=1e-9)
+            assert row[name] == same, name
+            compared += 1
+    assert compared > 100
 
 
 @needs_ncu
@@ -394,6 +418,25 @@ def test_a_reader_that_cannot_be_loaded_says_why(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     assert "cannot be loaded (libnvperf_host.so: no such file)" in refusal(report("AveryClapp__"))
+
+
+def test_what_reads_a_report_now_tells_when_a_kept_table_is_out_of_date(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "page.csv").write_text('"ID","Kernel Name"')
+    binary, page = Source(str(report("AveryClapp__"))), Source(str(tmp_path / "page.csv"))
+    installed = read_with([binary])
+    assert installed == f"ncu-report {importlib.metadata.version('ncu-report')}"
+    assert (read_with([page]), read_with([page, binary])) == ("", installed)
+
+    def not_installed(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(ncu_report_file, "version", not_installed)
+    monkeypatch.setattr(ncu_report_file, "find_tool", lambda name: Tool("ncu", "/x/ncu", (2022, 3), "2022.3.0.0"))
+    assert read_with([binary]) == "ncu 2022.3.0.0"
+    monkeypatch.setattr(ncu_report_file, "find_tool", lambda name: None)
+    assert read_with([binary]) == "no ncu"
 
 
 def test_importing_the_parsers_does_not_import_the_package() -> None:

@@ -346,10 +346,14 @@ class TestFilesOfStrangers:
 def test_files_of_one_timeline_in_a_folder_are_read_once(tmp_path: Path) -> None:
     names = ("run.nsys-rep", "run.sqlite", "run_cuda_gpu_trace.csv", "run_cuda_gpu_kern_sum.csv")
     others = ("other_gputrace.csv", "other_gpukernsum.csv", "third_gpukernsum.csv", "third_gpumemtimesum.csv", "a.csv")
-    for name in (*names, *others):
+    shaped = [f"w_cuda_gpu_{table}.txt" for table in ("kern_gb_sum", "kern_sum", "mem_time_sum")]
+    for name in (*names, *others, *shaped, "w_nvtx_kern_sum.txt", "x_nvtxkernsum.csv"):
         (tmp_path / name).touch()
     found = [Path(source.path).name for source in find_sources([str(tmp_path)])]
-    assert found == ["a.csv", "other_gputrace.csv", "run.sqlite", "third_gpukernsum.csv", "third_gpumemtimesum.csv"]
+    assert found == [
+        "a.csv", "other_gputrace.csv", "run.sqlite", "third_gpukernsum.csv", "third_gpumemtimesum.csv",
+        "w_cuda_gpu_kern_gb_sum.txt", "w_cuda_gpu_mem_time_sum.txt", "x_nvtxkernsum.csv",
+    ]  # fmt: skip
 
 
 PROGRAM = """

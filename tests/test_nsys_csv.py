@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from ncu_tools.ceilings import ceilings_of
 from ncu_tools.hotspots import hotspots
 from tests.conftest import SHARED
 from tests.reports import needs_shared_reports
-from tests.timelines import read
+from tests.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed, read
 
 NAME = "void f<1, 2>(int)"
 MINIMUM, MAXIMUM = "gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)"
@@ -153,6 +155,133 @@ def test_lines_that_are_no_rows_are_counted_and_passed_over(tmp_path: Path) -> N
     )
     assert len(rows) == 1
     assert report.skipped == {"program output": 1, "broken row": 1}
+
+
+IN_COLUMNS = """
+Processing [t.sqlite] with [/opt/nsight/reports/cuda_gpu_kern_sum.py]...
+
+ ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):
+
+ Time (%)  Total Time (ns)  Instances   Avg (ns)     GridXYZ              Name
+ --------  ---------------  ---------  ----------  --------------  --------------------
+     99.7        1,229,567          2   614,783.5     4    2    1  void f<1, 2>(int)
+      0.3            3,277          1     3,277.0                  void library::g<floa…
+
+Processing [t.sqlite] with [/opt/nsight/reports/cuda_gpu_mem_time_sum.py]...
+
+ ** CUDA GPU MemOps Summary (by Time) (cuda_gpu_mem_time_sum):
+
+ Time (%)  Total Time (ns)  Count  Avg (ns)      Operation
+ --------  ---------------  -----  --------  ------------------
+    100.0               10      1      10.0  [CUDA memcpy HtoD]
+
+Processing [t.sqlite] with [/opt/nsight/reports/openmp_sum.py]...
+SKIPPED: t.sqlite does not contain OpenMP event data.
+"""
+
+
+def test_tables_in_columns_are_read_by_the_dashes_below_their_titles(tmp_path: Path) -> None:
+    report, rows = parsed(written(tmp_path, *IN_COLUMNS.splitlines()))
+    found = [(row["kernel_name"], row["invocations"], row["duration_ns"], row["grid"]) for row in rows]
+    assert found == [
+        (NAME, 2, 614783.5, [4, 2, 1]), ("void library::g<floa…", 1, 3277.0, None), ("[CUDA memcpy HtoD]", 1, 10.0, None),
+    ]  # fmt: skip
+    assert rows[1]["kernel_short"] == "g"
+    assert any("cut 1 kernel name to the width" in note for note in report.notes)
+    assert report.skipped.get("broken row") is None
+
+
+def test_a_line_that_does_not_keep_to_the_columns_is_no_row(tmp_path: Path) -> None:
+    report, rows = parsed(written(tmp_path, *IN_COLUMNS.splitlines()[:8], "     the program says something in between"))
+    assert (len(rows), report.skipped["program output"]) == (1, 1)
+
+
+BY_RANGE = (
+    "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
+    "Kernel Name"
+)
+
+
+def by_range(name: str, count: int, total: int, thread: int = 7) -> str:
+    return f'{name},PushPop,{thread},{thread},1,{count},{total},1.0,1.0,100,200,0.0,"{NAME}"'
+
+
+def test_a_summary_by_range_gives_each_kernel_in_each_range(tmp_path: Path) -> None:
+    report, rows = parsed(written(tmp_path, BY_RANGE, by_range("left", 2, 500), by_range("right", 4, 300, thread=8)))
+    assert report.dialects == ["nsys kernel summary by NVTX range"]
+    found = [
+        (row["nvtx_path"], row["kernel_name"], row["process_id"], row["invocations"], row["duration_ns"])
+        for row in rows
+    ]
+    assert found == [(["left"], NAME, 7, 2, 250.0), (["right"], NAME, 8, 4, 75.0)]
+    assert [rows[0][column] for column in (MINIMUM, MAXIMUM)] == [100.0, 200.0]
+    assert report.notes == []
+
+
+def test_ranges_that_may_nest_are_said_to_count_launches_more_than_once(tmp_path: Path) -> None:
+    report, rows = parsed(written(tmp_path, BY_RANGE, by_range("step", 6, 800), by_range("forward", 2, 500)))
+    assert [row["nvtx_path"] for row in rows] == [["step"], ["forward"]]
+    assert any("1 kernels stand below several NVTX ranges" in note for note in report.notes)
+
+
+def test_ranges_of_our_own_launcher_say_phase_and_module(tmp_path: Path) -> None:
+    _, rows = parsed(
+        written(tmp_path, BY_RANGE, by_range("ncu_bench:forward", 2, 5), by_range("ncu_bench:resnet18.fc", 1, 3))
+    )
+    assert [(row["nvtx_path"], row["phase"], row["module"]) for row in rows] == [
+        (["forward"], "forward", None), (["resnet18.fc"], None, "resnet18.fc"),
+    ]  # fmt: skip
+
+
+def test_beside_a_plain_summary_the_one_by_range_is_left_out(tmp_path: Path) -> None:
+    plain = f'100.0,800,6,1,1,1,1,None,"{NAME}"'
+    report, (row,) = parsed(written(tmp_path, BY_RANGE, by_range("step", 6, 800), "", SUMMARY, plain))
+    assert (row["invocations"], row["nvtx_path"]) == (6, None)
+    assert any("by NVTX range" in note for note in report.notes)
+
+
+def test_of_two_kernel_summaries_the_one_with_shapes_is_taken(tmp_path: Path) -> None:
+    shaped = SUMMARY.replace(",Name", ",GridXYZ,BlockXYZ,Name")
+    path = written(
+        tmp_path, SUMMARY, f'100.0,30,3,10,10,10,10,None,"{NAME}"', "",
+        shaped, f'60.0,20,2,10,10,10,10,None,1 1 1,32 1 1,"{NAME}"', f'40.0,10,1,10,10,10,10,None,2 1 1,32 1 1,"{NAME}"',
+    )  # fmt: skip
+    report, rows = parsed(path)
+    assert [(row["grid"], row["invocations"]) for row in rows] == [([1, 1, 1], 2), ([2, 1, 1], 1)]
+    assert any(note.startswith("left out, because the nsys kernel summary by grid and block") for note in report.notes)
+
+
+REAL_REPORTS = ("nvtxkernsum", "gpukernsum", "gputrace")
+
+
+@pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
+@pytest.mark.parametrize("table", REAL_REPORTS)
+@pytest.mark.parametrize("layout", ["csv", "column"])
+def test_tables_that_real_nsys_prints_have_the_times_of_the_timeline(tmp_path: Path, table: str, layout: str) -> None:
+    names = ("void gemm<1>(int)", "k2")
+    kernels = [kernel(100, 1), kernel(2000, 2, end=3500), kernel(9000, 3, end=1234567, name=2)]
+    whole = dict.fromkeys(("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "gridId"), 0)
+    event = {"endGlobalTid": None, "category": None, "color": None, "rangeId": None}
+    tables = {
+        KERNELS: [{**one, "shortName": one["demangledName"], **whole} for one in kernels],
+        CALLS: [{**call(10 * number, number), "nameId": 1} for number in (1, 2, 3)],
+        RANGES: [{**pushed("first", 5, 25), **event}, {**pushed("second", 26, 40), **event}],
+        "TARGET_INFO_GPU": [{"id": 0, "name": "A100", "cuDevice": 0}],
+        "EXPORT_META_DATA": [{"name": "EXPORT_SCHEMA_VERSION", "value": "3.0.0"}],
+    }
+    database(tmp_path / "t.sqlite", tables, names)
+    command = ["nsys", "stats", "--report", table, "--format", layout, "--output", "-", "t.sqlite"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if "does not contain" in said.stdout or "ERROR" in said.stdout + said.stderr:
+        pytest.skip(f"this nsys wants another schema: {said.stdout[-200:]}")
+    (tmp_path / "stats.txt").write_text(said.stdout, encoding="utf-8")
+    _, rows = parsed(tmp_path / "stats.txt")
+    times: dict[str, float] = {}
+    for row in rows:
+        times[row["kernel_name"]] = times.get(row["kernel_name"], 0) + row["duration_ns"] * (row["invocations"] or 1)
+    assert times == {names[0]: 1510.0, names[1]: 1225567.0}
+    if table == "nvtxkernsum":
+        assert {row["kernel_name"]: row["nvtx_path"] for row in rows} == {names[0]: ["first"], names[1]: ["second"]}
 
 
 @needs_shared_reports

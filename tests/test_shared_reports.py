@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ncu_parsers import tables
 from ncu_parsers.parse import parse
-from ncu_parsers.sources import Source
+from ncu_parsers.sources import Source, find_sources
 
 from tests.conftest import ROOT, SHARED
 from tests.reports import needs_shared_reports, shared_reports, summed_up
@@ -36,6 +36,24 @@ def test_a_real_report_parses_or_is_refused_as_expected(name: str) -> None:
     assert found.keys() == expected.keys()
     for key, value in expected.items():
         assert found[key] == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), key
+
+
+@pytest.mark.parametrize("folder", ["ncu_csv", "ncu_rep", "nsys"])
+def test_every_report_of_every_kind_is_read_or_refused_with_what_to_do(folder: str) -> None:
+    sources = [Source(str(path)) for path in shared_reports(folder)]
+    assert sources
+    parsed = parse(sources, join=False)
+    assert {report.source for report in parsed.reports} | parsed.refused.keys() == {source.name for source in sources}
+    assert all(report.rows or report.session for report in parsed.reports)
+    assert all(error.what and (error.cause or error.advice) for error in parsed.refused.values())
+
+
+def test_a_folder_of_all_of_them_is_one_table_with_a_row_per_launch() -> None:
+    parsed = parse(find_sources([str(SHARED / "reports" / "nsys"), str(SHARED / "reports" / "ncu_rep")]))
+    assert parsed.table is not None
+    assert len(parsed.table) == sum(report.rows for report in parsed.reports)
+    of_ncu = {"ncu"} if any("ncu_rep" in report.source for report in parsed.reports) else set()
+    assert set(parsed.table.column("source").to_pylist()) == {"nsys"} | of_ncu
 
 
 TRUE_GEMM_FLOPS = 2 * 40960 * 40960 * 20480

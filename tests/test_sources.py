@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.parse import parse
+from ncu_parsers.parse import Parsed, parse
 from ncu_parsers.read import read_report
 from ncu_parsers.sources import Source, encoding_of, find_sources
 
@@ -92,6 +94,56 @@ def test_standard_input_is_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = parse(find_sources(["-"]))
     assert parsed.table is not None
     assert set(parsed.table.column("report").to_pylist()) == {"standard input"}
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> Parsed:
+    """What parsing standard input gives, when a program pipes `data` into it."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
+    return parse(find_sources(["-"]))
+
+
+COMPRESSIONS = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.compress}
+
+
+@pytest.mark.parametrize("compressed", COMPRESSIONS.values(), ids=COMPRESSIONS)
+def test_a_trace_on_standard_input_is_read_like_the_file(
+    compressed: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": f"k{number % 99}", "ts": number, "dur": 2.5} for number in range(9999)
+    ]
+    data = json.dumps({"schemaVersion": 1, "traceEvents": kernels}).encode()
+    (tmp_path / "trace.json").write_bytes(data)
+    expected = parse([Source(str(tmp_path / "trace.json"))]).table
+    found = piped(monkeypatch, compressed(data)).table
+    assert expected is not None
+    assert found is not None
+    assert found.drop_columns(["report"]).equals(expected.drop_columns(["report"]))
+
+
+@pytest.mark.parametrize("compressed", COMPRESSIONS.values(), ids=COMPRESSIONS)
+def test_a_report_on_standard_input_loses_nothing_to_the_look_at_its_beginning(
+    compressed: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (report,) = piped(monkeypatch, compressed(SAMPLE.read_bytes())).reports
+    assert report.launches == read_report(Source(str(SAMPLE))).launches
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"SQLite format 3\0" + bytes(99), "Save it to a file and name that file"),
+        (b"NVR\0" + bytes(99), "Save it to a file and name that file"),
+        (b"\x1f\x8b" + b"garbage" * 9, "could not be read"),
+        (b'{"neither": "a trace"}', "holds no table"),
+        (b"", "is empty"),
+    ],
+)
+def test_what_standard_input_cannot_be_is_refused_with_advice(
+    data: bytes, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (error,) = piped(monkeypatch, data).refused.values()
+    assert words in error.paragraph
 
 
 @pytest.mark.parametrize(

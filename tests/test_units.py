@@ -126,4 +126,4 @@ def test_instances_behind_a_value_are_told_from_it() -> None:
 
 
 def test_words_for_nothing_are_absent() -> None:
-    assert {"", "n/a", "nan"} <= ABSENT
+    assert {"", "n/a", "nan", "no data"} <= ABSENT

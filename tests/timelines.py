@@ -15,6 +15,7 @@ from ncu_parsers.sources import Source
 Row = dict[str, Any]
 
 KERNELS, CALLS, RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+NODES = "CUDA_GRAPH_NODE_EVENTS"
 PROCESS = 7
 ONE_HOST = 1 << 48
 """What nsys puts above the process and thread of an id on the machine where it runs."""
@@ -36,6 +37,14 @@ def call(start: int, correlation: int, *, process: int = PROCESS, thread: int = 
     return {
         "start": start, "end": start + 1, "globalTid": global_id(process, thread), "correlationId": correlation
     }  # fmt: skip
+
+
+def node_made(
+    number: int, start: int, *, copy_of: int | None = None, process: int = PROCESS, thread: int = PROCESS
+) -> Row:
+    """A node of a CUDA graph that a capture added, or the copy of one that instantiating it made."""
+    thread_id = global_id(process, thread)
+    return {"start": start, "end": start, "globalTid": thread_id, "graphNodeId": number, "originalGraphNodeId": copy_of}
 
 
 def pushed(name: str | int, start: int, end: int | None, *, domain: int = 0, thread: int = PROCESS, **more: Any) -> Row:

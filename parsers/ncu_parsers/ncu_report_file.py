@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,6 +34,7 @@ from ncu_parsers.units import ABSENT, NumberFormat, unit
 
 DIALECT = "binary report"
 PACKAGE = "ncu_report"
+DISTRIBUTION = "ncu-report"
 INSTALL = "pip install 'ncu-bench[ncu-rep]'"
 KERNEL_WORKLOAD = 0
 RULE_KINDS = {0: "", 1: "INF", 2: "OPT", 3: "WRN", 4: "ERR"}
@@ -80,6 +82,14 @@ def read_report(source: Source) -> Report:
             "say how many are missing"
         )
     return result
+
+
+def read_with() -> str:
+    """What reads binary reports now, without loading it: NVIDIA's package where it is installed, else ncu."""
+    with suppress(PackageNotFoundError):
+        return f"{DISTRIBUTION} {version(DISTRIBUTION)}"
+    ncu = find_tool("ncu")
+    return "no ncu" if ncu is None else _named(ncu)
 
 
 # ------------------------------------------------------------------------------------------------------- the file

@@ -1,19 +1,25 @@
-"""CSV tables of `nsys stats`, 2020 to 2026, and those that the user interface of Nsight Systems exports.
+"""Tables of `nsys stats`, 2020 to 2026, as CSV or in columns, and those that the user interface of nsys exports.
 
-Three kinds say how long kernels and copies took: summaries (a row per kernel, with the number of its launches), traces
-(a row per launch), and summaries of copies. Titles changed (`Time(%)`, `Average`, then `Time (%)`, `Avg (ns)`), GridXYZ
-and BlockXYZ came and went, and what is unknown is empty or `None`. Units stand behind the title, and without one it is
-nanoseconds; the user interface puts them into the cells (`383.682 μs`). `nsys stats` prints several tables into one
-file. Sizes are printed in MB with three decimals, so bytes are exact to a kilobyte.
+Three kinds say how long kernels and copies took: summaries (a row per kernel, or per kernel and NVTX range, with the
+number of its launches), traces (a row per launch), and summaries of copies. Titles changed (`Time(%)`, `Average`, then
+`Time (%)`, `Avg (ns)`), GridXYZ and BlockXYZ came and went, and what is unknown is empty or `None`. Units stand behind
+the title, and without one it is nanoseconds; the user interface puts them into the cells (`383.682 μs`). `nsys stats`
+prints several tables into one file. Sizes are printed in MB with three decimals, so bytes are exact to a kilobyte.
+
+In columns, as `nsys stats` prints to a terminal, a line of dashes below the titles says where each column stands, and
+names that are too long end in `…`.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from ncu_launch.ranges import DOMAIN
+
 from ncu_parsers import report
-from ncu_parsers.ncu_csv import DELIMITERS, split_row
+from ncu_parsers.ncu_csv import DELIMITERS, place, split_row
 from ncu_parsers.report import Launch, Metric, Page, Report
 from ncu_parsers.units import ABSENT, NumberFormat, unit
 
@@ -21,6 +27,7 @@ SOURCE = "nsys"
 OTHER_ROW = "row of another nsys table"
 
 KERNEL, MEMCPY, MEMSET = "kernel", "memcpy", "memset"
+KERNEL_SUMMARY, SHAPED_SUMMARY = "kernel summary", "kernel summary by grid and block"
 
 OLD_TITLES = {
     "average": "avg", "median": "med", "minimum": "min", "maximum": "max", "kernel start": "start",
@@ -34,6 +41,14 @@ _AMOUNT = re.compile(r"(?P<number>[-+]?\d[\d.,'’\s]*?)\s*(?P<unit>[^\d\s.,'’
 _DEVICE = re.compile(r"(?P<name>.*?)\s*\(?(?P<number>\d+)\)?$")
 _WORDS_OF_ABSENCE = ABSENT | {"None", "-"}
 _PROCESSING = re.compile(r"Processing \[.*\] with \[")
+
+_BETWEEN_COLUMNS = re.compile(r"\s{2,}")
+_DASHES = re.compile(r"\s*-+(?:\s{2,}-+)+\s*")
+_HEADING = re.compile(r"\s*\*\* .*:\s*|(?:\[\d+/\d+\] )?Executing '.*|SKIPPED: .*")
+IN_COLUMNS = ""
+"""The delimiter of tables in columns: none."""
+CUT = "…"
+"""What nsys puts for the part of a name that has no room in its column."""
 
 PRINTED_WITH_DECIMALS = "%"
 """A unit that is not counted: nsys prints three decimals (`383.682 μs`), which ncu never does of counts."""
@@ -54,7 +69,8 @@ def open_page(line: str, current: Page | None) -> Page | None:
         header = split_row(line.rstrip(), delimiter)
         if header is not None and len(header) > 3:
             return _page_of(header, delimiter)
-    return None
+    header = _BETWEEN_COLUMNS.split(line.strip())
+    return _page_of(header, IN_COLUMNS) if len(header) > 3 else None
 
 
 def _page_of(header: list[str], delimiter: str) -> Page | None:
@@ -67,7 +83,10 @@ def _page_of(header: list[str], delimiter: str) -> Page | None:
     if {"total time", "count", "operation"} <= found:
         return SummaryPage(titles, units, delimiter, "memory time summary", "operation", "count")
     if {"total time", "instances", "name"} <= found:
-        return SummaryPage(titles, units, delimiter, "kernel summary", "name", "instances")
+        kind = SHAPED_SUMMARY if "gridxyz" in found else KERNEL_SUMMARY
+        return SummaryPage(titles, units, delimiter, kind, "name", "instances")
+    if {"nvtx range", "kern inst", "total time", "name"} <= found:
+        return RangeSummaryPage(titles, units, delimiter, "kernel summary by NVTX range", "name", "kern inst")
     if "total time" in found or {"start", "duration"} <= found or {"total", "count", "operation"} <= found:
         return OtherTable(titles, units, delimiter)
     return None
@@ -100,12 +119,18 @@ class _Page:
         self.units = dict(zip(titles, units, strict=True))
         self.delimiter = delimiter
         self.rows: list[Cells] = []
+        self._spans: list[tuple[int, int]] = []
 
     def feed(self, line: str) -> str:
         """Take in one line: a row, or something else."""
         if not line.strip():
             return report.BLANK
-        cells = split_row(line, self.delimiter)
+        if _HEADING.fullmatch(line):
+            return report.HEADER
+        if self.delimiter == IN_COLUMNS and _DASHES.fullmatch(line):
+            self._spans = [dashes.span() for dashes in re.finditer("-+", line)]
+            return report.HEADER
+        cells = split_row(line, self.delimiter) if self.delimiter != IN_COLUMNS else self._columns_of(line)
         if cells is None or len(cells) != len(self.titles):
             return report.BROKEN if cells is None else report.OUTPUT
         row = {
@@ -116,6 +141,14 @@ class _Page:
             return report.OUTPUT
         self.rows.append(row)
         return report.METRICS
+
+    def _columns_of(self, line: str) -> list[str]:
+        """The cells of a line in columns; [] where something stands between two columns, so that it is no row."""
+        gaps = zip(self._spans, self._spans[1:], strict=False)
+        if any(line[end:start].strip() for (_, end), (start, _) in gaps):
+            return []
+        ends = [end for _, end in self._spans[:-1]]
+        return [line[start:end] for (start, _), end in zip(self._spans, [*ends, len(line)], strict=True)]
 
     def _is_row(self, row: Cells) -> bool:
         return True
@@ -152,22 +185,51 @@ class SummaryPage(_Page):
     def launches(self) -> list[Launch]:
         """The rows as averages over their launches."""
         amount = self._amounts()
-        found = []
-        for row in self.rows:
-            count, total = _count(row[self.count_title]), amount(row, "total time")
-            if not count or total is None:
-                continue
-            name = row[self.name_title]
-            launch = _launch(name, _category(row, name, self.name_title))
-            launch.invocations = count
-            launch.grid, launch.block = _triple(row.get("gridxyz", "")), _triple(row.get("blockxyz", ""))
-            launch.measures["duration_ns"] = total / count
-            for title, metric in EXTREMES.items():
-                value = amount(row, title)
-                if value is not None:
-                    launch.metrics[metric] = Metric(value, 0.0, "ns")
-            found.append(launch)
-        return found
+        found = (self._launch(row, amount) for row in self.rows)
+        return [launch for launch in found if launch is not None]
+
+    def _launch(self, row: Cells, amount: Callable[[Cells, str], float | None]) -> Launch | None:
+        """A row as the average of its launches, None where it has none."""
+        count, total = _count(row[self.count_title]), amount(row, "total time")
+        if not count or total is None:
+            return None
+        name = row[self.name_title]
+        launch = _launch(name, _category(row, name, self.name_title))
+        launch.invocations = count
+        launch.grid, launch.block = _triple(row.get("gridxyz", "")), _triple(row.get("blockxyz", ""))
+        launch.measures["duration_ns"] = total / count
+        for title, metric in EXTREMES.items():
+            value = amount(row, title)
+            if value is not None:
+                launch.metrics[metric] = Metric(value, 0.0, "ns")
+        return launch
+
+
+class RangeSummaryPage(SummaryPage):
+    """A row per kernel, thread and NVTX range: a kernel inside nested ranges stands in a row for each of them.
+
+    `Domain:Name` of a range is one text, so only ranges of our own domain are told from names with a colon.
+    """
+
+    def __init__(
+        self, titles: list[str], units: list[str], delimiter: str, kind: str, name_title: str, count_title: str
+    ) -> None:
+        super().__init__(titles, units, delimiter, kind, name_title, count_title)
+        self.rank = 4
+
+    @property
+    def repeated(self) -> int:
+        """How many kernels of a thread stand below more than one range."""
+        places = Counter((row.get("pid"), row.get("tid"), row["name"]) for row in self.rows)
+        return sum(count > 1 for count in places.values())
+
+    def _launch(self, row: Cells, amount: Callable[[Cells, str], float | None]) -> Launch | None:
+        launch = super()._launch(row, amount)
+        if launch is not None:
+            launch.process_id = _whole(row.get("pid"))
+            own = row["nvtx range"].removeprefix(f"{DOMAIN}:")
+            place(launch, [(DOMAIN if own != row["nvtx range"] else "", own)] if own else [])
+        return launch
 
 
 EXTREMES = {
@@ -241,12 +303,41 @@ def only_the_best(pages: Iterable[Page], result: Report) -> list[Page]:
     result.origin = SOURCE
     telling = [page for page in of_nsys if page.rows]
     best = min((page.rank for page in telling), default=0)
-    repeats = [page for page in telling if page.rank > best]
+    kept = _without_shapeless_twins([page for page in telling if page.rank == best])
+    repeats = {page.dialect for page in telling if page not in kept}
     if repeats:
-        kept, left = next(page for page in telling if page.rank == best), {page.dialect for page in repeats}
-        result.notes.append(f"left out, because the {kept.dialect} holds the same times: {', '.join(sorted(left))}")
-    spared = [page for page in of_nsys if not page.rows and telling]
-    return [page for page in pages if page not in repeats and page not in spared]
+        result.notes.append(
+            f"left out, because the {kept[0].dialect} holds the same times: {', '.join(sorted(repeats))}"
+        )
+    if not telling:
+        return pages
+    result.notes += _remarks(kept)
+    return [page for page in pages if not isinstance(page, _Page) or page in kept]
+
+
+def _without_shapeless_twins(pages: Sequence[_Page]) -> list[_Page]:
+    """The pages without kernel summaries that another one gives by grid and block as well."""
+    has_shapes = any(page.dialect == f"nsys {SHAPED_SUMMARY}" for page in pages)
+    return [page for page in pages if not has_shapes or page.dialect != f"nsys {KERNEL_SUMMARY}"]
+
+
+def _remarks(pages: Sequence[_Page]) -> list[str]:
+    """What a reader of the sums should know."""
+    notes = []
+    cut = {row["name"] for page in pages if "name" in page.titles for row in page.rows if CUT in row["name"]}
+    if cut:
+        notes.append(
+            f"nsys cut {len(cut)} kernel name{'s' * (len(cut) > 1)} to the width of the column ({CUT}), so kernels "
+            "that differ behind it are one; --format csv prints names whole"
+        )
+    repeated = sum(page.repeated for page in pages if isinstance(page, RangeSummaryPage))
+    if repeated:
+        notes.append(
+            f"{repeated} kernels stand below several NVTX ranges: where ranges nest, each has the time of what is in "
+            "it, so times hold within a range, and sums over all ranges count launches more than once; the report "
+            "cuda_gpu_kern_sum has each once"
+        )
+    return notes
 
 
 def holds_only_other_tables(pages: Sequence[Page]) -> bool:

@@ -46,6 +46,12 @@ def read_report(source: Source) -> Report:
     return result
 
 
+def read_with() -> str:
+    """The nsys that exports reports now."""
+    nsys = find_tool(NSYS)
+    return "no nsys" if nsys is None else f"nsys {nsys.version_text}"
+
+
 def _not_exported(name: str, nsys: Tool, said: str | None) -> NcuBenchError:
     """Why nsys gave no database: it is older than the report, the report is damaged, or nsys hung."""
     if said is None:

@@ -2,8 +2,10 @@
 
 Times are those of a program that ran freely: nothing was replayed, serialised or flushed. A kernel gets the NVTX ranges
 that were open on the thread of the API call that launched it, at the moment of the call; the two are tied by process
-and correlation id. nsys packs its ids as <hardware:8><VM:8><process:24><thread:24> bits ("Serialized process and thread
-identifiers" in NVIDIA's Nsight Systems documentation).
+and correlation id. A kernel of a CUDA graph also has the ranges in which the graph was captured, where nsys noted it,
+and takes its phase and module from there if the graph's launch is in none. nsys packs its ids as
+<hardware:8><VM:8><process:24><thread:24> bits ("Serialized process and thread identifiers" in NVIDIA's Nsight Systems
+documentation).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.ranges import DOMAIN
 
-from ncu_parsers import arrays, nsys_ranges, report, tables
+from ncu_parsers import arrays, nsys_graphs, nsys_ranges, report, tables
 from ncu_parsers.ncu_csv import place
 from ncu_parsers.nsys_database import MISSING, Database, Integers, opened
 from ncu_parsers.nsys_devices import Devices, read_devices
@@ -52,6 +54,7 @@ COPY_KINDS = (
 )  # fmt: skip
 """copyKind of files without a table that names them: CUPTI's numbers, nsys's words."""
 
+CAPTURED_IN = "capture_nvtx_path"
 UNNAMED = "(kernel without a name)"
 OVERLAP_NOTED = 1.01
 
@@ -91,6 +94,19 @@ class Calls:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Captures:
+    """The ranges in which each operation's node of a CUDA graph was made: numbers into `paths`, -1 where not known."""
+
+    path: Codes
+    paths: list[tuple[Label, ...]]
+
+    @property
+    def known(self) -> int:
+        """How many operations have such ranges."""
+        return int((self.path >= 0).sum())
+
+
 def read_report(source: Source) -> Report:
     """Read one export.
 
@@ -113,6 +129,7 @@ def _report_of(database: Database, name: str) -> Report:
     if not len(operations):
         raise _no_gpu_work(database, name, ranges)
     calls = _launching_calls(database, operations, ranges)
+    captures = _captures(database, operations, ranges)
     devices = read_devices(database)
     exported = {**database.attributes("EXPORT_META_DATA"), **database.attributes("META_DATA_EXPORT")}
     version, schema = (exported.get(f"EXPORT_{key}_VERSION") for key in ("PRODUCT", "SCHEMA"))
@@ -120,8 +137,11 @@ def _report_of(database: Database, name: str) -> Report:
     result.tool_version = f"nsys {version}" if version else None
     result.era = f"schema {schema}" if schema else "schema of 2021 or older"
     result.lines[report.METRICS] = len(operations)
-    result.table = _table(name, operations, calls, devices, ranges)
-    result.notes = [*_absences(database, operations, devices), *calls.notes, *_remarks(operations)]
+    result.table = _table(name, operations, calls, captures, devices, ranges)
+    result.notes = [
+        *_absences(database, operations, devices), *calls.notes, *_graph_notes(database, operations, captures),
+        *_remarks(operations),
+    ]  # fmt: skip
     return result
 
 
@@ -219,10 +239,24 @@ def _first_match(
     return np.where(matches, order[at], -1)
 
 
+def _captures(database: Database, operations: Operations, ranges: Ranges | None) -> Captures:
+    """The ranges around the making of each operation's graph node, where the file tells."""
+    result = Captures(np.full(len(operations), -1), [])
+    if ranges is None:
+        return result
+    process, node = process_of(operations.columns["globalPid"]), operations.columns["graphNodeId"]
+    origins = nsys_graphs.read_origins(database, process, node)
+    found = np.flatnonzero(origins.moment != MISSING)
+    result.path[found], result.paths = nsys_ranges.paths(ranges, origins.moment[found], origins.thread[found])
+    return result
+
+
 # ----------------------------------------------------------------------------------------------------------- table
 
 
-def _table(name: str, operations: Operations, calls: Calls, devices: Devices, ranges: Ranges | None) -> pa.Table:
+def _table(
+    name: str, operations: Operations, calls: Calls, captures: Captures, devices: Devices, ranges: Ranges | None
+) -> pa.Table:
     """The operations as a table of the contract, with what only timelines know behind it."""
     rows, columns = len(operations), operations.columns
     device = _numbers(columns["deviceId"], pa.int32())
@@ -247,22 +281,25 @@ def _table(name: str, operations: Operations, calls: Calls, devices: Devices, ra
         "block": _triples([columns[axis] for axis in SHAPES[3:]]),
         "failed": arrays.booleans([False] * rows),
         "duration_ns": arrays.floats(_durations(operations)),
-        **_attribution(calls, ranges),
+        **_attribution(calls, captures, ranges),
     }
     fields = [field_of(column) for column in COLUMNS]
     data = [filled.get(column.name) for column in COLUMNS]
     data = [pa.nulls(rows, column.type) if one is None else one for one, column in zip(data, COLUMNS, strict=True)]
-    for own, values, unit, meaning in _own_columns(operations, calls):
+    for own, values, unit, meaning in _own_columns(operations, calls, captures):
         fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit, meaning=meaning)))
         data.append(values)
     return pa.Table.from_arrays(data, schema=pa.schema(fields))
 
 
-def _own_columns(operations: Operations, calls: Calls) -> list[tuple[str, pa.Array, str, str]]:
+def _own_columns(operations: Operations, calls: Calls, captures: Captures) -> list[tuple[str, pa.Array, str, str]]:
     columns = operations.columns
     thread = np.where(calls.thread == MISSING, MISSING, calls.thread & 0xFFFFFF)
     whole = pa.int64()
+    meaning = "NVTX ranges in which a CUDA graph's node was captured, outermost first"
+    captured = [(CAPTURED_IN, _path_lists(captures.path, captures.paths), "", meaning)] if captures.known else []
     return [
+        *captured,
         (
             "operation",
             _named(operations.kind, list(operations.kinds)),
@@ -293,21 +330,35 @@ def _durations(operations: Operations) -> npt.NDArray[np.float64]:
     return np.where(known, np.where(known, end, 0) - np.where(known, start, 0), np.nan)
 
 
-def _attribution(calls: Calls, ranges: Ranges | None) -> dict[str, pa.Array]:
+def _attribution(calls: Calls, captures: Captures, ranges: Ranges | None) -> dict[str, pa.Array]:
     """The NVTX path of each operation, and what the ranges of our own launcher say."""
-    if ranges is None or not calls.paths:
+    if ranges is None or not (calls.paths or captures.paths):
         return {}
-    placed = [_placed(path) for path in calls.paths]
-    known = calls.path >= 0
-    iterations = np.array([MISSING if one.iteration is None else one.iteration for one in placed], np.int64)
-    iteration = np.where(known, iterations[np.maximum(calls.path, 0)], MISSING)
-    listed = arrays.text_lists([one.nvtx_path for one in placed])
+    launched = [_placed(path) for path in calls.paths]
+    captured = [_placed(path) for path in captures.paths]
+    iterations = np.array([MISSING if one.iteration is None else one.iteration for one in launched] or [MISSING])
+    iteration = np.where(calls.path >= 0, iterations[np.maximum(calls.path, 0)], MISSING)
+    sides = (calls.path, captures.path)
     return {
-        "nvtx_path": listed.take(_numbers(np.where(known, calls.path, MISSING), pa.int64())),
-        "phase": _named(calls.path, [one.phase for one in placed]),
-        "module": _named(calls.path, [one.module for one in placed]),
+        "nvtx_path": _path_lists(calls.path, calls.paths),
+        "phase": _first_named(sides, [one.phase for one in launched], [one.phase for one in captured]),
+        "module": _first_named(sides, [one.module for one in launched], [one.module for one in captured]),
         "iteration": _numbers(iteration, pa.int32()),
     }
+
+
+def _path_lists(code: Codes, paths: list[tuple[Label, ...]]) -> pa.Array:
+    """The names of each operation's path, null where it has none."""
+    listed = arrays.text_lists([tuple(name for _, name in path) for path in paths])
+    return listed.take(_numbers(np.where(code >= 0, code, MISSING), pa.int64()))
+
+
+def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: list[str | None]) -> pa.Array:
+    """Texts by the first number where that has one, else by the second."""
+    first, second = codes
+    named = np.array([name is not None for name in names] or [False])
+    has_first = (first >= 0) & named[np.maximum(first, 0)]
+    return _named(np.where(has_first, first, np.where(second >= 0, second + len(names), -1)), [*names, *others])
 
 
 def _placed(path: tuple[Label, ...]) -> Launch:
@@ -384,8 +435,8 @@ def _absences(database: Database, operations: Operations, devices: Devices) -> l
     return notes
 
 
-def _remarks(operations: Operations) -> list[str]:
-    """What a reader of the sums should know."""
+def _graph_notes(database: Database, operations: Operations, captures: Captures) -> list[str]:
+    """What the launches of CUDA graphs say of their kernels."""
     notes = []
     graphs, nodes = operations.count(GRAPH), int((operations.columns["graphNodeId"] != MISSING).sum())
     if graphs:
@@ -393,8 +444,23 @@ def _remarks(operations: Operations) -> list[str]:
             f"{graphs} launches of CUDA graphs were recorded as a whole, and their kernels are not known; "
             "nsys profile --cuda-graph-trace=node records them"
         )
-    if nodes:
-        notes.append(f"{nodes} operations are nodes of CUDA graphs: their NVTX ranges are those of the graph's launch")
+    if not nodes:
+        return notes
+    note = f"{nodes} operations are nodes of CUDA graphs: their NVTX ranges are those of the graph's launch"
+    if captures.known:
+        note += (
+            f"; of {captures.known} the ranges of the capture are known too ({CAPTURED_IN}), and give phase and module"
+        )
+    elif not database.has_rows(nsys_graphs.TABLE):
+        note += f"; where they were captured is not known, because there is no {nsys_graphs.TABLE} table or rows"
+    else:
+        note += "; where they were captured is not known, because the recording does not hold the capture or its ranges"
+    return [*notes, note]
+
+
+def _remarks(operations: Operations) -> list[str]:
+    """What a reader of the sums should know."""
+    notes = []
     durations = _durations(operations)
     broken = int(np.isnan(durations).sum())
     if broken:

@@ -1,7 +1,8 @@
 """Files that nsys makes of one timeline and puts beside it: in a folder they are one run, and are read once.
 
 `nsys stats NAME.nsys-rep` leaves NAME.sqlite and, where asked, NAME_cuda_gpu_trace.csv and NAME_cuda_gpu_kern_sum.csv
-(NAME_gputrace.csv and NAME_gpukernsum.csv until 2022). Reading several of them would count the same time again.
+(NAME_gputrace.csv and NAME_gpukernsum.csv until 2022; .txt in columns). Reading several of them would count the same
+time again.
 """
 
 from __future__ import annotations
@@ -11,17 +12,26 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 _PACKED = r"(?:\.gz|\.zst)?$"
+
+
+def _tables(*reports: str) -> re.Pattern[str]:
+    return re.compile(rf"_(?:{'|'.join(reports)})\w*\.(?:[ct]sv|txt)" + _PACKED, re.IGNORECASE)
+
+
 FORMS = (
     re.compile(r"\.sqlite" + _PACKED, re.IGNORECASE),
     re.compile(r"\.(?:nsys-rep|qdrep)" + _PACKED, re.IGNORECASE),
-    re.compile(r"_(?:cuda_gpu_trace|gputrace)\w*\.[ct]sv" + _PACKED, re.IGNORECASE),
-    re.compile(r"_(?:cuda_kern_exec_trace|kernexectrace)\w*\.[ct]sv" + _PACKED, re.IGNORECASE),
-    re.compile(r"_(?:cuda_gpu_sum|gpusum)\w*\.[ct]sv" + _PACKED, re.IGNORECASE),
-    re.compile(
-        r"_(?:cuda_gpu_kern_sum|gpukernsum|cuda_gpu_mem_time_sum|gpumemtimesum)\w*\.[ct]sv" + _PACKED, re.IGNORECASE
-    ),
+    _tables("cuda_gpu_trace", "gputrace"),
+    _tables("cuda_kern_exec_trace", "kernexectrace"),
+    _tables("cuda_gpu_sum", "gpusum"),
+    _tables("cuda_gpu_kern_gb_sum", "cuda_gpu_kern_sum", "gpukernsum", "cuda_gpu_mem_time_sum", "gpumemtimesum"),
+    _tables("nvtx_kern_sum", "nvtxkernsum"),
 )
 """How the names end, the form that says most first."""
+
+KERNELS_BY_SHAPE = _tables("cuda_gpu_kern_gb_sum")
+KERNELS_BY_NAME = _tables("cuda_gpu_kern_sum", "gpukernsum")
+"""Two of one form of which the first says all that the second does."""
 
 
 def without_repeats(paths: Iterable[str]) -> list[str]:
@@ -31,7 +41,13 @@ def without_repeats(paths: Iterable[str]) -> list[str]:
     for path in paths:
         timeline, form = _timeline(path)
         best[timeline] = min(form, best.get(timeline, form))
-    return [path for path in paths if _timeline(path)[1] == best[_timeline(path)[0]]]
+    shaped = {_timeline(path)[0] for path in paths if KERNELS_BY_SHAPE.search(path)}
+    return [
+        path
+        for path in paths
+        if _timeline(path)[1] == best[_timeline(path)[0]]
+        and not (KERNELS_BY_NAME.search(path) and _timeline(path)[0] in shaped)
+    ]
 
 
 def _timeline(path: str) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import zstandard
 from ncu_launch.errors import NcuBenchError
@@ -37,13 +37,17 @@ TRACE_WORDS = (b'"traceEvents"', b'"schemaVersion"', b'"ph":')
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_BLOCK = (128 << 10) + 64
+"""No block has more bytes (RFC 8878), and nothing of one is known before all of it is; with the frame's header."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One report to read: a path, or standard input."""
+    """One report to read: a path, or standard input, which can be read only once."""
 
     path: str
+    _read_ahead: bytearray = field(default_factory=bytearray, init=False, repr=False, compare=False)
+    """What `head` took of standard input, for `open` to give again."""
 
     @property
     def name(self) -> str:
@@ -51,17 +55,37 @@ class Source:
         return "standard input" if self.path == STANDARD_INPUT else self.path
 
     def head(self, count: int) -> bytes:
-        """The first bytes of the report, decompressed; none of standard input, which can be read only once.
+        """The first bytes of the report, decompressed. Those of standard input are still there for `open`.
 
         Raises `NcuBenchError` when the file cannot be opened.
         """
         if self.path == STANDARD_INPUT:
-            return b""
+            return self._head_of_standard_input(count)
         with self.open() as stream:
             try:
                 return stream.read(count)
             except (OSError, EOFError, zlib.error, zstandard.ZstdError):
                 return b""  # damage is named by whoever reads it
+
+    def _head_of_standard_input(self, count: int) -> bytes:
+        self._read_up_to(count)
+        try:
+            if self._read_ahead.startswith(_GZIP_MAGIC):
+                return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(bytes(self._read_ahead), count)
+            if self._read_ahead.startswith(_ZSTD_MAGIC):
+                self._read_up_to(_ZSTD_BLOCK)
+                return zstandard.ZstdDecompressor().decompressobj().decompress(bytes(self._read_ahead))[:count]
+        except (zlib.error, zstandard.ZstdError):
+            return b""
+        return bytes(self._read_ahead[:count])
+
+    def _read_up_to(self, count: int) -> None:
+        """Read ahead until so many bytes of standard input are known, or all of them."""
+        while len(self._read_ahead) < count:
+            more = sys.stdin.buffer.read(count - len(self._read_ahead))
+            if not more:
+                return
+            self._read_ahead.extend(more)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -70,7 +94,7 @@ class Source:
         Raises `NcuBenchError` when the file cannot be opened.
         """
         if self.path == STANDARD_INPUT:
-            yield _decompressed(_peekable(sys.stdin.buffer))
+            yield _decompressed(io.BufferedReader(_Rejoined(bytes(self._read_ahead), sys.stdin.buffer)))
             return
         try:
             with Path(self.path).open("rb") as raw:
@@ -79,9 +103,22 @@ class Source:
             raise unreadable(self.path, error) from error
 
 
-def _peekable(raw: BinaryIO) -> io.BufferedReader:
-    """Standard input as a buffered stream, also where a test or a caller has put something else in its place."""
-    return raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, raw))
+class _Rejoined(io.RawIOBase):
+    """A stream whose first bytes were read already."""
+
+    def __init__(self, beginning: bytes, rest: BinaryIO) -> None:
+        self._beginning = memoryview(beginning)
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = len(buffer)
+        data = self._beginning[:count] if self._beginning else self._rest.read(count)
+        self._beginning = self._beginning[count:]
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def unreadable(path: str, error: OSError) -> NcuBenchError:

@@ -86,7 +86,9 @@ def _scaled_word(word: str) -> tuple[str, float]:
 
 # ------------------------------------------------------------------------------------------------------- numbers
 
-ABSENT = frozenset({"", "n/a", "N/A", "(!) n/a", "nan", "-nan", "NaN", "-nan(ind)", "nan(ind)", "(null)", "<no value>"})
+ABSENT = frozenset({
+    "", "n/a", "N/A", "(!) n/a", "nan", "-nan", "NaN", "-nan(ind)", "nan(ind)", "(null)", "<no value>", "no data",
+})  # fmt: skip
 """Texts that mean "no value": null, never 0."""
 
 
