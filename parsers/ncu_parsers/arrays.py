@@ -169,6 +169,16 @@ def joined(parts: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices(np.concatenate(codes)), texts(list(places)))
 
 
+def decoded(column: pa.Array) -> pa.Array:
+    """Dictionary arrays of bytes as those of texts: each distinct one is decoded once; other arrays as they are.
+
+    Raises `pyarrow.ArrowInvalid` where bytes are no text.
+    """
+    if not isinstance(column, pa.DictionaryArray):
+        return column
+    return pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.string()))
+
+
 def distinct(column: pa.Array) -> pa.StringArray:
     """The texts of a dictionary array, each once; a string array as it is."""
     return column.dictionary if isinstance(column, pa.DictionaryArray) else column

@@ -342,7 +342,9 @@ class LongReader:
         self._count_rows()
         stretch = self._stretch
         if stretch.prefixes:
-            self._queue.append((stretch, self.flow.pool.submit(read_stretch, stretch, self._decimal)))
+            settled = all(state.locale.settled for _, state in stretch.pages)
+            future = self.flow.pool.submit(read_stretch, stretch, self._decimal, count_votes=not settled)
+            self._queue.append((stretch, future))
         self._begin_stretch()
         while len(self._queue) > STRETCHES_AHEAD:
             self._collect()
@@ -383,8 +385,11 @@ def _ids(prefix: bytes) -> bytes:
 # ------------------------------------------------------------------------------------------------ parsing together
 
 
-def read_stretch(stretch: Stretch, decimal: str) -> ReadStretch:
-    """The launches of a stretch in columns. Raises `Unexpected` when a tail or prefix is not what it seemed to be."""
+def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> ReadStretch:
+    """The launches of a stretch in columns. Raises `Unexpected` when a tail or prefix is not what it seemed to be.
+
+    `count_votes` is for stretches of a page whose locale is not settled.
+    """
     if not stretch.tails:
         raise NotCertain("a launch has no metrics")
     prefixes = b"\n".join([prefix[:-1] for prefix in stretch.prefixes]) + b"\n"
@@ -403,7 +408,7 @@ def read_stretch(stretch: Stretch, decimal: str) -> ReadStretch:
     launches = len(stretch.prefixes)
     begins = [begin for begin, _ in stretch.pages if begin < launches]
     pages = [ReadPage(state) for begin, state in stretch.pages if begin < launches]
-    reader = _Metrics(tails, launch, launches, decimal, begins, pages)
+    reader = _Metrics(tails, launch, launches, decimal, begins, pages, count_votes)
     metrics = reader.columns()
     rules = [stretch.rules.get(place) for place in range(launches)] if stretch.rules else None
     columns = Columns(launches, ids, processes, cells, shapes, metrics, reader.readings, reader.nans, rules)
@@ -443,7 +448,7 @@ class _Metrics:
 
     def __init__(
         self, tails: dict[str, pa.Array], launch: Integers, launches: int, decimal: str, begins: list[int],
-        pages: list[ReadPage],
+        pages: list[ReadPage], count_votes: bool,
     ) -> None:  # fmt: skip
         self.launch, self.launches = launch, launches
         self.number_format = NumberFormat(decimal)
@@ -452,7 +457,7 @@ class _Metrics:
         self.texts = tails["Metric Value"]
         self.metric, self.names = self._named(tails)
         self.unit_of, self.units = _codes(tails.get("Metric Unit"), len(launch))
-        self.cells = read_cells(self.texts, decimal)
+        self.cells = read_cells(self.texts, decimal, count_votes)
         self.readings = np.bincount(launch, minlength=launches)
         self.nans = np.zeros(launches, np.int64)
         self._count_votes()

@@ -30,6 +30,7 @@ from ncu_parsers.printed import (
     Votes,
     all_simple,
     are_rows,
+    line_ends,
     may_open_a_page,
     read_cells,
     text_buffers,
@@ -107,7 +108,7 @@ def read_block(
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n")
     names = [str(place) for place in range(layout.width)]
-    kinds_of = dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string()))
+    kinds_of = dict.fromkeys(names, pa.dictionary(pa.int32(), pa.binary()))
     kinds_of |= {names[layout.identity[title]]: pa.string() for title in SELDOM_REPEATED & layout.identity.keys()}
     kinds_of |= {names[place]: pa.binary() for place in layout.places}
     try:
@@ -117,8 +118,8 @@ def read_block(
             pc_csv.ParseOptions(ignore_empty_lines=False),
             pc_csv.ConvertOptions(column_types=kinds_of, strings_can_be_null=False),
         )
-        columns = [arrays.one(column) for column in table.columns]
-        if len(table) != block.count(b"\n") or not (judged or are_rows(block, columns)):
+        columns = [arrays.decoded(arrays.one(column)) for column in table.columns]
+        if len(table) != line_ends(block) or not (judged or are_rows(block, columns)):
             return None
         part = _part(columns, layout, decimal, count_votes)
     except pa.ArrowInvalid:

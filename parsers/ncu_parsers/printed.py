@@ -23,6 +23,8 @@ Mask = npt.NDArray[np.bool_]
 
 DIGITS = b"0123456789"
 COMMA, POINT, ZERO, NINE, QUOTE, LINE_END = b',.09"\n'
+OPENING, SPACE, CLOSING = b"( )"
+
 OTHER_DECIMAL = {".": ",", ",": "."}
 _SWAPPED = bytes.maketrans(b".,", b",.")
 _SIMPLE = r"^[0-9][0-9.,]*$"
@@ -63,6 +65,11 @@ class Cells:
 def may_open_a_page(text: bytes) -> bool:
     """Whether a line with this text may be a header."""
     return b"Kernel Name" in text or b"Function Name" in text
+
+
+def line_ends(block: bytes) -> int:
+    """How many lines end in a block: as `bytes.count`, several times faster."""
+    return int(np.count_nonzero(np.frombuffer(block, np.uint8) == LINE_END))
 
 
 def are_rows(block: bytes, columns: Collection[pa.Array]) -> bool:
@@ -132,12 +139,13 @@ def triples(texts: pa.StringArray) -> npt.NDArray[np.int32] | None:
         return None
     first, second = commas[0::2], commas[1::2]
     begins, ends = offsets[:-1], offsets[1:] - 1
-    if (letters[begins] != ord("(")).any() or (letters[ends] != ord(")")).any():
+    if (letters[begins] != OPENING).any() or (letters[ends] != CLOSING).any() or (letters[commas + 1] != SPACE).any():
         return None
-    if (letters[commas + 1] != ord(" ")).any() or data.count(b" ") != len(commas) or data.count(b"(") != len(texts):
-        return None
+    for mark, times in ((SPACE, 2), (OPENING, 1), (CLOSING, 1)):
+        if np.count_nonzero(letters == mark) != times * len(texts):
+            return None
     lengths = np.stack([first - begins - 1, second - first - 2, ends - second - 2], axis=1).reshape(-1)
-    if lengths.min() < 1 or data.count(b")") != len(texts):
+    if lengths.min() < 1:
         return None
     edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     digits = pa.py_buffer(data.translate(None, b"(, )"))
@@ -155,7 +163,7 @@ def read_cells(texts: pa.StringArray, decimal: str, count_votes: bool = True) ->
         return simple
     matched = pc.match_substring_regex(texts, _SIMPLE)
     looks_simple = arrays.bits_of(matched)
-    simple = all_simple(texts.filter(matched), decimal) if looks_simple.any() else None
+    simple = all_simple(texts.filter(matched), decimal, count_votes) if looks_simple.any() else None
     result = Cells(np.full(len(texts), np.nan))
     if simple is None:
         looks_simple[:] = False
@@ -200,7 +208,10 @@ def all_simple(texts: pa.StringArray | pa.BinaryArray, decimal: str, count_votes
     if commas.any():
         if not _group_thousands(letters, commas, offsets):
             return None
-        before = np.concatenate([[0], np.cumsum(commas, dtype=np.int32)])[offsets]
+        before = np.empty(len(letters) + 1, np.int32)
+        before[0] = 0
+        np.cumsum(commas, out=before[1:])
+        before = before[offsets]
         data = data.translate(None, b",")
         offsets = offsets - before
         if own is not None and ambiguous is not None:
