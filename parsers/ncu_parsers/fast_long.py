@@ -39,7 +39,7 @@ from ncu_parsers.printed import (
 from ncu_parsers.report import NAN_TEXTS, Metric, Reading, metric_of
 from ncu_parsers.units import NumberFormat, unit, vote
 
-ROWS_OF_A_STRETCH = 100_000
+ROWS_OF_A_STRETCH = 50_000
 STRETCHES_AHEAD = 1
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
