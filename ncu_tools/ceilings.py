@@ -11,7 +11,7 @@ board's limit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,7 @@ from ncu_parsers import tables
 from ncu_parsers.tables import Floats
 
 from ncu_tools.board import Board, Peak, board_of
+from ncu_tools.levels import shared_roof
 from ncu_tools.machine import Machine, Rate, machine_of_device, machines_of_capability
 
 PROFILED_CLOCK = "profiled clock"
@@ -51,7 +52,7 @@ PEAK_COLUMNS: dict[str, str] = {
 Rows = npt.NDArray[np.int64]
 """Which launches of a table, by number."""
 
-UNIT_TITLES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
+UNIT_TITLES = {"dram": "DRAM", "l2": "L2", "l1": "L1", "shared": "shared memory"}
 
 
 def unit_title(unit: str) -> str:
@@ -147,13 +148,8 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     """The ceilings for each launch of `table`; `machine` is the one the user named, if any."""
     result = Ceilings({unit: tables.floats(table, column).copy() for unit, column in PEAK_COLUMNS.items()})
     board = board_of(table)
-    names = tables.words(table, "device_name")
-    capabilities = tables.words(table, "compute_capability")
-    devices: dict[tuple[str | None, str | None], list[int]] = {}
-    for row, device in enumerate(zip(names, capabilities, strict=True)):
-        devices.setdefault(device, []).append(row)
-    for (name, capability), rows in devices.items():
-        at = np.array(rows, np.int64)
+    shared = shared_roof(table)
+    for name, capability, at in _devices(table):
         title = (
             name
             or (machine.name if machine else None)
@@ -167,7 +163,23 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
             _fill(result, title, at, fallback, board.sm_clock)
         _add_others(result, title, at, board)
         _draw_measured(result, title, name)
+        roof = _middle(shared[at])
+        if roof is not None:
+            result.drawn.append(
+                Ceiling(title, "shared", roof, f"report, {_clock(board, at, 'shared')}", PROFILED_CLOCK)
+            )
     return result
+
+
+def _devices(table: pa.Table) -> Iterator[tuple[str | None, str | None, Rows]]:
+    """Each device name with its compute capability and its launches, in the order of their first launch."""
+    names, name_texts = tables.codes(table, "device_name")
+    capabilities, capability_texts = tables.codes(table, "compute_capability")
+    both = names.astype(np.int64) * len(capability_texts) + capabilities
+    found, first = np.unique(both, return_index=True)
+    for device in found[np.argsort(first)].tolist():
+        name, capability = divmod(device, len(capability_texts))
+        yield name_texts[name], capability_texts[capability], np.flatnonzero(both == device)
 
 
 def _missing(result: Ceilings, at: Rows) -> list[str]:

@@ -31,7 +31,14 @@ LOCAL = "smsp__sass_inst_executed_op_local_{}.sum"
 MEANS = {
     "waves": "launch__waves_per_multiprocessor",
     "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "sm_busy": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "memory_busy": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
 }
+DRAM_BUSY = (
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+)
+BELOW_EVERY_ROOF = "below every roof"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
 
@@ -43,7 +50,8 @@ class Rule:
     when: Mapping[str, Mapping[str, float]]
     says: str
     source: str
-    needs: str = ""
+    needs: Sequence[str] = ()
+    confirmed_by: Sequence[str] = ()
 
     def fits(self, quantities: Mapping[str, float]) -> bool:
         """Whether every condition holds. NaN fulfils none."""
@@ -72,30 +80,48 @@ def rules() -> tuple[Rule, ...]:
 
 
 def diagnoses(table: pa.Table, kernels: Sequence[Hotspot], group: str) -> dict[str, str]:
-    """A sentence for each kernel of which something can be said. `group` is how `kernels` were grouped."""
+    """A sentence for each kernel of which something can be said. `group` is how `kernels` were grouped.
+
+    Where no rule fits a kernel that ncu saw, it names what to collect.
+    """
     keys, titles = grouping(table, group)
     collected = _quantities(table, keys, len(titles))
     places = {title: place for place, title in enumerate(titles)}
+    by_ncu = np.array([(source or "").startswith("ncu") for source in tables.words(table, "source")], bool)
+    seen = set(keys[by_ncu].tolist())
     found = {}
     for kernel in kernels:
         place = places[kernel.kernel]
         quantities = {name: float(values[place]) for name, values in collected.items()} | _of_kernel(kernel)
         sentence = diagnose(quantities, kernel.bound or "")
+        if not sentence and place in seen:
+            sentence = _lacking(quantities)
         if sentence:
             found[kernel.kernel] = sentence
     return found
 
 
 def diagnose(quantities: Mapping[str, float], bound: str) -> str:
-    """What the first rule that fits says, with the groups that would say more; "" where none fits."""
+    """What the first rule that fits says, with the groups that would confirm it or say more; "" where none fits."""
     rule = next((rule for rule in rules() if rule.fits(quantities)), None)
     if rule is None:
         return ""
+    missing = _missing(quantities)
     says = rule.says.format(bound=bound, top_stall_reason=_stall_reason(quantities), **quantities)
-    if rule.id != "below every roof":
-        return says
-    missing = sorted({other.needs for other in rules() if other.needs and other.lacks(quantities)})
-    return f"{says}; {', '.join(missing)} would say why" if missing else says
+    if rule.id == BELOW_EVERY_ROOF:
+        return f"{says}; {', '.join(missing)} would say why" if missing else says
+    others = [group for group in missing if group in rule.confirmed_by]
+    return f"{says}; {', '.join(others)} would confirm it" if others else says
+
+
+def _lacking(quantities: Mapping[str, float]) -> str:
+    missing = _missing(quantities)
+    return f"not known from what was collected; {', '.join(missing)} would say more" if missing else ""
+
+
+def _missing(quantities: Mapping[str, float]) -> list[str]:
+    """The groups of metrics that a rule looks at and that were not collected."""
+    return sorted({group for rule in rules() if rule.lacks(quantities) for group in rule.needs})
 
 
 def _of_kernel(kernel: Hotspot) -> dict[str, float]:
@@ -136,6 +162,7 @@ def _quantities(table: pa.Table, keys: npt.NDArray[np.int64], groups: int) -> di
             "local_instructions": total(LOCAL.format("ld")) + total(LOCAL.format("st")),
         }
     result |= {name: mean(metric) for name, metric in MEANS.items()}
+    result["dram_busy"] = np.fmax.reduce([mean(metric) for metric in DRAM_BUSY])
     stalls = {reason: mean(STALL.format(reason)) for reason in stall_reasons()}
     result |= {f"stall {reason}": values for reason, values in stalls.items()}
     with np.errstate(invalid="ignore"):

@@ -9,7 +9,8 @@ roof is flagged with the likely reason (`ncu_tools.flags`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -17,14 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch import metrics as counters
 from ncu_parsers import arrays, tables
-from ncu_parsers.tables import Floats
 
-from ncu_tools import board
 from ncu_tools.ceilings import Ceilings, unit_title
-from ncu_tools.flags import TOLERANCE, Excess, flag
-from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, UNIT_COLUMNS, work_by_unit
-
-Mask = npt.NDArray[np.bool_]
+from ncu_tools.kernel_sums import KernelSums, Launches, or_none
+from ncu_tools.work import FLOAT_UNITS, UNIT_COLUMNS
 
 ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 GROUPS = ("name", "short", "grid", "nvtx")
@@ -159,45 +156,94 @@ def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: st
 
     `by` is one of `ORDERS`, `group` one of `GROUPS`. Launches that failed are left out and noted.
     """
-    launches = _Launches(table, ceilings)
-    keys, titles = grouping(table, group)
-    rows = [_with_headroom(row) for row in _aggregate(launches, keys, titles, _Excesses(table, ceilings))]
+    run = RunSums(group)
+    run.add(table, ceilings)
+    return ranked(run.kernels(), [*run.notes(), *ceilings.notes], by=by)
+
+
+def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time") -> Hotspots:
+    """Kernels of one run in the order `by`, one of `ORDERS`, with their shares of the run; flags follow the `notes`."""
     order = ORDERS[by]
-    rows.sort(key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel))
-    return Hotspots(_with_shares(rows), [*_notes(table, launches), *ceilings.notes, *_flag_notes(rows)])
+    rows = sorted(
+        kernels, key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel)
+    )
+    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)])
 
 
-class _Launches:
-    """The columns of a table that the aggregation needs, with failed launches given no weight."""
+class RunSums:
+    """The launches of one run summed by kernel, and what its notes say, a stretch of launches at a time.
 
-    def __init__(self, table: pa.Table, ceilings: Ceilings) -> None:
-        self.rows = len(table)
-        failed = table.column("failed").to_pylist() if "failed" in table.column_names else [False] * self.rows
-        self.failed: Mask = np.array([bool(value) for value in failed], dtype=bool)
-        invocations = tables.floats(table, "invocations")
-        self.averaged: Mask = invocations > 1
-        self.weight: Floats = np.where(self.failed, 0.0, np.where(np.isnan(invocations), 1.0, invocations))
-        self.seconds: Floats = tables.floats(table, "duration_ns") / 1e9
-        self.shortest = tables.floats(table, "gpu__time_duration.sum (minimum)") / 1e9
-        self.longest = tables.floats(table, "gpu__time_duration.sum (maximum)") / 1e9
-        self.flops = tables.floats(table, "flops")
-        self.dram = tables.floats(table, "dram_bytes")
-        self.basis = tables.words(table, "flops_basis")
-        self.partial: Mask = np.array(
-            ["not collected" in (text or "") or "not every" in (text or "") for text in self.basis], bool
+    `group` is one of `GROUPS`. The stretches that the launches come in change nothing.
+    """
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._sums = KernelSums()
+        self._account = _Account()
+
+    def add(self, table: pa.Table, ceilings: Ceilings) -> None:
+        """Take the next launches, with their ceilings."""
+        launches = Launches(table, ceilings)
+        self._sums.add(launches, *grouping(table, self._group))
+        self._account.add(launches)
+
+    def notes(self) -> list[str]:
+        """What is missing in the run, or odd."""
+        return self._account.notes()
+
+    def kernels(self) -> list[Hotspot]:
+        """Every kernel, without its shares of the run."""
+        sums = self._sums
+        seconds, timed, count, partial = (sums.of(name) for name in ("seconds", "timed", "launches", "partial"))
+        mean, deviation = sums.mean_seconds(), sums.deviation_seconds()
+        shortest, longest = sums.shortest_seconds(), sums.longest_seconds()
+        flops, flops_rate, dram, dram_rate = (
+            sums.total("flops"),
+            sums.rate("flops"),
+            sums.total("dram"),
+            sums.rate("dram"),
         )
-        self.work = work_by_unit(table, self.flops, self.basis, self.partial)
-        self.needed = self._seconds_needed(ceilings, FLOAT_UNITS)
-        self.needed_by_integers = self._seconds_needed(ceilings, INTEGER_UNITS)
-        self.needed["dram"] = _seconds_for(self.dram, ceilings.per_launch["dram"])
+        intensity, bounds, units, flags = sums.intensity(), self._bounds(), sums.main_units(), sums.flags()
+        work = {unit: sums.total(unit) for unit in sums.used_units()}
+        titles = sums.titles
+        rows = [
+            Hotspot(
+                kernel=titles[key],
+                launches=int(count[key]),
+                time_total_ns=or_none(seconds[key] * 1e9) if timed[key] == count[key] > 0 else None,
+                time_mean_ns=or_none(mean[key] * 1e9),
+                time_min_ns=or_none(shortest[key] * 1e9),
+                time_max_ns=or_none(longest[key] * 1e9),
+                time_std_ns=or_none(deviation[key] * 1e9),
+                time_share=None,
+                time_cumulative=None,
+                flops=or_none(flops[key]),
+                flops_per_s=or_none(flops_rate[key]),
+                dram_bytes=or_none(dram[key]),
+                dram_bytes_per_s=or_none(dram_rate[key]),
+                arithmetic_intensity=or_none(intensity[key]),
+                bound=bounds[key][0],
+                bound_fraction=bounds[key][1],
+                unit=units[key],
+                flops_basis=BETWEEN_BASES.join(sorted(sums.bases(key))) or None,
+                flops_lower_bound=bool(partial[key]) and not np.isnan(flops_rate[key]),
+                flag=flags.get(key),
+                work={unit: or_none(amount[key]) for unit, amount in work.items()},
+            )
+            for key in sums.kernels()
+        ]
+        return [_with_headroom(row) for row in rows]
 
-    def _seconds_needed(self, ceilings: Ceilings, units: Iterable[str]) -> dict[str, Floats]:
-        """The least time each unit needs for a launch; NaN where its ceiling is needed and not known."""
-        return {unit: _seconds_for(np.nan_to_num(self.work[unit]), ceilings.per_launch[unit]) for unit in units}
-
-
-def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
-    return np.where(amount == 0, 0.0, amount / ceiling)
+    def _bounds(self) -> list[tuple[str | None, float | None]]:
+        """What bounds each kernel and how near it is; nothing where DRAM is nearest and not all FLOPs are known."""
+        partial = self._sums.of("judged partial")
+        result: list[tuple[str | None, float | None]] = []
+        for kernel, bound in enumerate(self._sums.bounds()):
+            if bound is None or (partial[kernel] and bound[0] == "dram" and bound[1] < CERTAIN_FRACTION):
+                result.append((None, None))
+            else:
+                result.append((unit_title(bound[0]), bound[1]))
+        return result
 
 
 def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
@@ -223,144 +269,6 @@ def _shape(shape: list[int] | None) -> str:
     return "(" + ", ".join(map(str, shape)) + ")" if shape else "(?)"
 
 
-def _aggregate(
-    launches: _Launches, keys: npt.NDArray[np.int64], titles: list[str], excesses: _Excesses
-) -> list[Hotspot]:
-    groups = len(titles)
-    weight = launches.weight
-
-    def total(values: Floats, where: Mask) -> Floats:
-        return np.bincount(keys[where], (values * weight)[where], groups).astype(np.float64)
-
-    timed = ~np.isnan(launches.seconds) & (weight > 0)
-    count = np.bincount(keys, weight, groups)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        time = total(launches.seconds, timed)
-        timed_count = total(np.ones(launches.rows), timed)
-        mean = time / timed_count
-        spread = np.bincount(keys[timed], ((launches.seconds - mean[keys]) ** 2)[timed], groups)
-        deviation = np.where(timed_count > 1, np.sqrt(spread / (timed_count - 1)), np.nan)
-    deviation[np.bincount(keys, launches.averaged & timed, groups) > 0] = np.nan
-    shortest = _extreme(np.minimum, np.fmin(launches.seconds, launches.shortest), keys, timed, groups)
-    longest = _extreme(np.maximum, np.fmax(launches.seconds, launches.longest), keys, timed, groups)
-
-    flops, flops_rate = _total_and_rate(launches.flops, launches, keys, groups, total)
-    dram, dram_rate = _total_and_rate(launches.dram, launches, keys, groups, total)
-    intensity = _intensity(launches, total)
-    bounds = _bounds(launches, keys, groups, total)
-    units = _main_units(launches, groups, total)
-    bases = _bases(launches, keys)
-    partial = np.bincount(keys[launches.partial & (weight > 0)], minlength=groups) > 0
-    flags = excesses.flags(launches, keys, groups, total)
-    work = {
-        unit: _total_and_rate(amount, launches, keys, groups, total)[0]
-        for unit, amount in launches.work.items()
-        if np.nansum(amount * weight) > 0
-    }
-    rows = []
-    for key in np.flatnonzero(np.bincount(keys, minlength=groups) > 0).tolist():
-        has_time = timed_count[key] == count[key] > 0
-        rows.append(
-            Hotspot(
-                kernel=titles[key],
-                launches=int(count[key]),
-                time_total_ns=_or_none(time[key] * 1e9) if has_time else None,
-                time_mean_ns=_or_none(mean[key] * 1e9),
-                time_min_ns=_or_none(shortest[key] * 1e9),
-                time_max_ns=_or_none(longest[key] * 1e9),
-                time_std_ns=_or_none(deviation[key] * 1e9),
-                time_share=None,
-                time_cumulative=None,
-                flops=_or_none(flops[key]),
-                flops_per_s=_or_none(flops_rate[key]),
-                dram_bytes=_or_none(dram[key]),
-                dram_bytes_per_s=_or_none(dram_rate[key]),
-                arithmetic_intensity=_or_none(intensity[key]),
-                bound=bounds[key][0],
-                bound_fraction=bounds[key][1],
-                unit=units[key],
-                flops_basis=bases.get(key),
-                flops_lower_bound=bool(partial[key]) and not np.isnan(flops_rate[key]),
-                flag=flags.get(key),
-                work={unit: _or_none(amount[key]) for unit, amount in work.items()},
-            )
-        )
-    return rows
-
-
-Total = Callable[[Floats, Mask], Floats]
-
-
-def _extreme(pick: np.ufunc, values: Floats, keys: npt.NDArray[np.int64], where: Mask, groups: int) -> Floats:
-    result = np.full(groups, np.inf if pick is np.minimum else -np.inf)
-    pick.at(result, keys[where], values[where])
-    return np.where(np.isfinite(result), result, np.nan)
-
-
-def _total_and_rate(
-    amount: Floats, launches: _Launches, keys: npt.NDArray[np.int64], groups: int, total: Total
-) -> tuple[Floats, Floats]:
-    """The total of a group, unknown unless every launch has it; and amount per second over the launches with both."""
-    known = ~np.isnan(amount) & (launches.weight > 0)
-    missing = np.bincount(keys[np.isnan(amount) & (launches.weight > 0)], minlength=groups)
-    both = known & ~np.isnan(launches.seconds)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rate = total(amount, both) / total(launches.seconds, both)
-    some = np.bincount(keys[known], minlength=groups) > 0
-    return np.where(some & (missing == 0), total(amount, known), np.nan), np.where(np.isfinite(rate), rate, np.nan)
-
-
-def _intensity(launches: _Launches, total: Total) -> Floats:
-    """FLOPs per DRAM byte, as a ratio of sums over the launches that have both."""
-    both = ~np.isnan(launches.flops) & ~np.isnan(launches.dram) & (launches.weight > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = total(launches.flops, both) / total(launches.dram, both)
-    return np.where(np.isfinite(ratio), ratio, np.nan)
-
-
-def _bounds(
-    launches: _Launches, keys: npt.NDArray[np.int64], groups: int, total: Total
-) -> list[tuple[str | None, float | None]]:
-    """What bounds each group and how near it is, over the launches for which every needed ceiling is known."""
-    resources = {**launches.needed, **launches.needed_by_integers}
-    needed = np.stack(list(resources.values()))
-    judged = ~np.isnan(launches.flops) & ~np.isnan(needed).any(axis=0) & (launches.seconds > 0) & (launches.weight > 0)
-    units = list(resources)
-    seconds = np.stack([total(amount, judged) for amount in resources.values()])
-    measured = total(launches.seconds, judged)
-    partial = np.bincount(keys[launches.partial & judged], minlength=groups) > 0
-    result: list[tuple[str | None, float | None]] = []
-    for key in range(groups):
-        longest = int(np.argmax(seconds[:, key]))
-        if measured[key] <= 0 or seconds[longest, key] <= 0:
-            result.append((None, None))
-            continue
-        fraction = float(seconds[longest, key] / measured[key])
-        uncertain = partial[key] and units[longest] == "dram" and fraction < CERTAIN_FRACTION
-        result.append((None, None) if uncertain else (unit_title(units[longest]), fraction))
-    return result
-
-
-def _main_units(launches: _Launches, groups: int, total: Total) -> list[str | None]:
-    """The compute unit that did most of each group's FLOPs."""
-    known = ~np.isnan(launches.flops) & (launches.weight > 0)
-    names = list(FLOAT_UNITS)
-    sums = np.stack([total(np.nan_to_num(launches.work[name]), known) for name in names])
-    return [names[int(np.argmax(sums[:, key]))] if sums[:, key].max() > 0 else None for key in range(groups)]
-
-
-def _bases(launches: _Launches, keys: npt.NDArray[np.int64]) -> dict[int, str]:
-    found: dict[int, set[str]] = {}
-    for key, basis, weight in zip(keys.tolist(), launches.basis, launches.weight.tolist(), strict=True):
-        if basis and weight:
-            found.setdefault(key, set()).add(basis)
-    return {key: BETWEEN_BASES.join(sorted(bases)) for key, bases in found.items()}
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
 def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:
     """The rows with their share of all time, and the share of all rows down to each."""
     whole = sum(row.time_total_ns or 0.0 for row in rows)
@@ -382,53 +290,6 @@ def _with_headroom(row: Hotspot) -> Hotspot:
     return replace(row, headroom_ns=row.time_total_ns * max(0.0, 1.0 - row.bound_fraction))
 
 
-# ---------------------------------------------------------------------------------------------------------- flags
-
-
-class _Excesses:
-    """What is known of the launches of a table that may be above a ceiling."""
-
-    def __init__(self, table: pa.Table, ceilings: Ceilings) -> None:
-        self.table = table
-        self.ceilings = ceilings
-        self.clocks = tables.floats(table, "sm_clock_hz")
-        self.l2_size = board.l2_size(table)
-        self.sparse_shares = board.sparse_shares(table)
-
-    def flags(self, launches: _Launches, keys: npt.NDArray[np.int64], groups: int, total: Total) -> dict[int, str]:
-        """The flag of each group that is above a ceiling: of the unit that it is farthest above."""
-        farthest: dict[int, tuple[float, str, int]] = {}
-        for unit, needed in {**launches.needed, **launches.needed_by_integers}.items():
-            known = ~np.isnan(needed) & (launches.seconds > 0) & (launches.weight > 0)
-            if not (needed[known] > 0).any():
-                continue
-            with np.errstate(divide="ignore", invalid="ignore"):
-                fractions = total(needed, known) / total(launches.seconds, known)
-            for key in np.flatnonzero(fractions > 1 + TOLERANCE).tolist():
-                launch = int(np.flatnonzero(known & (keys == key) & (needed > 0))[0])
-                farthest[key] = max(farthest.get(key, (0.0, "", 0)), (float(fractions[key]), unit, launch))
-        found = {key: flag(self._excess(launches, *excess)) for key, excess in farthest.items()}
-        return {key: sentence for key, sentence in found.items() if sentence is not None}
-
-    def _excess(self, launches: _Launches, fraction: float, unit: str, launch: int) -> Excess:
-        ceilings, shares = self.ceilings, self.sparse_shares.get(unit)
-        return Excess(
-            unit,
-            fraction,
-            ceilings.origins[ceilings.origin_of[unit][launch]],
-            self._word("device_name", launch),
-            sm_clock_hz=_or_none(self.clocks[launch]),
-            sparse_share=None if shares is None else _or_none(shares[launch]),
-            has_sparsity=counters.has_structured_sparsity(self._word("compute_capability", launch)),
-            bytes_of_a_launch=_or_none(launches.dram[launch]),
-            l2_size=_or_none(self.l2_size[launch]),
-            from_operators=self._word("source", launch) == "operators",
-        )
-
-    def _word(self, column: str, launch: int) -> str | None:
-        return tables.words(self.table.slice(launch, 1), column)[0]
-
-
 def _flag_notes(rows: list[Hotspot]) -> list[str]:
     flagged = [row for row in rows if row.flag]
     notes = [f"{row.kernel[:60]}: {row.flag}" for row in flagged[:FLAGS_NOTED]]
@@ -441,37 +302,78 @@ def _flag_notes(rows: list[Hotspot]) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------- notes
 
 
-def _notes(table: pa.Table, launches: _Launches) -> list[str]:
-    alive = launches.weight > 0
-    sources = tables.words(table, "source")
-    notes = [OPERATORS] if "operators" in sources else []
-    if launches.failed.any():
-        names = sorted(
-            {tables.words(table, "kernel_short")[row] or "?" for row in np.flatnonzero(launches.failed).tolist()}
-        )
-        failures = int(launches.failed.sum())
-        notes.append(
-            f"{failures} failed launch{'es' * (failures > 1)} left out of every number: {', '.join(names[:5])}"
-        )
-    if launches.averaged.any():
-        notes.append("the report holds averages over launches (a summary): totals are average x launches")
-    capabilities = {
-        cc for cc, here in zip(tables.words(table, "compute_capability"), alive.tolist(), strict=True) if here
-    }
-    counted = np.array([source == "ncu" for source in sources], dtype=bool)
-    for column, values, wanted in (
-        ("times", launches.seconds, "gpu__time_duration.sum"),
-        ("FLOP counts", launches.flops, flop_metrics(capabilities)),
-        ("DRAM bytes", launches.dram, "dram__bytes.sum"),
-    ):
-        missing = int((np.isnan(values) & alive & counted).sum())
-        if missing:
-            notes.append(f"{missing} of {int(alive.sum())} launches have no {column}; ask ncu for --metrics {wanted}")
-    notes += _partial_notes(launches, alive)
-    rounded = int(((launches.seconds == 0) & alive).sum())
-    if rounded:
-        notes.append(f"{rounded} launches print a time of 0: shorter than the report's digits can show")
-    return notes
+class _Account:
+    """What the notes on a run say, gathered over its launches."""
+
+    def __init__(self) -> None:
+        self.launches = self.alive = self.failed = self.rounded = self.uncounted = 0
+        self.averaged = self.from_operators = False
+        self.failed_names: set[str] = set()
+        self.capabilities: set[str | None] = set()
+        self.missing: Counter[str] = Counter()
+        self.partial: Counter[str] = Counter()
+
+    def add(self, launches: Launches) -> None:
+        """Take the next launches."""
+        alive = launches.alive
+        self.launches += launches.rows
+        self.alive += int(alive.sum())
+        self.averaged |= bool(launches.averaged.any())
+        self.rounded += int(((launches.seconds == 0) & alive).sum())
+        if launches.failed.any():
+            self.failed += int(launches.failed.sum())
+            failed = launches.texts_at("kernel_short", np.flatnonzero(launches.failed))
+            self.failed_names |= {name or "?" for name in failed}
+        self.capabilities |= _texts_where(launches.table, "compute_capability", alive)
+        codes, sources = tables.codes(launches.table, "source")
+        self.from_operators |= "operators" in _texts_where(launches.table, "source", np.ones(launches.rows, bool))
+        counted = np.array([source == "ncu" for source in sources], bool)[codes]
+        for column, values in (
+            ("times", launches.seconds),
+            ("FLOP counts", launches.flops),
+            ("DRAM bytes", launches.dram),
+        ):
+            self.missing[column] += int((np.isnan(values) & alive & counted).sum())
+        partial = launches.partial & alive
+        self.uncounted += int((partial & np.isnan(launches.flops)).sum())
+        each = np.bincount(launches.basis_codes[partial], minlength=len(launches.bases))
+        for code in np.flatnonzero(each).tolist():
+            missing = (launches.bases[code] or "").partition("not collected: ")[2] or "some tensor types"
+            self.partial[missing] += int(each[code])
+
+    def notes(self) -> list[str]:
+        """In sentences."""
+        notes = [OPERATORS] if self.from_operators else []
+        if self.failed:
+            names = ", ".join(sorted(self.failed_names)[:5])
+            notes.append(f"{self.failed} failed launch{'es' * (self.failed > 1)} left out of every number: {names}")
+        if self.averaged:
+            notes.append("the report holds averages over launches (a summary): totals are average x launches")
+        wanted = {
+            "times": "gpu__time_duration.sum",
+            "FLOP counts": flop_metrics(self.capabilities),
+            "DRAM bytes": "dram__bytes.sum",
+        }
+        notes += [
+            f"{missing} of {self.alive} launches have no {column}; ask ncu for --metrics {wanted[column]}"
+            for column, missing in self.missing.items()
+            if missing
+        ]
+        notes += [
+            f"FLOPs of {count} launches are at least what is shown (not collected: {missing})"
+            if self.uncounted < self.launches
+            else f"{count} launches did work that was not counted: {missing}"
+            for missing, count in sorted(self.partial.items())
+        ]
+        if self.rounded:
+            notes.append(f"{self.rounded} launches print a time of 0: shorter than the report's digits can show")
+        return notes
+
+
+def _texts_where(table: pa.Table, column: str, where: npt.NDArray[np.bool_]) -> set[str | None]:
+    """The texts of a column that stand in some of the launches."""
+    codes, texts = tables.codes(table, column)
+    return {texts[code] for code in np.flatnonzero(np.bincount(codes[where], minlength=len(texts))).tolist()}
 
 
 def flop_metrics(capabilities: set[str | None]) -> str:
@@ -483,16 +385,3 @@ def flop_metrics(capabilities: set[str | None]) -> str:
     if len(capabilities) == 1:
         names += counters.floating_tensor_totals(next(iter(capabilities))) or []
     return ",".join(names)
-
-
-def _partial_notes(launches: _Launches, alive: Mask) -> list[str]:
-    found: dict[str, int] = {}
-    for row in np.flatnonzero(alive & launches.partial).tolist():
-        missing = (launches.basis[row] or "").partition("not collected: ")[2] or "some tensor types"
-        found[missing] = found.get(missing, 0) + 1
-    return [
-        f"FLOPs of {count} launches are at least what is shown (not collected: {missing})"
-        if not (launches.partial & alive & np.isnan(launches.flops)).all()
-        else f"{count} launches did work that was not counted: {missing}"
-        for missing, count in sorted(found.items())
-    ]

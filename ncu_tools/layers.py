@@ -6,8 +6,9 @@ run. What is not known for every launch of a layer is not known for the layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from ncu_parsers import arrays, tables
 from ncu_parsers.tables import Floats
 
 NO_MODULE = "(no module)"
+BY_OPERATOR = frozenset({"operators", "estimate"})
+"""Values of `source` whose bytes are those of operators."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -26,6 +29,7 @@ class Layer:
     """One module with everything below it, of one iteration. Times in ns; None where a launch of it lacks a value.
 
     `name` is the last part of `module`, `depth` how far below the root it is, `is_leaf` whether nothing is below it.
+    `kernels` counts the distinct names of its launches.
     `flops_lower_bound` says that some of its FLOPs were not collected.
     """
 
@@ -34,6 +38,7 @@ class Layer:
     depth: int
     is_leaf: bool
     launches: float
+    kernels: int
     time_ns: float | None
     forward_ns: float | None
     backward_ns: float | None
@@ -52,27 +57,74 @@ class Layers:
     rows: list[Layer]
     iterations: int
     notes: list[str] = field(default_factory=list)
+    depth: int | None = None
+    by_operator: bool = False
+
+    @property
+    def deepest(self) -> list[Layer]:
+        """The layers that nothing shown is below: together they are the model, except for its own launches."""
+        return [row for row in self.rows if row.is_leaf or row.depth == self.depth]
+
+    @property
+    def share_above(self) -> float | None:
+        """The share of all time that is of no layer in `deepest`: launches of layers that have others below them."""
+        shares = [row.time_share for row in self.rows if row.depth == 0]
+        deepest = [row.time_share for row in self.deepest]
+        if None in shares or None in deepest:
+            return None
+        return max(0.0, sum(filter(None, shares)) - sum(filter(None, deepest)))
+
+    @property
+    def bytes_title(self) -> str:
+        """Which bytes `dram_bytes` are: those of operators are no DRAM bytes."""
+        return "bytes of operators" if self.by_operator else "DRAM bytes"
 
 
-def layers(table: pa.Table, *, depth: int | None = None) -> Layers:
-    """The layers of `table`, at most `depth` levels below the root. A table without modules has none, and a note."""
+def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = None) -> Layers:
+    """The layers of `table`, at most `depth` levels below the root. A table without modules has none, and a note.
+
+    With `phase`, those that ran in it, in its order, with its launches alone; "" are launches without a phase.
+    """
     failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
     if any(failed):
         table = table.filter(arrays.booleans([not value for value in failed]))
     launches = _Launches(table)
+    result = Layers(
+        [],
+        launches.iterations,
+        depth=depth,
+        by_operator=not BY_OPERATOR.isdisjoint(tables.words(table, "source")),
+    )
     if all(module is None for module in launches.modules):
-        return Layers(
-            [], launches.iterations, ["no launch knows its module: profile a model target, or use NVTX ranges"]
-        )
-    groups = launches.below()
+        result.notes.append("no launch knows its module: profile a model target, or use NVTX ranges")
+        return result
+    groups = launches.below(phase)
     whole = launches.sum(launches.nanoseconds, np.arange(launches.rows))
     inner = {module.rpartition(".")[0] for module in groups}
-    rows = [
+    result.rows = [
         launches.layer(module, found, whole, is_leaf=module not in inner)
         for module, found in groups.items()
         if depth is None or module.count(".") <= depth
     ]
-    return Layers(rows, launches.iterations)
+    return result
+
+
+def layers_table(rows: Sequence[Layer]) -> pa.Table:
+    """The layers as a table, a column for each field of `Layer`."""
+    make: dict[str, Callable[[list[Any]], pa.Array]] = {
+        "str": arrays.texts,
+        "int": lambda values: arrays.integers(values, pa.int64()),
+        "bool": arrays.booleans,
+    }
+    columns = {}
+    for column in fields(Layer):
+        values = [getattr(row, column.name) for row in rows]
+        columns[column.name] = make.get(str(column.type), _floats)(values)
+    return pa.table(columns)
+
+
+def _floats(values: list[Any]) -> pa.Array:
+    return arrays.floats(np.array([np.nan if value is None else value for value in values], np.float64))
 
 
 class _Launches:
@@ -81,6 +133,7 @@ class _Launches:
     def __init__(self, table: pa.Table) -> None:
         self.rows = len(table)
         self.modules = tables.words(table, "module")
+        self.kernels = tables.codes(table, "kernel_name")[0]
         self.phases = np.array([phase or "" for phase in tables.words(table, "phase")], dtype=object)
         self.nanoseconds = tables.floats(table, "duration_ns")
         self.flops = tables.floats(table, "flops")
@@ -92,11 +145,12 @@ class _Launches:
         named = tables.floats(table, "iteration")
         self.iterations = max(1, len(np.unique(named[~np.isnan(named)])))
 
-    def below(self) -> dict[str, Rows]:
+    def below(self, phase: str | None) -> dict[str, Rows]:
         """For each module and each that contains it the launches of both, in the order in which they first ran."""
         own: dict[str, list[int]] = {}
         for row, module in enumerate(self.modules):
-            own.setdefault(module or NO_MODULE, []).append(row)
+            if phase is None or self.phases[row] == phase:
+                own.setdefault(module or NO_MODULE, []).append(row)
         found: dict[str, list[int]] = {}
         for module, rows in own.items():
             for ancestor in _ancestors(module):
@@ -118,6 +172,7 @@ class _Launches:
             depth=module.count(".") if module != NO_MODULE else 0,
             is_leaf=is_leaf,
             launches=rows.size / self.iterations,
+            kernels=len(np.unique(self.kernels[rows])),
             time_ns=time,
             forward_ns=times["forward"],
             backward_ns=times["backward"],

@@ -8,17 +8,32 @@ Source of the model: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import PurePath
 
+import numpy as np
 import pyarrow as pa
 from ncu_parsers import tables
 
-from ncu_tools.ceilings import Ceiling, ceilings_of, unit_title
-from ncu_tools.hotspots import Hotspot, hotspots
+from ncu_tools import board
+from ncu_tools.ceilings import BOARD_LIMIT, DATA_SHEET, MEASURED, Ceiling, Ceilings, ceilings_of, unit_title
+from ncu_tools.density import DENSE_FROM, density_of, kernels_in_brief, thinned, units_at_work, weights
+from ncu_tools.hotspots import Hotspot, Hotspots, hotspots
+from ncu_tools.kernel_pairs import pair_kernels
+from ncu_tools.levels import TRAFFIC, asked_for, bytes_of, definition_titles
 from ncu_tools.machine import Machine
+from ncu_tools.report.units import scaled
+from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, Density, Place, Run
+from ncu_tools.views import says_nothing, seen_as
 
 DRAM_BYTE = "DRAM byte"
 OPERATOR_BYTE = "byte of inputs, weights and outputs"
+BYTES_IN_WORDS = {
+    DRAM_BYTE: "between L2 and device memory",
+    OPERATOR_BYTE: "of inputs, weights and outputs",
+}
 BY_OPERATOR = {"operators", "estimate"}
 """Values of `source` whose bytes are those of operators."""
 
@@ -35,20 +50,28 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Point:
-    """One kernel of one run."""
+    """One kernel of one run, or whatever else the view makes a point of.
+
+    `places` are its arithmetic intensities at the memory levels that were asked for, where they are known.
+    """
 
     run: str
     hotspot: Hotspot
+    places: tuple[Place, ...] = ()
 
     @property
     def place(self) -> tuple[float, float]:
-        """Arithmetic intensity and FLOP/s; 0 for what is not known."""
+        """Arithmetic intensity by DRAM bytes, and FLOP/s; 0 for what is not known."""
         return self.hotspot.arithmetic_intensity or 0.0, self.hotspot.flops_per_s or 0.0
 
 
 @dataclass
 class Roofline:
-    """All that a roofline plot shows, and in `others` the ceilings that only its tables do."""
+    """All that a roofline plot shows, and in `others` the ceilings that only its tables do.
+
+    `known` are all ceilings, also those of units that no kernel used; `sparse_units` are those that did sparse work.
+    `followed` says of a kernel of a later run, by (run, kernel), which kernel of the run before it was.
+    """
 
     points: list[Point]
     ceilings: list[Ceiling] = field(default_factory=list)
@@ -56,33 +79,173 @@ class Roofline:
     ridges: list[Ridge] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     bytes_title: str = DRAM_BYTE
+    view: str = KERNELS
+    levels: tuple[str, ...] = (DRAM,)
+    bytes_by_level: dict[str, str] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    known: list[Ceiling] = field(default_factory=list)
+    sparse_units: set[str] = field(default_factory=set)
+    density: Density | None = None
+    followed: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def drawable(self) -> list[Point]:
         """Points that have a place on logarithmic axes."""
-        return [point for point in self.points if min(point.place) > 0]
+        return [point for point in self.points if min(point.place) > 0 or (point.places and point.place[1] > 0)]
 
 
-def roofline(runs: dict[str, pa.Table], machine: Machine | None = None, *, group: str = "name") -> Roofline:
-    """The roofline of some runs (by name), every kernel a point."""
-    result = Roofline([], bytes_title=_bytes_title(runs))
+@dataclass(frozen=True)
+class Look:
+    """What to look at: what a point is, at which memory levels, by which definition of their bytes.
+
+    `view` is one of `scene.VIEWS`, `group` what counts as one kernel, `depth` how far below the model modules are told
+    apart, `levels` are of `scene.LEVELS`, `definition` one of `levels.DEFINITIONS`. With `follow` the same kernel of
+    several runs is paired, also after a rename.
+    """
+
+    view: str = KERNELS
+    group: str = "name"
+    depth: int | None = None
+    levels: tuple[str, ...] = (DRAM,)
+    definition: str = TRAFFIC
+    follow: bool = False
+
+
+def roofline(
+    runs: dict[str, pa.Table],
+    machine: Machine | None = None,
+    *,
+    group: str = "name",
+    look: Look | None = None,
+    summed: Mapping[str, Hotspots] | None = None,
+) -> Roofline:
+    """The roofline of some runs (by name), every kernel a point, or what `look` makes one.
+
+    `summed` are the kernels of runs for which they are known already; of those runs only ceilings are taken.
+    """
+    look = look or Look(group=group)
+    bytes_title = _bytes_title(runs)
+    result = Roofline(
+        [],
+        bytes_title=bytes_title,
+        view=look.view,
+        levels=look.levels,
+        bytes_by_level=definition_titles(look.levels, look.definition, BYTES_IN_WORDS.get(bytes_title, bytes_title)),
+    )
+    dense = look.view == LAUNCHES and sum(map(len, runs.values())) >= DENSE_FROM
+    units: set[str | None] = set()
     for name, table in runs.items():
-        ceilings = ceilings_of(table, machine)
-        spots = hotspots(table, ceilings, group=group)
-        result.points += [Point(name, row) for row in spots.rows]
-        result.notes += [note for note in spots.notes if note not in result.notes]
-        result.ceilings += [ceiling for ceiling in ceilings.drawn if ceiling not in result.ceilings]
-        result.others += [ceiling for ceiling in ceilings.others if ceiling not in result.others]
-    units = {point.hotspot.unit for point in result.points}
+        ceilings = ceilings_of(thinned(table) if dense else table, machine)
+        _add_ceilings(result, ceilings)
+        result.sparse_units |= {unit for unit, share in board.sparse_shares(table).items() if np.nansum(share) > 0}
+        if dense:
+            result.points += [Point(name, row, _dram_place(row)) for row in kernels_in_brief(table)]
+            units |= units_at_work(table)
+        else:
+            _add_points(result, name, table, ceilings, look, (summed or {}).get(name))
+        result.runs.append(_run(name, table, [point.hotspot for point in result.points if point.run == name]))
+    units |= {point.hotspot.unit for point in result.points}
     result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)
     result.ridges = ridges(result.ceilings)
+    if dense:
+        _add_density(result, runs.values())
+    if look.follow:
+        result.followed = _followed(runs, look)
+    _leave_out_empty_levels(result, look)
     _note_what_is_missing(result)
     return result
 
 
+def _leave_out_empty_levels(result: Roofline, look: Look) -> None:
+    """Show no level of which no point has bytes, and say so."""
+    there = {place.level for point in result.points for place in point.places}
+    for level in [level for level in result.levels if level not in there | {DRAM}]:
+        how = ", as NVIDIA's charts count them since 2023" if look.definition != TRAFFIC and level != "shared" else ""
+        metrics = ", ".join(asked_for(level, look.definition))
+        result.notes.append(f"no launch has bytes of {unit_title(level)}{how}: ask ncu for {metrics}")
+        result.bytes_by_level.pop(level)
+    result.levels = tuple(level for level in result.levels if level in result.bytes_by_level)
+
+
+def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
+    result.ceilings += [ceiling for ceiling in ceilings.drawn if ceiling not in result.ceilings]
+    result.others += [ceiling for ceiling in ceilings.others if ceiling not in result.others]
+    found = (*ceilings.drawn, *ceilings.others)
+    result.known += [ceiling for ceiling in found if ceiling not in result.known]
+
+
+def _add_points(
+    result: Roofline, name: str, table: pa.Table, ceilings: Ceilings, look: Look, spots: Hotspots | None
+) -> None:
+    if spots is None:
+        seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=name)
+        spots = hotspots(seen, ceilings)
+        places = _places(seen, look)
+        result.points += [Point(name, row, places.get(row.kernel, ())) for row in spots.rows]
+    else:
+        result.points += [Point(name, row, _dram_place(row)) for row in spots.rows]
+    meaningless = says_nothing(table, look.view)
+    result.notes += [
+        note for note in (*spots.notes, *([meaningless] if meaningless else [])) if note not in result.notes
+    ]
+
+
+def _places(seen: pa.Table, look: Look) -> dict[str, tuple[Place, ...]]:
+    """For each point of a table its intensities, FLOPs per byte as ratios of sums over the launches that have both."""
+    codes, names = tables.codes(seen, "kernel_name")
+    flops, weight = tables.floats(seen, "flops"), weights(seen)
+    found: dict[str, tuple[Place, ...]] = {}
+    for level, moved in bytes_of(seen, look.levels, look.definition).items():
+        both = ~np.isnan(flops) & ~np.isnan(moved) & (weight > 0)
+        sums = [np.bincount(codes[both], (values * weight)[both], len(names)) for values in (flops, moved)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            intensities = sums[0] / sums[1]
+        for place in np.flatnonzero(np.isfinite(intensities) & (intensities > 0)).tolist():
+            name = names[place] or "?"
+            found[name] = (*found.get(name, ()), Place(level, float(intensities[place])))
+    return found
+
+
+def _dram_place(row: Hotspot) -> tuple[Place, ...]:
+    return (Place(DRAM, row.arithmetic_intensity),) if row.arithmetic_intensity else ()
+
+
+def _run(name: str, table: pa.Table, rows: list[Hotspot]) -> Run:
+    known = [row.time_total_ns for row in rows if row.launches]
+    time = sum(value for value in known if value is not None) if known and None not in known else None
+    devices = {tables.codes(table, "device_name")[1][code] for code in np.unique(tables.codes(table, "device_name")[0])}
+    return Run(name, PurePath(name).name or name, time, next(iter(devices)) if len(devices) == 1 else None)
+
+
+def _add_density(result: Roofline, runs: Iterable[pa.Table]) -> None:
+    result.density, missing = density_of(runs)
+    result.notes.append(f"from {DENSE_FROM:,} launches on they are drawn as a density, and numbers stand for kernels")
+    if result.levels != (DRAM,):
+        result.notes.append("a density is drawn for DRAM alone")
+        result.levels, result.bytes_by_level = (DRAM,), {DRAM: result.bytes_title}
+    if missing:
+        result.notes.append(f"{missing:,} launches have no place on the plot: FLOPs, bytes or time zero or unknown")
+
+
+def _followed(runs: dict[str, pa.Table], look: Look) -> dict[tuple[str, str], str]:
+    """The kernel that each kernel of a run was in the run before, where that has another name."""
+    if look.view != KERNELS or look.group != "name":
+        return {}
+    names = list(runs)
+    return {
+        (new, pair.kernel): pair.was
+        for base, new in pairwise(names)
+        for pair in pair_kernels(runs[base], runs[new]).pairs
+        if pair.was is not None
+    }
+
+
 def _bytes_title(runs: dict[str, pa.Table]) -> str:
     """Which bytes the x axis is per: those of operators are no DRAM bytes."""
-    sources = {source for table in runs.values() for source in tables.words(table, "source")}
+    sources: set[str | None] = set()
+    for table in runs.values():
+        codes, texts = tables.codes(table, "source")
+        sources |= {texts[code] for code in np.unique(codes)}
     if sources.isdisjoint(BY_OPERATOR):
         return DRAM_BYTE
     return OPERATOR_BYTE if sources <= BY_OPERATOR else f"{DRAM_BYTE}; of operators, per {OPERATOR_BYTE}"
@@ -90,14 +253,38 @@ def _bytes_title(runs: dict[str, pa.Table]) -> str:
 
 def of_machine(machine: Machine) -> Roofline:
     """The bare roofline of a machine: every ceiling, no points."""
+    dense, sparse = ceilings_of_machine(machine)
+    return Roofline([], dense, sparse, ridges(dense), known=[*dense, *sparse])
+
+
+def of_machines(machines: Sequence[Machine]) -> Roofline:
+    """The bare rooflines of several machines in one."""
+    result = Roofline([])
+    beside(result, machines)
+    result.ceilings = [ceiling for ceiling in result.known if not ceiling.sparse]
+    result.others = [ceiling for ceiling in result.known if ceiling.sparse]
+    result.ridges = ridges(result.ceilings)
+    return result
+
+
+def beside(result: Roofline, machines: Sequence[Machine]) -> None:
+    """Put the ceilings of machines beside those of a roofline; they bound none of its kernels."""
+    for machine in machines:
+        dense, sparse = ceilings_of_machine(machine)
+        result.known += [ceiling for ceiling in (*dense, *sparse) if ceiling not in result.known]
+
+
+def ceilings_of_machine(machine: Machine) -> tuple[list[Ceiling], list[Ceiling]]:
+    """The dense and the sparse ceilings of a machine file."""
     rates = [*machine.bandwidths, *machine.peaks]
-    ceilings = [Ceiling(machine.name, rate.unit, rate.value, rate.source) for rate in rates]
+    kind = MEASURED if machine.measured else DATA_SHEET
+    dense = [Ceiling(machine.name, rate.unit, rate.value, rate.source, kind) for rate in rates]
     sparse = [
-        Ceiling(machine.name, rate.unit, rate.sparse, rate.source, sparse=True)
+        Ceiling(machine.name, rate.unit, rate.sparse, rate.source, kind, sparse=True)
         for rate in rates
         if rate.sparse is not None
     ]
-    return Roofline([], ceilings, sparse, ridges(ceilings))
+    return dense, sparse
 
 
 ALWAYS_DRAWN = ("dram", "fp32")
@@ -123,10 +310,11 @@ def ridges(ceilings: list[Ceiling]) -> list[Ridge]:
 
 
 def _note_what_is_missing(result: Roofline) -> None:
-    undrawn = len(result.points) - len(result.drawable)
+    undrawn = 0 if result.density else len(result.points) - len(result.drawable)
     if undrawn:
         result.notes.append(
-            f"{undrawn} of {len(result.points)} kernels have no place on the plot: FLOPs, bytes or time zero or unknown"
+            f"{undrawn} of {len(result.points)} {result.view} have no place on the plot: FLOPs, bytes or time zero or "
+            "unknown"
         )
     if not result.ceilings:
         result.notes.append(
@@ -147,6 +335,7 @@ def _what_sets_apart(other: Ceiling, ceiling: Ceiling) -> str:
 
 def ceiling_label(ceiling: Ceiling, devices: int, units: str = "") -> str:
     """The text beside a ceiling of `units` (its own when empty); names the device where there are several."""
-    amount, unit = (ceiling.value / 1e9, "GB/s") if ceiling.is_bandwidth else (ceiling.value / 1e12, "TFLOP/s")
-    title = f"{units or unit_title(ceiling.unit)} {amount:,.4g} {unit}"
+    apart = (ceiling.instruction, "sparse" * ceiling.sparse, ceiling.kind if ceiling.kind == BOARD_LIMIT else "")
+    words = " ".join(word for word in (units or unit_title(ceiling.unit), *apart) if word)
+    title = f"{words} {scaled(ceiling.value, 'B/s' if ceiling.is_bandwidth else ceiling.value_unit)}"
     return f"{ceiling.device}: {title}" if devices > 1 else title

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from ncu_launch.groups import group_names
+from ncu_parsers import arrays
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import find_sources
 
@@ -19,6 +20,7 @@ from ncu_tools.hotspots import Hotspot, hotspots
 from ncu_tools.machine import find_machine
 from tests.conftest import SAMPLES, SHARED
 from tests.launches import launch, metric, sass, table
+from tests.reports import needs_shared_reports
 
 NAN = float("nan")
 EVERYTHING = {
@@ -40,6 +42,18 @@ class TestADiagnosis:
             ({"half_share": 0.9}, "tensor cores idle: 90% of the FLOPs are FP16 on CUDA cores"),
             ({"occupancy": 12.4}, "few warps: 12 % of those that fit are active"),
             ({"top_stall": 9.0, "stall long_scoreboard": 9.0}, "waiting on global, local or texture memory: 9.0 warps"),
+            ({"waves": 0.0}, "latency bound: less than 0.01 waves, so the grid does not fill the GPU"),
+            ({"dram_busy": 92.4}, "DRAM bound: its throughput is at 92 % of its peak"),
+            ({"sm_busy": 97.0, "memory_busy": 20.0}, "SM bound: the busiest part of the SMs is at 97 % of its peak"),
+            (
+                {"memory_busy": 88.0, "dram_busy": 12.0},
+                "memory bound: the busiest part of L1, L2, shared memory or DRAM",
+            ),
+            (
+                {"bound_fraction": NAN, "sm_busy": 1.0, "memory_busy": 42.0},
+                "latency bound: the SMs are at 1 % and memory at 42 %",
+            ),
+            ({"bound_fraction": NAN, "sm_busy": 66.0, "memory_busy": 44.0}, "below every peak: the SMs are at 66 %"),
             ({}, "below every roof: DRAM is nearest, at 30%"),
         ],
     )
@@ -59,13 +73,19 @@ class TestADiagnosis:
         )
         assert diagnose(dict.fromkeys(EVERYTHING, NAN), "") == ""
 
+    def test_names_what_would_confirm_it_where_that_was_not_collected(self) -> None:
+        without = {name: value for name, value in EVERYTHING.items() if "stall" not in name}
+        said = diagnose({**without, "waves": 0.3}, "DRAM")
+        assert said == "latency bound: 0.3 waves, so the grid does not fill the GPU; stalls would confirm it"
+        assert diagnose({**EVERYTHING, "waves": 0.3}, "DRAM") == said.partition(";")[0]
+
     def test_with_work_on_tensor_cores_does_not_call_them_idle(self) -> None:
         assert "tensor cores idle" not in diagnose({**EVERYTHING, "half_share": 0.6, "tensor_flops": 1e9}, "DRAM")
 
     def test_rules_name_groups_that_exist_and_their_sources(self) -> None:
         for rule in rules():
             assert rule.source
-            assert not rule.needs or rule.needs in group_names(), rule.id
+            assert {*rule.needs, *rule.confirmed_by} <= set(group_names()), rule.id
 
 
 def kernels(*launches: Any) -> tuple[Any, list[Hotspot]]:
@@ -89,6 +109,20 @@ class TestQuantities:
         waves = {"launch__waves_per_multiprocessor": metric(0.1)}
         made, rows = kernels(launch("k", {**sass(), **waves}, ns=1e6, dram=1e6), launch("k", sass(), ns=1e6, dram=1e6))
         assert "latency bound: 0.1 waves" in diagnoses(made, rows, "name")["k"]  # a mean over those that have it
+
+
+class TestAKernelThatNoRuleFits:
+    def test_is_told_what_to_collect_if_ncu_saw_it(self) -> None:
+        made, rows = kernels(launch("k", ns=1e6))
+        assert diagnoses(made, rows, "name")["k"] == (
+            "not known from what was collected; coalescing, dram, flops, occupancy, spills, stalls would say more"
+        )
+
+    def test_is_not_told_so_of_a_timeline(self) -> None:
+        made, rows = kernels(launch("k", ns=1e6))
+        place = made.schema.get_field_index("source")
+        timeline = made.set_column(place, "source", arrays.repeated("nsys", len(made)))
+        assert diagnoses(timeline, rows, "name") == {}
 
 
 def complete() -> dict[str, Any]:
@@ -135,15 +169,41 @@ class TestTheCommand:
         assert '"diagnosis"' not in result.stdout
 
 
-@pytest.mark.skipif(not (SHARED / "reports").is_dir(), reason="the folder ../shared/reports is missing")
-def test_of_a_real_report_names_uncoalesced_loads() -> None:
-    """An int8 kernel on an A40 whose report prints 16 sectors per load request."""
-    report = SHARED / "reports" / "ncu_csv" / "eschnett__IndexSpaces.jl__317662.ncu2022.3.raw.base.csv"
-    made = parse(find_sources([str(report)])).table
+REAL = {
+    "eschnett__IndexSpaces.jl__317662.ncu2022.3.raw.base.csv": {
+        "julia_bb_4477": "uncoalesced: 16.0 sectors per load, where 4-byte loads need 4",
+        "julia__5_6739": "DRAM bound: its throughput is at 96 % of its peak; dram, flops would confirm it",
+    },
+    "josiahls__cuda_learning_mojo.ncu2022.3.raw.csv": {"mathKernel1": "latency bound: less than 0.01 waves"},
+    "Olajide-Badejo__GPU-Roofline-Profiler__results_sample_run_ncu_gemm_naive.csv": {
+        "unnamed>::gemm_naive_kernel": "SM bound: the busiest part of the SMs is at 97 % of its peak"
+    },
+    "Olajide-Badejo__GPU-Roofline-Profiler__results_sample_run_ncu_transpose_naive.csv": {
+        "unnamed>::transpose_naive_kernel": "uncoalesced: 32.0 sectors per store, where 4-byte stores need 4"
+    },
+    "brycelelbach__nsightful__tests_copy_blocked.csv": {"copy_blocked": "below every peak: the SMs are at 1 % and memory"},
+    "CodeGandee__llm-perf-opt__dsocr-v2-kernel_0009-ncu.details.csv": {
+        "fmha_cutlassF_bf16_aligned_64x": "latency bound: the SMs are at 37 % and memory at 37 % of their peaks"
+    },
+    "CodeGandee__llm-perf-opt__dsocr-v2-kernel_0004-ncu.details.csv": {
+        "void unrolled_elementwise_kern": "few warps: 8 % of those that fit are active; stalls would confirm it"
+    },
+    "leonsuaudeau__HPC_Fluid_Solver__ncu-ui-summary-export_profiling.csv": {
+        "..MDRangePolicy..Rank..": "memory bound: the busiest part of L1, L2, shared memory or DRAM is at 89 %"
+    },
+}  # fmt: skip
+"""Reports of other people's GPUs -> how a kernel's name begins -> how its diagnosis does. The per cents are printed."""
+
+
+@needs_shared_reports
+@pytest.mark.parametrize("report", REAL)
+def test_of_a_real_report_says_what_its_numbers_say(report: str) -> None:
+    made = parse(find_sources([str(SHARED / "reports" / "ncu_csv" / report)])).table
     assert made is not None
-    rows = hotspots(made, ceilings_of(made)).rows
-    said = {kernel.split("(")[0]: sentence for kernel, sentence in diagnoses(made, rows, "name").items()}
-    assert said["julia_bb_4477"] == "uncoalesced: 16.0 sectors per load, where 4-byte loads need 4"
+    said = diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name")
+    for name, sentence in REAL[report].items():
+        (found,) = [text for kernel, text in said.items() if kernel.startswith(name)]
+        assert found.startswith(sentence)
 
 
 def test_rules_are_read_from_the_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from ncu_tools.cli import run
 from ncu_tools.expected import Comparison, Row, compare, summary
 from ncu_tools.expected_padding import padded_flops
 from ncu_tools.expected_work import Collection, collection_of, filters_in
-from ncu_tools.load import LAUNCHES, expected_of
+from ncu_tools.loading import LAUNCHES, expected_of
 from tests.launches import launch, metric, sass, table, tensor
 
 EVERYTHING = Collection(filters=())

@@ -14,7 +14,7 @@ from ncu_parsers.report import Launch
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import cli
-from ncu_tools.layers import NO_MODULE, Layer, layers
+from ncu_tools.layers import NO_MODULE, Layer, layers, layers_table
 from ncu_tools.report.layer_bars import draw_bars
 from tests.launches import launch, metric, sass, table
 
@@ -54,6 +54,20 @@ class TestALayer:
         assert (found["net.a"].time_ns, found["net.b"].time_ns, found["net"].time_ns) == (10, None, None)
         assert found["net.a"].time_share is None
 
+    def test_counts_the_kernels_that_it_is_made_of(self) -> None:
+        found = by_module(ran("net.a", 1), ran("net.a", 2), launch("other", ns=1, module="net.b", phase="forward"))
+        assert {module: row.kernels for module, row in found.items()} == {"net": 2, "net.a": 1, "net.b": 1}
+
+    def test_of_one_phase_has_its_launches_alone_in_its_order(self) -> None:
+        launches = (
+            ran("net.a", 1),
+            ran("net.b", 2),
+            ran("net.b", 4, phase="backward"),
+            ran("net.a", 8, phase="backward"),
+        )
+        found = by_module(*launches, phase="backward")
+        assert [(module, row.time_ns) for module, row in found.items()] == [("net", 12), ("net.b", 4), ("net.a", 8)]
+
     def test_leaves_out_launches_that_failed(self) -> None:
         broken = ran("net.a", 1000)
         broken.failed = True
@@ -69,6 +83,17 @@ class TestTheTree:
     def test_is_cut_below_a_depth_without_losing_what_is_there(self) -> None:
         found = by_module(ran("net.a.x", 10), ran("net.b", 5), depth=1)
         assert {module: row.time_ns for module, row in found.items()} == {"net": 15, "net.a": 10, "net.b": 5}
+
+    def test_says_how_much_of_the_time_bars_of_its_deepest_layers_leave_out(self) -> None:
+        assert layers(table(ran("net.a", 30), ran("net", 10))).share_above == pytest.approx(0.25)
+        assert layers(table(ran("net.a", 30), ran(None, 10))).share_above == pytest.approx(0)
+        assert layers(table(ran("net.a", None))).share_above is None
+
+    def test_as_a_table_has_a_column_for_each_number(self) -> None:
+        made = layers_table(layers(table(ran("net.a", 10), ran("net.b", None))).rows)
+        assert made.column("time_ns").to_pylist() == [None, 10, None]
+        assert made.column("module").to_pylist() == ["net", "net.a", "net.b"]
+        assert made.column("kernels").to_pylist() == [1, 1, 1]
 
     def test_of_launches_without_modules_is_empty_and_says_why(self) -> None:
         found = layers(table(launch(ns=5)))
@@ -110,6 +135,14 @@ class TestTheCommand:
         assert result.exit_code == 0, result.output
         assert picture.read_bytes().startswith(magic)
 
+    def test_says_what_the_bars_leave_out(self, tmp_path: Path) -> None:
+        launches = with_metadata(
+            table(ran("net.a", 30), ran("net", 10)), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []}
+        )
+        write_table(launches, tmp_path / "launches.parquet")
+        result = CliRunner().invoke(cli, ["layers", str(tmp_path), "-o", str(tmp_path / "bars.svg")])
+        assert "the bars leave out 25.0 % of the time" in result.stderr
+
     def test_refuses_a_picture_of_another_kind(self, run: Path) -> None:
         result = CliRunner().invoke(cli, ["layers", str(run), "-o", "bars.gif"])
         assert "no suffix of a picture" in str(result.exception)
@@ -120,3 +153,11 @@ def test_a_picture_of_many_layers_has_the_hottest_ones() -> None:
     drawn = draw_bars([row for row in rows if row.is_leaf], "svg").decode()
     assert drawn == draw_bars([row for row in rows if row.is_leaf], "svg").decode()
     assert "<script" not in drawn
+
+
+def test_drawing_leaves_the_backend_of_matplotlib_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import matplotlib
+
+    monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
+    draw_bars(layers(table(ran("net.a", 1))).rows, "png")
+    assert matplotlib.rcParams["backend"] == "svg"

@@ -22,7 +22,6 @@ from ncu_parsers.read import read_report
 from ncu_parsers.sources import Source
 from ncu_parsers.units import ABSENT, NumberFormat
 
-from ncu_tools import kernels
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.hotspots import hotspots, kernels_table
 from ncu_tools.kernels import keep_kernels
@@ -341,13 +340,6 @@ class TestKernelsBesideTheLaunches:
         assert kept.name == "kernels.parquet"
         expected = kernels_table(hotspots(table, ceilings_of(table)).rows)
         assert pq.read_table(kept).to_pylist() == expected.to_pylist()
-
-    def test_are_left_out_where_launches_are_too_many(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = file_of(tmp_path, [*wide_header((TIME, "us")), row(*launch_cells(1), "1.5"), row(*launch_cells(2), "1")])
-        parse.parse_into(tmp_path / "launches.parquet", [Source(str(path))])
-        monkeypatch.setattr(kernels, "MOST_LAUNCHES", 1)
-        assert keep_kernels(tmp_path / "launches.parquet") is None
-        assert not (tmp_path / "kernels.parquet").exists()
 
 
 def test_no_pandas_is_imported_by_a_parse(tmp_path: Path) -> None:

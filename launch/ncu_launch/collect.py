@@ -19,14 +19,22 @@ from ncu_launch.profile import FACTS, WORKLOAD, Command, Plan, Request
 from ncu_launch.progress import following
 
 Heard = Callable[[str], None]
+ShouldEnd = Callable[[], "str | None"]
 
 
-def collect(request: Request, plan: Plan, folder: Path, *, heard: Heard = lambda line: None) -> Manifest:
+def collect(
+    request: Request,
+    plan: Plan,
+    folder: Path,
+    *,
+    heard: Heard = lambda line: None,
+    should_end: ShouldEnd | None = None,
+) -> Manifest:
     """Run the plan and write the run folder's manifest, also when the run fails: it then says that it is partial.
 
     `heard` is told every line that the tool or the program prints. Of two commands the second runs only when the
-    first ended well. Raises `WrongUsage` when the folder already holds a run, and `NcuBenchError` when the tool cannot
-    be started.
+    first ended well. `should_end` is asked every second for a reason to end the run. Raises `WrongUsage` when the
+    folder already holds a run, and `NcuBenchError` when the tool cannot be started.
     """
     make_folder(folder)
     if request.workload is not None:
@@ -37,8 +45,9 @@ def collect(request: Request, plan: Plan, folder: Path, *, heard: Heard = lambda
         (folder / EXPECTED).write_bytes(plan.expectation.records)
     manifest = _manifest(request, plan)
     for command in plan.commands:
-        _run(command, folder, request.timeout, heard, manifest)
-        if plan.tool == "nsys" and manifest.tool_runs[-1].exit_code == 0 and not timelines(folder):
+        _run(command, folder, request.timeout, heard, manifest, should_end)
+        left_none = manifest.tool_runs[-1].exit_code == 0 and not timelines(folder)
+        if plan.tool == "nsys" and left_none and not request.ranks:  # one rank cannot start again alone
             # An agent left over from an earlier run fails it once, then not again.
             _run(command, folder, request.timeout, heard, manifest)
         if not manifest.tool_runs[-1].ended_well:
@@ -84,6 +93,7 @@ def _manifest(request: Request, plan: Plan) -> Manifest:
         chip=plan.chip,
         plan=plan.runs or None,
         expected=dict(plan.expectation.summary) if plan.expectation else {},
+        place=asdict(request.place) if request.place else {},
         clock_control=request.clock_control if under_ncu else None,
         cache_control=request.cache_control if under_ncu else None,
         replay_mode="kernel" if under_ncu else None,
@@ -91,7 +101,14 @@ def _manifest(request: Request, plan: Plan) -> Manifest:
     )
 
 
-def _run(command: Command, folder: Path, timeout: float | None, heard: Heard, manifest: Manifest) -> None:
+def _run(
+    command: Command,
+    folder: Path,
+    timeout: float | None,
+    heard: Heard,
+    manifest: Manifest,
+    should_end: ShouldEnd | None = None,
+) -> None:
     """Run one command, its output in a log of its own, and add it to the manifest."""
     environment = own_environment()
     log = "output.txt" if not manifest.tool_runs else f"output-{len(manifest.tool_runs) + 1}.txt"
@@ -99,7 +116,12 @@ def _run(command: Command, folder: Path, timeout: float | None, heard: Heard, ma
     try:
         with following(report, heard):
             finished = run(
-                command.arguments, folder / LOGS / log, timeout=timeout, environment=environment, heard=heard
+                command.arguments,
+                folder / LOGS / log,
+                timeout=timeout,
+                environment=environment,
+                heard=heard,
+                should_end=should_end,
             )
     except OSError as error:
         _finished(manifest, folder)
@@ -108,6 +130,8 @@ def _run(command: Command, folder: Path, timeout: float | None, heard: Heard, ma
         ) from error
     if command.metrics and str(report) not in command.arguments:  # before 2020.2 stdout has the CSV
         shutil.copyfile(folder / LOGS / log, report)
+    if finished.ended_for is not None:
+        manifest.notes.append(f"ended because {finished.ended_for}")
     ended = (finished.exit_code, round(finished.seconds, 3), finished.timed_out, finished.interrupted)
     wrote = (log, command.report, command.kind, command.passes)
     manifest.tool_runs.append(ToolRun(list(command.arguments), *ended, *wrote))

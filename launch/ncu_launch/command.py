@@ -16,6 +16,14 @@ NEWEST: Version = (9999, 0)
 
 
 @dataclass(frozen=True)
+class Lockstep:
+    """The instances of ncu that start each kernel together: how many, and the host of the one they meet at."""
+
+    instances: int
+    host: str = "127.0.0.1"
+
+
+@dataclass(frozen=True)
 class NcuOptions:
     """What to collect with ncu. `log_file` receives the CSV; before 2020.2 there is no such flag and stdout has it."""
 
@@ -31,6 +39,7 @@ class NcuOptions:
     nvtx: bool = False
     nvtx_include: tuple[str, ...] = ()
     from_start: bool = True
+    lockstep: Lockstep | None = None
     extra: tuple[str, ...] = ()
 
 
@@ -48,6 +57,9 @@ def ncu_command(options: NcuOptions, program: Sequence[str]) -> list[str]:
     command += ["--metrics", ",".join(options.metrics)]
     if not options.from_start:
         command += ["--profile-from-start", "off"]
+    if options.lockstep is not None:
+        command += ["--communicator", "tcp", "--communicator-tcp-num-peers", str(options.lockstep.instances)]
+        command += ["--communicator-tcp-hostname", options.lockstep.host, "--lockstep-kernel-launch"]
     command += _ncu_filters(options)
     return [*command, *options.extra, *program]
 

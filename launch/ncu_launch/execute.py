@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TextIO
 
 GRACE_S = 5.0
+ASKED_EVERY_S = 1.0
 LINES_KEPT = 400
 LONGEST_LINE = 64 * 1024
 MARK = "NCU_BENCH_RUN"
@@ -28,13 +29,17 @@ MARK = "NCU_BENCH_RUN"
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended: exit code (negative: killed by a signal), wall seconds, and its last lines."""
+    """How a command ended: exit code (negative: killed by a signal), wall seconds, and its last lines.
+
+    `ended_for` is why it was ended from outside, where `should_end` of `run` gave a reason.
+    """
 
     exit_code: int
     seconds: float
     timed_out: bool
     interrupted: bool
     lines: tuple[str, ...]
+    ended_for: str | None = None
 
 
 def own_environment() -> dict[str, str]:
@@ -49,8 +54,13 @@ def run(
     timeout: float | None = None,
     environment: Mapping[str, str] | None = None,
     heard: Callable[[str], None] = lambda line: None,
+    should_end: Callable[[], str | None] | None = None,
+    leaves_nothing: bool = False,
 ) -> Finished:
     """Run `command`, its output into `log`; `heard` is told every line.
+
+    `should_end` is asked every second; the reason that it gives ends the command. With `leaves_nothing`, what the
+    command started and did not end is ended after it.
 
     Raises `OSError` when it cannot be started. Ctrl-C ends the command and is reported in the result; a second one
     ends it at once, by force.
@@ -58,8 +68,9 @@ def run(
     began = time.monotonic()
     timed_out = interrupted = False
     kept: list[str] = []
-    mark = f"{MARK}={uuid.uuid4().hex}"
+    mark = f"{MARK}_{uuid.uuid4().hex}=1"  # a name of its own: a run inside a run carries both
     family_environment = {**(os.environ if environment is None else environment), **dict([mark.split("=")])}
+    ended_for = None
     with log.open("w", encoding="utf-8", errors="replace") as stream:
         process = subprocess.Popen(  # noqa: S603  a list of arguments, never a shell
             list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -68,7 +79,7 @@ def run(
         reader = threading.Thread(target=_read, args=(process, stream, kept, heard), daemon=True)
         reader.start()
         try:
-            process.wait(timeout)
+            ended_for = _wait(process, timeout, should_end)
         except subprocess.TimeoutExpired:
             timed_out = True
         except KeyboardInterrupt:
@@ -77,13 +88,39 @@ def run(
             if process.poll() is None:
                 end_tree(process, mark)
             reader.join(GRACE_S)
-            if reader.is_alive():  # a daemon it left behind still holds the pipe
+            if reader.is_alive() or (leaves_nothing and _marked(mark)):  # a daemon it left behind holds the pipe
                 end_tree(process, mark)
         except KeyboardInterrupt:
             interrupted = True
             end_tree(process, mark, grace=0.0)
         reader.join(GRACE_S)
-    return Finished(process.returncode, time.monotonic() - began, timed_out, interrupted, tuple(kept))
+    seconds = time.monotonic() - began
+    return Finished(
+        process.returncode, seconds, timed_out, interrupted or ended_for is not None, tuple(kept), ended_for
+    )
+
+
+def _wait(
+    process: subprocess.Popen[bytes], timeout: float | None, should_end: Callable[[], str | None] | None
+) -> str | None:
+    """Wait for a process to end, or for a reason to end it, which is returned.
+
+    Raises `subprocess.TimeoutExpired` after `timeout` seconds.
+    """
+    if should_end is None:
+        process.wait(timeout)
+        return None
+    deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
+    while process.poll() is None:
+        reason = should_end()
+        if reason is not None:
+            return reason
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise subprocess.TimeoutExpired(process.args, timeout or 0.0)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(min(left, ASKED_EVERY_S))
+    return None
 
 
 def _read(process: subprocess.Popen[bytes], stream: TextIO, kept: list[str], heard: Callable[[str], None]) -> None:

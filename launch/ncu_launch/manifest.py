@@ -48,7 +48,8 @@ class Manifest:
     """Everything needed to know what a run's numbers mean, and to make them again.
 
     `source` is how the numbers were got: ncu, nsys or operators. `plan` says why there is one run of ncu or two,
-    `expected` sums up what the model should do. `partial` says that the run ended early.
+    `expected` sums up what the model should do. `partial` says that the run ended early. `place` is which rank of a
+    distributed run it was, or on which host with which processes; `ranks` how each rank of one ended.
     """
 
     asked: list[str]
@@ -63,6 +64,8 @@ class Manifest:
     chip: str | None = None
     plan: str | None = None
     expected: dict[str, Any] = field(default_factory=dict)
+    place: dict[str, Any] = field(default_factory=dict)
+    ranks: list[dict[str, Any]] = field(default_factory=list)
     clock_control: str | None = None
     cache_control: str | None = None
     replay_mode: str | None = None

@@ -30,6 +30,9 @@ _NAMES_NOT_RECORDED = """
 NOT_RECORDED = frozenset(f"aten.{name}" for name in _NAMES_NOT_RECORDED.split())
 """Allocations, and views that PyTorch does not declare as such."""
 
+COLLECTIVES = ("c10d.", "_c10d_functional.")
+"""Collectives compute nothing here. Their time includes the waiting for other ranks, as it does for who calls them."""
+
 
 def collector_class() -> type:
     """`OperatorCollector`, made when torch is needed and not before."""
@@ -60,12 +63,12 @@ def collector_class() -> type:
             elif self.device == "cuda":
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 start.record()
-                result = func(*args, **kwargs)
+                result = _over(func(*args, **kwargs), name)
                 end.record()
                 self._events.append((start, end))
             else:
                 began = time.perf_counter_ns()
-                result = func(*args, **kwargs)
+                result = _over(func(*args, **kwargs), name)
                 nanoseconds = float(time.perf_counter_ns() - began)
             self._record(name, elementwise, args, kwargs, result, nanoseconds)
             return result
@@ -78,6 +81,7 @@ def collector_class() -> type:
                 returns = func._schema.returns
                 is_view = any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
                 elementwise = torch.Tag.pointwise in func.tags or getattr(torch.Tag, "reduction", None) in func.tags
+                elementwise = elementwise or name.startswith(COLLECTIVES)
                 recorded = not is_view and name not in NOT_RECORDED and not name.startswith(("profiler.", "prim."))
                 kind = self._kinds[func] = (name, recorded, elementwise)
             return kind
@@ -123,6 +127,17 @@ def collector_class() -> type:
             self._events.clear()
 
     return OperatorCollector
+
+
+def _over(result: Any, name: str) -> Any:
+    """The result of an operator once it is there: a collective goes on after its call, and is waited for."""
+    if name.startswith(COLLECTIVES):
+        import torch
+
+        for part in result if isinstance(result, (list, tuple)) else (result,):
+            if isinstance(part, torch.ScriptObject) and part._has_method("wait"):
+                part.wait()
+    return result
 
 
 def _shapes(value: Any) -> Any:

@@ -75,12 +75,17 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
     return None
 
 
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b")
+_EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b")
+
+
+def _is_the_tools(line: str) -> bool:
+    """Whether a line is ncu's, or one of those with which nsys says that it writes its report, and where."""
+    return line.startswith(("==", "[1/1]", "Generat")) or line.rstrip().endswith((".nsys-rep", ".qdrep", ".qdstrm"))
 
 
 def last_words(lines: list[str]) -> str:
     """The line that says best why a program ended: its last exception, else its last line that is not the tool's."""
-    said = [line for line in lines if line.strip() and not line.startswith(("==", "[1/1]", "Generat"))]
+    said = [line for line in lines if line.strip() and not _is_the_tools(line)]
     exceptions = [line for line in said if _EXCEPTION.match(line)]
     return (exceptions or said or [""])[-1]
 

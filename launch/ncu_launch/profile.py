@@ -6,24 +6,29 @@ the embedded operator collector, which says in every row that its numbers are no
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from ncu_launch.chips import Chip, chip_of
-from ncu_launch.command import NEWEST, NcuOptions, NsysOptions, ncu_command, nsys_command
+from ncu_launch.command import NEWEST, Lockstep, NcuOptions, NsysOptions, ncu_command, nsys_command
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.expectation import Expectation
 from ncu_launch.groups import Selection, select
 from ncu_launch.manifest import REPORTS
 from ncu_launch.outcome import NCU_CSV
 from ncu_launch.passes import passes_of
+from ncu_launch.ranks import FIRST_DOCUMENTED_LOCKSTEP, Place, without_collectives
 from ncu_launch.request import Workload
 from ncu_launch.runs import NcuRun, RunPlan, plan_runs
 from ncu_launch.tools import Gpu, Tool, find_tool, gpus, listed_metrics
 
+WITHOUT_TOOL = "none"
+"""The tool of a rank that runs beside profiled ones and is not profiled itself."""
 TOOLS = ("auto", "ncu", "nsys", "operators")
 NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
 LAST_WITHOUT_BOOST = (2024, 1)
@@ -40,7 +45,11 @@ Expect = Callable[[Workload], Expectation]
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked of `ncu-bench profile`: a model target, or a program of the user's."""
+    """What was asked of `ncu-bench profile`: a model target, or a program of the user's.
+
+    Of a run of several `ranks`, `place` is the rank that this process is, `tool_per` one of `ranks.TOOL_PER`, and
+    `meeting_host` where instances of ncu meet that keep in step. `collectives` is one of `ranks.COLLECTIVES`.
+    """
 
     asked: tuple[str, ...]
     metrics: tuple[str, ...]
@@ -57,6 +66,23 @@ class Request:
     extra: tuple[str, ...] = ()
     timeout: float | None = None
     plan: str = "auto"
+    place: Place | None = None
+    tool_per: str = "rank"
+    collectives: str = "include"
+    ranks: int = 0
+    meeting_host: str = "127.0.0.1"
+
+    def to_json(self) -> str:
+        """The request as JSON, for the processes of the ranks."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        """The request that `to_json` wrote."""
+        values: dict[str, Any] = json.loads(text)
+        workload = Workload.from_json(json.dumps(values["workload"])) if values["workload"] else None
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **lists, "workload": workload, "place": None})
 
 
 @dataclass(frozen=True)
@@ -118,16 +144,25 @@ def make_plan(
     *,
     dry: bool = False,
     expect: Expect | None = None,
+    started_by: Callable[[Sequence[str]], list[str]] = list,
 ) -> Plan:
     """Choose the tool and write out its commands. A dry plan needs neither GPU nor tool.
 
-    `expect` counts what a model should do; it is asked once ncu is chosen, where counters can be compared with it.
+    `started_by` makes of the program the command that starts it below the tool. `expect` counts what a model should do;
+    it is asked once ncu is chosen, where counters can be compared with it.
     Raises `NcuBenchError` when the tool that was asked for cannot run here, saying what would make it run.
     """
     here = tuple(gpus())
+    if _goes_without_tool(request):
+        bare = Command(_bare_program(request, folder))
+        return Plan(WITHOUT_TOOL, (bare,), (), "", here, "the tool is on rank 0 alone")
     ncu = find_tool("ncu", request.ncu)
     chosen, why = _choose(request, here, ncu, dry)
     if chosen == "operators":
+        if request.tool_per == "node":
+            raise WrongUsage(
+                "The operator collector works inside each rank.", advice="Use --tool-per rank, or another --tool."
+            )
         if request.workload is None:
             raise NcuBenchError(
                 "A program can only be profiled under ncu or nsys.",
@@ -136,7 +171,7 @@ def make_plan(
             )
         command = Command((*_workload_command(folder), str(folder / REPORTS / OPERATORS)), OPERATORS)
         return Plan(chosen, (command,), (*([why] if why else []), NOT_BY_HARDWARE), "", here, why)
-    program = list(request.program) if request.workload is None else list(_workload_command(folder))
+    program = started_by(_bare_program(request, folder))
     if chosen == "nsys":
         return _nsys_plan(request, folder, program, here, _required(find_tool("nsys"), "nsys", dry), dry=dry)
     return _ncu_plan(request, folder, program, here, _required(ncu, "ncu", dry, request.ncu), expect)
@@ -150,7 +185,8 @@ def _nsys_plan(
         version=nsys.version or NEWEST,
         binary=nsys.path,
         cuda=bool(here) or dry,
-        from_start=request.workload is None or not (here or dry),
+        # Around several ranks, the first of them to stop the profiler would stop it for all.
+        from_start=request.workload is None or not (here or dry) or request.tool_per == "node",
         extra=request.extra,
     )
     return Plan("nsys", (Command(tuple(nsys_command(options, program))),), (), nsys.version_text, here)
@@ -169,7 +205,7 @@ def _ncu_plan(
     chip = chip_of(here[0].compute_capability, here[0].name) if here else None
     selection = _selection(request, chip, ncu)
     expectation = expect(request.workload) if expect is not None and request.workload is not None else None
-    planned = _planned(request, selection, chip, here, expectation)
+    planned = _one_run(selection, chip) if request.ranks else _planned(request, selection, chip, here, expectation)
     options = _ncu_options(request, ncu)
 
     def command(run: NcuRun, report: str) -> Command:
@@ -181,7 +217,7 @@ def _ncu_plan(
     return Plan(
         "ncu",
         tuple(command(run, report) for run, report in zip(planned.runs, reports, strict=False)),
-        (*selection.notes, *_not_expected(expectation)),
+        (*selection.notes, *_not_expected(expectation), *_on_collectives(request)),
         ncu.version_text,
         here,
         runs=planned.why,
@@ -229,7 +265,8 @@ def _ncu_options(request: Request, ncu: Tool) -> NcuOptions:
         binary=ncu.path,
         clock_control=request.clock_control,
         cache_control=request.cache_control,
-        kernel=request.kernel,
+        kernel=without_collectives(request.kernel) if request.collectives == "exclude" else request.kernel,
+        lockstep=_lockstep(request, ncu),
         launch_skip=request.launch_skip,
         launch_count=request.launch_count,
         nvtx=request.workload is not None,
@@ -237,6 +274,38 @@ def _ncu_options(request: Request, ncu: Tool) -> NcuOptions:
         from_start=request.workload is None,
         extra=request.extra,
     )
+
+
+def _goes_without_tool(request: Request) -> bool:
+    return request.tool_per == "rank0" and request.place is not None and request.place.rank != 0
+
+
+def _one_run(selection: Selection, chip: Chip | None) -> RunPlan:
+    """The one run that ranks can have: a second would meet what the first left in their rendezvous."""
+    plan = plan_runs(selection, passes_of(selection, chip), "one-run")
+    return replace(plan, why=f"ranks run once: {plan.why.removeprefix('as asked: ')}")
+
+
+def _lockstep(request: Request, ncu: Tool) -> Lockstep | None:
+    """How the instances of ncu on the ranks keep in step, where that was asked for.
+
+    Raises `WrongUsage` for an ncu that is not known to be able to.
+    """
+    if request.collectives != "lockstep":
+        return None
+    if ncu.version and ncu.version < FIRST_DOCUMENTED_LOCKSTEP:
+        raise WrongUsage(
+            f"ncu {ncu.version_text} is not known to have --lockstep-kernel-launch.",
+            "It is documented for 2026.1.",
+            "Use --collectives exclude, which is the default, or name a newer ncu with --ncu.",
+        )
+    return Lockstep(request.ranks, request.meeting_host)
+
+
+def _on_collectives(request: Request) -> list[str]:
+    if request.collectives != "exclude":
+        return []
+    return ["kernels of collectives are left out: replayed on one rank they would wait for the others for ever"]
 
 
 def _choose(request: Request, here: tuple[Gpu, ...], ncu: Tool | None, dry: bool) -> tuple[str, str]:
@@ -265,6 +334,10 @@ def _required(tool: Tool | None, name: str, dry: bool, path: str | None = None) 
         "" if path else f"{package} is not installed, or not on PATH.",
         f"Check the path given to --{name}." if path else "Install it, or use --tool operators.",
     )
+
+
+def _bare_program(request: Request, folder: Path) -> tuple[str, ...]:
+    return request.program if request.workload is None else _workload_command(folder)
 
 
 def _workload_command(folder: Path) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ class Workload:
 
     `phases` are those to profile; what they need runs too, outside the profile. A step is forward, backward and
     optimizer. `autocast` keeps the weights in fp32 and lets PyTorch choose per operator; without it the whole model is
-    converted to `dtype`. A target of known work has its own type and ignores `dtype`.
+    converted to `dtype`. A target of known work has its own type and ignores `dtype`. With `data_parallel` each rank
+    of a launcher runs the model on a batch of its own, and gradients are summed over the ranks.
     """
 
     target: str
@@ -36,6 +37,7 @@ class Workload:
     iterations: int = 1
     device: str = "auto"
     seed: int = 0
+    data_parallel: bool = False
 
     @property
     def wants_backward(self) -> bool:
@@ -84,6 +86,7 @@ class Facts:
     inputs: list[str] = field(default_factory=list)
     device: str = ""
     device_name: str = ""
+    device_id: int | None = None
     training: bool = False
     versions: dict[str, str] = field(default_factory=dict)
     unknown_operators: dict[str, int] = field(default_factory=dict)

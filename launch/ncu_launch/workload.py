@@ -9,6 +9,7 @@ profiler is switched on after the warm-up, so that autotuning and compilation st
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.attribution import Attribution, tensors_in
+from ncu_launch.data_parallel import joined_ranks, meet, replicated
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.models import Built, build
 from ncu_launch.operators import collector_class, write_header
@@ -44,6 +46,11 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
     torch.manual_seed(workload.seed)
     device = device_here(workload.device)
     built = build(workload)
+    with joined_ranks(workload, device, facts_path.parent.parent):
+        _run(workload, built, device, facts_path, operators_path)
+
+
+def _run(workload: Workload, built: Built, device: str, facts_path: Path, operators_path: Path | None) -> None:
     facts = _facts(workload, built, device)
     if (built.dtype or workload.dtype) == "tf32" and device == "cpu":
         facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
@@ -51,6 +58,7 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
     step = _prepared(workload, built, device)
     for _ in range(workload.warmup):
         step.run(lambda phase: nullcontext())
+    meet(workload)
     if workload.mode == "cudagraph":
         facts.notes += _profile_graph(step)
     elif operators_path is not None:
@@ -89,6 +97,7 @@ def _facts(workload: Workload, built: Built, device: str) -> Facts:
         inputs=inputs,
         device=device,
         device_name=torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
+        device_id=torch.cuda.current_device() if device == "cuda" and workload.data_parallel else None,
         training=_trains(workload, built),
         versions=_versions(),
         true_flops=built.true_flops,
@@ -180,7 +189,7 @@ def assembled(
     """The step of a model that was placed with its inputs. Raises as `prepared` does."""
     import torch
 
-    model = _compiled(workload, watched, arguments, keywords)
+    model = _compiled(workload, replicated(workload, watched), arguments, keywords)
     optimizer = torch.optim.SGD(watched.parameters(), lr=1e-3) if workload.wants_step else None
     return Step(workload, watched, model, arguments, keywords, optimizer, device, built.root)
 
@@ -331,7 +340,9 @@ def _cuda_profiler(device: str) -> Iterator[None]:
 
 
 def _write(path: Path, facts: Facts) -> None:
-    path.write_text(json.dumps(asdict(facts)), encoding="utf-8")
+    own = path.with_name(f".{path.name}.{os.getpid()}")  # below one tool, the ranks of a node share the file
+    own.write_text(json.dumps(asdict(facts)), encoding="utf-8")
+    own.replace(path)
 
 
 def exit_code_of(work: Callable[[], None]) -> int:

@@ -16,7 +16,7 @@ from ncu_parsers.parquet import write_table
 from ncu_tools.budget import kernel_pattern, launch_count, plan
 from ncu_tools.cli.collected import nothing, parsed_reports, show_collected
 from ncu_tools.join import join
-from ncu_tools.load import LAUNCHES
+from ncu_tools.loading import LAUNCHES
 from ncu_tools.report.units import percent
 
 PASSES_WHERE_UNKNOWN = 3

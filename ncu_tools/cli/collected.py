@@ -20,7 +20,7 @@ from ncu_tools.cli.options import show
 from ncu_tools.expected import compare, summary
 from ncu_tools.expected_work import collection_of
 from ncu_tools.hotspots import hotspots, kernels_table
-from ncu_tools.load import KERNELS, LAUNCHES, expected_of
+from ncu_tools.loading import KERNELS, LAUNCHES, expected_of
 from ncu_tools.machine import find_machine
 from ncu_tools.report.table import Table
 

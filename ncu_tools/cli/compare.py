@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ncu_tools.compare import ComparedKernel, Comparison
     from ncu_tools.conditions import Conditions
     from ncu_tools.gate import GateOutcome
-    from ncu_tools.load import Run
+    from ncu_tools.loading import Run
 
 RUN = Column("run", "run")
 IDENTITY = (Column("kernel", "kernel", wide=True), Column("was", "was", wide=True))
@@ -131,7 +131,7 @@ class _Compared:
 
 def _comparisons(base: str, new: tuple[str, ...], anyway: bool) -> list[_Compared]:
     from ncu_tools.compare import compare, hold_comparable
-    from ncu_tools.load import load
+    from ncu_tools.loading import load
 
     repeated = sorted({name for name in new if new.count(name) > 1})
     if repeated:

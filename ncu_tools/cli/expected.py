@@ -72,7 +72,7 @@ def command(run: str, depth: int | None, phases: tuple[str, ...], top: int, outp
       ncu-bench expected RUN --depth 2 --phase backward --format csv
     """
     from ncu_tools.expected import LAYER, MODEL, compare
-    from ncu_tools.load import expected_of, load
+    from ncu_tools.loading import expected_of, load
 
     with progress("Reading") as reading:
         measured = load(run, reading=reading)

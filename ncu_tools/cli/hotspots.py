@@ -12,7 +12,11 @@ from ncu_tools.cli.options import format_option, group_option, machine_option, p
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    from ncu_tools.hotspots import Hotspot
+    import pyarrow as pa
+
+    from ncu_tools.hotspots import Hotspot, Hotspots
+    from ncu_tools.loading import OnDisk, Run
+    from ncu_tools.machine import Machine
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -93,22 +97,18 @@ def command(
       ncu-bench hotspots report.csv --units
       ncu-bench hotspots report.csv --by headroom --diagnose
     """
-    from ncu_tools.ceilings import ceilings_of
-    from ncu_tools.diagnosis import diagnoses
-    from ncu_tools.hotspots import hotspots
-    from ncu_tools.load import load_all
-    from ncu_tools.machine import find_machine
+    machine = None
+    if machine_name:
+        from ncu_tools.machine import find_machine
 
-    machine = find_machine(machine_name) if machine_name else None
-    with progress("Reading") as reading:
-        run = load_all(runs, reading=reading)
-    result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
-    notes = [*run.notes, *result.notes]
+        machine = find_machine(machine_name)
+    result, table = _kernels(runs, machine, by, group, whole=diagnose)
+    notes = list(result.notes)
     if len(result.rows) > top:
         rest = sum(row.time_share or 0.0 for row in result.rows[top:])
         notes.insert(0, f"{len(result.rows) - top} more kernels take {100 * rest:.1f} % of the time; --top shows more")
     shown = result.rows[:top]
-    sentences = diagnoses(run.table, shown, group) if diagnose else {}
+    sentences = _diagnoses(table, shown, group) if table is not None else {}
     rows = [{**asdict(row), "diagnosis": sentences.get(row.kernel)} for row in shown]
     columns: Sequence[Column] = COLUMNS
     if output_format == "text" and terminal_width() < WIDE_ENOUGH:
@@ -120,6 +120,36 @@ def command(
     if units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in ("json", "csv") else None)
     show(Table("hotspots", columns, rows, notes), output_format, full_names=full_names)
+
+
+def _kernels(
+    runs: Sequence[str], machine: Machine | None, by: str, group: str, *, whole: bool
+) -> tuple[Hotspots, pa.Table | None]:
+    """The kernels of all `runs` together; with `whole`, their launches too."""
+    from ncu_tools.loading import load_all, locate, on_disk
+
+    if len(runs) == 1 and not whole:
+        from ncu_tools.kernels import hotspots_of
+
+        found: OnDisk | Run | None = on_disk(runs[0])
+        if found is None:
+            with progress("Reading") as reading:
+                found = locate(runs[0], reading=reading)
+        return hotspots_of(found, machine, by=by, group=group), None
+    from ncu_tools.ceilings import ceilings_of
+    from ncu_tools.hotspots import hotspots
+
+    with progress("Reading") as reading:
+        run = load_all(runs, reading=reading)
+    result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
+    result.notes = [*run.notes, *result.notes]
+    return result, run.table if whole else None
+
+
+def _diagnoses(table: pa.Table, kernels: list[Hotspot], group: str) -> dict[str, str]:
+    from ncu_tools.diagnosis import diagnoses
+
+    return diagnoses(table, kernels, group)
 
 
 def _by_unit(

@@ -48,7 +48,7 @@ def command(counts: str, timeline: str, output: Path, tolerance: float, top: int
     from ncu_parsers.parquet import write_table
 
     from ncu_tools.join import join
-    from ncu_tools.load import load
+    from ncu_tools.loading import load
 
     with progress("Reading") as reading:
         counted, timed = (load(path, reading=reading) for path in (counts, timeline))

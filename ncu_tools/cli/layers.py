@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import format_option, progress, show
 from ncu_tools.report.table import Column, Table
+from ncu_tools.report.units import percent
+
+if TYPE_CHECKING:
+    from ncu_tools.layers import Layers
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
     Column("layer", "layer"),
     Column("launches", "launches", "flop/byte"),
+    Column("kernels", "kernels", "count"),
     Column("time_ns", "time", "time", "ns"),
     Column("time_share", "share", "fraction"),
     Column("forward_ns", "forward", "time", "ns"),
@@ -31,6 +36,7 @@ MACHINE_READABLE = (
     Column("is_leaf", "leaf"),
     Column(LOWER, "lower bound"),
 )
+SHARE_WORTH_SAYING = 0.0005
 PICTURES = ("svg", "png", "pdf")
 
 
@@ -43,47 +49,49 @@ PICTURES = ("svg", "png", "pdf")
 @click.option("--title", default="", help="A title for the picture.")
 @format_option
 def command(run: str, depth: int | None, output: Path | None, title: str, output_format: str) -> None:
-    """Show the layers of a model as a tree: time forward and backward, FLOPs, bytes, their ratio, launches.
+    """Show the layers of a model as a tree: time forward and backward, FLOPs, bytes, their ratio, launches, kernels.
 
     A layer has everything below it in its numbers, which are means over the iterations. RUN is a run folder of a model
     target, or any report whose launches have NVTX ranges of modules. The picture has a bar for each layer that nothing
     is below, or with --depth for each of that depth.
 
-    \\b
+    \b
     Example:
       ncu-bench layers run --depth 1
       ncu-bench layers run -o layers.svg
     """
     from ncu_tools.hotspots import OPERATORS
     from ncu_tools.layers import layers
-    from ncu_tools.load import load
-    from ncu_tools.roofline import BY_OPERATOR
+    from ncu_tools.loading import load
 
     if output is not None and output.suffix.lstrip(".").lower() not in PICTURES:
         raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
     with progress("Reading") as reading:
         loaded = load(run, reading=reading)
     result = layers(loaded.table, depth=depth)
-    by_operator = bool(BY_OPERATOR & set(loaded.table.column("source").unique().to_pylist()))
-    notes = [*loaded.notes, *result.notes, *([OPERATORS] if by_operator else [])]
+    notes = [*loaded.notes, *result.notes, *([OPERATORS] if result.by_operator else [])]
     if result.iterations > 1:
         notes.append(f"means over {result.iterations} iterations")
     if output is not None and result.rows:
-        _draw(result.rows, depth, output, title, by_operator=by_operator)
+        _draw(result, output, title)
         notes.append(f"the picture is {output}")
+        if result.share_above is not None and result.share_above >= SHARE_WORTH_SAYING:
+            notes.append(
+                f"the bars leave out {percent(result.share_above)} of the time: launches of layers that have others "
+                "below them; the table has it"
+            )
     indent = output_format in ("text", "markdown")
     rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in ("json", "csv") else COLUMNS
     show(Table("layers", columns, rows, notes), output_format)
 
 
-def _draw(rows: list[Any], depth: int | None, output: Path, title: str, *, by_operator: bool) -> None:
+def _draw(result: Layers, output: Path, title: str) -> None:
     from ncu_parsers.parquet import replacing
 
     from ncu_tools.report.layer_bars import draw_bars
 
-    deepest = [row for row in rows if row.is_leaf or row.depth == depth]
-    bytes_title = "bytes of operators" if by_operator else "DRAM bytes"
-    picture = draw_bars(deepest, output.suffix.lstrip(".").lower(), title=title, bytes_title=bytes_title)
+    kind = output.suffix.lstrip(".").lower()
+    picture = draw_bars(result.deepest, kind, title=title, bytes_title=result.bytes_title)
     with replacing(output) as temporary:
         temporary.write_bytes(picture)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -13,7 +14,7 @@ from ncu_parsers.sources import find_sources
 
 from ncu_tools.cli.options import format_option, progress, show
 from ncu_tools.kernels import keep_kernels
-from ncu_tools.load import LAUNCHES
+from ncu_tools.loading import LAUNCHES
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.report.units import counted
 
@@ -40,7 +41,7 @@ def command(reports: tuple[str, ...], output: Path, separate: bool, output_forma
 
     REPORT is a .ncu-rep, or a CSV or text file of any ncu version and page, also .gz or .zst, a folder of them, a
     pattern, or - for standard input. What cannot be read is named with the reason; what can be is written.
-    Beside a file called launches.parquet, its kernels are written as kernels.parquet (up to 100000 launches).
+    Beside a file called launches.parquet, its kernels are written as kernels.parquet.
 
     \b
     Example:
@@ -49,7 +50,7 @@ def command(reports: tuple[str, ...], output: Path, separate: bool, output_forma
       ncu --csv --page raw -k gemm ./app | ncu-bench parse - -o launches.parquet
     """
     with progress("Reading") as reading:
-        parsed = parse_into(output, find_sources(list(reports)), join=not separate, reading=reading)
+        parsed = parse_into(output, find_sources(list(reports)), join=not separate, processes=_cores(), reading=reading)
     if parsed.written and output.name == LAUNCHES:
         keep_kernels(output)
     rows = [_row(report) for report in parsed.reports]
@@ -59,6 +60,11 @@ def command(reports: tuple[str, ...], output: Path, separate: bool, output_forma
     if parsed.reports:
         show(table, output_format)
     _say_refusals(parsed)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _row(report: Report) -> dict[str, Any]:

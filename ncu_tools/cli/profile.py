@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from ncu_launch.known_work import default_phases, own_dtype
 from ncu_launch.manifest import REPORTS, Manifest
 from ncu_launch.outcome import explain
 from ncu_launch.profile import NOT_BY_HARDWARE, TOOLS, Plan, Request, default_folder, make_plan
+from ncu_launch.ranks import COLLECTIVES, TOOL_PER, place_here
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES, Workload
 from ncu_launch.runs import PLANS
 
@@ -94,6 +97,27 @@ from ncu_tools.report.table import printable
     show_default=True,
     help="With --budget, the share of the time whose kernels are counted.",
 )
+@click.option("--nproc", type=click.IntRange(min=1), help="Start so many ranks of it on this machine, with torchrun.")
+@click.option(
+    "--tool-per",
+    type=click.Choice(TOOL_PER),
+    default="rank",
+    show_default=True,
+    help="Of several ranks: a tool in each, one around those of a node, or one in rank 0 alone.",
+)
+@click.option(
+    "--collectives",
+    type=click.Choice(COLLECTIVES),
+    default="exclude",
+    show_default=True,
+    help="Of several ranks: leave out kernels that wait for other ranks, start them in lockstep, or neither (ncu).",
+)
+@click.option(
+    "--timeline/--no-timeline",
+    default=True,
+    show_default=True,
+    help="With --nproc, run once under nsys first, for the time of what ncu leaves out.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the exact command and run nothing.")
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels to show.")
 @machine_option
@@ -127,6 +151,10 @@ def command(
     timeout: float | None,
     budget: str | None,
     coverage: float,
+    nproc: int | None,
+    tool_per: str,
+    collectives: str,
+    timeline: bool,
     dry_run: bool,
     top: int,
     machine_name: str | None,
@@ -138,6 +166,7 @@ def command(
     downloaded), timm:NAME, or FILE.py:FUNCTION or package.module:FUNCTION, which is imported and returns a model and
     its inputs. gemm:M,N,K,TYPE and conv:N,C,H,W,K,R,S,TYPE, and the suites gemms and convs, are work whose FLOPs are
     known. A program stands behind --. Without an NVIDIA GPU and ncu, a model's operators are timed and counted instead.
+    With --nproc, and inside srun or mpirun, every rank is profiled into one run folder, and a model is replicated.
 
     \b
     Example:
@@ -145,6 +174,7 @@ def command(
       ncu-bench profile hf:bert-base --batch-size 8 --dtype bf16 --phase forward
       ncu-bench profile gemm:4096,4096,4096,bf16
       ncu-bench profile --metrics flops,dram -- python train.py
+      ncu-bench profile --nproc 4 -- train.py
     """
     after_dashes = _is_program(target)
     workload = None
@@ -177,6 +207,15 @@ def command(
         timeout=timeout,
         plan=runs,
     )
+    if nproc is not None or place_here(os.environ) is not None:
+        from ncu_tools.cli import ranked
+
+        if budget is not None:
+            raise WrongUsage("--budget is for one process, not for ranks.", advice="Leave it out, or --nproc.")
+        ranked_request = replace(request, tool_per=tool_per, collectives=collectives)
+        shown = ranked.Shown(top, machine_name, output_format)
+        ranked.profile_ranks(ranked_request, nproc, output, shown, timeline=timeline, dry_run=dry_run)
+        return
     folder = output or default_folder(request, datetime.now(timezone.utc))
     if budget is not None:
         _within_budget(request, folder, budget, coverage, top, machine_name, output_format, dry_run=dry_run)

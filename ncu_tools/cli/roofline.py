@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import format_option, group_option, machine_option, progress, show
+from ncu_tools.cli.options import format_option, group_option, progress, say_notes, show
 from ncu_tools.report.table import Column, Table
+from ncu_tools.scene import DRAM, KERNELS, LEVELS, VIEWS, Scene, scene_from_json
 
 if TYPE_CHECKING:
     from ncu_tools.ceilings import Ceiling
-    from ncu_tools.roofline import Roofline
+    from ncu_tools.machine import Machine
+    from ncu_tools.roofline import Look, Roofline
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -24,6 +27,9 @@ COLUMNS = (
     Column("time_total_ns", "time", "time", "ns"),
     Column("time_share", "share", "fraction"),
     Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
+    Column("l2_arithmetic_intensity", "L2 FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
+    Column("l1_arithmetic_intensity", "L1 FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
+    Column("shared_arithmetic_intensity", "shared FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
     Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER),
     Column("unit", "unit"),
     Column("bound", "bound"),
@@ -35,6 +41,29 @@ MACHINE_READABLE = (
     Column("flag", "flag"),
 )
 PICTURES = ("svg", "png", "pdf")
+THEMES = ("light", "dark")
+BYTES = ("traffic", "nvidia")
+CEILINGS = ("auto", "dense", "sparse", "all")
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the picture looks, beside what it shows."""
+
+    output: Path | None
+    title: str
+    theme: str
+    size: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What of a roofline is drawn: ceilings of which kind and units, what runs are called, whether arrows join them."""
+
+    ceilings: str
+    units: tuple[str, ...]
+    labels: tuple[str, ...]
+    arrows: bool
 
 
 @click.command()
@@ -43,74 +72,230 @@ PICTURES = ("svg", "png", "pdf")
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file."
 )
 @click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels the table shows."
-)
+    "--points", type=click.Choice(VIEWS), default=KERNELS, show_default=True,
+    help="What one point is. From 10,000 launches on they are drawn as a density.",
+)  # fmt: skip
+@click.option("--depth", type=click.IntRange(min=0), help="With --points modules: how far below the model to look.")
+@click.option(
+    "--levels", default=DRAM, show_default=True, metavar="LEVEL,...",
+    help="Memory levels with a point each, joined by a line: dram, l2, l1, shared, or all.",
+)  # fmt: skip
+@click.option(
+    "--cache-bytes", type=click.Choice(BYTES), default=BYTES[0], show_default=True,
+    help="What L2 and L1 bytes are: all traffic requested there, or what NVIDIA's charts count since 2023.",
+)  # fmt: skip
+@click.option(
+    "--ceilings", type=click.Choice(CEILINGS), default=CEILINGS[0], show_default=True,
+    help="Roofs to draw: those that matter here, dense ones alone, sparse ones too, or all that are known.",
+)  # fmt: skip
+@click.option("--units", default="", metavar="UNIT,...", help="Draw the roofs of these units: fp32, bf16, tensor_fp8.")
+@click.option("--arrows", is_flag=True, help="Join each point with the same one of the next run by an arrow.")
+@click.option("--label", "labels", multiple=True, metavar="TEXT", help="What a run is called; once for each run.")
+@click.option(
+    "--machine", "machine_names", default="", metavar="NAME,...",
+    help="Take ceilings that the report lacks from this machine; several are drawn beside the report's own.",
+)  # fmt: skip
+@click.option("--theme", type=click.Choice(THEMES), default="light", show_default=True, help="White or dark paper.")
+@click.option(
+    "--size", default="screen", show_default=True, metavar="SIZE",
+    help="screen, slide, page (of a paper), column (of a paper), or WIDTHxHEIGHT in inches, or as 18x12cm.",
+)  # fmt: skip
 @click.option("--title", default="", help="A title for the picture.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many points the table shows."
+)
 @group_option
-@machine_option
 @format_option
 def command(
     runs: tuple[str, ...],
     output: Path | None,
-    top: int,
+    points: str,
+    depth: int | None,
+    levels: str,
+    cache_bytes: str,
+    ceilings: str,
+    units: str,
+    arrows: bool,
+    labels: tuple[str, ...],
+    machine_names: str,
+    theme: str,
+    size: str,
     title: str,
+    top: int,
     group: str,
-    machine_name: str | None,
     output_format: str,
 ) -> None:
     """Put every kernel on a roofline, and draw it.
 
-    The table names each point; with --format json every point, ceiling and ridge point. Ceilings come from the report
+    The table names each point; with --format json every point, ceiling and ridge point, and under "scene" all that the
+    picture shows. A file of that JSON in the place of RUN is drawn again without the run. Ceilings come from the report
     itself where it holds them, else from the machine file of its device, else from --machine. Without a RUN the bare
-    roofline of --machine is drawn.
+    rooflines of --machine are drawn.
 
     \b
     Example:
       ncu-bench roofline report.csv -o roofline.svg
-      ncu-bench roofline before.csv after.csv --machine a100-sxm4-80gb -o both.png
+      ncu-bench roofline report.csv --levels dram,l2,l1 --theme dark -o levels.png
+      ncu-bench roofline before.csv after.csv --arrows --label before --label after -o both.svg
+      ncu-bench roofline batch1 batch64 batch256 --points runs --arrows -o batches.svg
+      ncu-bench roofline --machine h100-sxm,gaudi-3,apple-m1 -o chips.svg
+      ncu-bench roofline report.csv --format json > plot.json
+      ncu-bench roofline plot.json -o roofline.svg
     """
-    from ncu_tools import roofline as model
-    from ncu_tools.load import load
     from ncu_tools.machine import find_machine
+    from ncu_tools.roofline import Look
 
-    if output is not None and output.suffix.lstrip(".").lower() not in PICTURES:
-        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
-    machine = find_machine(machine_name) if machine_name else None
-    if not runs and machine is None:
+    style = Style(output, title, theme, size)
+    _check(style)
+    if _drawn_again(runs, style):
+        return
+    machines = [find_machine(name) for name in _listed(machine_names)]
+    if not runs and not machines:
         raise WrongUsage(
             "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
         )
-    notes: list[str] = []
-    if runs:
-        with progress("Reading") as reading:
-            loaded = [load(run, reading=reading) for run in runs]
-        notes = [note for run in loaded for note in run.notes]
-        result = model.roofline({run.name: run.table for run in loaded}, machine, group=group)
-    elif machine is not None:
-        result = model.of_machine(machine)
+    look = Look(points, group, depth, _levels(levels), cache_bytes, follow=arrows)
+    result, notes, models = _roofline(runs, machines, look)
+    scene = _scene(result, Shown(ceilings, tuple(_listed(units)), labels, arrows), title, models)
+    notes += _arrow_note(scene, arrows)
     if output is not None:
-        _write_picture(result, output, title)
+        _write_picture(scene, style)
         notes.append(f"the picture is {output}")
-    show(_table(result, notes, top, output_format), output_format)
+    show(_table(result, scene, notes, top, output_format), output_format)
 
 
-def _table(result: Roofline, notes: list[str], top: int, output_format: str) -> Table:
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _levels(text: str) -> tuple[str, ...]:
+    wanted = [part.lower() for part in _listed(text)]
+    if wanted == ["all"]:
+        return LEVELS
+    unknown = [level for level in wanted if level not in LEVELS]
+    if unknown or not wanted:
+        raise WrongUsage(
+            f"{', '.join(unknown) or 'Nothing'} is no memory level.", advice=f"There are {', '.join(LEVELS)}, and all."
+        )
+    return tuple(level for level in LEVELS if level in wanted)
+
+
+def _check(style: Style) -> None:
+    from ncu_tools.report.plot_page import size_of
+
+    if style.output is not None and style.output.suffix.lstrip(".").lower() not in PICTURES:
+        raise WrongUsage(
+            f"{style.output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf."
+        )
+    size_of(style.size)
+
+
+# ------------------------------------------------------------------------------------------------- what is to be drawn
+
+
+def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
+    """Draw the picture of a file that --format json wrote; false where the runs are no such file."""
+    from ncu_tools.roofline_runs import drawn_before
+
+    documents = [(run, document) for run in runs if (document := drawn_before(run)) is not None]
+    if not documents:
+        return False
+    if len(runs) > 1:
+        raise WrongUsage(
+            f"{documents[0][0]} is a roofline drawn before, and cannot be drawn together with other runs.",
+            advice="Name it alone, or name the runs it was made from.",
+        )
+    if style.output is None:
+        raise WrongUsage(
+            f"{documents[0][0]} is a roofline drawn before; it can only be drawn again.", advice="Say where: -o x.svg"
+        )
+    (_, document), *_ = documents
+    scene = document["scene"]
+    assert isinstance(scene, dict)  # noqa: S101 - drawn_before() looked
+    _write_picture(scene_from_json(scene), style)
+    note = f"the picture is {style.output}"
+    say_notes([note])
+    return True
+
+
+def _roofline(
+    runs: Sequence[str], machines: Sequence[Machine], look: Look
+) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
+    """The roofline, what was odd about reading the runs, and which models they are of."""
+    from ncu_tools import roofline as model
+    from ncu_tools.roofline_runs import load_for, model_of
+
+    if not runs:
+        return (model.of_machine(machines[0]) if len(machines) == 1 else model.of_machines(machines)), [], {}
+    own = machines[0] if len(machines) == 1 else None
+    with progress("Reading") as reading:
+        loaded = [load_for(run, look, own, reading=reading) for run in runs]
+    notes = [note for run in loaded for note in run.notes]
+    summed = {run.name: run.kernels for run in loaded if run.kernels is not None}
+    result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
+    if len(machines) > 1:
+        model.beside(result, machines)
+        notes.append("the machines' ceilings are drawn beside those of the runs, and bound none of their points")
+    models = {run: found for run in runs if (found := model_of(run)) is not None}
+    return result, notes, models
+
+
+def _scene(result: Roofline, shown: Shown, title: str, models: dict[str, str]) -> Scene:
+    from ncu_tools.compose import scene_of
+
+    if shown.labels and len(shown.labels) != len(result.runs):
+        raise WrongUsage(
+            f"There are {len(result.runs)} runs and {len(shown.labels)} labels.",
+            advice="Say --label once for each run.",
+        )
+    return scene_of(
+        result,
+        title=title,
+        ceilings=shown.ceilings,
+        units=shown.units,
+        labels=shown.labels,
+        models=models,
+        arrows=shown.arrows,
+    )
+
+
+def _arrow_note(scene: Scene, arrows: bool) -> list[str]:
+    if not arrows or scene.arrows:
+        return []
+    return ["there is nothing to join by an arrow: no point of a run is one of the run before"]
+
+
+# --------------------------------------------------------------------------------------------------------- the table
+
+
+def _table(result: Roofline, scene: Scene, notes: list[str], top: int, output_format: str) -> Table:
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
     if output_format == "text":
         points = points[:top]
     several = len({point.run for point in points}) > 1
     shown = (lambda run: run) if output_format == "json" else (lambda run: PurePath(run).name)
-    rows = [
-        {**asdict(point.hotspot), "run": shown(point.run) if several or output_format == "json" else None}
-        for point in points
-    ]
-    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in ("json", "csv") else COLUMNS
+    rows = []
+    for point in points:
+        places = {f"{place.level}_arithmetic_intensity": place.intensity for place in point.places}
+        run = shown(point.run) if several or output_format == "json" else None
+        rows.append({**asdict(point.hotspot), **places, "run": run})
+    first = replace(COLUMNS[0], title=result.view.removesuffix("s") if not result.density else "kernel")
+    columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
+    if output_format in ("json", "csv"):
+        columns += MACHINE_READABLE
     return Table(
-        "roofline", columns, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes], _extra(result)
-    )
+        "roofline", columns, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes],
+        _extra(result, scene) if output_format == "json" else {},
+    )  # fmt: skip
 
 
-def _extra(result: Roofline) -> dict[str, Any]:
+def _is_of_a_level(column: Column, levels: tuple[str, ...]) -> bool:
+    """Whether a column belongs to a memory level that is shown, or to none."""
+    level = column.name.removesuffix("_arithmetic_intensity")
+    return level not in LEVELS or level in levels
+
+
+def _extra(result: Roofline, scene: Scene) -> dict[str, Any]:
     return {
         "ceilings": [
             {**asdict(ceiling), "value_unit": ceiling.value_unit, "drawn": drawn}
@@ -118,6 +303,7 @@ def _extra(result: Roofline) -> dict[str, Any]:
             for ceiling in ceilings
         ],
         "ridge_points": [asdict(ridge) for ridge in result.ridges],
+        "scene": scene.as_json(),
     }
 
 
@@ -146,11 +332,13 @@ def _amount(ceiling: Ceiling) -> str:
     return scaled(ceiling.value, "B/s" if ceiling.is_bandwidth else ceiling.value_unit)
 
 
-def _write_picture(result: Roofline, output: Path, title: str) -> None:
+def _write_picture(scene: Scene, style: Style) -> None:
     from ncu_parsers.parquet import replacing
 
     from ncu_tools.report.roofline_plot import draw
 
-    picture = draw(result, output.suffix.lstrip(".").lower(), title=title)
-    with replacing(output) as temporary:
+    assert style.output is not None  # noqa: S101 - the caller looked
+    kind = style.output.suffix.lstrip(".").lower()
+    picture = draw(scene, kind, title=style.title, theme=style.theme, size=style.size)
+    with replacing(style.output) as temporary:
         temporary.write_bytes(picture)

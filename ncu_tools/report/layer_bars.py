@@ -22,22 +22,26 @@ NAME_LENGTH = 34
 def draw_bars(layers: Sequence[Layer], file_format: str, *, title: str = "", bytes_title: str = "DRAM bytes") -> bytes:
     """The picture as bytes of `file_format` (svg, png or pdf): three panels that share their layers.
 
-    Of more than `MOST_BARS` layers those that take the most time are drawn. A value that is not known has no bar.
+    Of more than `MOST_BARS` layers those that take the most time are drawn, and the title says so. A value that is not
+    known has no bar.
     """
     import matplotlib
     from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
     hottest = sorted(layers, key=lambda layer: -(layer.time_ns or 0.0))[:MOST_BARS]
     shown = [layer for layer in layers if layer in hottest]
     with matplotlib.rc_context({"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8}):
         figure = Figure(figsize=(11, max(2.5, 0.7 + 0.2 * len(shown))), layout="constrained")
         time, flops, moved = figure.subplots(1, 3, sharey=True, width_ratios=(1.4, 1, 1))
         _draw_time(time, shown)
-        _draw_amount(flops, [layer.flops for layer in shown], "FLOPs", "FLOP")
+        at_least = any(layer.flops_lower_bound for layer in shown)
+        flops_title = "FLOPs, at least: some were not collected" if at_least else "FLOPs"
+        _draw_amount(flops, [layer.flops for layer in shown], flops_title, "FLOP")
         _draw_amount(moved, [layer.dram_bytes for layer in shown], bytes_title, "B")
         time.set_yticks(range(len(shown)), [_name(layer) for layer in shown], parse_math=False)
         time.set_ylim(len(shown) - 0.5, -0.5)
+        if len(shown) < len(layers):
+            title = f"{title} ".lstrip() + f"({len(shown)} of {len(layers)} layers, those that take the most time)"
         if title:
             figure.suptitle(printable(title), x=0.01, ha="left", fontsize=10, parse_math=False)
         out = io.BytesIO()

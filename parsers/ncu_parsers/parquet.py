@@ -6,9 +6,10 @@ are dictionaries. A file is written under a temporary name and renamed, so nobod
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers.tables import METADATA_KEY, SCHEMA_VERSION, contract_first, table_metadata
+from ncu_parsers import bench_table
+from ncu_parsers.tables import COLUMNS, METADATA_KEY, SCHEMA_VERSION, concatenated, contract_first, table_metadata
+
+MAGIC = b"PAR1"
+"""How a Parquet file begins and ends."""
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -30,6 +35,9 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 
 ROWS_OF_A_GROUP = 128 * 1024
+ROWS_OF_A_STRETCH = 16 * 1024
+"""Row groups are read together until they have so many rows."""
+
 ENOUGH_ROWS = 8 * 1024
 """Tables of fewer rows are gathered before they are written as a row group."""
 
@@ -150,6 +158,61 @@ def writing_row_groups(path: Path) -> Iterator[RowGroups]:
             groups.discard()
 
 
+def write_parts(path: Path, parts: Sequence[Path | pa.Table], metadata: bytes) -> None:
+    """Write launches that lie in several files and tables as one file, with the columns that `concatenated` gives them.
+
+    Raises `NcuBenchError` when the file cannot be written.
+    """
+    schemas = [part.schema if isinstance(part, pa.Table) else pq.read_schema(part) for part in parts]
+    schema = concatenated([_as_made(one).empty_table() for one in schemas]).schema.remove_metadata()
+    with writing_row_groups(path) as groups:
+        for part in parts:
+            for table in [part] if isinstance(part, pa.Table) else _row_groups(part):
+                groups.write(_as(schema, table))
+        groups.finish(metadata)
+
+
+def _as_made(schema: pa.Schema) -> pa.Schema:
+    """The schema with list types as tables are made with: from a file they come with other names inside."""
+    lists = {column.name: column.type for column in COLUMNS if pa.types.is_nested(column.type)}
+    return pa.schema([field.with_type(lists.get(field.name, field.type)) for field in schema])
+
+
+def _row_groups(path: Path) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group)
+
+
+def _as(schema: pa.Schema, table: pa.Table) -> pa.Table:
+    """The table with these columns, in their types."""
+    for place, field in enumerate(table.schema):
+        wanted = schema.field(field.name)
+        if field.type != wanted.type:
+            table = table.set_column(place, wanted, table.column(place).cast(wanted.type))
+    return _conformed(table, schema)
+
+
+@contextmanager
+def folder_beside(path: Path) -> Iterator[Path]:
+    """A folder for what becomes the file `path`, removed when the block ends.
+
+    Raises `NcuBenchError` when the folder of `path` cannot be written.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=f".{path.name[:40]}.", suffix=".parts", dir=path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    with folder as name:
+        yield Path(name)
+
+
+def _unwritable(path: Path, error: OSError) -> NcuBenchError:
+    return NcuBenchError(
+        f"{path} could not be written: {error.strerror}.", advice="Check that its folder exists and is yours to write."
+    )
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`, renamed onto it when the block ends well and removed when it does not.
@@ -159,10 +222,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
     except OSError as error:
-        raise NcuBenchError(
-            f"{path} could not be written: {error.strerror}.",
-            advice="Check that its folder exists and is yours to write.",
-        ) from error
+        raise _unwritable(path, error) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -187,7 +247,7 @@ def is_parquet(path: Path) -> bool:
     """Whether a file starts like Parquet."""
     try:
         with path.open("rb") as stream:
-            return stream.read(4) == b"PAR1"
+            return stream.read(4) == MAGIC
     except OSError:
         return False
 
@@ -201,6 +261,32 @@ def contents(path: Path) -> tuple[list[str], int]:
         raise NcuBenchError(
             f"{path} could not be read as Parquet: {error}.", advice="Make it again with: ncu-bench parse"
         ) from error
+
+
+def filled_columns(path: Path) -> list[str]:
+    """The columns in which some launch has a value, by the file's own statistics; reading the others takes time too.
+
+    Raises `NcuBenchError` when the file is damaged.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            footer = file.metadata
+            groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+            empty = {
+                groups[0].column(place).path_in_schema
+                for place in range(footer.num_columns if groups else 0)
+                if all(_is_empty(group.column(place)) for group in groups)
+            }
+            return [name for name in file.schema_arrow.names if name not in empty]
+    except (OSError, pa.ArrowException) as error:
+        raise NcuBenchError(
+            f"{path} could not be read as Parquet: {error}.", advice="Make it again with: ncu-bench parse"
+        ) from error
+
+
+def _is_empty(chunk: pq.ColumnChunkMetaData) -> bool:
+    statistics = chunk.statistics
+    return statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values
 
 
 def read_launches(path: Path, columns: Iterable[str] | None = None) -> pa.Table:
@@ -225,10 +311,91 @@ def read_launches(path: Path, columns: Iterable[str] | None = None) -> pa.Table:
             "It lacks the metadata that says which schema its columns follow.",
             "Make one from a report with: ncu-bench parse REPORT -o launches.parquet",
         )
+    if table_metadata(table).get("table") == bench_table.BENCH:
+        raise NcuBenchError(
+            f"{path} is a table of measured points, not of launches.",
+            advice=f"Look at it with: ncu-bench scaling {path}",
+        )
     version = table_metadata(table).get("schema_version", 0)
     if version > SCHEMA_VERSION:
         raise NcuBenchError(
             f"{path} follows schema version {version}; this ncu-bench knows versions up to {SCHEMA_VERSION}.",
             advice="Update ncu-bench, or make the file again from its report.",
+        )
+    return table
+
+
+def launch_stretches(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:
+    """The launches of a file in order, some row groups at a time: those of `columns` that it has.
+
+    Raises `NcuBenchError` where `read_launches` does.
+    """
+    read_launches(path, ())
+    wanted = set(columns)
+    try:
+        with pq.ParquetFile(path) as file:
+            names = [name for name in file.schema_arrow.names if name in wanted]
+            groups: list[int] = []
+            rows = 0
+            for number in range(file.num_row_groups):
+                groups.append(number)
+                rows += file.metadata.row_group(number).num_rows
+                if rows >= ROWS_OF_A_STRETCH or number == file.num_row_groups - 1:
+                    yield file.read_row_groups(groups, columns=names)
+                    groups, rows = [], 0
+    except (OSError, pa.ArrowException) as error:
+        raise NcuBenchError(
+            f"{path} could not be read as Parquet: {error}.",
+            "It may be cut or damaged.",
+            "Make it again with: ncu-bench parse",
+        ) from error
+
+
+def fingerprint(path: Path) -> str | None:
+    """What tells a Parquet file from every other: its size and its footer, which says where each column begins, how
+    long it is, and its least and greatest value. None where there is no such file.
+    """
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(size - 8, 0))
+            length, magic = int.from_bytes(stream.read(4), "little"), stream.read(4)
+            if magic != MAGIC or length + 8 > size:
+                return None
+            stream.seek(size - 8 - length)
+            return hashlib.sha256(str(size).encode() + stream.read(length)).hexdigest()
+    except OSError:
+        return None
+
+
+def read_beside(path: Path) -> pa.Table | None:
+    """A table that `write_table` put beside a file of launches; None where there is none that can be read."""
+    try:
+        return pq.ParquetFile(path).read()
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def read_bench(path: Path) -> pa.Table:
+    """Read a table of measured points.
+
+    Raises `NcuBenchError` when the file is not there, is damaged, not such a table, or of a newer schema.
+    """
+    try:
+        table = pq.ParquetFile(path).read()
+    except (OSError, pa.ArrowException) as error:
+        raise NcuBenchError(
+            f"{path} could not be read as Parquet: {error}.", advice="Make one with: ncu-bench bench TARGET -o RUN"
+        ) from error
+    metadata = table_metadata(table)
+    if metadata.get("table") != bench_table.BENCH:
+        raise NcuBenchError(
+            f"{path} is no table of measured points.", advice="Make one with: ncu-bench bench TARGET -o RUN"
+        )
+    version, newest = metadata.get("schema_version", 0), bench_table.SCHEMA_VERSION
+    if version > newest:
+        raise NcuBenchError(
+            f"{path} follows schema version {version} of its kind; this ncu-bench knows versions up to {newest}.",
+            advice="Update ncu-bench.",
         )
     return table

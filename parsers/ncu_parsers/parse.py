@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -13,7 +14,8 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
 from ncu_parsers.join_runs import join_runs
-from ncu_parsers.parquet import write_table, writing_row_groups
+from ncu_parsers.parquet import folder_beside, write_parts, write_table, writing_row_groups
+from ncu_parsers.ranks import by_origin, origin_of, with_origin
 from ncu_parsers.read import merge, read_report
 from ncu_parsers.report import Launch, Report, shortened
 from ncu_parsers.sources import STANDARD_INPUT, Source
@@ -36,7 +38,7 @@ class Parsed:
 
 
 STREAMED_FROM_BYTES = 1_000_000
-"""A single report of at least this size is written as it is read."""
+"""A report of at least this size is written as it is read."""
 
 
 def parse_into(
@@ -44,14 +46,17 @@ def parse_into(
     sources: Sequence[Source],
     *,
     join: bool = True,
+    processes: int = 1,
     reading: Callable[[Source], None] = lambda source: None,
 ) -> Parsed:
     """Read every source into the Parquet file `path`, which is the same as writing the table of `parse`.
 
-    A single big CSV report is written as it is read: then `table` is None, and no more than a stretch of the launches
-    is ever in memory. `written` says whether there is a file. Raises `NcuBenchError` when it cannot be written.
+    Big reports are written as they are read, several of them in as many as `processes` beside each other: then `table`
+    is None, and no more than a stretch of the launches is ever in memory. With `processes`, the program that calls this
+    must be one that can be imported (`if __name__ == "__main__"`). `written` says whether there is a file. Raises
+    `NcuBenchError` when it cannot be written.
     """
-    streamed = stream_into(path, sources, reading=reading)
+    streamed = stream_into(path, sources, join=join, processes=processes, reading=reading)
     if streamed is not None:
         return streamed
     result = parse(sources, join=join, reading=reading)
@@ -62,28 +67,69 @@ def parse_into(
 
 
 def stream_into(
-    path: Path, sources: Sequence[Source], *, reading: Callable[[Source], None] = lambda source: None
+    path: Path,
+    sources: Sequence[Source],
+    *,
+    join: bool = True,
+    processes: int = 1,
+    reading: Callable[[Source], None] = lambda source: None,
 ) -> Parsed | None:
-    """Write a single big CSV report into the Parquet file `path` as it is read; None where that cannot be done.
+    """Write big reports into the Parquet file `path` as they are read; None where that cannot be done.
 
-    Raises `NcuBenchError` when the file cannot be written.
+    It cannot where one report says something of another: a session page, or, with `join`, ids of launches that may
+    stand in both. Raises `NcuBenchError` when the file cannot be written.
     """
-    if len(sources) != 1 or not _is_big(sources[0]):
+    if any(source.path == STANDARD_INPUT for source in sources) or not any(map(_is_big, sources)):
         return None
+    if any(origin_of(source.path) for source in sources):
+        return None  # what is written as it is read says nothing of ranks
+    if len(sources) == 1:
+        return _stream_one(path, sources[0], reading)
+    from ncu_parsers.parts import begin_alike, read_parts
+
+    if join and begin_alike([source for source in sources if _is_big(source)]):
+        return None
+    with folder_beside(path) as folder:
+        parts = read_parts(sources, folder, big=STREAMED_FROM_BYTES, processes=processes, reading=reading)
+        if any(part.report is not None and not part.has_launches for part in parts):
+            return None
+        if join and _share_ids([part.ids for part in parts]):
+            return None
+        result = Parsed(None, [part.report for part in parts if part.report is not None])
+        for source, part in zip(sources, parts, strict=True):
+            if part.refusal is not None:
+                result.refused[source.name] = NcuBenchError(*part.refusal)
+        written = [part.path or part.table for part in parts if part.has_launches]
+        if written:
+            write_parts(path, written, encoded(_metadata(result.reports, result.notes)))
+            result.written = True
+    return result
+
+
+def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -> Parsed | None:
     try:
-        if reader_of(sources[0]) is not read_report:
+        if reader_of(source) is not read_report:
             return None
     except NcuBenchError:
         return None  # the plain reader says what is wrong
     from ncu_parsers.stream import stream_report  # small reports do without its imports
 
-    reading(sources[0])
+    reading(source)
     with writing_row_groups(path) as groups:
-        report = stream_report(sources[0], groups)
+        report = stream_report(source, groups)
         if report is None:
             return None
         groups.finish(encoded(_metadata([report], [])))
     return Parsed(None, [report], written=True)
+
+
+def _share_ids(reports: Sequence[Mapping[int | None, tuple[int, int]]]) -> bool:
+    """Whether a launch may stand in two reports: ids of one process that overlap."""
+    spans: dict[int | None, list[tuple[int, int]]] = {}
+    for ids in reports:
+        for process, span in ids.items():
+            spans.setdefault(process, []).append(span)
+    return any(later[0] <= earlier[1] for each in map(sorted, spans.values()) for earlier, later in pairwise(each))
 
 
 def _is_big(source: Source) -> bool:
@@ -115,7 +161,8 @@ def parse(
     profiles = [report for report in result.reports if report.rows]
     _lend_sessions(sessions, profiles, result)
     if join:
-        _join([report for report in profiles if report.table is None], result)
+        for together in by_origin([report for report in profiles if report.table is None]):
+            _join(together, result)
     return _tabulated(profiles, result)
 
 
@@ -150,7 +197,7 @@ def _metadata(reports: Sequence[Report], notes: list[str]) -> dict[str, Any]:
 
 
 def _table_of(report: Report) -> pa.Table:
-    return launches_table(report) if report.table is None else report.table
+    return with_origin(launches_table(report) if report.table is None else report.table, report.source)
 
 
 def _lend_sessions(sessions: list[Report], profiles: list[Report], result: Parsed) -> None:

@@ -21,10 +21,14 @@ from typing import Any, BinaryIO, cast
 import zstandard
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.expectation import EXPECTED
+from ncu_launch.manifest import LOGS, MANIFEST
+from ncu_launch.ranks import NODES, RANKS
 
 from ncu_parsers.same_timeline import without_repeats
 
 STANDARD_INPUT = "-"
+TIMELINE = "timeline"
+"""The folder in a run folder of ncu that holds the run of nsys before it."""
 REPORT_SUFFIXES = {
     ".csv", ".txt", ".log", ".out", ".tsv", ".jsonl",
     ".ncu-rep", ".nsight-cuprof-report",
@@ -175,7 +179,7 @@ def _paths(argument: str) -> list[str]:
 
 
 def _is_report(file: Path) -> bool:
-    if file.name == EXPECTED:  # what a run should do, beside what it did
+    if file.name == EXPECTED or _is_beside_reports(file):  # what a run should do or printed, beside what it did
         return False
     suffixes = [suffix.lower() for suffix in file.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
@@ -183,6 +187,15 @@ def _is_report(file: Path) -> bool:
     if not suffixes or suffixes[-1] not in REPORT_SUFFIXES:
         return False
     return suffixes[-1] != ".json" or _is_trace(file)
+
+
+def _is_beside_reports(file: Path) -> bool:
+    """Whether a file of a run folder is one of its logs, or of the timeline that was only to choose what to count."""
+    return any(folder.name in (LOGS, TIMELINE) and _is_run(folder.parent) for folder in file.parents)
+
+
+def _is_run(folder: Path) -> bool:
+    return folder.parent.name in (RANKS, NODES) or (folder / MANIFEST).is_file()
 
 
 def _is_trace(file: Path) -> bool:

@@ -11,16 +11,19 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.expectation import EXPECTED
 from ncu_parsers.parquet import is_parquet, read_launches, write_table
-from ncu_parsers.parse import Parsed, parse, stream_into
 from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, table_metadata
 
 from ncu_tools import __version__
+
+if TYPE_CHECKING:
+    from ncu_parsers.parse import Parsed
 
 CACHED_FROM_BYTES = 4_000_000
 LAUNCHES = "launches.parquet"
@@ -36,18 +39,49 @@ class Run:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass
+class OnDisk:
+    """One run whose launches are in the Parquet file `file`: of a run folder, of parse, or kept of a big report."""
+
+    name: str
+    file: Path
+    notes: list[str] = field(default_factory=list)
+
+    def read(self) -> Run:
+        """The run with all of its launches. Raises `NcuBenchError` where the file is damaged or not ours."""
+        table = read_launches(self.file)
+        return Run(self.name, table, self.notes or _notes_of(table))
+
+
 def load(path: str, *, reading: Callable[[Source], None] = lambda source: None) -> Run:
     """The run that `path` names.
 
     Raises `NcuBenchError` when nothing in it can be read; what can be read is kept, what cannot is in the notes.
     """
+    found = locate(path, reading=reading)
+    return found.read() if isinstance(found, OnDisk) else found
+
+
+def locate(path: str, *, reading: Callable[[Source], None] = lambda source: None) -> OnDisk | Run:
+    """The run that `path` names, read only where its launches are in no Parquet file; raises as `load` does."""
+    return on_disk(path) or _parsed(path, reading)
+
+
+def on_disk(path: str) -> OnDisk | None:
+    """The run that `path` names where that is a run folder or a Parquet file; None where reports have to be read."""
     file = Path(path)
     if path != STANDARD_INPUT and (file / LAUNCHES).is_file():
         file = file / LAUNCHES
-    if path != STANDARD_INPUT and file.is_file() and is_parquet(file):
-        table = read_launches(file)
-        return Run(path, table, list(table_metadata(table).get("notes", [])))
-    return _parsed(path, reading)
+    return OnDisk(path, file) if path != STANDARD_INPUT and file.is_file() and is_parquet(file) else None
+
+
+def notes_of(file: Path) -> list[str]:
+    """What a Parquet file of launches says was odd about reading them. Raises `NcuBenchError` as `OnDisk.read` does."""
+    return _notes_of(read_launches(file, ()))
+
+
+def _notes_of(table: pa.Table) -> list[str]:
+    return list(table_metadata(table).get("notes", []))
 
 
 def load_all(paths: Sequence[str], *, reading: Callable[[Source], None] = lambda source: None) -> Run:
@@ -74,18 +108,19 @@ def expected_of(path: str) -> pa.Table:
             "Only runs of a model target under ncu have one; reports and programs do not.",
             "Make such a run with: ncu-bench profile TARGET --tool ncu -o RUN",
         )
-    return _parsed(str(file), lambda source: None).table
+    return load(str(file)).table
 
 
-def _parsed(path: str, reading: Callable[[Source], None]) -> Run:
+def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
+    from ncu_parsers.parse import parse  # what is on disk does without the readers
+
     sources = find_sources([path])
     kept = _cache_file(sources)
     if kept is not None and kept.is_file():
-        table = read_launches(kept)
-        return Run(path, table, list(table_metadata(table).get("notes", [])))
+        return OnDisk(path, kept)
     streamed = _streamed(sources, kept, reading) if kept is not None else None
     if kept is not None and streamed is not None:
-        return Run(path, read_launches(kept), [note for report in streamed.reports for note in report.notes])
+        return OnDisk(path, kept, [note for report in streamed.reports for note in report.notes])
     parsed = parse(sources, reading=reading)
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
@@ -111,12 +146,18 @@ def _cache_file(sources: Sequence[Source]) -> Path | None:
 
 
 def _streamed(sources: Sequence[Source], path: Path, reading: Callable[[Source], None]) -> Parsed | None:
-    """What streaming a large report into the cache gave; None where that cannot be done."""
+    """What streaming large reports into the cache gave; None where that cannot be done, or one of them was refused."""
+    from ncu_parsers.parse import stream_into
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return stream_into(path, sources, reading=reading)
+        streamed = stream_into(path, sources, reading=reading)
     except (OSError, NcuBenchError):
         return None
+    if streamed is not None and streamed.refused:
+        path.unlink(missing_ok=True)
+        return None
+    return streamed
 
 
 def _keep(table: pa.Table, path: Path) -> None:

@@ -1,0 +1,123 @@
+"""Rooflines of a million launches: time as a ratio to five thousand launches, and the sizes of SVG files.
+
+    python -m benchmarks.pictures
+    python -m benchmarks.pictures --launches 200000 --rounds 3
+
+Every figure is a whole process of `ncu-bench roofline`, imports included. In each round all of them run one after the
+other, and the ratios are taken within the round; the median over the rounds is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from ncu_parsers import arrays, tables
+
+from benchmarks.parsing import Run, measured, ratio
+
+FEW = 5_000
+KERNELS = 300
+PROGRAM = "import sys; from ncu_tools.cli import main; main()"
+FILLED = 30
+"""How many further metrics the file has, which no picture needs."""
+VIEWS: dict[str, list[str]] = {
+    "launches": ["--points", "launches"],
+    "kernels": [],
+    "kernels, DRAM, L2 and L1": ["--levels", "dram,l2,l1"],
+}
+
+
+def launches(rows: int) -> pa.Table:
+    """Launches of `KERNELS` kernels that are used very unevenly, with made-up work on an A100."""
+    generator = np.random.default_rng(1)
+    kernel = np.minimum(generator.geometric(0.02, rows) - 1, KERNELS - 1)
+    flops = (10 ** generator.uniform(4, 11, KERNELS))[kernel] * generator.lognormal(0, 0.2, rows)
+    dram = flops / ((10 ** generator.uniform(-1.5, 2.5, KERNELS))[kernel] * generator.lognormal(0, 0.1, rows))
+    best = np.maximum(flops / 15e12, dram / 1.5e12)
+    slower = (10 ** generator.uniform(0.05, 1.5, KERNELS))[kernel] * generator.lognormal(0, 0.1, rows)
+    names = [f"void layer_{number % 17}::kernel_{number}<float, {number}>(float *, int)" for number in range(KERNELS)]
+    columns: dict[str, pa.Array] = {
+        "source": arrays.repeated("ncu", rows),
+        "device_name": arrays.repeated("NVIDIA A100-SXM4-40GB", rows),
+        "compute_capability": arrays.repeated("8.0", rows),
+        "kernel_name": pa.DictionaryArray.from_arrays(arrays.indices(kernel.astype(np.int32)), arrays.texts(names)),
+        "failed": arrays.booleans(np.zeros(rows, bool)),
+        "flops_basis": arrays.repeated("fp64 + fp32", rows),
+    }
+    numbers: dict[str, Any] = {
+        "duration_ns": best * slower * 1e9 + 1000, "flops": flops, "flops_fp32": flops, "flops_fp64": 0 * flops,
+        "dram_bytes": dram, "l2_bytes": 2 * dram, "l1_bytes": 3.5 * dram,
+        "peak_flops_fp32": np.full(rows, 14.93e12), "peak_dram_bytes": np.full(rows, 1.555e12),
+        **{f"sm__metric_{number}.avg": generator.random(rows) for number in range(FILLED)},
+    }  # fmt: skip
+    columns |= {name: arrays.floats(values) for name, values in numbers.items()}
+    columns |= {column.name: pa.nulls(rows, column.type) for column in tables.COLUMNS if column.name not in columns}
+    table = pa.table({name: columns[name] for name in tables.contract_first(columns)})
+    return tables.with_metadata(table, {"schema_version": tables.SCHEMA_VERSION, "reports": [], "notes": []})
+
+
+def drawn(file: Path, options: list[str], picture: Path) -> Run:
+    """One process that draws a picture of a file of launches."""
+    return measured([sys.executable, "-c", PROGRAM, "roofline", str(file), *options, "-o", str(picture)])
+
+
+def line(view: str, files: tuple[Path, Path], rounds: int) -> str:
+    """One line of the table: a view of many launches and of few."""
+    picture = files[0].with_suffix(".png")
+    many, few = [], []
+    for _ in range(rounds):
+        many.append(drawn(files[0], VIEWS[view], picture))
+        few.append(drawn(files[1], VIEWS[view], picture))
+    sizes = []
+    for file in files:
+        drawn(file, VIEWS[view], file.with_suffix(".svg"))
+        sizes.append(file.with_suffix(".svg").stat().st_size / 1e3)
+    seconds = statistics.median(run.seconds for run in many)
+    peak = max(run.megabytes for run in many)
+    return f"| {view} | {seconds:.2f} | {ratio(many, few)} | {peak:.0f} | {sizes[0]:.0f} | {sizes[1]:.0f} |"
+
+
+def write(folder: Path, rows: int) -> Path:
+    """A folder as `parse` leaves it, launches with their kernels beside them, written by a process of its own.
+
+    What this process holds in memory would count for those it starts.
+    """
+    folder.mkdir()
+    program = (
+        "import sys; from pathlib import Path; from benchmarks.pictures import launches\n"
+        "from ncu_parsers.parquet import write_table; from ncu_tools.kernels import keep_kernels\n"
+        "file = Path(sys.argv[1]); write_table(launches(int(sys.argv[2])), file); keep_kernels(file)"
+    )
+    file = folder / "launches.parquet"
+    measured([sys.executable, "-c", program, str(file), str(rows)])
+    return file
+
+
+def main() -> None:
+    """Print the results as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--launches", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    print(f"{asked.launches:,} launches against {FEW:,}, median of {asked.rounds} rounds, {os.cpu_count()} cores\n")
+    print("| points | s | x few launches | peak MB | SVG kB | SVG kB of few |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = write(folder / "many", asked.launches), write(folder / "few", FEW)
+        for view in VIEWS:
+            print(line(view, files, asked.rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

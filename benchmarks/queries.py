@@ -1,0 +1,116 @@
+"""The hottest kernels of a million launches: time as a ratio to the same query in duckdb, and peak memory.
+
+    pip install duckdb
+    python benchmarks/queries.py
+    python benchmarks/queries.py --launches launches.parquet
+
+Every figure is a whole process, imports included. In each round all programs run one after the other on the same file,
+and the ratios are taken within the round, so that a busy machine slows both sides; the median over the rounds is shown.
+duckdb groups by kernel name, sums time, FLOPs and DRAM bytes, and gives the first twenty; it knows no ceilings, bounds
+or notes, which `ncu-bench hotspots` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.generate import write
+from benchmarks.parsing import Run, ratio
+
+OURS = str(Path(sys.executable).with_name("ncu-bench"))
+DUCKDB = (
+    "import sys, duckdb\n"
+    'duckdb.sql(f"""select kernel_name, count(*), sum(duration_ns), sum(flops), sum(dram_bytes)\n'
+    '    from \'{sys.argv[1]}\' group by kernel_name order by 3 desc limit 20""").show(max_width=200)\n'
+)
+BYTES_OF_A_LAUNCH = 928
+"""What a launch of the shape wide30 takes in its CSV."""
+
+
+KEEP = (
+    "import sys; from pathlib import Path\n"
+    "from ncu_parsers.parquet import contents; from ncu_tools.kernels import keep_kernels\n"
+    "keep_kernels(Path(sys.argv[1])); print(contents(Path(sys.argv[1]))[1])\n"
+)
+"""A program that writes kernels.parquet beside a file, and prints how many launches that has."""
+
+
+def made(folder: Path, launches: int) -> Path:
+    """A file of about so many launches, read from a report of 30 metrics each."""
+    report, output = folder / "report.csv", folder / "made.parquet"
+    write("wide30", report, launches * BYTES_OF_A_LAUNCH / 1e6)
+    run([OURS, "parse", str(report), "-o", str(output)])
+    report.unlink()
+    return output
+
+
+def run(command: list[str]) -> Run:
+    """Run a command to its end. Raises `SystemExit` when it fails.
+
+    A process begins with the peak memory of the one that starts it: this one therefore imports nothing big.
+    """
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{command[:3]} failed")
+    return Run(seconds, usage.ru_maxrss / 1024)
+
+
+def lines(launches: Path, alone: Path, rounds: int) -> list[str]:
+    """The lines of the table: duckdb, us with the kernels that were kept beside the launches, and us without."""
+    commands = {
+        "duckdb": [sys.executable, "-c", DUCKDB, str(launches)],
+        "hotspots with kernels.parquet": [OURS, "hotspots", str(launches)],
+        "hotspots of the launches alone": [OURS, "hotspots", str(alone)],
+    }
+    runs: dict[str, list[Run]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            runs[name].append(run(command))
+    return [
+        f"| {name} | {statistics.median(one.seconds for one in each):.2f} | {ratio(each, runs['duckdb'])} | "
+        f"{max(one.megabytes for one in each):.0f} |"
+        for name, each in runs.items()
+    ]
+
+
+def main() -> None:
+    """Print the results as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--launches", type=Path, help="a file made by ncu-bench parse; without, one is made up")
+    parser.add_argument("--count", type=int, default=1_000_000, help="how many launches to make up")
+    parser.add_argument("--rounds", type=int, default=11)
+    asked = parser.parse_args()
+    if importlib.util.find_spec("duckdb") is None:
+        raise SystemExit("There is nothing to compare with: duckdb is not installed. Try: pip install duckdb")
+    with tempfile.TemporaryDirectory() as name:
+        source = asked.launches.resolve() if asked.launches else made(Path(name), asked.count)
+        beside, alone = (Path(name) / folder / "launches.parquet" for folder in ("beside", "alone"))
+        for path in (beside, alone):
+            path.parent.mkdir()
+            path.symlink_to(source)
+        count = subprocess.check_output([sys.executable, "-c", KEEP, str(beside)], text=True)  # noqa: S603
+        print(
+            f"{int(count):,} launches, median of {asked.rounds} rounds, {os.cpu_count()} cores, "
+            f"Python {platform.python_version()}\n"
+        )
+        print("| whole processes | s | x duckdb | peak MB |\n|---|---|---|---|")
+        print("\n".join(lines(beside, alone, asked.rounds)))
+
+
+if __name__ == "__main__":
+    main()

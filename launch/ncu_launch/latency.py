@@ -1,0 +1,101 @@
+"""What samples of a latency say: its mean and how sure that is, its percentiles, and when to stop taking more.
+
+Consecutive samples resemble each other, because clocks, caches and other programs change slowly. So the interval of the
+mean comes from the means of up to 20 blocks of consecutive samples (batch means: Conway, Management Science 10, 1963,
+p. 47), which is close to the usual one where samples are independent, and wider where they are not.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+BLOCKS = 20
+LEAST_FOR_P95, LEAST_FOR_P99 = 20, 100
+"""With fewer samples a percentile would be little more than the longest of them."""
+
+_STUDENT_975 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093,
+)  # fmt: skip
+"""The 97.5 % quantile of Student's t for 1 to 19 degrees of freedom (Abramowitz and Stegun, table 26.10)."""
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Samples summed up, in their own unit. `low` and `high` are the 95 % interval of the mean.
+
+    None is what so few samples do not say: the interval and deviation of one, percentiles of fewer than 20 and 100.
+    """
+
+    mean: float
+    median: float
+    p95: float | None
+    p99: float | None
+    deviation: float | None
+    low: float | None
+    high: float | None
+
+
+def summed_up(samples: Sequence[float]) -> Latency:
+    """At least one sample, in the order in which they were taken. Percentiles are interpolated (Hyndman and Fan 7)."""
+    mean, reach = statistics.fmean(samples), half_width(samples)
+    return Latency(
+        mean=mean,
+        median=statistics.median(samples),
+        p95=_percentile(samples, 95) if len(samples) >= LEAST_FOR_P95 else None,
+        p99=_percentile(samples, 99) if len(samples) >= LEAST_FOR_P99 else None,
+        deviation=_deviation(samples, mean) if len(samples) > 1 else None,
+        low=mean - reach if reach is not None else None,
+        high=mean + reach if reach is not None else None,
+    )
+
+
+def half_width(samples: Sequence[float]) -> float | None:
+    """Half the 95 % interval of the mean; None for fewer than two samples."""
+    if len(samples) < 2:
+        return None
+    count = min(BLOCKS, len(samples))
+    ends = [len(samples) * block // count for block in range(count + 1)]
+    means = [statistics.fmean(samples[start:end]) for start, end in pairwise(ends)]
+    return _STUDENT_975[count - 2] * _deviation(means, statistics.fmean(means)) / math.sqrt(count)
+
+
+def _deviation(values: Sequence[float], mean: float) -> float:
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def _percentile(samples: Sequence[float], percent: int) -> float:
+    return statistics.quantiles(samples, n=100, method="inclusive")[percent - 1]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure one point.
+
+    Timing ends when the 95 % interval of the mean is within `precision` of it on either side, after no fewer than
+    `least` samples and `least_s` seconds; or after `max_s` seconds, however wide the interval is. Warming up takes
+    `warmup` iterations and no less than `warm_s` seconds, but no more than two iterations once half of `max_s` is over.
+    """
+
+    precision: float = 0.01
+    least: int = 100
+    least_s: float = 0.5
+    max_s: float = 10.0
+    warmup: int = 10
+    warm_s: float = 0.2
+    most: int = 100_000
+
+    def warm(self, iterations: int, seconds: float) -> bool:
+        """Whether this was enough of warming up."""
+        if iterations >= 2 and seconds >= self.max_s / 2:
+            return True
+        return iterations >= self.warmup and seconds >= min(self.warm_s, self.max_s)
+
+    def tight(self, samples: Sequence[float]) -> bool:
+        """Whether the interval of the mean is as narrow as was asked for."""
+        reach = half_width(samples)
+        return reach is not None and reach <= self.precision * statistics.fmean(samples)

@@ -1,0 +1,330 @@
+"""ncu-bench bench: latency, throughput and memory of models over batch sizes, input sizes, types, modes and phases."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.bench import OK, Point, Sweep, points, rows_of, sizes_of
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.latency import Effort
+from ncu_launch.manifest import LOGS, Manifest, write_manifest
+from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES
+
+from ncu_tools.cli.options import format_option, show
+from ncu_tools.report.table import Column, Table, printable
+from ncu_tools.report.units import counted, digits, duration
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BENCH = "bench.parquet"
+COLUMNS = (
+    Column("target", "model", wide=True),
+    Column("device", "device"),
+    Column("dtype", "type"),
+    Column("mode", "mode"),
+    Column("phase", "phase"),
+    Column("batch_size", "batch", "count"),
+    Column("input_size", "image", "count"),
+    Column("sequence_length", "tokens", "count"),
+    Column("latency_mean_ns", "mean", "time", "ns"),
+    Column("plus_minus", "95 %", "fraction"),
+    Column("latency_median_ns", "median", "time", "ns"),
+    Column("latency_p95_ns", "p95", "time", "ns"),
+    Column("latency_p99_ns", "p99", "time", "ns"),
+    Column("iterations", "n", "count"),
+    Column("rate", "throughput"),
+    Column("memory_peak_bytes", "peak memory", "byte", "byte"),
+    Column("self_cpu_time_ns", "self CPU", "time", "ns"),
+    Column("self_gpu_time_ns", "self GPU", "time", "ns"),
+    Column("throttling", "throttling"),
+    Column("outcome", "outcome"),
+    Column("reason", "reason", wide=True),
+)
+NOT_SHOWN = ("samples_ns", "notes")
+Row = dict[str, Any]
+
+
+def _words(known: tuple[str, ...] = ()) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
+    """Words separated by commas, each of those `known`."""
+
+    def parse(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in value.split(",") if word.strip())
+        for word in words:
+            if word not in known:
+                raise click.BadParameter(f"{word} is none of {', '.join(known)}")
+        if not words:
+            raise click.BadParameter("it names nothing")
+        return words
+
+    return parse
+
+
+def _sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    words = [word.strip() for word in value.split(",") if word.strip()]
+    for word in words:
+        if not word.isdecimal() or int(word) < 1:
+            raise click.BadParameter(f"{word} is no size")
+    if not words:
+        raise click.BadParameter("it names no size")
+    return tuple(map(int, words))
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
+@click.option("--resume", is_flag=True, help="Go on with the sweep in this run folder: measure what has no row yet.")
+@click.option("--retry-failed", is_flag=True, help="With --resume, measure points again that are not ok.")
+@click.option("--batch-size", "batch_sizes", default="1", show_default=True, callback=_sizes, help="Such as 1,8,16,32.")
+@click.option("--input-size", "input_sizes", callback=_sizes, help="Image heights and widths.")
+@click.option("--seq-len", "sequence_lengths", callback=_sizes, help="Sequence lengths of hf: models.")
+@click.option(
+    "--dtype", "dtypes", default="fp32", show_default=True, callback=_words(DTYPES), help=f"Of {', '.join(DTYPES)}."
+)
+@click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
+@click.option(
+    "--mode", "modes", default="eager", show_default=True, callback=_words(MODES), help=f"Of {', '.join(MODES)}."
+)
+@click.option("--channels-last", is_flag=True)
+@click.option(
+    "--device", "devices", default="auto", show_default=True, callback=_words(DEVICES), help=f"Of {', '.join(DEVICES)}."
+)
+@click.option(
+    "--phase", "phases", default="forward", show_default=True, callback=_words(PHASES),
+    help=f"Of {', '.join(PHASES)}. Backward is timed alone; a step is both and the optimizer.",
+)  # fmt: skip
+@click.option("--precision", type=click.FloatRange(0.01, 50), default=1.0, show_default=True, metavar="PERCENT",
+    help="Time until the 95 % interval of the mean is within this on either side.",
+)  # fmt: skip
+@click.option("--max-time", type=click.FloatRange(0.01), default=10.0, show_default=True, metavar="SECONDS",
+    help="How long to time a point at most, however wide its interval is.",
+)  # fmt: skip
+@click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True, help="Iterations before timing.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS",
+    help="End a point's process after this long: its row says so.",
+)  # fmt: skip
+@format_option
+def command(
+    targets: tuple[str, ...],
+    output: Path | None,
+    resume: bool,
+    retry_failed: bool,
+    batch_sizes: tuple[int, ...],
+    input_sizes: tuple[int, ...] | None,
+    sequence_lengths: tuple[int, ...] | None,
+    dtypes: tuple[str, ...],
+    autocast: bool,
+    modes: tuple[str, ...],
+    channels_last: bool,
+    devices: tuple[str, ...],
+    phases: tuple[str, ...],
+    precision: float,
+    max_time: float,
+    warmup: int,
+    timeout: float,
+    output_format: str,
+) -> None:
+    """Measure latency, throughput and memory of models, every combination of the sizes, types, modes and phases given.
+
+    TARGET is a model as for profile. Every point runs in a process of its own: one that runs out of memory, crashes or
+    hangs is a row that says so. Rows land in bench.parquet of the run folder as they finish; --resume goes on where a
+    sweep stopped. Times are of iterations one by one, between CUDA events on a GPU and by the clock on a CPU.
+
+    \b
+    Example:
+      ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
+      ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
+    """
+    sweep = Sweep(
+        targets, batch_sizes, input_sizes or (None,), sequence_lengths or (None,), dtypes, modes, devices, phases,
+        autocast, channels_last,
+    )  # fmt: skip
+    effort = Effort(precision=precision / 100, max_s=max_time, warmup=warmup)
+    asked = points(sweep)
+    folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
+    kept = _kept(folder, resume, retry_failed)
+    known = set(kept.column("point").to_pylist()) if kept is not None else set()
+    missing = [point for point in asked if point.name not in known]
+    if resume:
+        click.echo(f"{len(asked) - len(missing)} of {counted(len(asked), 'point', 'points')} have a row.", err=True)
+    stopped = _measured(folder, kept, missing, effort, timeout)
+    if stopped:
+        left = f"{len(asked) - len(_rows_of(folder, asked))} of {counted(len(asked), 'point', 'points')} are left"
+        click.echo(f"{left}; the same command with -o {folder} --resume goes on.", err=True)
+        raise click.Abort
+    rows = _rows_of(folder, asked)
+    show(_table(rows, _notes(rows, sweep, effort, folder), output_format), output_format)
+    if not any(row["outcome"] == OK for row in rows):
+        raise NcuBenchError("No point could be measured.", f"The first: {rows[0]['reason']}.", "See its row and log.")
+
+
+# ----------------------------------------------------------------------------------------------------- the run folder
+
+
+def _kept(folder: Path, resume: bool, retry_failed: bool) -> pa.Table | None:
+    """The rows that a run folder has already; None where it has none.
+
+    Raises `WrongUsage` when it has some and nobody said that the sweep should go on, or the other way round.
+    """
+    file = folder / BENCH
+    if retry_failed and not resume:
+        raise WrongUsage("--retry-failed goes with --resume.", advice="Name the run folder with -o, and --resume.")
+    if not resume and folder.is_dir() and any(folder.iterdir()):
+        raise WrongUsage(
+            f"{folder} already holds files.", advice="Go on with its sweep by --resume, or name another folder with -o."
+        )
+    if not resume or not file.is_file():
+        if resume and not folder.is_dir():
+            raise WrongUsage(f"There is no sweep in {folder}.", advice="Name its run folder with -o.")
+        return None
+    from ncu_parsers.parquet import read_bench
+
+    table = read_bench(file)
+    return table.filter([outcome == OK for outcome in table.column("outcome").to_pylist()]) if retry_failed else table
+
+
+def _rows_of(folder: Path, asked: list[Point]) -> list[Row]:
+    """The rows of these points, in the order asked for."""
+    from ncu_parsers.parquet import read_bench
+
+    file = folder / BENCH
+    if not file.is_file():
+        return []
+    rows = {row["point"]: row for row in read_bench(file).drop_columns(["samples_ns"]).to_pylist()}
+    return [rows[point.name] for point in asked if point.name in rows]
+
+
+def _measured(folder: Path, kept: pa.Table | None, missing: list[Point], effort: Effort, timeout: float) -> bool:
+    """Measure points, and write the file anew after each; True when it was stopped before the end.
+
+    SIGTERM, as schedulers send it, stops it like Ctrl-C.
+    """
+    from ncu_parsers.bench_table import appended
+    from ncu_parsers.parquet import write_table
+
+    logs = folder / LOGS
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NcuBenchError(f"{logs} cannot be made: {error.strerror}.", advice="Use another -o.") from error
+    manifest = Manifest(sys.argv, "bench", datetime.now(timezone.utc).isoformat(timespec="seconds"), partial=True)
+    write_manifest(manifest, folder)
+    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    table, versions = kept, set[str]()
+    try:
+        with _progress(len(missing)) as (heard, finished):
+            for row in rows_of(missing, effort, timeout, logs, heard=heard):
+                table = appended(table, [row], asked=sys.argv)
+                write_table(table, folder / BENCH)
+                versions |= {row["torch"]} if "torch" in row else set()
+                finished(row)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+    manifest.partial = False
+    manifest.versions = {"torch": ", ".join(sorted(versions))} if versions else {}
+    write_manifest(manifest, folder)
+    return False
+
+
+# ----------------------------------------------------------------------------------------------------------- progress
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[tuple[Callable[[Point, str], None], Callable[[Row], None]]]:
+    """What to call with how far a point is, and with the row of one that is done: lines, and on a terminal a status."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    began, done = time.monotonic(), 0
+    status = console.status("") if console.is_terminal and total else None
+
+    def heard(point: Point, stage: str) -> None:
+        if status is not None:
+            left = _left(time.monotonic() - began, done, total)
+            status.update(Text(printable(f"{done + 1}/{total} {point.name}: {stage}{left}")))
+
+    def finished(row: Row) -> None:
+        nonlocal done
+        done += 1
+        line = printable(f"{done}/{total} {row['point']}: {_in_words(row)}")
+        console.print(Text(line), soft_wrap=True)
+
+    if status is None:
+        yield heard, finished
+    else:
+        with status:
+            yield heard, finished
+
+
+def _left(seconds: float, done: int, total: int) -> str:
+    if not done:
+        return ""
+    left = seconds / done * (total - done)
+    return f", {left / 60:.0f} min left" if left >= 90 else f", {left:.0f} s left"
+
+
+def _in_words(row: Row) -> str:
+    if row["outcome"] != OK:
+        return f"{row['outcome']} ({row['reason']})"
+    spread = _plus_minus(row)
+    return duration(row["latency_mean_ns"]) + (f" ± {100 * spread:.2g} %" if spread is not None else "")
+
+
+def _plus_minus(row: Row) -> float | None:
+    if row["latency_high_ns"] is None:
+        return None
+    return float(row["latency_high_ns"] / row["latency_mean_ns"] - 1)
+
+
+# ---------------------------------------------------------------------------------------------------------- the table
+
+
+def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
+    if output_format in ("json", "csv"):
+        from ncu_parsers.bench_table import COLUMNS as ALL
+
+        columns = [Column(one.name, one.name, unit=one.unit) for one in ALL if one.name not in NOT_SHOWN]
+        return Table("bench", columns, rows, notes)
+    return Table("bench", COLUMNS, [_for_people(row) for row in rows], notes)
+
+
+def _for_people(row: Row) -> Row:
+    """A row with its throughput in words and the width of its interval; an outcome is only shown where it is not ok."""
+    if row["outcome"] != OK:
+        return row
+    rate = f"{digits(row['throughput'])} {row['throughput_unit']}" if row["throughput"] else None
+    return {**row, "rate": rate, "plus_minus": _plus_minus(row), "outcome": None}
+
+
+def _notes(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[str]:
+    notes = [f"{row['point']}: {note}" for row in rows for note in row["notes"] or []]
+    wide = [row for row in rows if row["outcome"] == OK and (_plus_minus(row) or 1.0) > effort.precision]
+    if wide:
+        notes.append(
+            f"{counted(len(wide), 'point was', 'points were')} timed for --max-time, with an interval wider than "
+            f"± {100 * effort.precision:g} %"
+        )
+    throttled = [row["point"] for row in rows if row["throttling"] not in (None, "none")]
+    if throttled:
+        notes.append(f"clocks were held down in {counted(len(throttled), 'point', 'points')}: {', '.join(throttled)}")
+    machines = sorted({row["device_name"] for row in rows if row["device"] == "cpu" and row["device_name"]})
+    threads = sorted({row["threads"] for row in rows if row["threads"] is not None})
+    if machines:
+        notes.append(f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}")
+    own = [target for target in sweep.targets if not sizes_of(target)]
+    if own and (len(sweep.batch_sizes) > 1 or sweep.input_sizes != (None,)):
+        notes.append(f"sizes were not varied for targets that make their own inputs: {', '.join(own)}")
+    return [*notes, f"every column and sample is in {folder / BENCH}"]

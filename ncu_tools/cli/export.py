@@ -1,0 +1,141 @@
+"""ncu-bench export: a run in the format of another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import NcuBenchError, WrongUsage
+
+from ncu_tools.cli.options import format_option, machine_option, progress, show
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMS = ("speedscope", "perfetto", "csv", "sections")
+TABLES = ("kernels", "launches", "layers")
+COLUMNS = (
+    Column("file", "file"),
+    Column("form", "form"),
+    Column("rows", "rows", "count"),
+    Column("bytes", "size", "byte", "byte"),
+)
+OPEN_IN = {"speedscope": "https://www.speedscope.app", "perfetto": "https://ui.perfetto.dev"}
+NOT_A_TIMELINE = (
+    "spans are means over {} laid end to end in the order in which layers first ran: no gaps, no overlap, no timeline"
+)
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file to write."
+)
+@click.option(
+    "--as", "form", type=click.Choice(FORMS), required=True,
+    help="speedscope or perfetto: a trace of phases and modules. csv: for spreadsheets. sections: ncu's details page.",
+)  # fmt: skip
+@click.option(
+    "--table", "of", type=click.Choice(TABLES), help="Which table, with --as csv; kernels if not given."
+)  # fmt: skip
+@click.option(
+    "--depth", type=click.IntRange(min=0),
+    help="How many levels below the model go into a trace or a table of layers; all if not given.",
+)  # fmt: skip
+@machine_option
+@format_option
+def command(
+    run: str, output: Path, form: str, of: str | None, depth: int | None, machine_name: str | None, output_format: str
+) -> None:
+    """Write a run in the format of another tool.
+
+    A trace shows one iteration: its phases, and in each the modules that ran, as long as their launches took. In CSV
+    for spreadsheets what is unknown is an empty cell, and a text that would run as a formula begins with an apostrophe.
+    Sections are the long CSV of ncu's details page with the metrics that the report held, every digit and base units;
+    NVTX ranges and results of rules are not in it.
+
+    \b
+    Example:
+      ncu-bench export run -o trace.json --as speedscope
+      ncu-bench export run -o trace.json --as perfetto --depth 2
+      ncu-bench export report.ncu-rep -o kernels.csv --as csv
+      ncu-bench export report.ncu-rep -o details.csv --as sections
+    """
+    from ncu_parsers.parquet import replacing
+
+    from ncu_tools.loading import load
+
+    if of is not None and form != "csv":
+        raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
+    with progress("Reading") as reading:
+        loaded = load(run, reading=reading)
+    if form == "csv":
+        text, rows, notes = _spreadsheet(run, loaded.table, of or "kernels", depth, machine_name)
+    elif form == "sections":
+        text, rows, notes = _sections(run, loaded.table)
+    else:
+        text, rows, notes = _trace(run, loaded.table, form, depth)
+    with replacing(output) as temporary:
+        temporary.write_bytes(text.encode("utf-8", "replace"))
+    row = {"file": str(output), "form": form, "rows": rows, "bytes": output.stat().st_size}
+    show(Table("export", COLUMNS, [row], [*loaded.notes, *notes]), output_format)
+
+
+def _trace(run: str, table: pa.Table, form: str, depth: int | None) -> tuple[str, int, list[str]]:
+    from ncu_tools.report.perfetto import to_perfetto
+    from ncu_tools.report.speedscope import to_speedscope
+    from ncu_tools.report.units import counted
+    from ncu_tools.spans import spans
+
+    found = spans(table, depth=depth)
+    if not found.rows:
+        raise _without_layers(run, found.notes)
+    write = to_speedscope if form == "speedscope" else to_perfetto
+    iterations = counted(found.iterations, "iteration", "iterations")
+    notes = [*found.notes, NOT_A_TIMELINE.format(iterations), f"open {OPEN_IN[form]} and drop the file there"]
+    return write(found.rows, f"{run}: one iteration"), len(found.rows), notes
+
+
+def _spreadsheet(
+    run: str, table: pa.Table, of: str, depth: int | None, machine_name: str | None
+) -> tuple[str, int, list[str]]:
+    from ncu_tools.ceilings import ceilings_of
+    from ncu_tools.hotspots import hotspots, kernels_table
+    from ncu_tools.layers import layers, layers_table
+    from ncu_tools.machine import find_machine
+    from ncu_tools.report.spreadsheet import to_spreadsheet
+
+    notes: list[str] = []
+    if of == "kernels":
+        machine = find_machine(machine_name) if machine_name else None
+        kernels = hotspots(table, ceilings_of(table, machine))
+        table, notes = kernels_table(kernels.rows), kernels.notes
+    elif of == "layers":
+        tree = layers(table, depth=depth)
+        if not tree.rows:
+            raise _without_layers(run, tree.notes)
+        table, notes = layers_table(tree.rows), tree.notes
+    return to_spreadsheet(table), len(table), notes
+
+
+def _sections(run: str, table: pa.Table) -> tuple[str, int, list[str]]:
+    from ncu_tools.report.section_csv import to_section_csv
+
+    text = to_section_csv(table)
+    if not text:
+        raise NcuBenchError(
+            f"{run} holds no metrics of ncu, so there is nothing to write as its sections.",
+            "Timelines and runs of operators have none.",
+            "Write the kernels as a table instead: --as csv",
+        )
+    return text, text.count("\n") - 1, []
+
+
+def _without_layers(run: str, notes: list[str]) -> NcuBenchError:
+    return NcuBenchError(
+        f"{run} has no layers to show.",
+        "".join(f"{note[:1].upper()}{note[1:]}." for note in notes[:1]),
+        "For its kernels as a table: --as csv --table kernels",
+    )

@@ -1,0 +1,87 @@
+"""ncu-bench query: SQL over a run."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import click
+
+from ncu_tools.cli.options import format_option, machine_option, progress, show
+from ncu_tools.report.table import Column, Table
+
+
+class AnswerTable(Table):
+    """A table that shows every column that was asked for, also where all of it is NULL."""
+
+    def shown_columns(self) -> list[Column]:
+        """All of them."""
+        return list(self.columns)
+
+
+@click.command()
+@click.argument("run")
+@click.argument("sql")
+@machine_option
+@format_option
+def command(run: str, sql: str, machine_name: str | None, output_format: str) -> None:
+    """Answer a question in SQL about a run, through DuckDB (pip install 'ncu-bench[query]').
+
+    The tables are launches, a row per launch with every metric of the report under its name, and kernels, a row per
+    kernel name with what bounds it. Units are in the names; NULL is unknown and shown as nothing. Names with dots take
+    double quotes. A query reads these two tables and nothing else: no files, no network, no changes.
+
+    \b
+    Example:
+      ncu-bench query report.csv "SELECT kernel_short, sum(duration_ns) FROM launches GROUP BY ALL ORDER BY 2 DESC"
+      ncu-bench query report.csv "SELECT kernel, bound FROM kernels WHERE bound_fraction < 0.5" --format csv
+      ncu-bench query report.csv "DESCRIBE launches"
+    """
+    from ncu_tools.ceilings import ceilings_of
+    from ncu_tools.hotspots import hotspots, kernels_table
+    from ncu_tools.loading import load
+    from ncu_tools.machine import find_machine
+    from ncu_tools.query import query
+
+    machine = find_machine(machine_name) if machine_name else None
+    with progress("Reading") as reading:
+        loaded = load(run, reading=reading)
+    kernels = kernels_table(hotspots(loaded.table, ceilings_of(loaded.table, machine)).rows)
+    answer = query(sql, {"launches": loaded.table, "kernels": kernels})
+    columns = [_column(name, number) for name, number in zip(answer.columns, answer.numbers, strict=True)]
+    nested = output_format == "json"
+    rows = [
+        {name: _plain(value, nested) for name, value in zip(answer.columns, row, strict=True)} for row in answer.rows
+    ]
+    show(AnswerTable("query", columns, rows, loaded.notes), output_format)
+
+
+def _column(name: str, number: bool) -> Column:
+    """Numbers are shown as they are named: nothing is known of what a query computed."""
+    return Column(name, name, "flop/byte") if number else Column(name, name, wide=True)
+
+
+def _plain(value: Any, nested: bool) -> Any:
+    """A value of DuckDB as a number, a text, or with `nested` a list or an object of these."""
+    if isinstance(value, Decimal):
+        value = int(value) if value == value.to_integral_value() else float(value)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, (list, tuple, dict)):
+        plain = _inside(value)
+        return plain if nested else json.dumps(plain, ensure_ascii=False)
+    return str(value)
+
+
+def _inside(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _inside(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_inside(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return _plain(value, True)

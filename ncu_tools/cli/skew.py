@@ -1,0 +1,73 @@
+"""ncu-bench skew: kernels and layers across ranks, the slowest rank, and where it loses its time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.report.table import Column, Table
+
+RANKS = (
+    Column("rank", "rank", "count"),
+    Column("host", "host"),
+    Column("device", "device", wide=True),
+    Column("launches", "launches", "count"),
+    Column("time_ns", "time", "time", "ns"),
+    Column("collective_ns", "in collectives", "time", "ns"),
+    Column("work_ns", "outside", "time", "ns"),
+    Column("excess_ns", "above median", "time", "ns"),
+)
+ACROSS = (
+    Column("name", "name", wide=True),
+    Column("ranks", "ranks", "count"),
+    Column("launches", "launches", "count"),
+    Column("min_ns", "min", "time", "ns"),
+    Column("median_ns", "median", "time", "ns"),
+    Column("max_ns", "max", "time", "ns"),
+    Column("slowest", "slowest rank", "count"),
+    Column("skew_ns", "max - median", "time", "ns"),
+    Column("excess_ns", "slowest of run - median", "time", "ns"),
+)
+COLLECTIVE = Column("is_collective", "collective")
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "--by",
+    type=click.Choice(("kernel", "layer", "rank")),
+    default="kernel",
+    show_default=True,
+    help="A row per kernel, per layer, or per rank.",
+)
+@click.option("--depth", type=click.IntRange(min=0), help="With --by layer, how many levels below the model.")
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many rows to show.")
+@format_option
+def command(run: str, by: str, depth: int | None, top: int, output_format: str) -> None:
+    """Show how unevenly the ranks of a run work: the slowest rank, and the kernels or layers where it loses its time.
+
+    Minimum, median and maximum are over ranks, of the time that a rank spends in a kernel or layer in all. The slowest
+    rank is the one with the most time outside collectives: inside them, ranks wait for it.
+
+    \b
+    Example:
+      ncu-bench skew run
+      ncu-bench skew run --by layer --depth 1
+      ncu-bench skew run --by rank
+    """
+    from ncu_tools.loading import load
+    from ncu_tools.skew import skew
+
+    with progress("Reading") as reading:
+        loaded = load(run, reading=reading)
+    result = skew(loaded.table, by="layer" if by == "layer" else "kernel", depth=depth)
+    notes = [*result.notes, *loaded.notes]
+    if by == "rank" or len(result.ranks) < 2:
+        show(Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes), output_format)
+        return
+    if len(result.rows) > top:
+        notes.append(f"{len(result.rows) - top} more rows; --top shows more")
+    columns = (*ACROSS, COLLECTIVE) if output_format in ("json", "csv") else ACROSS
+    show(Table("skew", columns, [asdict(row) for row in result.rows[:top]], notes), output_format)

@@ -1,0 +1,104 @@
+"""SQL over a run, by DuckDB: in memory, one SELECT, and nothing outside the tables that it is given.
+
+DuckDB is an extra. Its access to files, networks, extensions and Python variables is off, and locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.tables import COLUMN_NAMES
+
+CONFIGURATION = {
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query gave: its columns and their values, row by row. NULL is None."""
+
+    columns: list[str]
+    numbers: list[bool]
+    rows: list[tuple[Any, ...]]
+
+
+def query(sql: str, tables: Mapping[str, pa.Table]) -> Answer:
+    """The answer to one SELECT over `tables`.
+
+    Raises `NcuBenchError` without DuckDB, and `WrongUsage` for what is not one query, and where DuckDB refuses it: with
+    its words and, where names or syntax are wrong, the columns that hold anything.
+    """
+    duckdb = _duckdb()
+    with duckdb.connect(":memory:", config=CONFIGURATION) as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        connection.execute("SET lock_configuration = true")
+        try:
+            statements = connection.extract_statements(sql)
+            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+                raise WrongUsage(
+                    "This is not one query.",
+                    "A run is read and never changed.",
+                    'Give one SELECT, as in: ncu-bench query RUN "SELECT * FROM kernels LIMIT 5"',
+                )
+            relation = connection.sql(sql)
+            numbers = [_is_number(str(kind)) for kind in relation.types]
+            return Answer(_told_apart(relation.columns), numbers, relation.fetchall())
+        except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
+            raise WrongUsage(
+                _complaint(error),
+                " ".join(_columns(name, table) for name, table in tables.items()),
+                "Names with dots take double quotes; DESCRIBE launches lists every column with its type.",
+            ) from error
+        except duckdb.Error as error:
+            raise WrongUsage(_complaint(error), f"A query reads {' and '.join(tables)}, and nothing else.") from error
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise NcuBenchError(
+            "SQL needs DuckDB, which could not be imported.", f"It is an extra ({error}).",
+            "Install it with: pip install 'ncu-bench[query]'",
+        ) from error  # fmt: skip
+    return duckdb
+
+
+def _is_number(kind: str) -> bool:
+    return kind.startswith(("DOUBLE", "FLOAT", "DECIMAL")) or kind.endswith("INT") or kind.endswith("INTEGER")
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """The names, a number behind each that was there before."""
+    found: list[str] = []
+    for name in names:
+        other, number = name, 1
+        while other in found:
+            number += 1
+            other = f"{name}_{number}"
+        found.append(other)
+    return found
+
+
+def _complaint(error: Exception) -> str:
+    """What DuckDB says, without its picture of the line."""
+    words = " ".join(str(error).split("\n\nLINE ")[0].split())
+    return f"DuckDB refuses the query: {words.rstrip('.')}."
+
+
+def _columns(name: str, table: pa.Table) -> str:
+    """The columns of a table that hold anything; metrics of the report are counted, with one as an example."""
+    held = [column for column in table.column_names if table.column(column).null_count < len(table)]
+    metrics = [column for column in held if "__" in column]
+    ours = [column for column in held if column not in metrics and (name != "launches" or column in COLUMN_NAMES)]
+    more = f' and {len(metrics)} metrics such as "{metrics[0]}"' if metrics else ""
+    return f"{name} has {', '.join(ours)}{more}."

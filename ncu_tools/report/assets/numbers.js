@@ -1,0 +1,77 @@
+"use strict";
+// Numbers for people, as ncu_tools.report.units writes them: four significant digits, a prefix, a unit.
+
+const STEPS = [
+  [1e18, "E"],
+  [1e15, "P"],
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "K"],
+  [1, ""],
+];
+const TIME_STEPS = [
+  [1e9, "s"],
+  [1e6, "ms"],
+  [1e3, "µs"],
+  [0, "ns"],
+];
+
+function grouped(value) {
+  return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
+}
+
+function digits(value) {
+  const size = Math.abs(value);
+  if (value === 0) return "0";
+  if (size >= 1000) return grouped(value);
+  if (size >= 1e-3) return String(Number(value.toPrecision(4)));
+  return value.toExponential(2).replace(/e([+-])(\d)$/, "e$10$2");
+}
+
+function scaled(value, unit) {
+  const [step, prefix] = STEPS.find(([from]) => Math.abs(value) >= from) ?? [1, ""];
+  return `${digits(value / step)} ${prefix}${unit}`.trim();
+}
+
+function duration(nanoseconds) {
+  const [step, unit] = TIME_STEPS.find(([from]) => Math.abs(nanoseconds) >= from);
+  return `${digits(nanoseconds / (step || 1))} ${unit}`;
+}
+
+function percent(fraction) {
+  return `${(100 * fraction).toFixed(1)} %`;
+}
+
+const FORMATS = {
+  text: String,
+  count: grouped,
+  time: duration,
+  flop: (value) => scaled(value, "FLOP"),
+  op: (value) => scaled(value, "OP"),
+  "flop/s": (value) => scaled(value, "FLOP/s"),
+  byte: (value) => scaled(value, "B"),
+  "byte/s": (value) => scaled(value, "B/s"),
+  "flop/byte": digits,
+  fraction: percent,
+  hz: (value) => scaled(value, "Hz"),
+};
+
+// A cell of a table as people read it: nothing for what is not known, "≥" before a lower bound.
+function shown(table, row, place) {
+  const column = table.columns[place];
+  const value = row[place];
+  if (value === null || value === undefined) return "";
+  const bound = column.lower_bound_if && row[placeOf(table, column.lower_bound_if)];
+  return (bound ? "≥ " : "") + FORMATS[column.kind](value);
+}
+
+function placeOf(table, name) {
+  return table.columns.findIndex((column) => column.name === name);
+}
+
+// Lookup by column name: valueIn(table)(row, "launches").
+function valueIn(table) {
+  const places = new Map(table.columns.map((column, place) => [column.name, place]));
+  return (row, name) => row[places.get(name)];
+}

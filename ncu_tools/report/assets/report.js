@@ -1,0 +1,376 @@
+"use strict";
+// Puts the sections together. One kernel is chosen at a time, for the plot, the table and the panel beside the plot.
+
+const content = JSON.parse(document.getElementById("content").textContent);
+const kernels = content.kernels;
+const valueOf = valueIn(kernels);
+const section = (name) => document.getElementById(name);
+
+// ---------------------------------------------------------------------------------------------------------- summary
+
+function tilesOf(table) {
+  const hidden = ["run", "flops_lower_bound"];
+  const places = columnsWithContent(table).filter((place) => !hidden.includes(table.columns[place].name));
+  return element(
+    "dl",
+    { class: "tiles" },
+    ...places.map((place) =>
+      element(
+        "div",
+        {},
+        element("dt", {}, table.columns[place].title),
+        element("dd", {}, shown(table, table.rows[0], place)),
+      ),
+    ),
+  );
+}
+
+function boundsBar(bounds, run) {
+  if (!bounds.length) return null;
+  const parts = bounds.map((bound) => {
+    const part = element("span", { class: `part ${unitClass(bound.unit)}` });
+    part.style.setProperty("flex-grow", bound.share);
+    return part;
+  });
+  const words = bounds.map((bound) =>
+    element(
+      "li",
+      {},
+      element("span", { class: `dot ${unitClass(bound.unit)}` }),
+      `${bound.title} ${percent(bound.share)}`,
+    ),
+  );
+  const title = content.runs.length > 1 ? `What bounds the time of ${run}` : "What bounds the time";
+  return element(
+    "figure",
+    { class: "bounds" },
+    element("figcaption", {}, title),
+    element("div", { class: "stack", "aria-hidden": "true" }, ...parts),
+    element("ul", {}, ...words),
+  );
+}
+
+function drawSummary() {
+  const several = content.runs.length > 1;
+  const numbers = several ? sortableTable(content.summary, { caption: "The runs" }).node : tilesOf(content.summary);
+  const bars = content.bounds.map((bounds, place) => boundsBar(bounds, content.runs[place])).filter(Boolean);
+  section("summary").append(numbers, ...bars, notesOf(content.notes) ?? "");
+}
+
+// ------------------------------------------------------------------------------------------------------- the kernel
+
+const INTRODUCED = [
+  "kernel",
+  "time_total_ns",
+  "time_share",
+  "flops_per_s",
+  "arithmetic_intensity",
+  "bound",
+  "bound_fraction",
+];
+
+function factsOf(row, names) {
+  return names.flatMap((name) => {
+    const place = placeOf(kernels, name);
+    const text = shown(kernels, row, place);
+    return text ? [element("dt", {}, kernels.columns[place].title), element("dd", {}, text)] : [];
+  });
+}
+
+// What hovering says of a kernel: its name, shortened, and the numbers that place it.
+function describe(number) {
+  const row = kernels.rows[number];
+  const name = valueOf(row, "kernel");
+  const short = name.length > 160 ? `${name.slice(0, 159)}…` : name;
+  const run = content.runs.length > 1 ? ["run"] : [];
+  return [
+    element("strong", {}, `${number + 1}  ${short}`),
+    element("dl", {}, ...factsOf(row, [...run, ...INTRODUCED.slice(1)])),
+  ];
+}
+
+function kernelPanel() {
+  const panel = element("div", { class: "panel", id: "kernel", "aria-live": "polite" });
+  const hint = "Choose a kernel on the plot or in the table.";
+  function show(number) {
+    if (number === null) return panel.replaceChildren(element("p", { class: "hint" }, hint));
+    const row = kernels.rows[number];
+    const run = content.runs.length > 1 ? ["kernel"] : ["kernel", "run"];
+    const names = kernels.columns
+      .map((column) => column.name)
+      .filter((name) => !run.includes(name) && name !== "flops_lower_bound");
+    const [sentences, facts] = [
+      ["diagnosis", "flag"],
+      names.filter((name) => !["diagnosis", "flag", "unit"].includes(name)),
+    ];
+    const said = sentences.flatMap((name) =>
+      valueOf(row, name) ? [element("p", { class: name }, valueOf(row, name))] : [],
+    );
+    const unplaced = plot.points.some((point) => point.number === number)
+      ? []
+      : [element("p", { class: "hint" }, "It has no place on the plot: FLOPs, bytes or time are zero or unknown.")];
+    const toTable = button("Show in table", () => table.choose(number, { focus: true }), { class: "to-table" });
+    return panel.replaceChildren(
+      element("h3", {}, `Kernel ${number + 1}`, toTable),
+      element("code", { class: "name" }, valueOf(row, "kernel")),
+      ...said,
+      ...unplaced,
+      element("dl", { class: "facts" }, ...factsOf(row, facts)),
+    );
+  }
+  show(null);
+  return { node: panel, show };
+}
+
+// --------------------------------------------------------------------------------------------------------- the plot
+
+function symbolOf(run, classes) {
+  const picture = d3.create("svg").attr("class", "key").attr("viewBox", "-8 -8 16 16").attr("aria-hidden", "true");
+  picture
+    .append("path")
+    .attr("class", classes)
+    .attr("d", d3.symbol(shapeOf(run), 110)());
+  return picture.node();
+}
+
+function legendOf(points) {
+  const units = [...new Set(points.map((point) => point.unit))].filter(Boolean);
+  const items = units.map((unit) =>
+    element("li", {}, symbolOf(0, `point ${unitClass(unit)}`), content.units[unit] ?? unit),
+  );
+  if (points.some((point) => point.isLowerBound)) {
+    items.push(element("li", {}, symbolOf(0, "point lower-bound unit-other"), "FLOPs are a lower bound"));
+  }
+  const runs =
+    content.runs.length > 1
+      ? content.runs.map((run, place) => element("li", {}, symbolOf(place, "point plain"), run))
+      : [];
+  return element(
+    "div",
+    { class: "legend" },
+    items.length ? element("p", {}, "most FLOPs by") : null,
+    items.length ? element("ul", {}, ...items) : null,
+    runs.length ? element("p", {}, "run") : null,
+    runs.length ? element("ul", {}, ...runs) : null,
+    element("p", {}, "area: share of the time"),
+  );
+}
+
+// Which memory level's bytes the plot is by, where there are several.
+function levelSelect() {
+  if (content.levels.length < 2) return null;
+  const options = content.levels.map(({ name, title }) => element("option", { value: name }, title));
+  const select = element(
+    "select",
+    { id: "level" },
+    ...options,
+    element("option", { value: "*" }, "all levels, joined"),
+  );
+  select.addEventListener("change", () => plot.showLevel(select.value));
+  return element("label", {}, "Bytes of ", select);
+}
+
+function drawRoofline() {
+  const others = content.ceilings.some((ceiling) => !ceiling.drawn);
+  const box = element("input", { type: "checkbox" });
+  box.addEventListener("change", () => plot.showOthers(box.checked));
+  const controls = element(
+    "p",
+    { class: "controls" },
+    button("+", () => plot.zoomBy(1.5), { "aria-label": "Zoom in" }),
+    button("−", () => plot.zoomBy(1 / 1.5), { "aria-label": "Zoom out" }),
+    button("Show all", () => plot.showAll(), { id: "show-all" }),
+    levelSelect(),
+    others ? element("label", {}, box, " other ceilings (sparse, board limit, single instructions)") : null,
+    element(
+      "span",
+      { class: "hint" },
+      "Drag to move; Ctrl and wheel, or + and −, to zoom; arrow keys walk through kernels.",
+    ),
+  );
+  const table = content.ceiling_table.rows.length
+    ? element(
+        "details",
+        { class: "sources" },
+        element("summary", {}, "Ceilings and where they come from"),
+        sortableTable(content.ceiling_table, { caption: "Ceilings" }).node,
+      )
+    : "";
+  section("roofline").append(
+    controls,
+    element(
+      "div",
+      { class: "beside" },
+      plot.node,
+      element("div", { class: "aside" }, legendOf(plot.points), panel.node),
+    ),
+    table,
+  );
+}
+
+// ---------------------------------------------------------------------------------------------------------- hotspots
+
+function selectOf(label, name) {
+  const values = [...new Set(kernels.rows.map((row) => valueOf(row, name) ?? ""))].sort(inWords.compare);
+  if (values.length < 2) return null;
+  const options = values.map((value) => element("option", { value }, content.units[value] ?? (value || "not known")));
+  const select = element("select", { id: `filter-${name}` }, element("option", { value: "*" }, "all"), ...options);
+  return { name, select, node: element("label", {}, `${label} `, select) };
+}
+
+function drawHotspots() {
+  const search = element("input", {
+    type: "search",
+    id: "filter-words",
+    placeholder: "words of the name, diagnosis, run",
+  });
+  const selects = [selectOf("Run", "run"), selectOf("Bound", "bound"), selectOf("Unit", "unit")].filter(Boolean);
+  const count = element("output", { id: "count" });
+  const searched = kernels.rows.map((row) =>
+    ["kernel", "run", "bound", "diagnosis"]
+      .map((name) => valueOf(row, name) ?? "")
+      .join(" ")
+      .toLowerCase(),
+  );
+
+  function filter() {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (number) =>
+      words.every((word) => searched[number].includes(word)) &&
+      selects.every(
+        ({ name, select }) => select.value === "*" || (valueOf(kernels.rows[number], name) ?? "") === select.value,
+      );
+    const kept = table.keep((number) => fits(number));
+    plot.keep(kept);
+    count.textContent = countOf(kept);
+  }
+
+  search.addEventListener("input", filter);
+  selects.forEach(({ select }) => select.addEventListener("change", filter));
+  count.textContent = countOf(kernels.rows.map((row, number) => number));
+  section("hotspots").append(
+    element(
+      "p",
+      { class: "controls" },
+      element("label", {}, "Filter ", search),
+      ...selects.map(({ node }) => node),
+      count,
+    ),
+    table.node,
+  );
+}
+
+// How many kernels are shown, and which share of all shown runs' time they take.
+function countOf(kept) {
+  const time = (numbers) => d3.sum(numbers, (number) => valueOf(kernels.rows[number], "time_total_ns") ?? 0);
+  const whole = time(kernels.rows.map((row, number) => number));
+  const words = `${grouped(kept.length)} of ${grouped(kernels.rows.length)} kernels`;
+  return whole > 0 && kept.length < kernels.rows.length
+    ? `${words}, ${percent(time(kept) / whole)} of their time`
+    : words;
+}
+
+// ------------------------------------------------------------------------------- layers, expected, how runs were made
+
+function perRun(name, draw) {
+  content.runs.forEach((run, place) => {
+    if (content.runs.length > 1) section(name).append(element("h3", {}, run));
+    section(name).append(...draw(run, place).filter(Boolean));
+  });
+}
+
+function drawRuns() {
+  perRun("layers", (run, place) => {
+    const found = content.layers[place];
+    return [
+      found.rows.length ? layerTree(found, "Layers; each has everything below it in its numbers") : null,
+      notesOf(found.notes),
+    ];
+  });
+  perRun("expected", (run, place) => {
+    const found = content.expected[place];
+    const caption = "Hardware counts beside operator formulas, per iteration";
+    return [found.rows.length ? sortableTable(found, { caption }).node : null, notesOf(found.notes)];
+  });
+  perRun("runs", (run, place) => [
+    element(
+      "details",
+      { open: content.runs.length === 1 },
+      element("summary", {}, "How it was made"),
+      element(
+        "dl",
+        { class: "manifest" },
+        ...content.manifests[place].flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)]),
+      ),
+    ),
+  ]);
+}
+
+// --------------------------------------------------------------------------------------------------- colours, printing
+
+const THEMES = [
+  ["", "◐ auto", "as the system"],
+  ["light", "○ light", "light"],
+  ["dark", "● dark", "dark"],
+];
+
+function switchTheme() {
+  const root = document.documentElement;
+  const at = THEMES.findIndex(([theme]) => theme === (root.dataset.theme ?? ""));
+  const [theme, text, words] = THEMES[(at + 1) % THEMES.length];
+  if (theme) root.dataset.theme = theme;
+  else delete root.dataset.theme;
+  section("theme").textContent = text;
+  section("theme").setAttribute("aria-label", `Colours: ${words}`);
+}
+
+// Paper cannot be clicked: what is folded is opened for it, and folded again.
+function openForPaper() {
+  document.querySelectorAll("details:not([open])").forEach((one) => {
+    one.open = true;
+    one.dataset.wasFolded = "";
+  });
+}
+
+function foldAgain() {
+  document.querySelectorAll("details[data-was-folded]").forEach((one) => {
+    one.open = false;
+    delete one.dataset.wasFolded;
+  });
+}
+
+// -------------------------------------------------------------------------------------------------------------- start
+
+function choose(number) {
+  table.choose(number);
+  plot.choose(number);
+  panel.show(number);
+}
+
+const plot = rooflinePlot(content, {
+  onChoose: choose,
+  onLeave: (number) => {
+    if (number !== null) table.choose(number, { focus: true });
+  },
+  describe,
+});
+const panel = kernelPanel();
+const table = sortableTable(kernels, {
+  caption: "Kernels, hottest first",
+  wanted: content.in_table,
+  onChoose: choose,
+  numbered: true,
+  sortedBy: "time_total_ns",
+});
+
+document.title = `${content.title} - ncu-bench report`;
+section("title").textContent = content.title;
+section("made-by").textContent = content.made_by;
+drawSummary();
+drawRoofline();
+drawHotspots();
+drawRuns();
+plot.resize();
+section("theme").addEventListener("click", switchTheme);
+addEventListener("beforeprint", openForPaper);
+addEventListener("afterprint", foldAgain);

@@ -1,0 +1,333 @@
+"use strict";
+// Elements, tables that sort and show more rows on demand, and the tree of layers. Every text that comes from a report
+// becomes a text node, never markup.
+
+const ROWS_AT_ONCE = 100;
+const LONG_TEXT = 28;
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function button(text, does, attributes = {}) {
+  const made = element("button", { type: "button", ...attributes }, text);
+  made.addEventListener("click", does);
+  return made;
+}
+
+function notesOf(notes, title = "") {
+  if (!notes.length) return null;
+  const list = element("ul", { class: "notes" }, ...notes.map((note) => element("li", {}, note)));
+  if (notes.length <= 3) return list;
+  return element("details", {}, element("summary", {}, `${title || "Notes"} (${notes.length})`), list);
+}
+
+// ------------------------------------------------------------------------------------------------------------ cells
+
+function cellOf(table, row, place) {
+  const column = table.columns[place];
+  const text = shown(table, row, place);
+  const cell = element("td", { class: column.kind === "text" ? `text ${column.name}` : "number" });
+  if (column.kind === "fraction" && text) {
+    cell.classList.add("share");
+    cell.style.setProperty("--share", Math.min(Math.max(row[place], 0), 1));
+  }
+  if (column.kind === "text" && text.length > LONG_TEXT) {
+    cell.append(element("span", { class: "long", title: text }, text));
+  } else {
+    cell.append(text);
+  }
+  return cell;
+}
+
+// Columns in which any row has something; lower bounds are marks on other columns.
+function columnsWithContent(table, wanted = null) {
+  return table.columns
+    .map((column, place) => place)
+    .filter((place) => !table.columns[place].name.endsWith("_lower_bound"))
+    .filter((place) => !wanted || wanted.includes(table.columns[place].name))
+    .filter((place) => table.rows.some((row) => row[place] !== null));
+}
+
+// ---------------------------------------------------------------------------------------------------------- sorting
+
+const inWords = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
+// Row numbers in the order of a column; what is not known comes last either way.
+function ordered(rows, numbers, place, descending) {
+  const sign = descending ? -1 : 1;
+  return [...numbers].sort((one, other) => {
+    const [left, right] = [rows[one][place], rows[other][place]];
+    if (left === null || right === null) return (left === null) - (right === null) || one - other;
+    const difference = typeof left === "string" ? inWords.compare(left, right) : left - right;
+    return sign * difference || one - other;
+  });
+}
+
+// A table whose headings sort it. With `onChoose`, rows can be chosen by mouse and keys; `numbered` gives each row the
+// number that it has on the plot. Returns the node and what a page does with it.
+function sortableTable(table, { caption, wanted = null, onChoose = null, numbered = false, sortedBy = null }) {
+  const places = columnsWithContent(table, wanted);
+  const state = {
+    place: sortedBy === null ? null : placeOf(table, sortedBy),
+    descending: true,
+    kept: table.rows.map((row, number) => number),
+    limit: ROWS_AT_ONCE,
+    chosen: null,
+  };
+  const made = new Map();
+  const headings = places.map((place) => {
+    const { title, kind } = table.columns[place];
+    const sorts = button(title, () => sortBy(place));
+    return element("th", { scope: "col", class: kind === "text" ? "text" : "number", "data-title": title }, sorts);
+  });
+  const body = element("tbody");
+  const more = button(
+    "",
+    () => {
+      state.limit += ROWS_AT_ONCE;
+      draw();
+    },
+    { class: "more" },
+  );
+  const first = numbered ? [element("th", { scope: "col", class: "number" }, "#")] : [];
+  const node = element(
+    "div",
+    { class: onChoose ? "scrolled boxed" : "scrolled" },
+    element(
+      "table",
+      { role: onChoose ? "grid" : null },
+      element("caption", {}, caption),
+      element("thead", {}, element("tr", {}, ...first, ...headings)),
+      body,
+    ),
+  );
+
+  function rowOf(number) {
+    if (!made.has(number)) {
+      const row = table.rows[number];
+      const cells = places.map((place) => cellOf(table, row, place));
+      const head = numbered ? [element("td", { class: "number rank" }, String(number + 1))] : [];
+      const line = element(
+        "tr",
+        onChoose ? { "data-number": number, tabindex: -1, "aria-selected": "false" } : {},
+        ...head,
+        ...cells,
+      );
+      made.set(number, line);
+    }
+    return made.get(number);
+  }
+
+  function draw() {
+    body.replaceChildren(...state.kept.slice(0, state.limit).map(rowOf));
+    const rest = state.kept.length - state.limit;
+    more.hidden = rest <= 0;
+    more.textContent = `Show ${Math.min(rest, ROWS_AT_ONCE)} more of ${grouped(state.kept.length)}`;
+    headings.forEach((heading, index) => {
+      const sorted = places[index] === state.place;
+      if (sorted) heading.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
+      else heading.removeAttribute("aria-sort");
+    });
+    letTabReachOneRow();
+  }
+
+  function letTabReachOneRow() {
+    if (!onChoose) return;
+    body.querySelector("tr[tabindex='0']")?.setAttribute("tabindex", "-1");
+    const reached = state.kept.indexOf(state.chosen) >= 0 ? rowOf(state.chosen) : body.firstElementChild;
+    reached?.setAttribute("tabindex", "0");
+  }
+
+  function sortBy(place) {
+    const isNumber = table.columns[place].kind !== "text";
+    state.descending = state.place === place ? !state.descending : isNumber;
+    state.place = place;
+    state.kept = ordered(table.rows, state.kept, place, state.descending);
+    draw();
+  }
+
+  function keep(predicate) {
+    state.kept = table.rows.map((row, number) => number).filter(predicate);
+    if (state.place !== null) state.kept = ordered(table.rows, state.kept, state.place, state.descending);
+    state.limit = ROWS_AT_ONCE;
+    draw();
+    return state.kept;
+  }
+
+  // Only the box around the table scrolls, so that the plot stays in sight.
+  function scrollBoxTo(row) {
+    const heading = node.querySelector("thead").offsetHeight;
+    const [top, bottom] = [row.offsetTop - heading, row.offsetTop + row.offsetHeight];
+    if (top < node.scrollTop) node.scrollTop = top;
+    else if (bottom > node.scrollTop + node.clientHeight) node.scrollTop = bottom - node.clientHeight;
+  }
+
+  // Marks a row, and draws as many rows as it takes to reach it.
+  function choose(number, { focus = false } = {}) {
+    if (state.chosen !== null) made.get(state.chosen)?.setAttribute("aria-selected", "false");
+    state.chosen = number;
+    const at = state.kept.indexOf(number);
+    if (at >= state.limit) {
+      state.limit = Math.ceil((at + 1) / ROWS_AT_ONCE) * ROWS_AT_ONCE;
+      draw();
+    }
+    letTabReachOneRow();
+    if (number === null || at < 0) return;
+    const row = rowOf(number);
+    row.setAttribute("aria-selected", "true");
+    scrollBoxTo(row);
+    if (focus) row.focus({ preventScroll: true });
+    if (focus) node.scrollIntoView({ block: "nearest" });
+  }
+
+  if (onChoose) {
+    body.addEventListener("click", (event) => {
+      const row = event.target.closest("tr[data-number]");
+      if (row) onChoose(Number(row.dataset.number));
+    });
+    body.addEventListener("keydown", (event) => {
+      const row = event.target.closest("tr[data-number]");
+      if (!row) return;
+      const at = state.kept.indexOf(Number(row.dataset.number));
+      const goal = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: state.kept.length - 1, Enter: at, " ": at };
+      if (!(event.key in goal)) return;
+      event.preventDefault();
+      const number = state.kept[Math.min(Math.max(goal[event.key], 0), state.kept.length - 1)];
+      onChoose(number);
+      choose(number, { focus: true });
+    });
+  }
+  draw();
+  return { node: element("div", {}, node, more), keep, choose };
+}
+
+// ------------------------------------------------------------------------------------------------------------- tree
+
+// The layers of a run: rows stand parents first, with their depth; two levels are open at the start.
+function layerTree(table, caption) {
+  const value = valueIn(table);
+  const places = columnsWithContent(table).filter((place) => table.columns[place].name !== "depth");
+  const depths = table.rows.map((row) => value(row, "depth"));
+  const hasChildren = depths.map((depth, number) => depths[number + 1] > depth);
+  const open = new Set(depths.flatMap((depth, number) => (depth < 1 && hasChildren[number] ? [number] : [])));
+  const body = element("tbody");
+  const made = new Map();
+
+  function rowOf(number) {
+    if (!made.has(number)) made.set(number, newRow(number));
+    const row = made.get(number);
+    if (hasChildren[number]) row.setAttribute("aria-expanded", String(open.has(number)));
+    return row;
+  }
+
+  function newRow(number) {
+    const row = table.rows[number];
+    const mark = hasChildren[number]
+      ? element("span", { class: "twisty", "aria-hidden": "true" })
+      : element("span", { class: "leaf" });
+    const name = element("td", { class: "text layer" }, mark, shown(table, row, places[0]));
+    name.style.setProperty("--depth", depths[number]);
+    const line = element(
+      "tr",
+      { "data-number": number, "aria-level": depths[number] + 1, tabindex: -1 },
+      name,
+      ...places.slice(1).map((place) => cellOf(table, row, place)),
+    );
+    return line;
+  }
+
+  function visible() {
+    const numbers = [];
+    let closedAt = Infinity;
+    depths.forEach((depth, number) => {
+      if (depth > closedAt) return;
+      closedAt = hasChildren[number] && !open.has(number) ? depth : Infinity;
+      numbers.push(number);
+    });
+    return numbers;
+  }
+
+  function draw(focused = null) {
+    body.replaceChildren(...visible().map(rowOf));
+    body.querySelectorAll("tr[tabindex='0']").forEach((row) => row.setAttribute("tabindex", "-1"));
+    const reached = focused === null ? body.firstElementChild : rowOf(focused);
+    reached?.setAttribute("tabindex", "0");
+    if (focused !== null) reached.focus();
+  }
+
+  function toggle(number, opened = !open.has(number)) {
+    if (!hasChildren[number]) return;
+    if (opened) open.add(number);
+    else open.delete(number);
+    draw(number);
+  }
+
+  function parentOf(number) {
+    let above = number - 1;
+    while (above > 0 && depths[above] >= depths[number]) above -= 1;
+    return Math.max(above, 0);
+  }
+
+  function onKey(event) {
+    const row = event.target.closest("tr[data-number]");
+    if (!row) return;
+    const number = Number(row.dataset.number);
+    const numbers = visible();
+    const at = numbers.indexOf(number);
+    const does = {
+      ArrowDown: () => draw(numbers[Math.min(at + 1, numbers.length - 1)]),
+      ArrowUp: () => draw(numbers[Math.max(at - 1, 0)]),
+      Home: () => draw(numbers[0]),
+      End: () => draw(numbers[numbers.length - 1]),
+      ArrowRight: () =>
+        hasChildren[number] && !open.has(number) ? toggle(number, true) : draw(numbers[at + 1] ?? number),
+      ArrowLeft: () => (open.has(number) ? toggle(number, false) : draw(parentOf(number))),
+      Enter: () => toggle(number),
+      " ": () => toggle(number),
+    };
+    if (!(event.key in does)) return;
+    event.preventDefault();
+    does[event.key]();
+  }
+
+  body.addEventListener("click", (event) => {
+    const row = event.target.closest("tr[data-number]");
+    if (row) toggle(Number(row.dataset.number));
+  });
+  body.addEventListener("keydown", onKey);
+  const head = places.map((place) => {
+    const column = table.columns[place];
+    return element("th", { scope: "col", class: column.kind === "text" ? "text" : "number" }, column.title);
+  });
+  const all = () => {
+    hasChildren.forEach((has, number) => has && open.add(number));
+    draw();
+  };
+  const none = () => {
+    open.clear();
+    draw();
+  };
+  draw();
+  return element(
+    "div",
+    {},
+    element("p", { class: "controls" }, button("Open all", all), button("Close all", none)),
+    element(
+      "div",
+      { class: "scrolled" },
+      element(
+        "table",
+        { role: "treegrid" },
+        element("caption", {}, caption),
+        element("thead", {}, element("tr", {}, ...head)),
+        body,
+      ),
+    ),
+  );
+}

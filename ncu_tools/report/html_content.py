@@ -1,0 +1,399 @@
+"""Runs -> all that the HTML report shows, as plain values that become JSON. Nothing here knows HTML.
+
+Numbers carry six digits, which keeps the page small; the exact ones are in launches.parquet and `--format json`.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import pyarrow as pa
+from ncu_launch.manifest import Manifest
+from ncu_parsers import tables
+
+from ncu_tools import __version__
+from ncu_tools.ceilings import Ceiling, unit_title
+from ncu_tools.diagnosis import diagnoses
+from ncu_tools.expected import LAYER, Comparison, compare
+from ncu_tools.expected_work import Collection, collection_of
+from ncu_tools.hotspots import Hotspot, run_total, used_units
+from ncu_tools.layers import layers
+from ncu_tools.machine import Machine
+from ncu_tools.report.table import Column, printable
+from ncu_tools.report.units import percent
+from ncu_tools.roofline import Look, Point, Roofline, roofline
+from ncu_tools.scene import DRAM, LEVELS
+from ncu_tools.work import UNIT_COLUMNS
+
+KERNELS_SHOWN, LETTERS_SHOWN = 2_000, 800_000
+"""How many kernels all runs of a page have together, and letters their names, so that it stays small and quick."""
+
+EXPECTED_LAYERS_SHOWN = 200
+
+NO_BOUND = "not known"
+LOWER = "flops_lower_bound"
+NUMBER = "flop/byte"
+"""The kind of a plain number."""
+
+KERNEL_COLUMNS = (
+    Column("kernel", "kernel"),
+    Column("run", "run"),
+    Column("launches", "launches", "count"),
+    Column("time_total_ns", "time", "time"),
+    Column("time_share", "share", "fraction"),
+    Column("time_mean_ns", "mean", "time"),
+    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER),
+    Column("arithmetic_intensity", "FLOP/B", "flop/byte", lower_bound_if=LOWER),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
+    Column("bound", "bound"),
+    Column("bound_fraction", "of bound", "fraction"),
+    Column("headroom_ns", "headroom", "time"),
+    Column("headroom_share", "of run", "fraction"),
+)
+KERNEL_DETAILS = (
+    Column("time_min_ns", "min", "time"),
+    Column("time_max_ns", "max", "time"),
+    Column("time_std_ns", "std", "time"),
+    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
+    Column("dram_bytes", "DRAM", "byte"),
+    *(
+        Column(f"intensity_{level}", f"FLOP/B, {unit_title(level)}", NUMBER, lower_bound_if=LOWER)
+        for level in LEVELS[1:]
+    ),
+    Column("unit", "most FLOPs by"),
+    Column("work", "FLOPs by unit"),
+    Column("flops_basis", "FLOPs from"),
+    Column("diagnosis", "diagnosis"),
+    Column("flag", "above a ceiling"),
+    Column(LOWER, "lower bound"),
+)
+"""What is said only of a kernel that was chosen."""
+
+SUMMARY_COLUMNS = (
+    Column("run", "run"),
+    Column("source", "source"),
+    Column("device", "device"),
+    Column("launches", "launches", "count"),
+    Column("kernels", "kernels", "count"),
+    Column("time_total_ns", "time", "time"),
+    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
+    Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER),
+    Column("dram_bytes", "DRAM", "byte"),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
+    Column("arithmetic_intensity", "FLOP/B", "flop/byte", lower_bound_if=LOWER),
+    Column(LOWER, "lower bound"),
+)
+LAYER_COLUMNS = (
+    Column("name", "layer"),
+    Column("time_ns", "time", "time"),
+    Column("time_share", "share", "fraction"),
+    Column("forward_ns", "forward", "time"),
+    Column("backward_ns", "backward", "time"),
+    Column("optimizer_ns", "optimizer", "time"),
+    Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
+    Column("dram_bytes", "DRAM", "byte"),
+    Column("arithmetic_intensity", "FLOP/B", "flop/byte", lower_bound_if=LOWER),
+    Column("launches", "launches", NUMBER),
+    Column("depth", "depth", "count"),
+    Column(LOWER, "lower bound"),
+)
+EXPECTED_COLUMNS = (
+    Column("scope", "scope"),
+    Column("phase", "phase"),
+    Column("module", "layer"),
+    Column("measured_flops", "FLOPs", "flop", lower_bound_if=LOWER),
+    Column("expected_flops", "expected", "flop"),
+    Column("flops_ratio", "ratio", NUMBER, lower_bound_if=LOWER),
+    Column("measured_integers", "integer OPs", "op"),
+    Column("expected_integers", "expected", "op"),
+    Column("integers_ratio", "ratio", NUMBER),
+    Column("measured_bytes", "DRAM", "byte"),
+    Column("expected_bytes", "expected bytes", "byte"),
+    Column("bytes_ratio", "ratio of bytes", NUMBER),
+    Column("launches", "launches", "count"),
+    Column("causes", "causes"),
+    Column(LOWER, "lower bound"),
+)
+CEILING_COLUMNS = (
+    Column("device", "device"),
+    Column("title", "ceiling"),
+    Column("flops_per_s", "peak", "flop/s"),
+    Column("bytes_per_s", "bandwidth", "byte/s"),
+    Column("ridge", "ridge at FLOP/B", NUMBER),
+    Column("kind", "holds at"),
+    Column("source", "source"),
+)
+
+
+@dataclass
+class ReportedRun:
+    """A run for the report. `expected` are the operators of one iteration; `unexpected` says why there are none."""
+
+    name: str
+    table: pa.Table
+    notes: list[str] = field(default_factory=list)
+    manifest: Manifest | None = None
+    expected: pa.Table | None = None
+    unexpected: str = ""
+
+
+def content(
+    runs: Sequence[ReportedRun],
+    machine: Machine | None = None,
+    *,
+    group: str = "name",
+    top: int | None = None,
+    title: str = "",
+) -> dict[str, Any]:
+    """All that the page shows of some runs with different names: the `top` hottest kernels of each, or a good many.
+
+    `machine` gives ceilings that the runs lack; `group` is what counts as one kernel (`ncu_tools.hotspots.GROUPS`).
+    """
+    result = roofline({run.name: run.table for run in runs}, machine, look=Look(group=group, levels=LEVELS))
+    labels = _labels([run.name for run in runs])
+    points = {run.name: [point for point in result.points if point.run == run.name] for run in runs}
+    kernels = {name: [point.hotspot for point in found] for name, found in points.items()}
+    notes = [note for run in runs for note in run.notes] + result.notes
+    shown = {name: _hottest(found, top, len(runs)) for name, found in points.items()}
+    notes += _notes_on_the_rest(kernels, shown, labels)
+    found = {
+        "title": title or ", ".join(labels.values()),
+        "made_by": f"ncu-bench {__version__}",
+        "levels": _levels(result),
+        "runs": [labels[run.name] for run in runs],
+        "units": {unit: unit_title(unit) for unit in (*UNIT_COLUMNS, *LEVELS)},
+        "summary": _table(SUMMARY_COLUMNS, [_summary(run, labels[run.name], kernels[run.name]) for run in runs]),
+        "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
+        "kernels": _table((*KERNEL_COLUMNS, *KERNEL_DETAILS), _kernels(runs, shown, labels, group)),
+        "in_table": [column.name for column in KERNEL_COLUMNS if len(runs) > 1 or column.name != "run"],
+        "ceilings": [_ceiling(ceiling, drawn=True) for ceiling in (*result.ceilings, *_of_nearer_levels(result))]
+        + [_ceiling(ceiling, drawn=False) for ceiling in result.others],
+        "ceiling_table": _table(CEILING_COLUMNS, _ceiling_rows(result)),
+        "layers": [_layers(run) for run in runs],
+        "expected": [_expected(run) for run in runs],
+        "manifests": [_facts(run) for run in runs],
+        "notes": list(dict.fromkeys(notes)),
+    }
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _labels(names: Sequence[str]) -> dict[str, str]:
+    """What runs are called: the last part of their path, or all of it where that is not enough to tell them apart."""
+    short = [PurePath(name).name or name for name in names]
+    return {name: one if short.count(one) == 1 else name for name, one in zip(names, short, strict=True)}
+
+
+def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Columns with their kinds, and every row as a list of plain values in their order."""
+    return {
+        "columns": [
+            {"name": one.name, "title": one.title, "kind": one.kind, "lower_bound_if": one.lower_bound_if}
+            for one in columns
+        ],
+        "rows": [[row.get(column.name) for column in columns] for row in rows],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """The value for JSON: numbers of six digits, null for what is not finite, texts that act on no display."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(str(key)): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value
+
+
+# -------------------------------------------------------------------------------------------------------- summary
+
+
+def _summary(run: ReportedRun, label: str, kernels: list[Hotspot]) -> dict[str, Any]:
+    return {
+        **asdict(run_total(kernels)),
+        "run": label,
+        "kernels": len(kernels),
+        "source": _distinct(run.table, "source"),
+        "device": _distinct(run.table, "device_name"),
+    }
+
+
+def _distinct(table: pa.Table, column: str) -> str | None:
+    """The different texts of a column, None where there is none."""
+    return ", ".join(dict.fromkeys(filter(None, tables.words(table, column)))) or None
+
+
+def _time_by_bound(kernels: list[Hotspot]) -> list[dict[str, Any]]:
+    """The share of the time by what bounds it, most first and the unknown last; empty where no time is known."""
+    units = {unit_title(unit): unit for unit in (*UNIT_COLUMNS, "dram")}
+    shares: dict[str, float] = {}
+    for kernel in kernels:
+        bound = kernel.bound or NO_BOUND
+        shares[bound] = shares.get(bound, 0.0) + (kernel.time_share or 0.0)
+    ordered = sorted(shares, key=lambda bound: (bound == NO_BOUND, -shares[bound]))
+    return [
+        {"title": bound, "unit": units.get(bound), "share": shares[bound]} for bound in ordered if shares[bound] > 0
+    ]
+
+
+def _hottest(points: list[Point], top: int | None, runs: int) -> list[Point]:
+    """The `top` hottest kernels of a run, or as many as its part of a small page has room for."""
+    if top is not None:
+        return points[:top]
+    room = LETTERS_SHOWN // runs
+    for place, point in enumerate(points[: KERNELS_SHOWN // runs]):
+        room -= len(point.hotspot.kernel)
+        if room < 0:
+            return points[:place]
+    return points[: KERNELS_SHOWN // runs]
+
+
+def _notes_on_the_rest(
+    kernels: dict[str, list[Hotspot]], shown: dict[str, list[Point]], labels: dict[str, str]
+) -> list[str]:
+    notes = []
+    for name, rows in kernels.items():
+        rest = rows[len(shown[name]) :]
+        if rest:
+            share = percent(sum(row.time_share or 0.0 for row in rest))
+            notes.append(f"{labels[name]}: {len(rest):,} more kernels take {share} of the time; --top shows more")
+    return notes
+
+
+# -------------------------------------------------------------------------------------------------------- kernels
+
+
+def _kernels(
+    runs: Sequence[ReportedRun], shown: dict[str, list[Point]], labels: dict[str, str], group: str
+) -> list[dict[str, Any]]:
+    """A row for every kernel that is shown of every run, hottest first."""
+    rows = []
+    for run in runs:
+        sentences = diagnoses(run.table, [point.hotspot for point in shown[run.name]], group)
+        for point in shown[run.name]:
+            kernel = point.hotspot
+            also = {"run": labels[run.name], "work": _work(kernel), "diagnosis": sentences.get(kernel.kernel)}
+            nearer = {f"intensity_{place.level}": place.intensity for place in point.places if place.level != DRAM}
+            rows.append({**asdict(kernel), **also, **nearer})
+    return sorted(rows, key=lambda row: -(row["time_total_ns"] or 0.0))
+
+
+def _work(kernel: Hotspot) -> str | None:
+    """Which unit did which share of the FLOPs, in words."""
+    shares = {unit: kernel.share_of_flops(unit) for unit in used_units([kernel])}
+    return ", ".join(f"{unit_title(unit)} {percent(share)}" for unit, share in shares.items() if share) or None
+
+
+# --------------------------------------------------------------------------------------------- levels and ceilings
+
+
+def _levels(result: Roofline) -> list[dict[str, str]]:
+    """The memory levels of which any kernel has bytes, or DRAM, with what their bytes are."""
+    found = {place.level for point in result.points for place in point.places} or {DRAM}
+    return [
+        {"name": level, "title": unit_title(level), "bytes": _bytes_title(result, level)}
+        for level in result.levels
+        if level in found
+    ]
+
+
+def _bytes_title(result: Roofline, level: str) -> str:
+    if level == DRAM:
+        return result.bytes_title
+    return f"{unit_title(level)} byte: {result.bytes_by_level[level]}"
+
+
+def _of_nearer_levels(result: Roofline) -> list[Ceiling]:
+    """The bandwidths of the memory levels before DRAM, which bound other bytes than those of DRAM."""
+    return [ceiling for ceiling in result.known if ceiling.unit in LEVELS[1:] and ceiling not in result.others]
+
+
+def _ceiling(ceiling: Ceiling, *, drawn: bool) -> dict[str, Any]:
+    return {
+        "device": ceiling.device,
+        "unit": ceiling.unit,
+        "title": _ceiling_title(ceiling),
+        "value": ceiling.value,
+        "is_bandwidth": ceiling.is_bandwidth,
+        "drawn": drawn,
+    }
+
+
+def _ceiling_title(ceiling: Ceiling) -> str:
+    return " ".join(filter(None, (unit_title(ceiling.unit), ceiling.instruction, "sparse" * ceiling.sparse)))
+
+
+def _ceiling_rows(result: Roofline) -> list[dict[str, Any]]:
+    ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}
+    return [
+        {
+            **asdict(ceiling),
+            "title": _ceiling_title(ceiling),
+            "flops_per_s": None if ceiling.is_bandwidth else ceiling.value,
+            "bytes_per_s": ceiling.value if ceiling.is_bandwidth else None,
+            "ridge": ridge_of.get((ceiling.device, ceiling.unit, ceiling.value)),
+        }
+        for ceiling in (*result.ceilings, *_of_nearer_levels(result), *result.others)
+    ]
+
+
+# --------------------------------------------------------------------------------------- layers, expected, manifest
+
+
+def _layers(run: ReportedRun) -> dict[str, Any]:
+    result = layers(run.table)
+    notes = list(result.notes)
+    if result.iterations > 1:
+        notes.append(f"means over {result.iterations} iterations")
+    return {**_table(LAYER_COLUMNS, (asdict(row) for row in result.rows)), "notes": notes}
+
+
+def _expected(run: ReportedRun) -> dict[str, Any]:
+    if run.expected is None:
+        return {**_table(EXPECTED_COLUMNS, ()), "notes": [run.unexpected]}
+    collection = collection_of(run.manifest) if run.manifest else Collection()
+    comparison = compare(run.table, run.expected, collection=collection)
+    rows, notes = _most_work(comparison)
+    cells = ({**asdict(row), "causes": " ".join(row.causes) or None} for row in rows)
+    return {**_table(EXPECTED_COLUMNS, cells), "notes": notes}
+
+
+def _most_work(comparison: Comparison) -> tuple[list[Any], list[str]]:
+    """The model, its phases and the layers with the most work, with a note on the others."""
+    heads = [row for row in comparison.rows if row.scope != LAYER]
+    found = [row for row in comparison.rows if row.scope == LAYER]
+    left_out = len(found) - EXPECTED_LAYERS_SHOWN
+    more = [f"{left_out} more layers have less work; ncu-bench expected shows them"] if left_out > 0 else []
+    return [*heads, *found[:EXPECTED_LAYERS_SHOWN]], [*comparison.notes, *more]
+
+
+def _facts(run: ReportedRun) -> list[tuple[str, str]]:
+    """What is known of how a run came about: its manifest, then what reading its files gave; nothing left empty."""
+    manifest = list(_flat("", asdict(run.manifest))) if run.manifest else []
+    reports = tables.table_metadata(run.table).get("reports", [])
+    return [("run", run.name), *manifest, *(fact for report in reports for fact in _flat("", report))]
+
+
+COMMANDS = ("asked", "command")
+
+
+def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
+    """Every fact below `value` with its dotted path; lists of words as one text, commands as typed."""
+    name = path.rpartition(".")[2]
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _flat(f"{path}.{key}" if path else str(key), one)
+    elif isinstance(value, list) and any(isinstance(one, (dict, list)) for one in value):
+        for number, one in enumerate(value, start=1):
+            yield from _flat(f"{path} {number}" if len(value) > 1 else path, one)
+    elif isinstance(value, list) and value:
+        yield path, shlex.join(map(str, value)) if name in COMMANDS else ", ".join(map(str, value))
+    elif value is not None and value is not False and value not in ("", []):
+        yield path, "yes" if value is True else str(value)

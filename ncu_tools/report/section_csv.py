@@ -1,0 +1,131 @@
+"""Launches -> the long CSV of ncu's details page, one row per metric, which other tools for Nsight Compute read.
+
+Only what the report held goes in, under its section, its label and its base unit: no number of ours. Values have
+every digit, so that reading the file gives them back exactly.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from ncu_parsers import arrays, tables
+from ncu_parsers.labels import COMMAND_LINE_SECTION, metric_of_label
+from ncu_parsers.tables import COLUMN_NAMES, IDENTITY_COLUMNS, field_entries
+
+HEADER = (
+    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
+    "Device", "CC", "Invocations", "Section Name", "Metric Name", "Metric Unit", "Metric Value",
+)  # fmt: skip
+WHERE_KNOWN = ("Process ID", "Invocations")
+"""Columns that stand only where every launch has the number, because a row without it is not read as one."""
+NCU = "ncu"
+"""How `source` begins where ncu counted."""
+INSTANCES = " (instances)"
+"""The end of the name of a column with what a report prints in brackets behind a metric's value."""
+OF_THE_LAUNCH = frozenset({"Process Name", "Host Name", "Kernel Time", "Result Type", "Device Name"})
+"""Columns of reports that are no metrics."""
+
+Heading = tuple[str, str, str]
+"""Section, label and unit of a metric."""
+
+
+def to_section_csv(table: pa.Table) -> str:
+    """The metrics of every launch that has any; "" where none has, as in runs that ncu did not make.
+
+    Launches whose ids are missing, or those of other launches too, are numbered by their place in the table.
+    """
+    headings = {field.name: heading for field in table.schema if (heading := _heading(field)) is not None}
+    table = table.filter(arrays.booleans([(source or "").startswith(NCU) for source in tables.words(table, "source")]))
+    headings = dict(sorted(headings.items(), key=lambda item: item[1]))
+    launches = _launches(table)
+    left_out = [name for name in WHERE_KNOWN if not all(launch[name] for launch in launches)]
+    kept = [name for name in HEADER if name not in left_out]
+    rows = list(_rows(table, headings, launches))
+    if not rows:
+        return ""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, kept, quoting=csv.QUOTE_ALL, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _heading(field: pa.Field) -> Heading | None:
+    """How a metric is printed so that it is read under its own name; None for what is no metric."""
+    if field.name in COLUMN_NAMES or field.name in OF_THE_LAUNCH or field.name.endswith(INSTANCES):
+        return None
+    entries = field_entries(field)
+    section, label, unit = (entries.get(key, "") for key in ("section", "label", "unit"))
+    if label and metric_of_label(section, "", label).name == field.name:
+        return section, label, unit
+    return COMMAND_LINE_SECTION, field.name, unit
+
+
+def _rows(
+    table: pa.Table, headings: dict[str, Heading], launches: Sequence[dict[str, str]]
+) -> Iterator[dict[str, str]]:
+    columns = [
+        (*heading, table.column(name).to_pylist(), tables.words(table, name + INSTANCES))
+        for name, heading in headings.items()
+    ]
+    for index, launch in enumerate(launches):
+        for section, label, unit, values, behind in columns:
+            text = _printed(values[index])
+            if text:
+                text += f" ({behind[index]})" if behind[index] else ""
+                yield {
+                    **launch, "Section Name": section, "Metric Name": label, "Metric Unit": unit, "Metric Value": text,
+                }  # fmt: skip
+
+
+def _launches(table: pa.Table) -> list[dict[str, str]]:
+    """The cells of each launch that tell it apart."""
+    names = [*(column.name for column in IDENTITY_COLUMNS), "Process Name", "Host Name"]
+    launches = table.select([name for name in names if name in table.column_names]).to_pylist()
+    ids = [(launch["process_id"], launch["launch_id"]) for launch in launches]
+    tells = len(set(ids)) == len(ids) and not any(None in pair for pair in ids)
+    return [_identity(launch, ids[index] if tells else (None, index)) for index, launch in enumerate(launches)]
+
+
+def _identity(launch: dict[str, Any], ids: tuple[int | None, int]) -> dict[str, str]:
+    process, number = ids
+    return {
+        "ID": str(number),
+        "Process ID": _plain(process),
+        "Process Name": launch.get("Process Name") or "",
+        "Host Name": launch.get("Host Name") or "",
+        "Kernel Name": " ".join(launch["kernel_name"].splitlines()),
+        "Context": _plain(launch["context"]),
+        "Stream": _plain(launch["stream"]),
+        "Block Size": _shape(launch["block"]),
+        "Grid Size": _shape(launch["grid"]),
+        "Device": _plain(launch["device_id"]),
+        "CC": _plain(launch["compute_capability"]),
+        "Invocations": _plain(launch["invocations"]),
+    }
+
+
+def _plain(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _shape(shape: list[int] | None) -> str:
+    return "" if shape is None else f"({', '.join(map(str, shape))})"
+
+
+def _printed(value: float | str | None) -> str:
+    """A value with every digit. Never three decimals: those would read as thousands in a report of counts."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if not math.isfinite(value):
+        return ""
+    if value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    digits, exponent, power = repr(float(value)).partition("e")
+    whole, _, decimals = digits.partition(".")
+    return f"{whole}.{decimals.ljust(4, '0')}{exponent}{power}"

@@ -1,0 +1,120 @@
+"""Runs as a roofline needs them: of a Parquet file only the columns that are drawn, and which model a run is of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from ncu_launch import metrics as known
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.manifest import MANIFEST
+from ncu_parsers.parquet import contents, filled_columns, read_launches
+from ncu_parsers.sources import Source
+from ncu_parsers.tables import table_metadata
+
+from ncu_tools import density, kernels, levels, views
+from ncu_tools.hotspots import Hotspots
+from ncu_tools.loading import OnDisk, locate
+from ncu_tools.machine import Machine
+from ncu_tools.roofline import Look
+from ncu_tools.scene import DRAM, KERNELS, LAUNCHES
+from ncu_tools.work import FLOAT_UNITS
+
+SCENE_KEY = "scene"
+FOR_PAIRS = (
+    "kernel_name", "grid", "block", "nvtx_path", "process_id", "rank", "device_id", "invocations", "operation",
+    "start_ns",
+)  # fmt: skip
+"""What tells which kernel of one run is which of the next; needed also where it is empty."""
+
+
+@dataclass
+class Loaded:
+    """One run: the columns of its launches that are needed, and its kernels where those were summed without them."""
+
+    name: str
+    table: pa.Table
+    notes: list[str] = field(default_factory=list)
+    kernels: Hotspots | None = None
+
+
+def load_for(
+    path: str, look: Look, machine: Machine | None, *, reading: Callable[[Source], None] = lambda source: None
+) -> Loaded:
+    """The run that `path` names with the columns that `look` needs, if its launches are in a Parquet file; else whole.
+
+    Kernels that were kept beside the launches are taken from there. Raises `NcuBenchError` as `loading.load` does.
+    """
+    run = locate(path, reading=reading)
+    if not isinstance(run, OnDisk):
+        return Loaded(run.name, run.table, run.notes)
+    _, rows = contents(run.file)
+    summed = look.view == KERNELS and look.levels == (DRAM,) and not look.follow
+    dense = look.view == LAUNCHES and rows >= density.DENSE_FROM
+    wanted = _columns(run.file, look, summed=summed, dense=dense)
+    table = read_launches(run.file, wanted)
+    notes = run.notes or list(table_metadata(table).get("notes", []))
+    found = kernels.hotspots_of(run, machine, group=look.group) if summed else None
+    return Loaded(run.name, table, notes, found)
+
+
+def _columns(file: Path, look: Look, *, summed: bool, dense: bool) -> list[str]:
+    """The columns to read: what no launch has a value in would take time too."""
+    wanted = {*views.NEEDED[look.view], *views.needed_by_group(look.group), "source", "duration_ns"}
+    if dense:
+        wanted |= {*density.NEEDED, *FLOAT_UNITS.values()}
+    elif not summed:
+        wanted |= {*kernels.OF_SUMS, *levels.COLUMNS.values()}
+    wanted |= {ceiling.metric for ceiling in known.ceilings()} | kernels.OF_CEILINGS
+    others = () if summed or dense else levels.needed_metrics()
+    filled = [
+        name
+        for name in filled_columns(file)
+        if name in wanted or name in others or name.startswith(kernels.OF_THE_BOARD) or name == "failed"
+    ]
+    return [*filled, *(name for name in FOR_PAIRS if look.follow and name not in filled)]
+
+
+def model_of(path: str) -> str | None:
+    """Which model a run folder is of, by its manifest; None where nothing says."""
+    file = Path(path) / MANIFEST
+    if not file.is_file():
+        return None
+    try:
+        workload = json.loads(file.read_text("utf-8")).get("workload") or {}
+    except (OSError, ValueError, AttributeError):
+        return None
+    target = workload.get("target")
+    return target if isinstance(target, str) else None
+
+
+def drawn_before(path: str) -> dict[str, object] | None:
+    """The JSON that `ncu-bench roofline --format json` wrote, where `path` is a file of it; None for anything else.
+
+    Raises `NcuBenchError` when it is such a file and holds no scene.
+    """
+    file = Path(path)
+    if file.suffix.lower() != ".json" or not file.is_file():
+        return None
+    with file.open("rb") as stream:
+        start = stream.read(200)
+    if b'"command": "roofline"' not in start:
+        return None
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise NcuBenchError(
+            f"{path} begins like a roofline and is no JSON: {error}.",
+            "It may be cut.",
+            "Make it again: ncu-bench roofline RUN --format json",
+        ) from error
+    if not isinstance(document, dict) or not isinstance(document.get(SCENE_KEY), dict):
+        raise NcuBenchError(
+            f"{path} holds a roofline without the scene of its picture.",
+            "An older ncu-bench made it.",
+            "Make it again: ncu-bench roofline RUN --format json",
+        )
+    return document

@@ -1,0 +1,202 @@
+"""What a roofline picture shows, as plain data: every mark, roof, arrow and note, and nothing about pixels.
+
+The picture, the JSON of `ncu-bench roofline --format json` (its key `scene`) and the HTML report are three views of one
+`Scene`, so a picture can be drawn again from its JSON without the run. Values are in base units: FLOP/s (OP/s for
+integers), B/s, ns, FLOP per byte. What is not known is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ncu_launch.errors import NcuBenchError
+
+SCENE_VERSION = 1
+"""History: 1 (2026-11) the first."""
+
+DRAM = "dram"
+LEVELS = ("dram", "l2", "l1", "shared")
+"""Memory levels from the farthest to the nearest."""
+
+KERNELS, LAUNCHES, MODULES, PHASES, RUNS = "kernels", "launches", "modules", "phases", "runs"
+VIEWS = (KERNELS, LAUNCHES, MODULES, PHASES, RUNS)
+"""What one point of the plot is."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The arithmetic intensity of one thing at one memory level: FLOP per byte of that level."""
+
+    level: str
+    intensity: float
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One point of the plot with a place for each memory level: a kernel, launch, module, phase or whole run.
+
+    `name` is the full name and `label` a short one. `run` is a place in `Scene.runs`. `weight` is its time as a share
+    of the time of the longest run, which the area of a marker shows; `time_share` is its share of its own run.
+    `unit` did most of its FLOPs. `lower_bound` says that some of its FLOPs were not collected.
+    """
+
+    name: str
+    label: str
+    run: int
+    flops_per_s: float
+    places: tuple[Place, ...]
+    weight: float
+    time_ns: float | None = None
+    time_share: float | None = None
+    launches: int | None = None
+    unit: str | None = None
+    bound: str | None = None
+    bound_fraction: float | None = None
+    lower_bound: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its path or name, what it is called in the plot, its time, and its device if it has only one."""
+
+    name: str
+    label: str
+    time_ns: float | None = None
+    device: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class Roof:
+    """One ceiling: slanted for a bandwidth, flat for a peak. `label` is what stands beside it.
+
+    `kind` says at which clock it holds ("profiled clock", "board limit") or that it is of a "data sheet" or "measured".
+    `instruction` is the tensor instruction it takes, "" where any does.
+    """
+
+    device: str
+    unit: str
+    value: float
+    value_unit: str
+    label: str
+    kind: str
+    source: str
+    sparse: bool = False
+    instruction: str = ""
+
+    @property
+    def is_bandwidth(self) -> bool:
+        """Whether it limits bytes rather than operations."""
+        return self.value_unit == "byte/s"
+
+
+@dataclass(frozen=True)
+class RidgePoint:
+    """Where the DRAM bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s."""
+
+    device: str
+    unit: str
+    intensity: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """From one mark to another, by their places in `Scene.marks`: the same thing in one run and in the next."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Density:
+    """How many launches lie in each cell of a grid that is even in both logarithms.
+
+    `x` and `y` are the decimal logarithms of the grid's ends in FLOP/B and FLOP/s. `cells` are (column, row, launches),
+    the columns counted from low intensity, the rows from low performance; what is not there is empty.
+    """
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    columns: int
+    rows: int
+    cells: tuple[tuple[int, int, int], ...]
+
+
+@dataclass
+class Scene:
+    """Everything that one roofline picture shows.
+
+    `marks` are in the order of their time, the longest first. With a `density` the launches are drawn as such, and the
+    marks only say where the kernels' means lie. `bytes_by_level` names the bytes of each level that is shown, `view` is
+    one of `VIEWS`.
+    """
+
+    view: str = KERNELS
+    title: str = ""
+    x_title: str = "arithmetic intensity (FLOP per DRAM byte)"
+    levels: tuple[str, ...] = (DRAM,)
+    bytes_by_level: dict[str, str] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    not_drawn: int = 0
+    roofs: list[Roof] = field(default_factory=list)
+    ridges: list[RidgePoint] = field(default_factory=list)
+    arrows: list[Arrow] = field(default_factory=list)
+    density: Density | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The scene in JSON's types."""
+        return {"version": SCENE_VERSION, **asdict(self)}
+
+
+def scene_from_json(document: Mapping[str, Any]) -> Scene:
+    """The scene that `Scene.as_json` made.
+
+    Raises `NcuBenchError` when the document is none, is not whole, or is of a newer version.
+    """
+    version = document.get("version")
+    if not isinstance(version, int) or version > SCENE_VERSION:
+        raise NcuBenchError(
+            f"The scene is of version {version}; this ncu-bench knows versions up to {SCENE_VERSION}.",
+            advice="Update ncu-bench, or make the JSON again: ncu-bench roofline RUN --format json",
+        )
+    try:
+        return _scene(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise NcuBenchError(
+            f"The scene is not whole: {error}.",
+            "Its JSON was cut or edited.",
+            "Make it again: ncu-bench roofline RUN --format json",
+        ) from error
+
+
+def _scene(document: Mapping[str, Any]) -> Scene:
+    density = document["density"]
+    return Scene(
+        view=str(document["view"]),
+        title=str(document["title"]),
+        x_title=str(document["x_title"]),
+        levels=tuple(document["levels"]),
+        bytes_by_level=dict(document["bytes_by_level"]),
+        runs=[Run(**entry) for entry in document["runs"]],
+        marks=[_mark(entry) for entry in document["marks"]],
+        not_drawn=int(document["not_drawn"]),
+        roofs=[Roof(**entry) for entry in document["roofs"]],
+        ridges=[RidgePoint(**entry) for entry in document["ridges"]],
+        arrows=[Arrow(**entry) for entry in document["arrows"]],
+        density=None if density is None else _density(density),
+    )
+
+
+def _mark(entry: Mapping[str, Any]) -> Mark:
+    return Mark(**{**entry, "places": tuple(Place(**place) for place in entry["places"])})
+
+
+def _density(entry: Mapping[str, Any]) -> Density:
+    cells = tuple((int(column), int(row), int(launches)) for column, row, launches in entry["cells"])
+    low_x, high_x = entry["x"]
+    low_y, high_y = entry["y"]
+    return Density((low_x, high_x), (low_y, high_y), int(entry["columns"]), int(entry["rows"]), cells)

@@ -1,0 +1,232 @@
+"""How unevenly ranks work: each kernel or layer across them, the slowest rank, and where it loses its time.
+
+A rank waits in collectives for whoever comes last, so the total time of all ranks is much the same, and the rank that
+is late waits least. The slowest rank is therefore the one with the most time outside collectives. Where it loses that
+time is what it takes longer for than the median rank does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.ranks import is_collective
+from ncu_parsers import tables
+from ncu_parsers.ranks import HOST
+from ncu_parsers.tables import Floats
+
+from ncu_tools.layers import NO_MODULE
+
+BY = ("kernel", "layer", "rank")
+
+
+@dataclass(frozen=True)
+class RankTime:
+    """The time of one rank in ns: all of it, of its kernels and copies, and of that in collectives.
+
+    None where a launch of it has no time. `excess_ns` is how much more time than the median rank it takes outside
+    collectives.
+    """
+
+    rank: int
+    host: str | None
+    device: str | None
+    launches: int
+    time_ns: float | None
+    collective_ns: float | None
+    work_ns: float | None
+    excess_ns: float | None
+
+
+@dataclass(frozen=True)
+class Skew:
+    """One kernel or layer across ranks, times in ns summed over its launches on a rank.
+
+    A rank that ran without it took 0; None is where a launch has no time. `ranks` is how many ran it, `slowest` the
+    rank of the maximum. `skew_ns` is maximum - median, `excess_ns` what the slowest rank of the run takes more than
+    the median.
+    """
+
+    name: str
+    ranks: int
+    launches: int
+    min_ns: float | None
+    median_ns: float | None
+    max_ns: float | None
+    slowest: int | None
+    skew_ns: float | None
+    excess_ns: float | None
+    is_collective: bool
+
+
+@dataclass
+class Skews:
+    """The ranks in order, and the kernels or layers, first what the slowest rank loses most time in."""
+
+    ranks: list[RankTime]
+    rows: list[Skew] = field(default_factory=list)
+    slowest: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Skews:
+    """The kernels (`by` = "kernel") or layers ("layer") of a run across its ranks.
+
+    A layer has the launches below it; with `depth`, launches of deeper layers count as the layer of that depth, else
+    each launch as the layer it is of. Launches that failed or know no rank are left out, and noted.
+    """
+    launches = _Launches(table)
+    result = Skews(launches.rank_times())
+    result.notes = launches.notes
+    if len(result.ranks) < 2:
+        result.notes.append("there are no two ranks to compare: profile with --nproc, or inside srun or mpirun")
+        return result
+    result.slowest = _slowest(result.ranks)
+    names = launches.names if by == "kernel" else [_at_depth(module, depth) for module in launches.modules]
+    rows = launches.across_ranks(names, result.slowest, modules=by != "kernel")
+    result.rows = sorted(rows, key=lambda row: (-(row.excess_ns or 0.0), -(row.skew_ns or 0.0), row.name))
+    result.notes += summary(result)
+    return result
+
+
+def summary(skews: Skews) -> list[str]:
+    """The slowest rank in a sentence, and where it loses its time."""
+    slow = next((rank for rank in skews.ranks if rank.rank == skews.slowest), None)
+    if slow is None or not slow.work_ns or slow.excess_ns is None:
+        return []
+    median = slow.work_ns - slow.excess_ns
+    more = f" ({100 * slow.excess_ns / median:.1f} % more)" if median else ""
+    host = f" on {slow.host}" if slow.host else ""
+    notes = [
+        f"rank {slow.rank}{host} is the slowest: {slow.work_ns / 1e6:,.3f} ms outside collectives, "
+        f"{slow.excess_ns / 1e6:,.3f} ms above the median of {len(skews.ranks)} ranks{more}"
+    ]
+    places = [row for row in skews.rows if not row.is_collective and row.excess_ns and row.excess_ns > 0][:3]
+    if places and slow.excess_ns > 0:
+        listed = ", ".join(f"{row.name} ({(row.excess_ns or 0.0) / 1e6:,.3f} ms)" for row in places)
+        notes.append(f"it loses most against the median rank in {listed}")
+    return notes
+
+
+def collective_share(table: pa.Table) -> tuple[float, float] | None:
+    """Time in collectives of all ranks in ns, and its share of all time; None where a time is not known, or is 0."""
+    time = tables.floats(table, "duration_ns")
+    if not len(time) or np.isnan(time).any() or not time.sum():
+        return None
+    codes, names = tables.codes(table, "kernel_short")
+    waits = np.array([name is not None and is_collective(name) for name in names], bool)[codes]
+    waits |= _collective(tables.codes(table, "kernel_name"))
+    return float(time[waits].sum()), float(time[waits].sum() / time.sum())
+
+
+def _collective(coded: tuple[npt.NDArray[np.int32], list[str | None]]) -> npt.NDArray[np.bool_]:
+    """Where a name is an operator's that is a collective; a kernel's full name has types that say nothing."""
+    codes, names = coded
+    return np.array([name is not None and "c10d" in name and is_collective(name) for name in names], bool)[codes]
+
+
+def _slowest(ranks: Sequence[RankTime]) -> int | None:
+    known = [rank for rank in ranks if rank.work_ns is not None]
+    return max(known, key=lambda rank: rank.work_ns or 0.0).rank if len(known) == len(ranks) else None
+
+
+def _at_depth(module: str | None, depth: int | None) -> str:
+    if module is None:
+        return NO_MODULE
+    return module if depth is None else ".".join(module.split(".")[: depth + 1])
+
+
+class _Launches:
+    """The launches that a rank is known of, and their columns."""
+
+    def __init__(self, table: pa.Table) -> None:
+        ranks = tables.floats(table, "rank")
+        failed = np.array(table.column("failed").to_pylist() if "failed" in table.column_names else [], object) == True  # noqa: E712
+        kept = ~np.isnan(ranks) & ~(failed if len(failed) else np.zeros(len(ranks), bool))
+        self.notes = (
+            [f"{int((~kept).sum())} launches failed or know no rank, and are left out"] if not kept.all() else []
+        )
+        rows = np.flatnonzero(kept)
+        self.rank = ranks[rows].astype(np.int64)
+        self.nanoseconds = tables.floats(table, "duration_ns")[rows]
+        invocations = tables.floats(table, "invocations")[rows]
+        self.count = np.where(np.isnan(invocations), 1, invocations)
+        self.nanoseconds = self.nanoseconds * self.count
+        names, shorts = (tables.words(table, name) for name in ("kernel_name", "kernel_short"))
+        modules, hosts, devices = (tables.words(table, name) for name in ("module", HOST, "device_name"))
+        numbers = tables.floats(table, "device_id")
+        self.names = [names[row] or "" for row in rows]
+        self.modules = [modules[row] for row in rows]
+        self.collective = np.array(
+            [is_collective(shorts[row] or "") or is_collective(_operator(names[row])) for row in rows], bool
+        )
+        self.hosts = [hosts[row] for row in rows]
+        self.devices = [_device(numbers[row], devices[row]) for row in rows]
+        self.ranks, self.place = np.unique(self.rank, return_inverse=True)
+
+    def rank_times(self) -> list[RankTime]:
+        """The time of each rank."""
+        every, waiting = (self._per_rank(mask) for mask in (np.ones(len(self.rank), bool), self.collective))
+        work = self._per_rank(~self.collective)
+        median = float(np.median(work)) if len(work) else np.nan
+        result = []
+        for place, rank in enumerate(self.ranks.tolist()):
+            first = int(np.argmax(self.place == place))
+            count = int(self.count[self.place == place].sum())
+            values = (_known(one) for one in (every[place], waiting[place], work[place], work[place] - median))
+            result.append(RankTime(rank, self.hosts[first], self.devices[first], count, *values))
+        return result
+
+    def _per_rank(self, mask: npt.NDArray[np.bool_]) -> Floats:
+        return np.bincount(self.place[mask], self.nanoseconds[mask], len(self.ranks)).astype(np.float64)
+
+    def across_ranks(self, names: Sequence[str], slowest: int | None, *, modules: bool) -> list[Skew]:
+        """One row for each name. Of layers, only what they compute: collectives are a row of their own."""
+        labels = [
+            COLLECTIVES if modules and waits else name for name, waits in zip(names, self.collective, strict=True)
+        ]
+        known, code = np.unique(np.array(labels, object).astype(str), return_inverse=True)
+        times = np.zeros((len(known), len(self.ranks)))
+        np.add.at(times, (code, self.place), self.nanoseconds)
+        counts = np.zeros((len(known), len(self.ranks)))
+        np.add.at(counts, (code, self.place), self.count)
+        waits = np.zeros(len(known), bool)
+        waits[code[self.collective]] = True
+        late = int(np.searchsorted(self.ranks, slowest)) if slowest is not None else None
+        return [self._row(str(known[at]), times[at], counts[at], late, bool(waits[at])) for at in range(len(known))]
+
+    def _row(self, name: str, times: Floats, counts: Floats, late: int | None, waits: bool) -> Skew:
+        complete = not np.isnan(times).any()
+        median = float(np.median(times))
+        return Skew(
+            name=name,
+            ranks=int((counts > 0).sum()),
+            launches=int(counts.sum()),
+            min_ns=_known(times.min()),
+            median_ns=_known(median),
+            max_ns=_known(times.max()),
+            slowest=int(self.ranks[int(np.argmax(times))]) if complete else None,
+            skew_ns=_known(times.max() - median),
+            excess_ns=_known(times[late] - median) if late is not None else None,
+            is_collective=waits,
+        )
+
+
+COLLECTIVES = "(collectives)"
+
+
+def _operator(name: str | None) -> str:
+    return name if name is not None and "c10d" in name else ""
+
+
+def _device(number: float, name: str | None) -> str | None:
+    if np.isnan(number):
+        return name
+    return f"{int(number)}: {name}" if name else str(int(number))
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

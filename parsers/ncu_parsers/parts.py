@@ -1,0 +1,266 @@
+"""Several reports, each read on its own: big ones into Parquet files beside each other, in processes where that pays.
+
+Starting a process takes longer than reading a small report, so small ones are read here, while the others work. A
+process that reads ends with the one that started it, however that ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+
+from ncu_parsers.artefacts import read_artefact, reader_of
+from ncu_parsers.build import launches_table
+from ncu_parsers.parquet import RowGroups, write_table, writing_row_groups
+from ncu_parsers.read import Reading, read_report
+from ncu_parsers.report import Report
+from ncu_parsers.sources import STANDARD_INPUT, Source
+from ncu_parsers.stream import StreamedReport, stream_report
+
+WORTH_A_PROCESS = 16_000_000
+WORTH_A_PROCESS_IF_SLOW = 4_000_000
+"""From these sizes on a report is read in a process of its own: CSV as it is streamed, and what is read slower."""
+
+HEAD_BYTES = 1 << 16
+"""So much of a report is looked at to see how it begins."""
+
+MOST_PROCESSES = 8
+"""Each may take some 200 MB."""
+
+Ids = dict[int | None, tuple[int, int]]
+"""The least and the greatest launch id of each process."""
+
+
+@dataclass
+class Part:
+    """What reading one report gave: its account, and its launches in the file `path` or as `table`; or a refusal.
+
+    `ids` are those of launches that may stand in another report too. `refusal` is what happened, cause and advice.
+    """
+
+    report: Report | None = None
+    path: Path | None = None
+    table: pa.Table | None = None
+    ids: Ids = field(default_factory=dict)
+    refusal: tuple[str, str, str] | None = None
+
+    @property
+    def has_launches(self) -> bool:
+        """Whether there is anything to write."""
+        return self.path is not None or self.table is not None
+
+
+def read_parts(
+    sources: Sequence[Source], folder: Path, *, big: int, processes: int, reading: Callable[[Source], None]
+) -> list[Part]:
+    """Read every source, in as many as `processes` where that pays. Reports of at least `big` bytes go into `folder`.
+
+    `reading` is called with each source when it is waited for. Raises `NcuBenchError` when `folder` cannot be written.
+    """
+    places = {source: folder / str(number) for number, source in enumerate(sources)}
+    apart = [source for source in sources if _is_long_work(source)]
+    if processes < 2 or len(apart) < 2:
+        apart = []
+    found: dict[Source, Part] = {}
+    work = [(source, places[source], big) for source in apart]
+    with _started(work, min(processes, MOST_PROCESSES)) as running:
+        for source in sorted(sources, key=lambda source: source in running):
+            reading(source)
+            try:
+                found[source] = (
+                    running[source].result() if source in running else read_here(source, places[source], big)
+                )
+            except BrokenProcessPool:  # a process was killed
+                found[source] = read_here(source, places[source], big)
+    return [found[source] for source in sources]
+
+
+def begin_alike(sources: Sequence[Source]) -> bool:
+    """Whether two CSV reports begin with a launch of the same process and id, as sections of one run do."""
+    firsts = [first for source in sources if (first := _first_launch(source)) is not None]
+    return len(set(firsts)) < len(firsts)
+
+
+def _first_launch(source: Source) -> tuple[int | None, int | None] | None:
+    try:
+        if reader_of(source) is not read_report:
+            return None
+    except NcuBenchError:
+        return None
+    reading = Reading(Report(source.name), [], deque(maxlen=50))
+    for number, line in enumerate(source.head(HEAD_BYTES).decode("utf-8", "replace").splitlines()[:-1], start=1):
+        reading.take(number, line)
+    launch = next((launch for page in reading.pages for launch in page.launches()), None)
+    return None if launch is None or launch.launch_id is None else (launch.process_id, launch.launch_id)
+
+
+def _is_long_work(source: Source) -> bool:
+    size = _size(source)
+    if size < WORTH_A_PROCESS_IF_SLOW:
+        return False
+    try:
+        return size >= WORTH_A_PROCESS or reader_of(source) is not read_report
+    except NcuBenchError:
+        return False
+
+
+def _size(source: Source) -> int:
+    if source.path == STANDARD_INPUT:
+        return 0
+    try:
+        return Path(source.path).stat().st_size
+    except OSError:
+        return 0
+
+
+# ------------------------------------------------------------------------------------------------------- one report
+
+
+def read_here(source: Source, path: Path, big: int) -> Part:
+    """One report: streamed into the file `path` where it has at least `big` bytes, else in memory."""
+    try:
+        streams = _size(source) >= big and reader_of(source) is read_report
+    except NcuBenchError:
+        streams = False  # the plain reader says what is wrong
+    part = _streamed(source, path) if streams else None
+    return part or _read_whole(source)
+
+
+def read_apart(source: Source, path: Path, big: int) -> Part:
+    """The same in a process of its own: launches do not travel between processes but through `path`."""
+    part = read_here(source, path, big)
+    if part.table is not None:
+        write_table(part.table, path)
+        part.path, part.table = path, None
+    return part
+
+
+def _streamed(source: Source, path: Path) -> Part | None:
+    with writing_row_groups(path) as groups:
+        sink = _Noting(groups)
+        report = stream_report(source, sink)
+        if report is None:
+            return None
+        groups.finish(b"{}")
+    return Part(report, path, ids=sink.ids)
+
+
+class _Noting:
+    """Row groups that note the ids of the launches."""
+
+    def __init__(self, groups: RowGroups) -> None:
+        self.groups = groups
+        self.ids: Ids = {}
+
+    def write(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        self.groups.write(table)
+        _note_ids(self.ids, table)
+
+    def restart(self) -> None:
+        """Forget those taken."""
+        self.groups.restart()
+        self.ids = {}
+
+
+def _read_whole(source: Source) -> Part:
+    try:
+        report = read_artefact(source)
+    except NcuBenchError as error:
+        return Part(refusal=(error.what, error.cause, error.advice))
+    if not report.rows:
+        return Part(report)
+    if report.table is not None:
+        return Part(_account_of(report), table=report.table)
+    table = launches_table(report)
+    part = Part(_account_of(report), table=table)
+    _note_ids(part.ids, table)
+    return part
+
+
+def _note_ids(ids: Ids, table: pa.Table) -> None:
+    known = table.select(["process_id", "launch_id"]).group_by("process_id")
+    for row in known.aggregate([("launch_id", "min"), ("launch_id", "max")]).to_pylist():
+        if row["launch_id_min"] is not None:
+            process, least, greatest = row["process_id"], row["launch_id_min"], row["launch_id_max"]
+            before = ids.get(process, (least, greatest))
+            ids[process] = (min(least, before[0]), max(greatest, before[1]))
+
+
+def _account_of(report: Report) -> StreamedReport:
+    """What is known of a report, without its launches."""
+    known = {entry.name: getattr(report, entry.name) for entry in fields(Report)}
+    return StreamedReport(
+        **{**known, "launches": [], "table": None},
+        streamed_rows=report.rows,
+        streamed_names=report.metric_names,
+        streamed_failures=report.failures,
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- processes
+
+
+@contextmanager
+def _started(work: Sequence[tuple[Source, Path, int]], processes: int) -> Iterator[dict[Source, Future[Part]]]:
+    """Processes that do the `work` of `read_apart`; they have ended when the block has, also by an error or Ctrl-C."""
+    if not work:
+        yield {}
+        return
+    context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
+    lifeline, held = context.Pipe(duplex=False)
+    try:
+        pool = ProcessPoolExecutor(min(processes, len(work)), context, _begin, (lifeline,))
+    except (ImportError, NotImplementedError, OSError):  # no semaphores here
+        yield {}
+        return
+    try:
+        with _interrupts_held_back():
+            running = {one[0]: pool.submit(read_apart, *one) for one in work}
+        yield running
+    except BaseException:
+        held.close()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        held.close()
+        lifeline.close()
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Processes started here never hear Ctrl-C, which a terminal sends to all; this one hears it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(lifeline: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+
+
+def _end_with(lifeline: Connection) -> None:
+    """End this process when the one that started it lets go of its end, or is no more."""
+    try:
+        lifeline.recv_bytes()
+    except (EOFError, OSError):
+        os._exit(1)

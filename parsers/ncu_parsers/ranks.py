@@ -1,0 +1,96 @@
+"""Which rank, on which host and device, a report in the run folder of a distributed run came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from ncu_launch.manifest import MANIFEST, REPORTS
+from ncu_launch.ranks import RANKS
+
+from ncu_parsers import arrays, tables
+from ncu_parsers.report import Report
+from ncu_parsers.tables import field_metadata
+
+HOST = "host"
+"""The column that says on which machine a launch ran."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a report was made: its rank, or the ranks of its processes; None or {} where neither is known."""
+
+    host: str | None
+    rank: int | None = None
+    device_id: int | None = None
+    rank_of_process: dict[int, int] = field(default_factory=dict)
+
+
+def origin_of(path: str) -> Origin | None:
+    """Where a report was made that lies in the folder of a rank or node of a run; None for every other.
+
+    Of a rank that was killed there is no manifest: its folder says which one it was.
+    """
+    file = Path(path)
+    if file.parent.name != REPORTS:
+        return None
+    folder = file.parent.parent
+    manifest = _json(folder / MANIFEST)
+    place = manifest.get("place") or {}
+    if not place and folder.parent.name == RANKS and folder.name.isdecimal():
+        place = {"rank": int(folder.name), "host": _json(folder / "state.json").get("host")}
+    if not place:
+        return None
+    processes = {one["process_id"]: one["rank"] for one in place.get("processes", []) if "process_id" in one}
+    device = (manifest.get("facts") or {}).get("device_id")
+    return Origin(place.get("host") or None, place.get("rank"), device, processes)
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def by_origin(reports: Sequence[Report]) -> list[list[Report]]:
+    """The reports of each rank or node together, and all others: launches of two ranks are never the same."""
+    groups: dict[str, list[Report]] = {}
+    for report in reports:
+        known = origin_of(report.source) is not None
+        groups.setdefault(str(Path(report.source).parent) if known else "", []).append(report)
+    return list(groups.values())
+
+
+def with_origin(table: pa.Table, path: str) -> pa.Table:
+    """The launches of a report with its rank and host in every row, where it lies in a folder that tells."""
+    origin = origin_of(path)
+    if origin is None:
+        return table
+    table = _with(table, "rank", arrays.integers(_ranks(table, origin), pa.int32()))
+    if origin.device_id is not None and table.column("device_id").null_count == len(table):
+        table = _with(table, "device_id", arrays.integers([origin.device_id] * len(table), pa.int32()))
+    if origin.host is None:
+        return table
+    meaning = field_metadata(meaning="the machine that a rank of a distributed run ran on")
+    host = arrays.repeated(origin.host, len(table))
+    return table.append_column(pa.field(HOST, host.type, metadata=meaning), host)
+
+
+def _ranks(table: pa.Table, origin: Origin) -> list[int | None]:
+    """The rank of each launch: the report's, or that of the process."""
+    if origin.rank is not None:
+        return [origin.rank] * len(table)
+    processes = tables.floats(table, "process_id")
+    return [None if np.isnan(one) else origin.rank_of_process.get(int(one)) for one in processes]
+
+
+def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    index = table.schema.get_field_index(name)
+    return table.set_column(index, table.schema.field(index), values)

@@ -1,0 +1,276 @@
+"""Sweeps: their points, their statistics, and real processes that end well, run out of memory, crash, hang, are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ncu_launch.bench import Sweep, measured, points
+from ncu_launch.errors import WrongUsage
+from ncu_launch.gpu_state import GpuState, parsed_state
+from ncu_launch.latency import _STUDENT_975, Effort, half_width, summed_up
+from ncu_launch.timing import peak_of
+from ncu_parsers.bench_table import COLUMNS, appended, bench_table
+from ncu_parsers.parquet import read_bench, write_table
+
+from ncu_tools.cli import run
+from ncu_tools.intervals import student_quantile
+from tests.conftest import ROOT
+
+QUICK = Effort(precision=0.5, least=5, least_s=0.0, max_s=5.0, warmup=2, warm_s=0.0)
+PATIENCE_S = 60.0
+
+TARGETS = """
+import os, resource, signal, time
+from pathlib import Path
+import torch
+from torch import nn
+
+def mlp():
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)), torch.randn(4, 16)
+def memory_of_a_cpu():
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+    return nn.Linear(1 << 16, 1 << 16), torch.randn(1, 1 << 16)
+def memory_of_a_gpu():
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+def memory_of_python():
+    raise MemoryError
+def crashes():
+    os.abort()
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+def wrong():
+    raise ValueError("no such thing")
+def hangs():
+    Path(__file__).with_name("pid").write_text(str(os.getpid()))
+    while Path(__file__).with_name("hang").exists():
+        time.sleep(0.05)
+    return mlp()
+"""
+
+
+@pytest.fixture
+def targets(tmp_path: Path) -> Path:
+    file = tmp_path / "targets.py"
+    file.write_text(TARGETS, encoding="utf-8")
+    return file
+
+
+def measured_row(target: str, folder: Path, timeout: float = PATIENCE_S, **axes: Any) -> dict[str, Any]:
+    (point,) = points(Sweep((target,), devices=("cpu",), **axes))
+    return measured(point, QUICK, timeout, folder / "log.txt")
+
+
+class TestPoints:
+    def test_the_batch_varies_fastest_and_every_name_is_its_own(self) -> None:
+        found = points(Sweep(("resnet18", "vgg16"), (1, 8), dtypes=("fp32", "bf16"), phases=("forward", "step")))
+        assert [point.workload.batch_size for point in found[:4]] == [1, 8, 1, 8]
+        assert len({point.name for point in found}) == len(found) == 16
+
+    def test_an_image_model_has_no_sequence_and_a_text_model_no_image(self) -> None:
+        found = points(Sweep(("resnet18", "hf:bert-base"), input_sizes=(64, 128), sequence_lengths=(16, 32, 64)))
+        assert [point.workload.target for point in found] == ["resnet18"] * 2 + ["hf:bert-base"] * 3
+
+    def test_targets_with_inputs_of_their_own_are_measured_once(self) -> None:
+        found = points(Sweep(("gemm:64,64,64,fp32", "a.py:f"), (1, 8), (32, 64)))
+        assert [point.name for point in found] == [
+            "gemm:64,64,64,fp32 fp32 eager forward auto", "a.py:f fp32 eager forward auto"
+        ]  # fmt: skip
+
+
+class TestStatistics:
+    def test_the_quantiles_are_students(self) -> None:
+        assert pytest.approx([student_quantile(0.95, float(n)) for n in range(1, 20)], abs=6e-4) == _STUDENT_975
+
+    def test_a_few_samples_are_summed_up_as_by_numpy(self) -> None:
+        samples = list(np.random.default_rng(1).gamma(2.0, size=150))
+        found = summed_up(samples)
+        assert found.p95 == pytest.approx(np.percentile(samples, 95))
+        assert found.p99 == pytest.approx(np.percentile(samples, 99))
+        assert (found.mean, found.median) == pytest.approx((np.mean(samples), np.median(samples)))
+        assert found.deviation == pytest.approx(np.std(samples, ddof=1))
+
+    def test_up_to_twenty_samples_have_the_usual_interval(self) -> None:
+        samples = [1.0, 2.0, 4.0, 5.0]
+        assert half_width(samples) == pytest.approx(3.182 * np.std(samples, ddof=1) / 2)
+
+    def test_what_few_samples_do_not_say_is_none(self) -> None:
+        one, some = summed_up([5.0]), summed_up([float(n) for n in range(50)])
+        assert (one.mean, one.median, one.deviation, one.low, one.high) == (5.0, 5.0, None, None, None)
+        assert some.p95 is not None
+        assert some.p99 is None
+
+    def test_about_95_of_100_intervals_hold_the_mean_of_independent_samples(self) -> None:
+        random = np.random.default_rng(2)
+        held = [abs(np.mean(some) - 1) <= (half_width(list(some)) or 0) for some in random.gamma(4, 0.25, (400, 200))]
+        assert 0.92 < np.mean(held) < 0.98
+
+    def test_samples_that_resemble_their_neighbours_have_a_wider_interval(self) -> None:
+        noise = np.random.default_rng(3).standard_normal(2000)
+        resembling = [float(noise[max(0, n - 30) : n + 1].mean()) for n in range(2000)]
+        usual = 1.96 * np.std(resembling) / 2000**0.5
+        assert (half_width(resembling) or 0) > 2 * usual
+
+    def test_warming_up_ends_after_enough_iterations_and_seconds_or_when_time_is_short(self) -> None:
+        effort = Effort(warmup=10, warm_s=0.2, max_s=10)
+        assert not effort.warm(10, 0.1)
+        assert effort.warm(10, 0.2)
+        assert not effort.warm(1, 100.0)
+        assert effort.warm(2, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        ("1980, 2619, 41, 0x0000000000000000", GpuState(1.98e9, 2.619e9, 41.0, "none")),
+        ("1200, 2619, 88, 0x0000000000000044", GpuState(1.2e9, 2.619e9, 88.0, "power cap, hardware thermal slowdown")),
+        ("1980, [N/A], 41, 0x0000000000000001", GpuState(1.98e9, None, 41.0, "none")),
+        ("1980, [N/A], 41, [Not Supported]", GpuState(1.98e9, None, 41.0, None)),
+        ("No devices were found", None),
+    ],
+)
+def test_nvidia_smis_line_is_understood(line: str, state: GpuState | None) -> None:
+    assert parsed_state(line) == state
+
+
+def test_the_peak_is_the_highest_sum_of_what_is_alive() -> None:
+    assert peak_of([100, 50, -100, 20, -70]) == 150
+    assert peak_of([-10, 5]) == 0
+
+
+class TestRealProcesses:
+    """Each is a process that imports PyTorch, which takes most of these seconds."""
+
+    @pytest.mark.parametrize("phase", ["forward", "backward", "step"])
+    def test_a_model_is_measured(self, phase: str, targets: Path, tmp_path: Path) -> None:
+        row = measured_row(f"{targets}:mlp", tmp_path, phases=(phase,))
+        assert row["outcome"] == "ok", row
+        assert row["iterations"] == len(row["samples_ns"]) >= 5
+        assert row["latency_low_ns"] < row["latency_mean_ns"] < row["latency_high_ns"]
+        assert min(row["samples_ns"]) <= row["latency_median_ns"] <= max(row["samples_ns"])
+        assert row["throughput"] == pytest.approx(4 / row["latency_mean_ns"] * 1e9)
+        assert row["parameters"] == 16 * 32 + 32 + 32 * 8 + 8
+        forward = 2 * 4 * (16 * 32 + 32 * 8)
+        gradients = forward + 2 * 4 * 32 * 8  # of both weights, and of the second layer's input
+        assert row["expected_flops"] == {"forward": forward, "backward": gradients, "step": forward + gradients}[phase]
+        assert row["memory_peak_bytes"] > row["memory_allocated_bytes"] == 4 * (row["parameters"] + 4 * 16)
+        assert row["self_cpu_time_ns"] > 0
+        assert row["self_gpu_time_ns"] is None
+
+    @pytest.mark.parametrize(
+        ("name", "outcome", "reason"),
+        [
+            ("memory_of_a_cpu", "out of memory", "can't allocate memory"),
+            ("memory_of_a_gpu", "out of memory", "20.00 GiB"),
+            ("memory_of_python", "out of memory", "MemoryError"),
+            ("crashes", "crashed", "SIGABRT"),
+            ("killed", "crashed", "memory runs out"),
+            ("wrong", "failed", "ValueError: no such thing"),
+            ("unheard_of", "failed", "no function called unheard_of"),
+        ],
+    )
+    def test_what_fails_is_a_row_that_says_so(
+        self, name: str, outcome: str, reason: str, targets: Path, tmp_path: Path
+    ) -> None:
+        row = measured_row(f"{targets}:{name}", tmp_path)
+        assert (row["outcome"], "latency_mean_ns" in row) == (outcome, False)
+        assert reason in row["reason"]
+
+    def test_what_hangs_is_ended_and_is_a_row_that_says_so(self, targets: Path, tmp_path: Path) -> None:
+        (tmp_path / "hang").touch()
+        row = measured_row(f"{targets}:hangs", tmp_path, timeout=8.0)
+        assert row["outcome"] == "timed out"
+        assert not alive(int((tmp_path / "pid").read_text("utf-8")))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert path.exists(), path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_that_is_stopped_leaves_its_rows_and_no_process_and_goes_on(
+    number: signal.Signals, targets: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "hang").touch()
+    arguments = ["bench", f"{targets}:mlp", f"{targets}:hangs", "--max-time", "0.1", "--warmup", "1"]
+    arguments += ["--device", "cpu", "-o", str(tmp_path / "run")]
+    process = subprocess.Popen([sys.executable, "-c", "from ncu_tools.cli import main; main()", *arguments])
+    wait_for(tmp_path / "pid")
+    os.kill(process.pid, number)
+    assert process.wait(PATIENCE_S) == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    child = int((tmp_path / "pid").read_text("utf-8"))
+    deadline = time.monotonic() + 5
+    while alive(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(child)
+    (first,) = read_bench(tmp_path / "run" / "bench.parquet").to_pylist()
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))["partial"] is True
+
+    (tmp_path / "hang").unlink()
+    assert run([*arguments, "--resume"]) == 0
+    rows = read_bench(tmp_path / "run" / "bench.parquet").to_pylist()
+    assert rows[0] == first
+    assert [row["outcome"] for row in rows] == ["ok", "ok"]
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))["partial"] is False
+
+
+class TestTheCommand:
+    def test_a_sweep_of_which_nothing_could_be_measured_fails(
+        self, targets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(["bench", f"{targets}:wrong", "-o", str(tmp_path / "run")]) == 1
+        captured = capsys.readouterr()
+        assert "ValueError: no such thing" in captured.out
+        assert "No point could be measured" in captured.err
+
+    def test_a_folder_that_holds_a_run_is_not_written_over(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "bench.parquet").touch()
+        assert run(["bench", "resnet18", "-o", str(tmp_path)]) == 2
+        assert "--resume" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("option", [["--batch-size", "0"], ["--dtype", "fp12"], ["--phase", "sideways"]])
+    def test_what_is_no_size_or_name_is_refused(self, option: list[str], tmp_path: Path) -> None:
+        assert run(["bench", "resnet18", "-o", str(tmp_path / "run"), *option]) == 2
+        assert not (tmp_path / "run").exists()
+
+    def test_a_target_that_looks_like_known_work_and_is_none_is_refused(self) -> None:
+        with pytest.raises(WrongUsage):
+            points(Sweep(("gemm:1,2",)))
+
+
+class TestTheTable:
+    def test_rows_are_appended_and_read_back(self, tmp_path: Path) -> None:
+        one = {"point": "a", "target": "a", "outcome": "ok", "samples_ns": [1.0, 2.0], "batch_size": 3}
+        two = {"point": "b", "target": "b", "outcome": "crashed", "reason": "ended by SIGABRT"}
+        table = appended(bench_table([one]), [two], asked=["bench"])
+        write_table(table, tmp_path / "bench.parquet")
+        rows = read_bench(tmp_path / "bench.parquet").to_pylist()
+        assert [row["target"] for row in rows] == ["a", "b"]
+        assert rows[0]["samples_ns"] == [1.0, 2.0]
+        assert (rows[1]["samples_ns"], rows[1]["batch_size"], rows[1]["latency_mean_ns"]) == (None, None, None)
+
+    def test_its_columns_are_those_of_the_page(self) -> None:
+        page = (ROOT / "docs" / "bench.md").read_text("utf-8")
+        found = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
+        assert found == [(one.name, one.unit, one.meaning, one.null) for one in COLUMNS]

@@ -1,0 +1,165 @@
+"""Several reports at once: read in processes or one by one, the file is that of the table that `parse` makes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from ncu_parsers import parse, parts
+from ncu_parsers.parquet import read_launches, write_table
+from ncu_parsers.sources import Source
+from ncu_parsers.tables import table_metadata
+
+from tests.conftest import SAMPLES
+from tests.test_cli import PROGRAM, PYTHONPATH
+from tests.test_streaming import CACHE, TIME, launch_cells, row, wide_header
+
+OTHER = "sm__cycles_elapsed.avg"
+
+
+def report(path: Path, process: int, *metrics: tuple[str, str], value: str = "1.5", rows: int = 40) -> Source:
+    """A page of --page raw of one process, with the same value everywhere."""
+    lines = [row(*launch_cells(number, process=process), *(value for _ in metrics)) for number in range(rows)]
+    path.write_text("\n".join([*wide_header(*metrics), *lines, ""]), encoding="utf-8")
+    return Source(str(path))
+
+
+def different_reports(folder: Path) -> list[Source]:
+    """Reports whose columns differ in names and types, one that is none, and one of another dialect."""
+    folder.mkdir(exist_ok=True)
+    sources = [
+        report(folder / "a.csv", 7, (TIME, "us")),
+        report(folder / "b.csv", 8, (TIME, "us"), (OTHER, "cycle")),
+        report(folder / "c.csv", 9, (OTHER, ""), (CACHE, ""), value="CachePreferNone"),
+    ]
+    (folder / "d.csv").write_text("no report\n" * 10, encoding="utf-8")
+    return [*sources, Source(str(folder / "d.csv")), Source(str(SAMPLES / "d18-text.txt"))]
+
+
+@pytest.fixture
+def all_are_big(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files are streamed, and worth a process, too."""
+    monkeypatch.setattr(parse, "STREAMED_FROM_BYTES", 100)
+    monkeypatch.setattr(parts, "WORTH_A_PROCESS", 100)
+    monkeypatch.setattr(parts, "WORTH_A_PROCESS_IF_SLOW", 100)
+
+
+def assert_same(folder: Path, sources: Sequence[Source], result: parse.Parsed) -> None:
+    """The file `out.parquet` and its account are those of the table of all reports."""
+    plain = parse.parse(sources)
+    assert plain.table is not None
+    write_table(plain.table, folder / "plain.parquet")
+    one, other = read_launches(folder / "out.parquet"), read_launches(folder / "plain.parquet")
+    assert one.to_pylist() == other.to_pylist()
+    assert one.schema.equals(other.schema, check_metadata=True)
+    assert table_metadata(one) == table_metadata(other)
+    assert [report.rows for report in result.reports] == [report.rows for report in plain.reports]
+    assert [report.metric_names for report in result.reports] == [report.metric_names for report in plain.reports]
+    assert {name: error.paragraph for name, error in result.refused.items()} == {
+        name: error.paragraph for name, error in plain.refused.items()
+    }
+    assert {entry.name for entry in folder.iterdir()} == {"out.parquet", "plain.parquet", "reports"}
+
+
+@pytest.mark.usefixtures("all_are_big")
+class TestSeveralBigReports:
+    @pytest.mark.parametrize("processes", [1, 2])
+    def test_give_the_file_that_their_table_would(self, tmp_path: Path, processes: int) -> None:
+        sources = different_reports(tmp_path / "reports")
+        heard: list[Source] = []
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=processes, reading=heard.append)
+        assert result.table is None
+        assert set(heard) == set(sources)
+        assert_same(tmp_path, sources, result)
+
+    def test_are_joined_where_they_hold_the_same_launches(self, tmp_path: Path) -> None:
+        (tmp_path / "reports").mkdir()
+        sources = [report(tmp_path / "reports" / f"{name}.csv", 7, (name, "us")) for name in (TIME, OTHER)]
+        result = parse.parse_into(tmp_path / "out.parquet", sources)
+        assert len(read_launches(tmp_path / "out.parquet")) == 40
+        assert_same(tmp_path, sources, result)
+
+    def test_are_kept_apart_where_that_is_asked_for(self, tmp_path: Path) -> None:
+        sources = [report(tmp_path / f"{name}.csv", 7, (name, "us")) for name in (TIME, OTHER)]
+        result = parse.parse_into(tmp_path / "out.parquet", sources, join=False)
+        assert result.table is None
+        assert len(read_launches(tmp_path / "out.parquet")) == 80
+
+    def test_are_joined_also_where_only_later_launches_are_the_same(self, tmp_path: Path) -> None:
+        (tmp_path / "reports").mkdir()
+        sources = [
+            report(tmp_path / "reports" / "a.csv", 7, (TIME, "us")),
+            report(tmp_path / "reports" / "b.csv", 8, (OTHER, "")),
+        ]
+        with Path(sources[1].path).open("a", encoding="utf-8") as file:
+            file.write(row(*launch_cells(39, process=7), "1.5") + "\n")
+        result = parse.parse_into(tmp_path / "out.parquet", sources)
+        assert len(read_launches(tmp_path / "out.parquet")) == 80
+        assert_same(tmp_path, sources, result)
+
+    def test_take_the_attributes_of_a_session_page_beside_them(self, tmp_path: Path) -> None:
+        (tmp_path / "reports").mkdir()
+        session = Source(str(SAMPLES / "d22-session-page.csv"))
+        sources = [report(tmp_path / "reports" / "a.csv", 7, (TIME, "us")), session]
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
+        assert_same(tmp_path, sources, result)
+
+    def test_are_read_here_where_a_process_dies(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        sources = different_reports(tmp_path / "reports")
+        monkeypatch.setattr(parts, "read_apart", die)
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
+        assert_same(tmp_path, sources, result)
+
+    def test_leave_no_file_where_none_can_be_read(self, tmp_path: Path) -> None:
+        sources = [Source(str(tmp_path / name)) for name in ("a.csv", "b.csv")]
+        for source in sources:
+            Path(source.path).write_text("no report\n" * 100, encoding="utf-8")
+        result = parse.parse_into(tmp_path / "out.parquet", sources)
+        assert not result.written
+        assert set(result.refused) == {source.name for source in sources}
+        assert not (tmp_path / "out.parquet").exists()
+
+
+def die(*_: object) -> None:
+    os._exit(3)
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 30
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return true()
+
+
+def is_running(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_parse_that_is_stopped_leaves_no_process_and_no_half_file(tmp_path: Path, how: signal.Signals) -> None:
+    for process in (7, 8):
+        report(tmp_path / f"{process}.csv", process, (TIME, "us"), value="1.5" + "0" * 400, rows=40_000)
+    out = tmp_path / "out"
+    out.mkdir()
+    running = subprocess.Popen(
+        [*PROGRAM, "parse", str(tmp_path), "-o", str(out / "launches.parquet")],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH}, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert eventually(lambda: any(out.glob(".*.parts/*")))
+    os.killpg(running.pid, how) if how == signal.SIGINT else running.kill()
+    _, said = running.communicate(timeout=30)
+    assert eventually(lambda: not is_running(running.pid))
+    assert not (out / "launches.parquet").exists()
+    if how == signal.SIGINT:
+        assert running.returncode == 130
+        assert said.decode().strip() == "Stopped."
+        assert list(out.iterdir()) == []

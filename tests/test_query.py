@@ -1,0 +1,125 @@
+"""SQL over a run: right answers, nothing else within reach, and complaints that help."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from ncu_launch.errors import NcuBenchError, WrongUsage
+
+from ncu_tools.cli import cli
+from ncu_tools.query import Answer, query
+from tests.conftest import SAMPLES
+from tests.launches import launch, table
+
+pytest.importorskip("duckdb", reason="duckdb is not installed (the extra query)")
+
+REPORT = str(SAMPLES / "d01-wide-raw.csv")
+EVIL = "=cmd|' /C calc'!A0 <script>\x1b[31m"
+
+
+def ask(sql: str, *options: str, report: str = REPORT) -> Result:
+    return CliRunner().invoke(cli, ["query", report, sql, *options])
+
+
+def answer(sql: str) -> Answer:
+    launches = table(launch(EVIL, ns=5), launch("b", ns=None), launch("b", ns=7, grid=(1, 2, 3)))
+    return query(sql, {"launches": launches})
+
+
+class TestAnAnswer:
+    def test_counts_nulls_as_sql_does(self) -> None:
+        assert answer("SELECT count(*), count(duration_ns), sum(duration_ns) FROM launches").rows == [(3, 2, 12.0)]
+
+    def test_keeps_kernel_names_as_they_are(self) -> None:
+        assert answer("SELECT kernel_name FROM launches LIMIT 1").rows == [(EVIL,)]
+
+    def test_tells_columns_of_one_name_apart(self) -> None:
+        assert answer("SELECT 1 a, 2 a, 3 AS a_2").columns == ["a", "a_2", "a_2_2"]
+
+    def test_agrees_with_the_kernels_of_hotspots(self) -> None:
+        asked = json.loads(ask("SELECT kernel, bound_fraction FROM kernels", "--format", "json").stdout)["rows"]
+        shown = json.loads(CliRunner().invoke(cli, ["hotspots", REPORT, "--format", "json"]).stdout)["rows"]
+        assert asked == [{name: row[name] for name in ("kernel", "bound_fraction")} for row in shown]
+
+    def test_leaves_cells_empty_where_null_and_shows_the_column(self) -> None:
+        said = ask("SELECT NULL AS nothing, rules, 1 AS one FROM launches LIMIT 1", "--format", "csv").stdout
+        assert said == "nothing,rules,one\n,,1\n"
+        assert "nothing" in ask("SELECT NULL AS nothing, 1 AS one").stdout
+
+    def test_has_lists_in_json_and_their_text_elsewhere(self) -> None:
+        asked = "SELECT grid FROM launches WHERE launch_id = 1"
+        grid = json.loads(ask(asked, "--format", "json").stdout)["rows"][0]["grid"]
+        (cells,) = list(csv.reader(io.StringIO(ask(asked, "--format", "csv").stdout)))[1:]
+        assert json.loads(cells[0]) == grid
+        assert len(grid) == 3
+
+    def test_cannot_act_on_a_terminal(self) -> None:
+        assert "\x1b" not in ask("SELECT chr(27) || '[31m' AS x").stdout
+
+    @pytest.mark.parametrize("output_format", ["text", "json", "csv", "markdown"])
+    def test_without_rows_still_names_its_columns(self, output_format: str) -> None:
+        result = ask("SELECT kernel FROM kernels WHERE false", "--format", output_format)
+        assert result.exit_code == 0
+        assert "kernel" in result.stdout
+
+
+class TestNothingElseIsWithinReach:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "SELECT * FROM read_csv('{file}')",
+            "SELECT * FROM read_text('{file}')",
+            "SELECT * FROM '{file}'",
+            "SELECT * FROM glob('{folder}/*')",
+            "SELECT * FROM sqlite_scan('{file}', 'x')",
+            "COPY launches TO '{folder}/written.csv'",
+            "ATTACH '{folder}/written.db'",
+            "INSTALL httpfs",
+            "LOAD httpfs",
+            "SET enable_external_access = true",
+            "SELECT 1; DROP VIEW launches",
+            "CREATE TABLE t AS SELECT 1",
+            "PRAGMA database_list",
+            "SELECT * FROM secret",
+        ],
+    )
+    def test_neither_files_nor_settings_nor_variables(self, sql: str, tmp_path: Path) -> None:
+        secret = tmp_path / "secret.csv"
+        secret.write_text("secret\n1\n", "utf-8")
+        with pytest.raises(WrongUsage) as raised:
+            answer(sql.format(file=secret, folder=tmp_path))
+        assert "\n" not in raised.value.paragraph
+        assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["secret.csv"]
+
+
+class TestAMistake:
+    def test_in_a_name_is_answered_with_the_names_there_are(self) -> None:
+        result = ask("SELECT duration FROM launches")
+        assert isinstance(result.exception, WrongUsage)
+        said = result.exception.paragraph
+        assert 'Referenced column "duration" not found' in said
+        assert "launches has source, " in said
+        assert "kernels has kernel, " in said
+        assert "LINE 1" not in said
+
+    def test_does_not_list_columns_that_hold_nothing(self) -> None:
+        with pytest.raises(WrongUsage) as raised:
+            answer("SELECT nope FROM launches")
+        assert "tensor_flops" not in raised.value.cause
+        assert "duration_ns" in raised.value.cause
+
+    @pytest.mark.parametrize("sql", ["", "   ", "-- nothing", "selec 1", "SELECT (", "EXPLAIN SELECT 1"])
+    def test_in_the_query_is_one_paragraph(self, sql: str) -> None:
+        with pytest.raises(WrongUsage):
+            answer(sql)
+
+    def test_of_having_no_duckdb_says_what_to_type(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "duckdb", None)
+        with pytest.raises(NcuBenchError, match=r"pip install 'ncu-bench\[query\]'"):
+            answer("SELECT 1")

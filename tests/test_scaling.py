@@ -1,0 +1,181 @@
+"""Exponents, knees and correlations of sweeps: what they say on points whose answer is known, and when they say nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.bench_table import bench_table
+from ncu_parsers.parquet import read_bench, read_launches, write_table
+
+from ncu_tools.cli import run
+from ncu_tools.intervals import student_quantile
+from ncu_tools.scaling import TOO_FEW, TOO_UNCERTAIN, correlations, fitted, knee, pearson, ranks, series
+
+SIZES = (1, 2, 4, 8, 16, 32)
+
+
+def row(target: str = "one", batch: int = 1, latency: float = 1e6, **changes: Any) -> dict[str, Any]:
+    return {
+        "point": f"{target} {batch} {changes}", "target": target, "device": "cpu", "device_name": "a processor",
+        "dtype": "fp32", "autocast": False, "mode": "eager", "channels_last": False, "phase": "forward",
+        "batch_size": batch, "input_size": 64, "sequence_length": None, "outcome": "ok", "latency_mean_ns": latency,
+        "throughput": batch / latency * 1e9, "throughput_unit": "image/s", "parameters": 10, "expected_flops": 1e6,
+        "expected_bytes": 1e5, **changes,
+    }  # fmt: skip
+
+
+def sweep(exponent: float, target: str = "one", noise: float = 0.0, seed: int = 0) -> list[dict[str, Any]]:
+    random = np.random.default_rng(seed)
+    return [row(target, size, 1e6 * size**exponent * math.exp(noise * random.standard_normal())) for size in SIZES]
+
+
+class TestExponents:
+    @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 2.0])
+    def test_a_power_law_has_its_exponent(self, exponent: float) -> None:
+        fit = fitted(SIZES, [3.0 * size**exponent for size in SIZES])
+        assert fit is not None
+        assert (fit.exponent, fit.low, fit.high, fit.factor) == pytest.approx((exponent,) * 3 + (3.0,))
+        assert fit.at(64) == pytest.approx(3.0 * 64**exponent)
+
+    def test_the_interval_is_that_of_the_textbook(self) -> None:
+        latencies = [1.0, 2.2, 3.9, 8.3]
+        fit = fitted([1, 2, 4, 8], latencies)
+        matrix = np.column_stack([np.log([1, 2, 4, 8]), np.ones(4)])
+        solution, residuals = np.linalg.lstsq(matrix, np.log(latencies), rcond=None)[:2]
+        reach = 4.302653 * math.sqrt(residuals[0] / 2 * np.linalg.inv(matrix.T @ matrix)[0, 0])
+        assert fit is not None
+        assert (fit.low, fit.high) == pytest.approx((solution[0] - reach, solution[0] + reach), rel=1e-5)
+
+    def test_about_95_of_100_intervals_hold_the_truth(self) -> None:
+        fits = [series(sweep(1.0, noise=0.1, seed=seed))[0].fit for seed in range(400)]
+        assert 0.92 < np.mean([fit is not None and fit.low <= 1 <= fit.high for fit in fits]) < 0.98
+
+    def test_two_sizes_are_too_few_to_say(self) -> None:
+        (found,) = series([row(batch=1), row(batch=8)])
+        assert (found.fit, found.verdict) == (None, TOO_FEW)
+        assert found.last_exponent == pytest.approx(0.0)
+
+    @pytest.mark.parametrize(
+        ("exponent", "words"),
+        [(1.0, "proportional to batch"), (0.5, "less than proportional to batch"), (1.4, "more than proportional")],
+    )
+    def test_the_verdict_says_what_the_interval_holds(self, exponent: float, words: str) -> None:
+        (found,) = series(sweep(exponent, noise=0.01))
+        assert found.verdict.startswith(words)
+
+    def test_an_interval_that_holds_much_is_too_uncertain(self) -> None:
+        (found,) = series([row(batch=size, latency=ns) for size, ns in zip(SIZES[:3], (1e6, 4e6, 3e6), strict=True)])
+        assert found.verdict == TOO_UNCERTAIN
+
+    def test_a_square_of_the_width_is_proportional_to_the_pixels(self) -> None:
+        (found,) = series([row(input_size=size, latency=float(size) ** 2) for size in (32, 64, 128)])
+        assert (found.axis, found.verdict) == ("input_size", "proportional to pixels")
+
+    def test_rows_that_differ_in_more_than_one_size_are_not_one_series(self) -> None:
+        rows = [row(batch=batch, input_size=size) for batch in (1, 2) for size in (32, 64)]
+        assert sorted(one.axis for one in series(rows)) == ["batch_size"] * 2 + ["input_size"] * 2
+
+    def test_what_failed_is_in_no_series(self) -> None:
+        failed = row(batch=64, outcome="out of memory", latency_mean_ns=None, throughput=None)
+        assert series([*sweep(1.0), failed])[0].sizes == SIZES
+
+
+class TestKnees:
+    def test_it_is_the_first_batch_near_the_best(self) -> None:
+        found = knee([(1, 10.0), (2, 19.0), (4, 30.0), (8, 32.0), (16, 31.0)])
+        assert (found.batch, found.best, found.best_batch) == (4, 32.0, 8)
+
+    def test_there_is_none_while_throughput_grows(self) -> None:
+        assert knee([(1, 10.0), (2, 20.0), (4, 40.0)]).why_not == "still growing at 4"
+
+    def test_two_batches_are_too_few_to_say(self) -> None:
+        assert knee([(1, 10.0), (2, 10.0)]).why_not == TOO_FEW
+
+
+class TestCorrelations:
+    def test_equal_values_share_their_rank(self) -> None:
+        assert ranks(np.array([3.0, 1.0, 3.0, 2.0])).tolist() == [3.5, 1.0, 3.5, 2.0]
+
+    def test_a_constant_correlates_with_nothing(self) -> None:
+        assert pearson(np.ones(5), np.arange(5.0)) is None
+
+    def test_a_monotone_curve_has_a_perfect_rank_correlation_only(self) -> None:
+        rows = [row(f"model {n}", latency=float(10**n), parameters=n) for n in range(1, 7)]
+        found = next(one for one in correlations(rows) if (one.one, one.other) == ("parameters", "latency at batch 1"))
+        assert (found.spearman, found.spearman_low) == (pytest.approx(1.0), None)
+        assert found.pearson == pytest.approx(np.corrcoef(range(1, 7), 10.0 ** np.arange(1, 7))[0, 1])
+        assert found.pearson is not None
+        assert found.pearson_low is not None
+        assert found.pearson_low < found.pearson
+
+    def test_four_models_are_too_few_to_say(self) -> None:
+        found = correlations([row(f"model {n}", latency=float(n), parameters=n) for n in range(1, 5)])
+        assert {one.spearman for one in found} == {None}
+
+    def test_a_model_that_failed_at_one_batch_still_counts_at_the_others(self) -> None:
+        rows = [row(f"model {n}", batch, float(n * batch)) for n in range(1, 7) for batch in (1, 2)][:-1]
+        models = {(one.one, one.other): one.models for one in correlations(rows)}
+        assert models["FLOPs at batch 1", "latency at batch 1"] == 6
+        assert models["FLOPs at batch 1", "latency at batch 2"] == 5
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        rows = [one for n in range(1, 7) for one in sweep(0.5 + n / 10, f"model {n}", 0.02, n)]
+        failed = row("model 1", 64, outcome="out of memory", latency_mean_ns=None, throughput=None)
+        write_table(bench_table([*rows, failed]), tmp_path / "bench.parquet")
+        return tmp_path
+
+    def test_json_has_fits_and_correlations(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["scaling", str(folder), "--format", "json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert [one["varied"] for one in document["rows"]] == ["batch"] * 6
+        assert document["rows"][4]["exponent_low"] < 1.0 < document["rows"][4]["exponent_high"]
+        assert len(document["correlations"]) == 9 * 8 // 2
+        assert any("out of memory" in note for note in document["notes"])
+
+    @pytest.mark.parametrize("suffix", ["svg", "png"])
+    def test_it_draws(self, folder: Path, suffix: str) -> None:
+        assert run(["scaling", str(folder), "-o", str(folder / f"one.{suffix}")]) == 0
+        assert (folder / f"one.{suffix}").stat().st_size > 5000
+
+    def test_text_shows_both_matrices(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["scaling", str(folder)]) == 0
+        out = capsys.readouterr().out
+        assert "spearman:" in out
+        assert "pearson:" in out
+
+    def test_a_sweep_of_one_point_says_what_is_missing(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        write_table(bench_table([row()]), tmp_path / "bench.parquet")
+        assert run(["scaling", str(tmp_path)]) == 0
+        assert "no size varies" in capsys.readouterr().err
+
+    def test_a_file_that_is_not_there_ends_in_advice(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["scaling", str(tmp_path / "none")]) == 1
+        assert "ncu-bench bench" in capsys.readouterr().err
+
+    def test_measured_points_are_not_taken_for_launches(self, folder: Path) -> None:
+        with pytest.raises(NcuBenchError, match="not of launches"):
+            read_launches(folder / "bench.parquet")
+
+
+def test_a_table_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    from ncu_parsers.tables import table_metadata, with_metadata
+
+    table = bench_table([row()])
+    write_table(with_metadata(table, {**table_metadata(table), "schema_version": 99}), tmp_path / "bench.parquet")
+    with pytest.raises(NcuBenchError, match="99"):
+        read_bench(tmp_path / "bench.parquet")
+
+
+def test_the_quantile_is_students() -> None:
+    assert student_quantile(0.95, 2.0) == pytest.approx(4.302653, rel=1e-6)
