@@ -54,7 +54,7 @@ class Canvas:
         x_size = page.text * min(1.0, box.width / self.width_of(x_title, page.text))
         axes.set_xlabel(x_title, color=theme.ink, fontsize=x_size, parse_math=False)
         axes.set_ylabel(self._rate_title(), color=theme.ink, fontsize=page.text)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}" if value >= 1e-3 else f"{value:.0e}")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         axes.yaxis.set_major_formatter(lambda value, _: short_power(value))
         axes.grid(True, which="major", color=theme.grid, linewidth=0.7)
         axes.set_axisbelow(True)

@@ -35,7 +35,6 @@ def draw(
     """
     import matplotlib
 
-    matplotlib.use("Agg")
     scene = scene_of(roofline) if isinstance(roofline, Roofline) else roofline
     if title:
         scene = replace(scene, title=title)
