@@ -27,17 +27,14 @@ from ncu_parsers.parquet import (
 from ncu_parsers.tables import SCHEMA_VERSION
 
 from ncu_tools import __version__
-from ncu_tools.ceilings import PEAK_COLUMNS, ceilings_of
-from ncu_tools.hotspots import Hotspot, Hotspots, RunSums, hotspots, kernels_table, ranked
+from ncu_tools.kernel_rows import Hotspot, Hotspots, kernels_table, ranked
 from ncu_tools.loading import KERNELS, OnDisk, Run, notes_of
 from ncu_tools.machine import Machine, machine_files
 from ncu_tools.work import UNIT_COLUMNS
 
 OF_THE_BOARD = ("device__attribute_", known.TENSOR_PREFIX)
 EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
-OF_CEILINGS = frozenset({
-    "device_name", "compute_capability", "sm_clock_hz", *PEAK_COLUMNS.values(),
-})  # fmt: skip
+OF_CEILINGS = frozenset({"device_name", "compute_capability", "sm_clock_hz"})
 OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
     "dram_bytes", *UNIT_COLUMNS.values(), *EXTREMES,
@@ -54,6 +51,9 @@ def hotspots_of(
     Raises `NcuBenchError` when the file is damaged or not ours.
     """
     if not isinstance(run, OnDisk):
+        from ncu_tools.ceilings import ceilings_of
+        from ncu_tools.hotspots import hotspots
+
         result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
         return Hotspots(result.rows, [*run.notes, *result.notes])
     kept = kept_kernels(run.file) if machine is None and group == "name" else None
@@ -116,6 +116,9 @@ def _made_of(launches: Path) -> list[str | None]:
 
 def _summed(launches: Path, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str]]:
     """The kernels of a file of launches and the notes on them, with some row groups in memory at a time."""
+    from ncu_tools.ceilings import ceilings_of  # kept kernels do without all that it takes to make them
+    from ncu_tools.hotspots import RunSums
+
     columns = _needed_columns(launches, group)
     run = RunSums(group)
     said = set()
@@ -145,9 +148,11 @@ def _needed_columns(launches: Path, group: str) -> list[str]:
 
 
 def _decides_ceilings(name: str) -> bool:
-    return name in OF_CEILINGS or name in _metrics_of_ceilings() or name.startswith(OF_THE_BOARD)
+    return name in _of_ceilings() or name.startswith(OF_THE_BOARD)
 
 
 @lru_cache(maxsize=1)
-def _metrics_of_ceilings() -> frozenset[str]:
-    return frozenset(ceiling.metric for ceiling in known.ceilings())
+def _of_ceilings() -> frozenset[str]:
+    from ncu_tools.ceilings import PEAK_COLUMNS
+
+    return OF_CEILINGS.union(PEAK_COLUMNS.values(), (ceiling.metric for ceiling in known.ceilings()))

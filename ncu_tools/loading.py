@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.expectation import EXPECTED
 from ncu_parsers.parquet import is_parquet, read_launches, write_table
-from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, table_metadata
 
 from ncu_tools import __version__
 
 if TYPE_CHECKING:
     from ncu_parsers.parse import Parsed
+    from ncu_parsers.sources import Source
 
 CACHED_FROM_BYTES = 4_000_000
 LAUNCHES = "launches.parquet"
@@ -69,10 +68,12 @@ def locate(path: str, *, reading: Callable[[Source], None] = lambda source: None
 
 def on_disk(path: str) -> OnDisk | None:
     """The run that `path` names where that is a run folder or a Parquet file; None where reports have to be read."""
+    if path == "-":  # standard input; the readers, which say so, take time to import
+        return None
     file = Path(path)
-    if path != STANDARD_INPUT and (file / LAUNCHES).is_file():
+    if (file / LAUNCHES).is_file():
         file = file / LAUNCHES
-    return OnDisk(path, file) if path != STANDARD_INPUT and file.is_file() and is_parquet(file) else None
+    return OnDisk(path, file) if file.is_file() and is_parquet(file) else None
 
 
 def notes_of(file: Path) -> list[str]:
@@ -101,6 +102,8 @@ def expected_of(path: str) -> pa.Table:
 
     Raises `NcuBenchError` when the run has no such file, or one in which nothing can be read.
     """
+    from ncu_launch.expectation import EXPECTED
+
     file = (Path(path) if Path(path).is_dir() else Path(path).parent) / EXPECTED
     if not file.is_file():
         raise NcuBenchError(
@@ -112,7 +115,8 @@ def expected_of(path: str) -> pa.Table:
 
 
 def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
-    from ncu_parsers.parse import parse  # what is on disk does without the readers
+    from ncu_parsers.parse import parse
+    from ncu_parsers.sources import find_sources
 
     sources = find_sources([path])
     kept = _cache_file(sources)
@@ -133,12 +137,15 @@ def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
 
 def _cache_file(sources: Sequence[Source]) -> Path | None:
     """Where a large report's table is kept between commands; None for small ones and for standard input."""
+    from ncu_parsers.artefacts import read_with
+    from ncu_parsers.sources import STANDARD_INPUT
+
     if any(source.path == STANDARD_INPUT for source in sources):
         return None
     stats = [Path(source.path).stat() for source in sources]
     if sum(stat.st_size for stat in stats) < CACHED_FROM_BYTES:
         return None
-    key = hashlib.sha256(f"{__version__} {SCHEMA_VERSION}".encode())
+    key = hashlib.sha256(f"{__version__} {SCHEMA_VERSION} {read_with(sources)}".encode())
     for source, stat in zip(sources, stats, strict=True):
         key.update(f"{Path(source.path).resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
