@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.ranks import is_collective
-from ncu_parsers import tables
+from ncu_parsers import arrays, tables
 from ncu_parsers.ranks import HOST
 from ncu_parsers.tables import Floats
 
 from ncu_tools.layers import NO_MODULE
+from ncu_tools.report.units import counted
 
-BY = ("kernel", "layer", "rank")
+COLLECTIVES = "(collectives)"
+"""The row of layers that collectives are in, which belong to no layer."""
+Coded = tuple[npt.NDArray[np.signedinteger[Any]], Sequence[str | None]]
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,7 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
         result.notes.append("there are no two ranks to compare: profile with --nproc, or inside srun or mpirun")
         return result
     result.slowest = _slowest(result.ranks)
-    names = launches.names if by == "kernel" else [_at_depth(module, depth) for module in launches.modules]
-    rows = launches.across_ranks(names, result.slowest, modules=by != "kernel")
+    rows = launches.across_ranks(launches.names if by == "kernel" else launches.layers(depth), result.slowest)
     result.rows = sorted(rows, key=lambda row: (-(row.excess_ns or 0.0), -(row.skew_ns or 0.0), row.name))
     result.notes += summary(result)
     return result
@@ -116,16 +119,17 @@ def collective_share(table: pa.Table) -> tuple[float, float] | None:
     time = tables.floats(table, "duration_ns")
     if not len(time) or np.isnan(time).any() or not time.sum():
         return None
-    codes, names = tables.codes(table, "kernel_short")
-    waits = np.array([name is not None and is_collective(name) for name in names], bool)[codes]
-    waits |= _collective(tables.codes(table, "kernel_name"))
+    waits = collective_launches(table)
     return float(time[waits].sum()), float(time[waits].sum() / time.sum())
 
 
-def _collective(coded: tuple[npt.NDArray[np.int32], list[str | None]]) -> npt.NDArray[np.bool_]:
-    """Where a name is an operator's that is a collective; a kernel's full name has types that say nothing."""
-    codes, names = coded
-    return np.array([name is not None and "c10d" in name and is_collective(name) for name in names], bool)[codes]
+def collective_launches(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which launches are collectives: by the function's name of a kernel, or the whole name of an operator."""
+    found = np.zeros(len(table), bool)
+    for column, sign in (("kernel_short", ""), ("kernel_name", "c10d")):
+        codes, names = tables.codes(table, column)
+        found |= np.array([name is not None and sign in name and is_collective(name) for name in names], bool)[codes]
+    return found
 
 
 def _slowest(ranks: Sequence[RankTime]) -> int | None:
@@ -140,36 +144,35 @@ def _at_depth(module: str | None, depth: int | None) -> str:
 
 
 class _Launches:
-    """The launches that a rank is known of, and their columns."""
+    """The launches that a rank is known of, and their columns; texts as places in lists of distinct ones."""
 
     def __init__(self, table: pa.Table) -> None:
         ranks = tables.floats(table, "rank")
-        failed = np.array(table.column("failed").to_pylist() if "failed" in table.column_names else [], object) == True  # noqa: E712
-        kept = ~np.isnan(ranks) & ~(failed if len(failed) else np.zeros(len(ranks), bool))
-        self.notes = (
-            [f"{int((~kept).sum())} launches failed or know no rank, and are left out"] if not kept.all() else []
-        )
-        rows = np.flatnonzero(kept)
-        self.rank = ranks[rows].astype(np.int64)
-        self.nanoseconds = tables.floats(table, "duration_ns")[rows]
-        invocations = tables.floats(table, "invocations")[rows]
+        kept = ~np.isnan(ranks)
+        if "failed" in table.column_names:
+            kept &= ~np.concatenate([np.empty(0, bool), *map(arrays.bits_of, table.column("failed").chunks)])
+        left_out = counted(int((~kept).sum()), "launch", "launches")
+        self.notes = [] if kept.all() else [f"{left_out} failed, or of no known rank: left out"]
+        self.ranks, self.place = np.unique(ranks[kept].astype(np.int64), return_inverse=True)
+        invocations = tables.floats(table, "invocations")[kept]
         self.count = np.where(np.isnan(invocations), 1, invocations)
-        self.nanoseconds = self.nanoseconds * self.count
-        names, shorts = (tables.words(table, name) for name in ("kernel_name", "kernel_short"))
-        modules, hosts, devices = (tables.words(table, name) for name in ("module", HOST, "device_name"))
-        numbers = tables.floats(table, "device_id")
-        self.names = [names[row] or "" for row in rows]
-        self.modules = [modules[row] for row in rows]
-        self.collective = np.array(
-            [is_collective(shorts[row] or "") or is_collective(_operator(names[row])) for row in rows], bool
+        self.nanoseconds = tables.floats(table, "duration_ns")[kept] * self.count
+        self.collective = collective_launches(table)[kept]
+        self.names, self.modules, self.hosts, self.devices = (
+            (codes[kept], texts)
+            for codes, texts in (tables.codes(table, name) for name in ("kernel_name", "module", HOST, "device_name"))
         )
-        self.hosts = [hosts[row] for row in rows]
-        self.devices = [_device(numbers[row], devices[row]) for row in rows]
-        self.ranks, self.place = np.unique(self.rank, return_inverse=True)
+        self.device_ids = tables.floats(table, "device_id")[kept]
+
+    def layers(self, depth: int | None) -> Coded:
+        """The layer of each launch; collectives are of none, but of a row of their own."""
+        codes, modules = self.modules
+        names = [_at_depth(module, depth) for module in modules] + [COLLECTIVES]
+        return np.where(self.collective, len(names) - 1, codes), names
 
     def rank_times(self) -> list[RankTime]:
         """The time of each rank."""
-        every, waiting = (self._per_rank(mask) for mask in (np.ones(len(self.rank), bool), self.collective))
+        every, waiting = (self._per_rank(mask) for mask in (np.ones(len(self.place), bool), self.collective))
         work = self._per_rank(~self.collective)
         median = float(np.median(work)) if len(work) else np.nan
         result = []
@@ -177,18 +180,19 @@ class _Launches:
             first = int(np.argmax(self.place == place))
             count = int(self.count[self.place == place].sum())
             values = (_known(one) for one in (every[place], waiting[place], work[place], work[place] - median))
-            result.append(RankTime(rank, self.hosts[first], self.devices[first], count, *values))
+            device = _device(self.device_ids[first], _text(self.devices, first))
+            result.append(RankTime(rank, _text(self.hosts, first), device, count, *values))
         return result
 
     def _per_rank(self, mask: npt.NDArray[np.bool_]) -> Floats:
         return np.bincount(self.place[mask], self.nanoseconds[mask], len(self.ranks)).astype(np.float64)
 
-    def across_ranks(self, names: Sequence[str], slowest: int | None, *, modules: bool) -> list[Skew]:
-        """One row for each name. Of layers, only what they compute: collectives are a row of their own."""
-        labels = [
-            COLLECTIVES if modules and waits else name for name, waits in zip(names, self.collective, strict=True)
-        ]
-        known, code = np.unique(np.array(labels, object).astype(str), return_inverse=True)
+    def across_ranks(self, coded: Coded, slowest: int | None) -> list[Skew]:
+        """One row for each distinct text of `coded` that a launch has."""
+        codes, texts = coded
+        at_work = np.unique(codes)
+        known, place = np.unique(np.array([str(texts[one]) for one in at_work]), return_inverse=True)
+        code = place[np.searchsorted(at_work, codes)]
         times = np.zeros((len(known), len(self.ranks)))
         np.add.at(times, (code, self.place), self.nanoseconds)
         counts = np.zeros((len(known), len(self.ranks)))
@@ -215,11 +219,9 @@ class _Launches:
         )
 
 
-COLLECTIVES = "(collectives)"
-
-
-def _operator(name: str | None) -> str:
-    return name if name is not None and "c10d" in name else ""
+def _text(coded: Coded, row: int) -> str | None:
+    codes, texts = coded
+    return texts[int(codes[row])]
 
 
 def _device(number: float, name: str | None) -> str | None:

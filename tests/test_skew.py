@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from ncu_launch.manifest import Manifest
+from ncu_launch.profile import Request
 from ncu_parsers import arrays
 from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
+from ncu_tools.cli.ranked import notes_on_collectives
 from ncu_tools.skew import collective_share, skew
 from tests.launches import launch, table
 from tests.test_cli import process
@@ -94,7 +97,7 @@ def test_launches_that_failed_or_know_no_rank_are_left_out_and_noted() -> None:
     rows = ((0, launch("a", ns=1.0)), (1, launch("a", ns=1.0)), (None, launch("a", ns=50.0)))
     result = skew(of_ranks(*rows))
     assert [rank.time_ns for rank in result.ranks] == [1.0, 1.0]
-    assert any("1 launch" in note for note in result.notes)
+    assert any("1 launch failed" in note for note in result.notes)
 
 
 def test_a_run_of_one_process_has_nothing_to_compare() -> None:
@@ -106,6 +109,17 @@ def test_a_run_of_one_process_has_nothing_to_compare() -> None:
 def test_the_share_of_collectives_is_known_where_every_time_is(four_ranks: pa.Table) -> None:
     assert collective_share(four_ranks) == pytest.approx((245.0, 245.0 / 797.0))
     assert collective_share(table(launch("a"))) is None
+
+
+@pytest.mark.parametrize("collectives", ["exclude", "include"])
+def test_a_run_of_ncu_says_how_long_the_kernels_take_that_it_left_out(
+    four_ranks: pa.Table, tmp_path: Path, collectives: str
+) -> None:
+    (tmp_path / "timeline").mkdir()
+    write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), tmp_path / "timeline/launches.parquet")
+    notes = notes_on_collectives(Request((), (), collectives=collectives), Manifest([], "ncu", ""), tmp_path)
+    said = "collectives were left out: on the timeline they take 0.000 ms over all ranks, 30.7 % of the time"
+    assert [note.startswith(said) for note in notes] == [True] * (collectives == "exclude")
 
 
 def test_the_command_shows_kernels_layers_and_ranks(four_ranks: pa.Table, tmp_path: Path) -> None:

@@ -56,13 +56,13 @@ def profile_ranks(
 ) -> None:
     """Profile all ranks that are started here, or the one that this process is; the first one shows the whole run."""
     place = place_here(os.environ)
+    folder = output or _common_folder(request, place)
     request = replace(
         request,
         program=runnable(request.program),
         workload=replace(request.workload, data_parallel=True) if request.workload else None,
         meeting_host=os.environ.get("MASTER_ADDR") or request.meeting_host,
     )
-    folder = output or _common_folder(request, place)
     if starts_ranks(nproc, place):
         launch = Launch(nproc or 1, folder, nodes_of(place, os.environ))
         _started_here(replace(request, ranks=launch.world_size), launch, shown, timeline=timeline, dry_run=dry_run)
@@ -223,7 +223,7 @@ def _join(
         return
     if parsed is None or parsed.table is None:
         raise nothing(parsed, failure, folder)
-    notes = [*_of_ranks(manifest, parsed), *_excluded(request, manifest, folder), *parsed.notes]
+    notes = [*_of_ranks(manifest, parsed), *notes_on_collectives(request, manifest, folder), *parsed.notes]
     show_collected(parsed.table, notes, manifest, folder, shown.top, shown.machine_name, shown.output_format)
     if failure is not None:
         raise failure
@@ -252,7 +252,7 @@ def _counted_ranks(manifest: Manifest) -> str:
     return counted(sum(len(part.get("processes", [part])) for part in manifest.ranks), "rank", "ranks")
 
 
-def _excluded(request: Request, manifest: Manifest, folder: Path) -> list[str]:
+def notes_on_collectives(request: Request, manifest: Manifest, folder: Path) -> list[str]:
     """How long the kernels take that ncu left out, as far as a timeline says."""
     if manifest.source != "ncu" or request.collectives != "exclude":
         return []
