@@ -13,16 +13,14 @@ import argparse
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.generate import SHAPES, write
+from benchmarks.processes import Run, measured, peak, ratio
 
 HEADER = (
     "import sys; stream = open(sys.argv[1], 'rb')\n"
@@ -49,34 +47,9 @@ REGULAR = ("long", "short", "wide30", "wide120")
 """Shapes that pyarrow can read: the others are ragged."""
 
 
-@dataclass
-class Run:
-    """One process: wall-clock seconds and peak memory in MB."""
-
-    seconds: float
-    megabytes: float
-
-
 def run(program: str, *arguments: str) -> Run:
     """Run a Python program to its end. Raises `SystemExit` when it fails."""
     return measured([sys.executable, "-c", program, *arguments])
-
-
-def measured(command: list[str]) -> Run:
-    """Run a command to its end. Raises `SystemExit` when it fails."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 - programs of this file
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - begin
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{command[:3]} failed")
-    return Run(seconds, usage.ru_maxrss / 1024)
-
-
-def ratio(ours: list[Run], theirs: list[Run]) -> str:
-    """The median ratio of two lists of runs, round by round."""
-    return f"{statistics.median(one.seconds / other.seconds for one, other in zip(ours, theirs, strict=True)):.2f}"
 
 
 def shape_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
@@ -90,9 +63,9 @@ def shape_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
             scans.append(run(OPEN_CSV, str(path)))
         loops.append(run(CSV_READER, str(path)))
     path.unlink()
-    seconds, peak = statistics.median(one.seconds for one in ours), max(one.megabytes for one in ours)
+    seconds = statistics.median(one.seconds for one in ours)
     scan = ratio(ours, scans) if scans else "it fails"
-    return f"| {shape} | {seconds:.2f} | {scan} | {ratio(ours, loops)} | {peak:.0f} |"
+    return f"| {shape} | {seconds:.2f} | {scan} | {ratio(ours, loops)} | {peak(ours)} |"
 
 
 def start_lines(folder: Path, rounds: int) -> list[str]:

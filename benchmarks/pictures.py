@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ncu_parsers import arrays, tables
 
-from benchmarks.parsing import Run, measured, ratio
+from benchmarks.processes import Run, measured, peak, ratio
 
 FEW = 5_000
 KERNELS = 300
@@ -84,8 +84,7 @@ def line(view: str, files: tuple[Path, Path], rounds: int) -> str:
         drawn(file, VIEWS[view], file.with_suffix(".svg"))
         sizes.append(file.with_suffix(".svg").stat().st_size / 1e3)
     seconds = statistics.median(run.seconds for run in many)
-    peak = max(run.megabytes for run in many)
-    return f"| {view} | {seconds:.2f} | {ratio(many, few)} | {peak:.0f} | {sizes[0]:.0f} | {sizes[1]:.0f} |"
+    return f"| {view} | {seconds:.2f} | {ratio(many, few)} | {peak(many)} | {sizes[0]:.0f} | {sizes[1]:.0f} |"
 
 
 def write(folder: Path, rows: int) -> Path:

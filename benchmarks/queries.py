@@ -20,13 +20,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.generate import write
-from benchmarks.parsing import Run, ratio
+from benchmarks.processes import Run, measured, peak, ratio
 
 OURS = str(Path(sys.executable).with_name("ncu-bench"))
 DUCKDB = (
@@ -50,24 +49,9 @@ def made(folder: Path, launches: int) -> Path:
     """A file of about so many launches, read from a report of 30 metrics each."""
     report, output = folder / "report.csv", folder / "made.parquet"
     write("wide30", report, launches * BYTES_OF_A_LAUNCH / 1e6)
-    run([OURS, "parse", str(report), "-o", str(output)])
+    measured([OURS, "parse", str(report), "-o", str(output)])
     report.unlink()
     return output
-
-
-def run(command: list[str]) -> Run:
-    """Run a command to its end. Raises `SystemExit` when it fails.
-
-    A process begins with the peak memory of the one that starts it: this one therefore imports nothing big.
-    """
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - begin
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{command[:3]} failed")
-    return Run(seconds, usage.ru_maxrss / 1024)
 
 
 def lines(launches: Path, alone: Path, rounds: int) -> list[str]:
@@ -80,10 +64,10 @@ def lines(launches: Path, alone: Path, rounds: int) -> list[str]:
     runs: dict[str, list[Run]] = {name: [] for name in commands}
     for _ in range(rounds):
         for name, command in commands.items():
-            runs[name].append(run(command))
+            runs[name].append(measured(command))
     return [
         f"| {name} | {statistics.median(one.seconds for one in each):.2f} | {ratio(each, runs['duckdb'])} | "
-        f"{max(one.megabytes for one in each):.0f} |"
+        f"{peak(each)} |"
         for name, each in runs.items()
     ]
 

@@ -272,8 +272,11 @@ def test_tables_that_real_nsys_prints_have_the_times_of_the_timeline(tmp_path: P
     database(tmp_path / "t.sqlite", tables, names)
     command = ["nsys", "stats", "--report", table, "--format", layout, "--output", "-", "t.sqlite"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    if "does not contain" in said.stdout or "ERROR" in said.stdout + said.stderr:
-        pytest.skip(f"this nsys wants another schema: {said.stdout[-200:]}")
+    if "does not contain" in said.stdout:
+        # What real nsys says it cannot read is no fault of ours; every other error is.
+        version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        pytest.skip(f"{version} wants other tables than those of schema 3.0.0 made here: {said.stdout[-200:]}")
+    assert "ERROR" not in said.stdout + said.stderr
     (tmp_path / "stats.txt").write_text(said.stdout, encoding="utf-8")
     _, rows = parsed(tmp_path / "stats.txt")
     times: dict[str, float] = {}

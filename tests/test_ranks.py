@@ -291,7 +291,7 @@ class TestCollectives:
     def test_an_expression_like_theirs_leaves_kernels_out_of_a_real_report_with_real_ncu(self) -> None:
         report = SHARED / "reports" / "ncu_rep" / "AveryClapp__ESMM-Research__profile_output.ncu-rep"
         if not report.is_file():
-            pytest.skip("the shared reports are not here")
+            pytest.skip(f"there is no {report}: put the folder of real reports beside the project, as ../shared")
 
         def kernels(expression: str) -> list[str]:
             command = ["ncu", "--import", str(report), "--csv", "--page", "raw", "--kernel-name", f"regex:{expression}"]

@@ -188,6 +188,7 @@ def _products(device: str, seconds: float, result: Measured) -> Iterator[Sample]
             continue
         try:
             yield _product(name, device, seconds)
+        # This PyTorch has no kernel of the type for this device; the other types are measured all the same.
         except (RuntimeError, NotImplementedError) as error:
             result.notes.append(f"{name} products do not run here: {(str(error).splitlines() or ['?'])[0][:120]}")
 

@@ -19,8 +19,9 @@ from ncu_tools.cli.hotspots import COLUMNS
 from ncu_tools.cli.options import show
 from ncu_tools.expected import compare, summary
 from ncu_tools.expected_work import collection_of
-from ncu_tools.hotspots import hotspots, kernels_table
-from ncu_tools.loading import KERNELS, LAUNCHES, expected_of
+from ncu_tools.hotspots import hotspots
+from ncu_tools.kernels import keep_kernels
+from ncu_tools.loading import LAUNCHES, expected_of
 from ncu_tools.machine import find_machine
 from ncu_tools.report.table import Table
 
@@ -36,9 +37,9 @@ def show_collected(
 ) -> None:
     """Keep the launches and their kernels as Parquet, and show the kernels with everything worth knowing of the run."""
     write_table(table, folder / LAUNCHES)
+    keep_kernels(folder / LAUNCHES)
     machine = find_machine(machine_name) if machine_name else None
     result = hotspots(table, ceilings_of(table, machine))
-    write_table(kernels_table(result.rows), folder / KERNELS)
     notes = [
         *manifest.notes,
         *_unknown(manifest),

@@ -39,17 +39,17 @@ FOR_MACHINES = (
     Column("verdict", "verdict"),
     Column("matched_by", "matched by"),
     *(
-        Column(f"{measure}_ratio{end}", f"{measure} ratio{end}", "flop/byte")
+        Column(f"{measure}_ratio{end}", f"{measure} ratio{end}", "number")
         for measure in ("time", "dram_bytes")
         for end in ("", "_low", "_high")
     ),
     Column("time_interval_of", "interval of"),
     Column("base_flops", "FLOPs", "flop", "FLOP"),
     Column("new_flops", "new", "flop", "FLOP"),
-    Column("flops_ratio", "FLOPs ratio", "flop/byte"),
+    Column("flops_ratio", "FLOPs ratio", "number"),
     Column("base_dram_bytes", "DRAM", "byte", "byte"),
     Column("new_dram_bytes", "new", "byte", "byte"),
-    Column("launches_ratio", "launches ratio", "flop/byte"),
+    Column("launches_ratio", "launches ratio", "number"),
     Column("is_total", "total"),
 )
 GATE_COLUMNS = (RUN, Column("gate", "gate"), Column("outcome", "outcome"), Column("reason", "numbers"))

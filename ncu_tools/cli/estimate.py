@@ -31,7 +31,7 @@ COLUMNS = (
     Column("integer_operations", "integer OPs", "op", "OP"),
     Column("bytes_model", "bytes (model)", "byte", "byte"),
     Column("bytes_operators", "bytes (operators)", "byte", "byte"),
-    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte"),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte"),
     Column("machine", "machine"),
     Column("time_model_ns", "at best", "time", "ns"),
     Column("bound", "bound"),

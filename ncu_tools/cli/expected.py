@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ncu_tools.expected_work import Collection
 
 LOWER = "flops_lower_bound"
-NUMBER = "flop/byte"
-"""The kind of a plain number, which a ratio is."""
 
 COLUMNS = (
     Column("scope", "scope"),
@@ -30,13 +28,13 @@ COLUMNS = (
     Column("module", "layer", wide=True),
     Column("measured_flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
     Column("expected_flops", "expected", "flop", "FLOP"),
-    Column("flops_ratio", "ratio", NUMBER, lower_bound_if=LOWER),
+    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER),
     Column("measured_integers", "integer OPs", "op", "OP"),
     Column("expected_integers", "expected", "op", "OP"),
-    Column("integers_ratio", "ratio", NUMBER),
+    Column("integers_ratio", "ratio", "number"),
     Column("measured_bytes", "DRAM", "byte", "byte"),
     Column("expected_bytes", "expected bytes", "byte", "byte"),
-    Column("bytes_ratio", "ratio of bytes", NUMBER),
+    Column("bytes_ratio", "ratio of bytes", "number"),
     Column("launches", "launches", "count"),
     Column("fitting", "what fits"),
 )

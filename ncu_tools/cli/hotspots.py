@@ -33,11 +33,11 @@ COLUMNS = (
     Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte", "byte"),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
-    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
     Column("headroom_ns", "headroom", "time", "ns"),
-    Column("headroom_share", "of run", "fraction"),
+    Column("headroom_share", "of run, at most", "fraction"),
 )
 MACHINE_READABLE = (
     Column("unit", "unit"),

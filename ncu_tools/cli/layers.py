@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOWER = "flops_lower_bound"
 COLUMNS = (
     Column("layer", "layer"),
-    Column("launches", "launches", "flop/byte"),
+    Column("launches", "launches", "number"),
     Column("kernels", "kernels", "count"),
     Column("time_ns", "time", "time", "ns"),
     Column("time_share", "share", "fraction"),
@@ -28,7 +28,7 @@ COLUMNS = (
     Column("optimizer_ns", "optimizer", "time", "ns"),
     Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte", "byte"),
-    Column("arithmetic_intensity", "FLOP/B", "flop/byte", "FLOP/byte", lower_bound_if=LOWER),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
 )
 MACHINE_READABLE = (
     Column("module", "module"),

@@ -60,7 +60,7 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str) ->
 
 def _column(name: str, number: bool) -> Column:
     """Numbers are shown as they are named: nothing is known of what a query computed."""
-    return Column(name, name, "flop/byte") if number else Column(name, name, wide=True)
+    return Column(name, name, "number") if number else Column(name, name, wide=True)
 
 
 def _plain(value: Any, nested: bool) -> Any:

@@ -30,21 +30,21 @@ IDENTITY = (
     Column("points", "points", "count"),
     Column("smallest", "from", "count"),
     Column("largest", "to", "count"),
-    Column("exponent", "exponent", "flop/byte"),
+    Column("exponent", "exponent", "number"),
 )
 FOR_PEOPLE = (Column("interval", "95 %"),)
 FOR_MACHINES = (
-    Column("exponent_low", "low", "flop/byte"),
-    Column("exponent_high", "high", "flop/byte"),
-    Column("r_squared", "R²", "flop/byte"),
+    Column("exponent_low", "low", "number"),
+    Column("exponent_high", "high", "number"),
+    Column("r_squared", "R²", "number"),
 )
 VERDICTS = (
-    Column("last_exponent", "at the end", "flop/byte"),
+    Column("last_exponent", "at the end", "number"),
     Column("verdict", "latency is"),
     Column("knee", "knee", "count"),
     Column("knee_why_not", "no knee"),
     Column("best_batch", "best at", "count"),
-    Column("best_throughput", "best", "flop/byte"),
+    Column("best_throughput", "best", "number"),
     Column("throughput_unit", ""),
 )
 PAIR_COLUMNS = (
@@ -53,7 +53,7 @@ PAIR_COLUMNS = (
     Column("other", "other"),
     Column("models", "models", "count"),
     *(
-        Column(f"{kind}{end}", f"{kind}{end}", "flop/byte")
+        Column(f"{kind}{end}", f"{kind}{end}", "number")
         for kind in ("spearman", "pearson")
         for end in ("", "_low", "_high")
     ),
@@ -151,7 +151,7 @@ def _matrices(pairs: list[Correlation]) -> list[Table]:
             for pair in some:
                 value = getattr(pair, kind)
                 rows[names.index(pair.one)][pair.other] = rows[names.index(pair.other)][pair.one] = value
-            columns = [Column("quantity", f"{kind}: {group}"), *(Column(name, name, "flop/byte") for name in names)]
+            columns = [Column("quantity", f"{kind}: {group}"), *(Column(name, name, "number") for name in names)]
             tables.append(Table("scaling", columns, rows))
     return tables
 

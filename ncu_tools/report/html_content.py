@@ -37,8 +37,6 @@ EXPECTED_LAYERS_SHOWN = 200
 
 NO_BOUND = "not known"
 LOWER = "flops_lower_bound"
-NUMBER = "flop/byte"
-"""The kind of a plain number."""
 
 KERNEL_COLUMNS = (
     Column("kernel", "kernel"),
@@ -48,12 +46,12 @@ KERNEL_COLUMNS = (
     Column("time_share", "share", "fraction"),
     Column("time_mean_ns", "mean", "time"),
     Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER),
-    Column("arithmetic_intensity", "FLOP/B", "flop/byte", lower_bound_if=LOWER),
+    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
     Column("headroom_ns", "headroom", "time"),
-    Column("headroom_share", "of run", "fraction"),
+    Column("headroom_share", "of run, at most", "fraction"),
 )
 KERNEL_DETAILS = (
     Column("time_min_ns", "min", "time"),
@@ -62,7 +60,7 @@ KERNEL_DETAILS = (
     Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte"),
     *(
-        Column(f"intensity_{level}", f"FLOP/B, {unit_title(level)}", NUMBER, lower_bound_if=LOWER)
+        Column(f"intensity_{level}", f"FLOP/B, {unit_title(level)}", "number", lower_bound_if=LOWER)
         for level in LEVELS[1:]
     ),
     Column("unit", "most FLOPs by"),
@@ -85,7 +83,7 @@ SUMMARY_COLUMNS = (
     Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte"),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
-    Column("arithmetic_intensity", "FLOP/B", "flop/byte", lower_bound_if=LOWER),
+    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
     Column(LOWER, "lower bound"),
 )
 LAYER_COLUMNS = (
@@ -97,8 +95,8 @@ LAYER_COLUMNS = (
     Column("optimizer_ns", "optimizer", "time"),
     Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte"),
-    Column("arithmetic_intensity", "FLOP/B", "flop/byte", lower_bound_if=LOWER),
-    Column("launches", "launches", NUMBER),
+    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
+    Column("launches", "launches", "number"),
     Column("depth", "depth", "count"),
     Column(LOWER, "lower bound"),
 )
@@ -108,13 +106,13 @@ EXPECTED_COLUMNS = (
     Column("module", "layer"),
     Column("measured_flops", "FLOPs", "flop", lower_bound_if=LOWER),
     Column("expected_flops", "expected", "flop"),
-    Column("flops_ratio", "ratio", NUMBER, lower_bound_if=LOWER),
+    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER),
     Column("measured_integers", "integer OPs", "op"),
     Column("expected_integers", "expected", "op"),
-    Column("integers_ratio", "ratio", NUMBER),
+    Column("integers_ratio", "ratio", "number"),
     Column("measured_bytes", "DRAM", "byte"),
     Column("expected_bytes", "expected bytes", "byte"),
-    Column("bytes_ratio", "ratio of bytes", NUMBER),
+    Column("bytes_ratio", "ratio of bytes", "number"),
     Column("launches", "launches", "count"),
     Column("causes", "causes"),
     Column(LOWER, "lower bound"),
@@ -124,7 +122,7 @@ CEILING_COLUMNS = (
     Column("title", "ceiling"),
     Column("flops_per_s", "peak", "flop/s"),
     Column("bytes_per_s", "bandwidth", "byte/s"),
-    Column("ridge", "ridge at FLOP/B", NUMBER),
+    Column("ridge", "ridge at FLOP/B", "number"),
     Column("kind", "holds at"),
     Column("source", "source"),
 )

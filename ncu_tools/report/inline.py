@@ -27,7 +27,7 @@ KERNEL_COLUMNS = (
     Column("time_share", "share", "fraction"),
     Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if="flops_lower_bound"),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
-    Column("arithmetic_intensity", "FLOP/B", "flop/byte", lower_bound_if="flops_lower_bound"),
+    Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if="flops_lower_bound"),
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
     Column("headroom_share", "could save at most", "fraction"),

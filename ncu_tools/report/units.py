@@ -53,7 +53,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "flop/s": lambda value: scaled(value, "FLOP/s"),
     "byte": lambda value: scaled(value, "B"),
     "byte/s": lambda value: scaled(value, "B/s"),
-    "flop/byte": digits,
+    "number": digits,
     "fraction": percent,
     "hz": lambda value: scaled(value, "Hz"),
 }

@@ -224,7 +224,11 @@ def _started(work: Sequence[tuple[Source, Path, int]], processes: int) -> Iterat
     lifeline, held = context.Pipe(duplex=False)
     try:
         pool = ProcessPoolExecutor(min(processes, len(work)), context, _begin, (lifeline,))
-    except (ImportError, NotImplementedError, OSError):  # no semaphores here
+    except (
+        ImportError,
+        NotImplementedError,
+        OSError,
+    ):  # a machine without semaphores: the caller reads one file after another
         yield {}
         return
     try:

@@ -6,6 +6,9 @@ shapes of opcodes give the same number, and on Volta 512 per instruction an esti
 
 from __future__ import annotations
 
+from functools import partial
+from operator import eq
+
 import numpy as np
 from ncu_launch import metrics as known
 
@@ -104,7 +107,7 @@ def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
     nowhere = np.zeros(counters.rows, dtype=bool)
     result = nowhere.copy()
     for capability in set(counters.compute_capability):
-        here = counters.where(capability.__eq__ if capability else lambda other: other is None)
+        here = counters.where(partial(eq, capability))
         for total in known.floating_tensor_totals(capability) or ["unknown chip"]:
             here = here & there.get(_base(total).removeprefix(known.TENSOR_PREFIX), nowhere)
         result |= here

@@ -52,7 +52,7 @@ const FORMATS = {
   "flop/s": (value) => scaled(value, "FLOP/s"),
   byte: (value) => scaled(value, "B"),
   "byte/s": (value) => scaled(value, "B/s"),
-  "flop/byte": digits,
+  "number": digits,
   fraction: percent,
   hz: (value) => scaled(value, "Hz"),
 };

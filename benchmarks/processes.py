@@ -1,0 +1,44 @@
+"""Whole processes: how long one takes, how much memory it takes, and the ratio of two.
+
+A process begins with the peak memory of the one that starts it: this module therefore imports nothing big.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass
+class Run:
+    """One process: wall-clock seconds and peak memory in MB."""
+
+    seconds: float
+    megabytes: float
+
+
+def measured(command: Sequence[str]) -> Run:
+    """Run a command to its end, unheard. Raises `SystemExit` when it fails."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"This failed; run it by itself to see why: {shlex.join(command)}")
+    return Run(seconds, usage.ru_maxrss / 1024)
+
+
+def ratio(ours: Sequence[Run], theirs: Sequence[Run]) -> str:
+    """The median ratio of two lists of runs, round by round."""
+    return f"{statistics.median(one.seconds / other.seconds for one, other in zip(ours, theirs, strict=True)):.2f}"
+
+
+def peak(runs: Sequence[Run]) -> str:
+    """The largest peak memory of some runs, in MB."""
+    return f"{max(run.megabytes for run in runs):.0f}"
