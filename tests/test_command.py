@@ -196,9 +196,18 @@ def test_a_launch_skip_of_zero_is_said_and_not_dropped() -> None:
 
 @pytest.mark.parametrize("version", [(2021, 1), (2022, 4), (2026, 1)], ids=str)
 def test_nsys_traces_a_program_from_its_start(version: Version) -> None:
+    by_node = ["--cuda-graph-trace", "node"] if version >= (2022, 4) else []
     assert nsys_command(NsysOptions("out", version), PROGRAM) == [
         "nsys", "profile", "--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none",
-        "--force-overwrite", "true", "--output", "out", "python", "train.py",
+        "--force-overwrite", "true", "--output", "out", *by_node, "python", "train.py",
+    ]  # fmt: skip
+
+
+def test_nsys_traces_graphs_as_the_user_says() -> None:
+    options = NsysOptions("out", (2026, 1), extra=("--cuda-graph-trace=graph",))
+    assert nsys_command(options, PROGRAM) == [
+        "nsys", "profile", "--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none",
+        "--force-overwrite", "true", "--output", "out", "--cuda-graph-trace=graph", "python", "train.py",
     ]  # fmt: skip
 
 
@@ -224,7 +233,8 @@ def test_newer_nsys_is_told_to_stop_at_the_end_of_the_capture(version: Version) 
     assert nsys_command(NsysOptions("out", version, from_start=False), PROGRAM) == [
         "nsys", "profile", "--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none",
         "--force-overwrite", "true", "--output", "out",
-        "--capture-range", "cudaProfilerApi", "--capture-range-end", "stop", "python", "train.py",
+        "--capture-range", "cudaProfilerApi", "--capture-range-end", "stop",
+        "--cuda-graph-trace", "node", "python", "train.py",
     ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +103,47 @@ def test_where_the_capture_cannot_be_told_there_is_no_column_and_a_note(tmp_path
     report, (row,) = replayed(tmp_path, nodes, ranges=CAPTURE)
     assert (row["nvtx_path"], CAPTURED_IN in row, row["module"]) == (["replay"], False, None)
     assert any("where they were captured is not known" in note for note in report.notes)
+
+
+def test_a_graph_is_captured_under_the_ranges_of_its_phases_and_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU nothing can be captured: a stand-in for PyTorch's capture runs the step instead."""
+    torch = pytest.importorskip("torch")
+    from ncu_launch import workload
+    from ncu_launch.ranges import Ranges
+    from ncu_launch.request import Workload
+
+    said: list[str] = []
+
+    class Said(Ranges):
+        def __init__(self) -> None:
+            super().__init__()
+            self._nvtx = self.missing = ""
+
+        def entered(self, name: str) -> None:
+            said.append(f"{name} begins")
+
+        def left(self, name: str) -> None:
+            said.append(f"{name} ends")
+
+        @contextmanager
+        def during(self, name: str) -> Iterator[None]:
+            self.entered(name)
+            yield
+            self.left(name)
+
+    class Graph:
+        def replay(self) -> None:
+            said.append("replayed")
+
+    monkeypatch.setattr(workload, "Ranges", Said)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    step = workload.prepared(Workload("alexnet", batch_size=1, device="cpu", input_size=64))
+    notes = workload._profile_graph(step)
+    replayed = said.index("replayed")
+    assert (
+        said.index("forward begins") < said.index("alexnet.features.0 begins") < said.index("forward ends") < replayed
+    )
+    assert said[replayed - 1 :] == ["iteration 0 begins", "replayed", "iteration 0 ends"]
+    assert "only a timeline of nsys knows" in notes[0]

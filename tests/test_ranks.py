@@ -25,7 +25,7 @@ from ncu_launch.collect_ranks import (
     tell_failure,
     wait_for_parts,
 )
-from ncu_launch.command import Lockstep, NcuOptions, ncu_command
+from ncu_launch.command import NEWEST, Lockstep, NcuOptions, ncu_command
 from ncu_launch.errors import WrongUsage
 from ncu_launch.execute import run
 from ncu_launch.manifest import Manifest, read_manifest, write_manifest
@@ -47,6 +47,7 @@ from ncu_launch.ranks import (
     without_collectives,
 )
 from ncu_launch.request import Workload
+from ncu_launch.tools import find_tool
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import find_sources
@@ -189,6 +190,13 @@ class TestNodes:
             nodes_of(RANK_3, {})
 
 
+def by_graph_node() -> list[str]:
+    """What this machine's nsys, or the newest without one, is told of CUDA graphs."""
+    nsys = find_tool("nsys")
+    version = (nsys.version if nsys is not None else None) or NEWEST
+    return ["--cuda-graph-trace", "node"] if version >= (2022, 4) else []
+
+
 class TestTheCommands:
     def test_start_the_ranks_of_one_machine(self) -> None:
         assert Launch(4, Path("RUN")).command() == [
@@ -207,7 +215,7 @@ class TestTheCommands:
         plan = make_plan(request, rank_folder(Path("RUN"), 3), dry=True)
         assert list(plan.command)[1:] == [
             "profile", "--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none", "--force-overwrite", "true",
-            "--output", "RUN/ranks/3/reports/timeline", "./app", "x",
+            "--output", "RUN/ranks/3/reports/timeline", *by_graph_node(), "./app", "x",
         ]  # fmt: skip
 
     def test_count_each_rank_with_ncu_without_its_collectives(self) -> None:
@@ -230,7 +238,7 @@ class TestTheCommands:
         request = Request((), (), program=("./app",), tool="nsys", tool_per="node", ranks=2)
         plan = plan_around_ranks(request, Launch(2, Path("RUN")), dry=True)
         assert list(plan.command)[10:] == [
-            "--output", "RUN/nodes/0/reports/timeline",
+            "--output", "RUN/nodes/0/reports/timeline", *by_graph_node(),
             PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python",
             PYTHON, "-m", "ncu_launch.ranked_program", "RUN/nodes/0/processes", "./app",
         ]  # fmt: skip

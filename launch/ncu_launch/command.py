@@ -96,13 +96,19 @@ class NsysOptions:
 
 
 def nsys_command(options: NsysOptions, program: Sequence[str]) -> list[str]:
-    """The nsys command line that traces `program`: CUDA and NVTX, no sampling, no context switches."""
+    """The nsys command line that traces `program`: CUDA and NVTX, no sampling, no context switches.
+
+    The kernels of a CUDA graph are traced one by one: as a whole, which newer versions prefer, a graph has no kernels.
+    """
     command = [options.binary, "profile", "--trace", "cuda,nvtx" if options.cuda else "nvtx"]
     command += ["--sample", "none", "--cpuctxsw", "none", "--force-overwrite", "true", "--output", options.output]
     if not options.from_start:
         command += ["--capture-range", "cudaProfilerApi"]
         if options.version >= (2021, 2):
             command += ["--capture-range-end", "stop"]  # before, --stop-on-range-end true was the default
+    chosen = any(argument.startswith("--cuda-graph-trace") for argument in options.extra)
+    if options.cuda and options.version >= (2022, 4) and not chosen:
+        command += ["--cuda-graph-trace", "node"]
     return [*command, *options.extra, *program]
 
 

@@ -308,19 +308,25 @@ def _profile(step: Step) -> list[str]:
 
 
 def _profile_graph(step: Step) -> list[str]:
-    """Capture one iteration as a CUDA graph and replay it under the profiler. Replays know no modules."""
+    """Capture one iteration as a CUDA graph and replay it, both under the profiler.
+
+    Replays know no modules; nsys notes for each node where it was captured, hence the ranges there.
+    """
     import torch
 
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step.run(lambda phase: nullcontext())
     ranges = Ranges()
+    attribution = Attribution(ranges.entered, ranges.left)
+    attribution.attach(step.watched, step.root)
+    graph = torch.cuda.CUDAGraph()
     with _cuda_profiler(step.device):
+        with torch.cuda.graph(graph):
+            step.run(ranges.during)
+        attribution.detach()
         for iteration in range(step.workload.iterations):
             with ranges.during(f"iteration {iteration}"):
                 graph.replay()
                 torch.cuda.synchronize()
-    notes = ["a CUDA graph was replayed: its kernels belong to no module or phase"]
+    notes = ["a CUDA graph was replayed: only a timeline of nsys knows to which module and phase its kernels belong"]
     return [*notes, ranges.missing] if ranges.missing else notes
 
 
