@@ -1,0 +1,128 @@
+"""What the project stands on: versions that are pinned and tested from the lowest on, licences that let it be shipped."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution, metadata
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+NAME = re.compile(r"[A-Za-z0-9._-]+")
+PERMISSIVE = re.compile(
+    r"MIT|BSD|Apache|PSF|Python Software Foundation|ISC|MPL|Mozilla|Unlicense|Zlib|CC0|HPND|Boost|public domain", re.I
+)
+STRONG = re.compile(r"\bA?GPL|General Public|Proprietary|Non-?Commercial", re.I)
+READ_BY_HAND = {"triton": "MIT"}
+"""Packages whose metadata names no licence; what their licence file says."""
+OF_THE_USER = {"ncu-report"}
+"""Optional, never shipped: NVIDIA's own reader."""
+TESTED_WITH_THE_LOWEST = (
+    "test_reading.py", "test_streaming.py", "test_parts.py", "test_tables.py", "test_units.py", "test_kernels.py",
+    "test_released.py",
+)  # fmt: skip
+
+
+def requirements() -> dict[str, list[str]]:
+    """What setup.cfg asks for: of everyone under "", and of each extra."""
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / "setup.cfg")
+    lists = {"": config["options"]["install_requires"], **config["options.extras_require"]}
+    return {
+        extra: [line for line in text.splitlines() if line and not line.startswith(("#", "%"))]
+        for extra, text in lists.items()
+    }
+
+
+def pinned(file: str) -> dict[str, set[str]]:
+    """The versions of a constraints file, by name."""
+    found: dict[str, set[str]] = {}
+    for line in (ROOT / file).read_text("utf-8").splitlines():
+        if line and not line.startswith("#"):
+            name, version = line.partition(";")[0].strip().split("==")
+            found.setdefault(name.lower(), set()).add(version)
+    return found
+
+
+def needed(name: str, seen: set[str]) -> Iterator[str]:
+    """A package and all it needs, as far as it is installed; NVIDIA's libraries come with CUDA builds of PyTorch."""
+    key = name.lower().replace("_", "-")
+    if key in seen or key.startswith("nvidia-") or key in OF_THE_USER:
+        return
+    seen.add(key)
+    try:
+        wants = distribution(name).requires or []
+    except PackageNotFoundError:
+        return
+    yield name
+    for want in wants:
+        found = NAME.match(want)
+        if found and "extra ==" not in want:
+            yield from needed(found.group(), seen)
+
+
+def licence_of(name: str) -> str:
+    """Everything that a package's metadata says of its licence."""
+    fields = [metadata(name).get_all(field) or [] for field in ("License-Expression", "License", "Classifier")]
+    classifiers = [line for line in fields[2] if line.startswith("License")]
+    return " | ".join([*fields[0], *(text[:80] for text in fields[1]), *classifiers])
+
+
+def test_every_requirement_is_pinned_for_the_tests() -> None:
+    names = {NAME.match(line).group().lower() for lines in requirements().values() for line in lines}  # type: ignore[union-attr]
+    assert names - pinned("constraints.txt").keys() - {"tomli"} == set()
+
+
+def test_the_lowest_versions_are_those_that_users_may_have() -> None:
+    lowest = {
+        NAME.match(line).group().lower(): {line.partition(">=")[2].partition(";")[0].strip()}  # type: ignore[union-attr]
+        for line in requirements()[""]
+    }
+
+    def parts(version: str) -> list[int]:
+        return [int(part) for part in version.split(".") if int(part)]
+
+    found = pinned("constraints-min.txt")
+    assert lowest.keys() == found.keys()
+    assert {name: [parts(version) for version in versions] for name, versions in found.items()} == {
+        name: [parts(version) for version in versions] for name, versions in lowest.items()
+    }
+
+
+def test_every_licence_lets_the_project_be_shipped() -> None:
+    seen: set[str] = set()
+    wanted = [NAME.match(line).group() for lines in requirements().values() for line in lines]  # type: ignore[union-attr]
+    names = [name for want in wanted for name in needed(want, seen)]
+    licences = {name: READ_BY_HAND.get(name, licence_of(name)) for name in names}
+    assert len(licences) > 30
+    doubtful = {name: said for name, said in licences.items() if not PERMISSIVE.search(said) or STRONG.search(said)}
+    assert doubtful == {}
+
+
+def test_the_licences_page_names_every_direct_requirement() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text("utf-8")
+    names = {NAME.match(line).group() for lines in requirements().values() for line in lines}  # type: ignore[union-attr]
+    assert {name for name in names if f"| {name} |" not in page} == set()
+
+
+def test_the_offline_half_works_with_the_lowest_versions(tmp_path: Path) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "."]
+    tools = ["pytest", "hypothesis", "--constraint", "constraints-min.txt"]
+    installed = subprocess.run([*install, *tools], cwd=ROOT, capture_output=True, text=True, check=False)
+    if "Temporary failure in name resolution" in installed.stderr or "No matching distribution" in installed.stderr:
+        pytest.skip(f"the package index cannot be reached, or holds no such version: {installed.stderr[-300:]}")
+    assert installed.returncode == 0, installed.stderr
+    files = [f"tests/{name}" for name in TESTED_WITH_THE_LOWEST]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+    tested = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"}
+    )
+    assert tested.returncode == 0, tested.stdout[-3000:]
