@@ -341,6 +341,14 @@ def _agreed(family: Sequence[Machine]) -> dict[str, Rate]:
     }
 
 
+TWO_THIRDS = "2/3 of wgmma, as ncu's peaks of both instructions"
+
+
+def instructions_of(rate: Rate) -> tuple[str, str]:
+    """The instruction that a rate of a machine file takes and the slower one, both "" where there is only one."""
+    return ("wgmma", "mma.sync") if rate.mma_sync is not None else ("", "")
+
+
 def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: Floats) -> None:
     origin = Origin(fallback.kind, fallback.says, fallback.boost_clock_hz, fallback.chosen)
     used = []
@@ -354,7 +362,10 @@ def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: F
             used.append(unit)
             if missing.size == at.size:
                 source = f"{fallback.says}; {rate.source}"
-                result.drawn.append(Ceiling(title, unit, rate.value, source, fallback.kind))
+                own, slower = instructions_of(rate)
+                result.drawn.append(Ceiling(title, unit, rate.value, source, fallback.kind, instruction=own))
+                if rate.mma_sync is not None:
+                    result.others.append(Ceiling(title, unit, rate.mma_sync, source, fallback.kind, instruction=slower))
                 if rate.sparse is not None:
                     result.others.append(Ceiling(title, unit, rate.sparse, source, sparse=True))
     profiled = clocks[at][~np.isnan(clocks[at])]

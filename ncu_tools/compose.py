@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from ncu_parsers.tables import short_name
 
+from ncu_tools.ceilings import unit_title
 from ncu_tools.roofline import Point, Roofline
 from ncu_tools.roofs import AUTO, ridge_points, roofs
 from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene
@@ -54,7 +55,7 @@ def scene_of(
         marks=marks,
         not_drawn=0 if result.density else len(points) - len(marks),
         roofs=drawn,
-        ridges=ridge_points(drawn),
+        ridges=ridge_points(drawn, result.levels[0] if len(result.levels) == 1 else DRAM),
         arrows=_arrows(marks, runs, result) if arrows else [],
         density=result.density,
     )
@@ -72,6 +73,9 @@ def _labelled(runs: Sequence[Run], labels: Sequence[str], models: Mapping[str, s
 def _x_title(result: Roofline) -> str:
     if result.levels == (DRAM,):
         return f"arithmetic intensity (FLOP per {result.bytes_title})"
+    if len(result.levels) == 1:
+        (level,) = result.levels
+        return f"arithmetic intensity (FLOP per {unit_title(level)} byte: {result.bytes_by_level[level]})"
     return "arithmetic intensity (FLOP per byte of each memory level)"
 
 
@@ -80,12 +84,17 @@ def _x_title(result: Roofline) -> str:
 
 def _marks(points: Sequence[Point], runs: Sequence[Run], view: str) -> list[Mark]:
     number = {run.name: place for place, run in enumerate(runs)}
-    longest = max((run.time_ns or 0.0 for run in runs), default=0.0)
+    longest = max((run.time_ns or _known_time(points, run) for run in runs), default=0.0)
     return [
         _mark(point, places, number[point.run], longest, runs, view)
         for point in points
         if (places := _places(point)) and point.hotspot.flops_per_s
     ]
+
+
+def _known_time(points: Sequence[Point], run: Run) -> float:
+    """The time of a run's points whose time is known."""
+    return sum(point.hotspot.time_total_ns or 0.0 for point in points if point.run == run.name)
 
 
 def _places(point: Point) -> tuple[Place, ...]:

@@ -14,7 +14,8 @@ from ncu_parsers import arrays, tables
 from ncu_parsers.tables import Floats
 
 from ncu_tools.hotspots import Hotspot
-from ncu_tools.scene import Density
+from ncu_tools.levels import TRAFFIC, bytes_of
+from ncu_tools.scene import DRAM, Density
 from ncu_tools.work import FLOAT_UNITS
 
 DENSE_FROM = 10_000
@@ -52,12 +53,14 @@ def _launches(table: pa.Table) -> _Launches:
     return _Launches(flops, dram, tables.floats(table, "duration_ns") / 1e9, weight)
 
 
-def density_of(runs: Iterable[pa.Table]) -> tuple[Density | None, int]:
-    """The density of the launches of all runs, and how many have no place in it: something zero or unknown.
+def density_of(
+    runs: Iterable[pa.Table], level: str = DRAM, definition: str = TRAFFIC
+) -> tuple[Density | None, int]:  # fmt: skip
+    """The density of the launches of all runs by the bytes of a memory level, and how many have no place in it.
 
-    None where no launch has a place.
+    Such have something zero or unknown. None where no launch has a place. `definition` is one of `levels.DEFINITIONS`.
     """
-    places = [_place(_launches(table)) for table in runs]
+    places = [_place(_launches(table), bytes_of(table, [level], definition)[level]) for table in runs]
     intensity, rate, weight = (np.concatenate(parts) for parts in zip(*places, strict=True))
     drawn = np.isfinite(intensity) & np.isfinite(rate) & (weight > 0)
     missing = int(weight[~drawn].sum())
@@ -66,11 +69,11 @@ def density_of(runs: Iterable[pa.Table]) -> tuple[Density | None, int]:
     return _counted(intensity[drawn], rate[drawn], weight[drawn]), missing
 
 
-def _place(launches: _Launches) -> tuple[Floats, Floats, Floats]:
+def _place(launches: _Launches, moved: Floats) -> tuple[Floats, Floats, Floats]:
     """Decimal logarithms of FLOP/B and FLOP/s, not finite where there is no place; launches per row."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return (
-            np.log10(launches.flops / launches.dram),
+            np.log10(launches.flops / moved),
             np.log10(launches.flops / launches.seconds),
             launches.weight,
         )

@@ -38,13 +38,17 @@ KINDS = ("gpu", "cpu", "accelerator")
 
 @dataclass(frozen=True)
 class Rate:
-    """A peak of one unit (FLOP/s or OP/s) or the bandwidth of one memory level (B/s), with where it comes from."""
+    """A peak of one unit (FLOP/s or OP/s) or the bandwidth of one memory level (B/s), with where it comes from.
+
+    `mma_sync` is what the instruction mma.sync reaches where the peak takes wgmma (Hopper).
+    """
 
     unit: str
     value: float
     source: str
     sparse: float | None = None
     note: str = ""
+    mma_sync: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,17 +88,17 @@ class Machine:
 def machines() -> dict[str, Machine]:
     """Every machine known, sorted by id. Of the user's own files those that are valid; --check names the others."""
     shipped = {
-        machine_id: parse_machine(machine_id, text) for machine_id, text in _files(files("ncu_tools") / "machines")
+        machine_id: parse_machine(machine_id, text) for machine_id, text in machine_files_in(files("ncu_tools") / "machines")
     }
     own = {
-        machine_id: parse_machine(machine_id, text) for machine_id, text in _files(own_folder()) if not problems(text)
+        machine_id: parse_machine(machine_id, text) for machine_id, text in machine_files_in(own_folder()) if not problems(text)
     }
     return dict(sorted({**shipped, **own}.items()))
 
 
 def machine_files() -> list[tuple[str, str]]:
     """(id, text) of every machine file, ours and the user's, sorted by id."""
-    return sorted([*_files(files("ncu_tools") / "machines"), *_files(own_folder())])
+    return sorted([*machine_files_in(files("ncu_tools") / "machines"), *machine_files_in(own_folder())])
 
 
 def own_folder() -> Path:
@@ -102,11 +106,12 @@ def own_folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ncu-bench" / "machines"
 
 
-def _files(folder: Traversable) -> list[tuple[str, str]]:
+def machine_files_in(folder: Traversable) -> list[tuple[str, str]]:
+    """(id, text) of every machine file in a folder, sorted by id."""
     if not folder.is_dir():
         return []
     found = [entry for entry in folder.iterdir() if entry.name.endswith(".toml")]
-    return sorted((entry.name.removesuffix(".toml"), entry.read_text("utf-8")) for entry in found)
+    return sorted((entry.name.removesuffix(".toml"), entry.read_bytes().decode("utf-8", "replace")) for entry in found)
 
 
 def parse_machine(machine_id: str, text: str) -> Machine:
@@ -124,7 +129,12 @@ def parse_machine(machine_id: str, text: str) -> Machine:
     for entry in (*data.get("peak", []), *data.get("bandwidth", [])):
         unit = entry.get("unit") or entry["level"]
         rates[unit] = Rate(
-            unit, entry["value"], entry.get("source", data["source"]), entry.get("sparse"), entry.get("note", "")
+            unit,
+            entry["value"],
+            entry.get("source", data["source"]),
+            entry.get("sparse"),
+            entry.get("note", ""),
+            entry.get("mma_sync"),
         )
     return Machine(
         id=machine_id,
@@ -150,12 +160,57 @@ _KEYS = {
 }  # fmt: skip
 
 
+_NUMBER = (int, float)
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "name": str, "kind": str, "vendor": str, "source": str, "chip": str, "compute_capability": str, "sm_count": int,
+    "boost_clock_hz": _NUMBER, "stands_for_compute_capability": bool, "measured": bool, "device_names": list,
+    "peak": list, "bandwidth": list, "memory": dict,
+}  # fmt: skip
+_TYPES_OF_RATES: dict[str, type | tuple[type, ...]] = {
+    "unit": str, "level": str, "value": _NUMBER, "sparse": _NUMBER, "mma_sync": _NUMBER, "source": str, "note": str,
+}  # fmt: skip
+
+
+def _of_wrong_types(data: dict[str, Any]) -> list[str]:
+    """Which values of a machine file are of another type than their key takes."""
+    found = [f"{key} is no {_kind(wanted)}" for key, wanted in _TYPES.items() if not _is(data.get(key), wanted)]
+    if found:
+        return found
+    if not all(isinstance(name, str) for name in data.get("device_names", ())):
+        found.append("device_names are not all texts")
+    if not _is(data.get("memory", {}).get("bytes"), _NUMBER):
+        found.append("bytes of memory is no number")
+    for entry in (*data.get("peak", []), *data.get("bandwidth", [])):
+        if not isinstance(entry, dict):
+            return [*found, "a peak or bandwidth is no table"]
+        found += [
+            f"{key} of {entry.get('unit') or entry.get('level')} is no {_kind(wanted)}"
+            for key, wanted in _TYPES_OF_RATES.items()
+            if not _is(entry.get(key), wanted)
+        ]
+    return found
+
+
+def _is(value: object, wanted: type | tuple[type, ...]) -> bool:
+    """Whether a value is absent or of a type; true and false are no numbers."""
+    return value is None or (isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool)))
+
+
+def _kind(wanted: type | tuple[type, ...]) -> str:
+    return {str: "text", bool: "true or false", list: "list", dict: "table"}.get(wanted, "number")  # type: ignore[arg-type]
+
+
 def problems(text: str) -> list[str]:
     """What is wrong with the text of a machine file; empty when nothing is."""
+    if "\ufffd" in text:
+        return ["not UTF-8"]
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         return [f"not TOML: {error}"]
+    found = _of_wrong_types(data)
+    if found:
+        return found
     found = [f"{key} is missing" for key in ("name", "kind", "vendor", "source") if not data.get(key)]
     found += [f"{key} is not a key of machine files" for key in sorted(set(data) - _KEYS)]
     if data.get("schema") != 1:
@@ -185,6 +240,8 @@ def _rate_problems(entries: list[dict[str, Any]], key: str, allowed: Iterable[st
             found.append(f"the value of {unit} is not a plausible rate: {value}")
         elif sparse is not None and not 1.9 < sparse / value < 2.1:
             found.append(f"the sparse rate of {unit} is not about twice the dense one")
+        elif entry.get("mma_sync") is not None and not 0.5 < entry["mma_sync"] / value < 1:
+            found.append(f"the rate of mma.sync of {unit} is not between half and all of the dense one")
     return found
 
 

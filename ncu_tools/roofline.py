@@ -8,8 +8,8 @@ Source of the model: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import PurePath
 
@@ -18,7 +18,17 @@ import pyarrow as pa
 from ncu_parsers import tables
 
 from ncu_tools import board
-from ncu_tools.ceilings import BOARD_LIMIT, DATA_SHEET, MEASURED, Ceiling, Ceilings, ceilings_of, unit_title
+from ncu_tools.ceilings import (
+    BOARD_LIMIT,
+    DATA_SHEET,
+    MEASURED,
+    TWO_THIRDS,
+    Ceiling,
+    Ceilings,
+    ceilings_of,
+    instructions_of,
+    unit_title,
+)
 from ncu_tools.density import DENSE_FROM, density_of, kernels_in_brief, thinned, units_at_work, weights
 from ncu_tools.hotspots import Hotspot, Hotspots, hotspots
 from ncu_tools.kernel_pairs import pair_kernels
@@ -139,7 +149,7 @@ def roofline(
         _add_ceilings(result, ceilings)
         result.sparse_units |= {unit for unit, share in board.sparse_shares(table).items() if np.nansum(share) > 0}
         if dense:
-            result.points += [Point(name, row, _dram_place(row)) for row in kernels_in_brief(table)]
+            result.points += [Point(name, row) for row in kernels_in_brief(table)]
             units |= units_at_work(table)
         else:
             _add_points(result, name, table, ceilings, look, (summed or {}).get(name))
@@ -148,7 +158,7 @@ def roofline(
     result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)
     result.ridges = ridges(result.ceilings)
     if dense:
-        _add_density(result, runs.values())
+        _add_density(result, runs, look)
     if look.follow:
         result.followed = _followed(runs, look)
     _leave_out_empty_levels(result, look)
@@ -165,6 +175,12 @@ def _leave_out_empty_levels(result: Roofline, look: Look) -> None:
         result.notes.append(f"no launch has bytes of {unit_title(level)}{how}: ask ncu for {metrics}")
         result.bytes_by_level.pop(level)
     result.levels = tuple(level for level in result.levels if level in result.bytes_by_level)
+    if not result.levels:
+        result.levels, result.bytes_by_level = (
+            (DRAM,),
+            {DRAM: BYTES_IN_WORDS.get(result.bytes_title, result.bytes_title)},
+        )
+        result.notes.append("no level that was asked for has bytes: points lie by those of DRAM")
 
 
 def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
@@ -217,12 +233,20 @@ def _run(name: str, table: pa.Table, rows: list[Hotspot]) -> Run:
     return Run(name, PurePath(name).name or name, time, next(iter(devices)) if len(devices) == 1 else None)
 
 
-def _add_density(result: Roofline, runs: Iterable[pa.Table]) -> None:
-    result.density, missing = density_of(runs)
+def _add_density(result: Roofline, runs: Mapping[str, pa.Table], look: Look) -> None:
+    """The launches as a density by the bytes of one memory level, the first of those asked for that has any."""
     result.notes.append(f"from {DENSE_FROM:,} launches on they are drawn as a density, and numbers stand for kernels")
-    if result.levels != (DRAM,):
-        result.notes.append("a density is drawn for DRAM alone")
-        result.levels, result.bytes_by_level = (DRAM,), {DRAM: result.bytes_title}
+    for level in look.levels:
+        result.density, missing = density_of(runs.values(), level, look.definition)
+        if result.density is not None:
+            break
+    of_runs = {name: _places(table, replace(look, levels=(level,))) for name, table in runs.items()}
+    result.points = [replace(point, places=of_runs[point.run].get(point.hotspot.kernel, ())) for point in result.points]
+    if len(look.levels) > 1:
+        result.notes.append(
+            f"a density is drawn by the bytes of one memory level, here {unit_title(level)}; name another one alone"
+        )
+    result.levels, result.bytes_by_level = (level,), {level: result.bytes_by_level[level]}
     if missing:
         result.notes.append(f"{missing:,} launches have no place on the plot: FLOPs, bytes or time zero or unknown")
 
@@ -253,16 +277,16 @@ def _bytes_title(runs: dict[str, pa.Table]) -> str:
 
 def of_machine(machine: Machine) -> Roofline:
     """The bare roofline of a machine: every ceiling, no points."""
-    dense, sparse = ceilings_of_machine(machine)
-    return Roofline([], dense, sparse, ridges(dense), known=[*dense, *sparse])
+    return of_machines([machine])
 
 
 def of_machines(machines: Sequence[Machine]) -> Roofline:
     """The bare rooflines of several machines in one."""
     result = Roofline([])
     beside(result, machines)
-    result.ceilings = [ceiling for ceiling in result.known if not ceiling.sparse]
-    result.others = [ceiling for ceiling in result.known if ceiling.sparse]
+    bounding = [ceiling for machine in machines for ceiling in ceilings_of_machine(machine)[0]]
+    result.ceilings = [ceiling for ceiling in result.known if ceiling in bounding]
+    result.others = [ceiling for ceiling in result.known if ceiling not in bounding]
     result.ridges = ridges(result.ceilings)
     return result
 
@@ -270,21 +294,22 @@ def of_machines(machines: Sequence[Machine]) -> Roofline:
 def beside(result: Roofline, machines: Sequence[Machine]) -> None:
     """Put the ceilings of machines beside those of a roofline; they bound none of its kernels."""
     for machine in machines:
-        dense, sparse = ceilings_of_machine(machine)
-        result.known += [ceiling for ceiling in (*dense, *sparse) if ceiling not in result.known]
+        dense, others = ceilings_of_machine(machine)
+        result.known += [ceiling for ceiling in (*dense, *others) if ceiling not in result.known]
 
 
 def ceilings_of_machine(machine: Machine) -> tuple[list[Ceiling], list[Ceiling]]:
-    """The dense and the sparse ceilings of a machine file."""
-    rates = [*machine.bandwidths, *machine.peaks]
+    """The ceilings of a machine file that bound kernels, then the others: sparse ones, those of slower instructions."""
     kind = MEASURED if machine.measured else DATA_SHEET
-    dense = [Ceiling(machine.name, rate.unit, rate.value, rate.source, kind) for rate in rates]
-    sparse = [
-        Ceiling(machine.name, rate.unit, rate.sparse, rate.source, kind, sparse=True)
-        for rate in rates
-        if rate.sparse is not None
-    ]
-    return dense, sparse
+    dense, others = [], []
+    for rate in (*machine.bandwidths, *machine.peaks):
+        fastest, slower = instructions_of(rate)
+        dense.append(Ceiling(machine.name, rate.unit, rate.value, rate.source, kind, instruction=fastest))
+        if rate.mma_sync is not None:
+            others.append(Ceiling(machine.name, rate.unit, rate.mma_sync, TWO_THIRDS, kind, instruction=slower))
+        if rate.sparse is not None:
+            others.append(Ceiling(machine.name, rate.unit, rate.sparse, rate.source, kind, sparse=True))
+    return dense, others
 
 
 ALWAYS_DRAWN = ("dram", "fp32")

@@ -11,11 +11,15 @@ import pyarrow as pa
 from ncu_launch import metrics as known
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import MANIFEST
+from ncu_parsers.datasets import Dataset
+from ncu_parsers.engine import Engine
 from ncu_parsers.parquet import contents, filled_columns, read_launches
 from ncu_parsers.sources import Source
+from ncu_parsers.storage import File
 from ncu_parsers.tables import table_metadata
 
 from ncu_tools import density, kernels, levels, views
+from ncu_tools.ceilings import PEAK_COLUMNS
 from ncu_tools.hotspots import Hotspots
 from ncu_tools.loading import OnDisk, locate
 from ncu_tools.machine import Machine
@@ -42,13 +46,18 @@ class Loaded:
 
 
 def load_for(
-    path: str, look: Look, machine: Machine | None, *, reading: Callable[[Source], None] = lambda source: None
+    path: str,
+    look: Look,
+    machine: Machine | None,
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    engine: Engine | None = None,
 ) -> Loaded:
     """The run that `path` names with the columns that `look` needs, if its launches are in a Parquet file; else whole.
 
     Kernels that were kept beside the launches are taken from there. Raises `NcuBenchError` as `loading.load` does.
     """
-    run = locate(path, reading=reading)
+    run = locate(path, reading=reading, engine=engine)
     if not isinstance(run, OnDisk):
         return Loaded(run.name, run.table, run.notes)
     _, rows = contents(run.file)
@@ -61,15 +70,19 @@ def load_for(
     return Loaded(run.name, table, notes, found)
 
 
-def _columns(file: Path, look: Look, *, summed: bool, dense: bool) -> list[str]:
+def _columns(file: File | Dataset, look: Look, *, summed: bool, dense: bool) -> list[str]:
     """The columns to read: what no launch has a value in would take time too."""
     wanted = {*views.NEEDED[look.view], *views.needed_by_group(look.group), "source", "duration_ns"}
     if dense:
         wanted |= {*density.NEEDED, *FLOAT_UNITS.values()}
     elif not summed:
-        wanted |= {*kernels.OF_SUMS, *levels.COLUMNS.values()}
+        wanted |= {*kernels.OF_SUMS}
+    by_level = look.levels != (DRAM,) or not (summed or dense)
+    if by_level:
+        wanted |= {*levels.COLUMNS.values()}
     wanted |= {ceiling.metric for ceiling in known.ceilings()} | kernels.OF_CEILINGS
-    others = () if summed or dense else levels.needed_metrics()
+    wanted |= {*PEAK_COLUMNS.values(), "dram_clock_hz"}
+    others = levels.needed_metrics() if by_level else ()
     filled = [
         name
         for name in filled_columns(file)

@@ -135,11 +135,11 @@ def _roof(ceiling: Ceiling, titles: list[str], devices: int) -> Roof:
     )
 
 
-def ridge_points(drawn: Iterable[Roof]) -> list[RidgePoint]:
-    """Where the DRAM bandwidth of a device meets its dense peaks, both as they bound kernels."""
+def ridge_points(drawn: Iterable[Roof], level: str = DRAM) -> list[RidgePoint]:
+    """Where the bandwidth of a memory level of a device meets its dense peaks, both as they bound kernels."""
     drawn = list(drawn)
     bounding = [roof for roof in drawn if not (roof.sparse or _is_limit_beside(roof, drawn))]
-    bandwidth = {roof.device: roof.value for roof in bounding if roof.unit == DRAM}
+    bandwidth = {roof.device: roof.value for roof in bounding if roof.unit == level}
     return [
         RidgePoint(roof.device, roof.unit, roof.value / bandwidth[roof.device], roof.value)
         for roof in bounding

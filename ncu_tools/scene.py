@@ -94,7 +94,10 @@ class Roof:
 
 @dataclass(frozen=True)
 class RidgePoint:
-    """Where the DRAM bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s."""
+    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s.
+
+    The bandwidth is DRAM's, or that of the only memory level that is shown.
+    """
 
     device: str
     unit: str

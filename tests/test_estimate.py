@@ -117,3 +117,12 @@ class TestThePeak:
 def test_wrong_options_are_refused_before_anything_is_counted(option: list[str]) -> None:
     result = CliRunner().invoke(cli, ["estimate", "alexnet", *option])
     assert result.exit_code != 0
+
+
+def test_machines_may_be_listed_or_given_one_by_one() -> None:
+    listed, apart = (
+        CliRunner().invoke(cli, ["estimate", "alexnet", "--phase", "forward", "--format", "json", *machines]).stdout
+        for machines in (["--machine", "t4,l4"], ["--machine", "t4", "--machine", "l4"])
+    )
+    assert [row["machine"] for row in json.loads(apart)["rows"]] == ["t4", "l4"]
+    assert json.loads(listed)["rows"] == json.loads(apart)["rows"]

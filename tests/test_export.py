@@ -74,6 +74,23 @@ def check_speedscope(document: Any) -> None:
         assert stack == []
 
 
+def check_trace_events(document: Any) -> None:
+    """What Perfetto's reader of the Trace Event Format asks of complete events, and of the metadata of a track."""
+    assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"}
+    assert document["displayTimeUnit"] in ("ms", "ns")
+    assert all(isinstance(value, str) for value in document["otherData"].values())
+    for event in document["traceEvents"]:
+        assert (event["pid"], event["tid"]) == (1, 1)
+        assert isinstance(event["name"], str)
+        if event["ph"] == "M":
+            assert event["name"] in ("process_name", "thread_name")
+            assert list(event["args"]) == ["name"]
+        else:
+            assert event["ph"] == "X"
+            assert event["ts"] >= 0
+            assert event["dur"] >= 0
+
+
 class TestSpans:
     def test_are_phases_end_to_end_with_modules_in_the_order_of_each_phase(self) -> None:
         found = [(span.name, span.start, span.end) for span in spans(table(*STEP)).rows]
@@ -116,6 +133,7 @@ class TestSpans:
         total = sum(one.metrics["gpu__time_duration.sum"].value for one in launches) / iterations  # type: ignore[misc]
         assert max(span.end for span in found) == pytest.approx(total, abs=1)
         check_speedscope(json.loads(to_speedscope(found, "run")))
+        check_trace_events(json.loads(to_perfetto(found, "run")))
 
 
 class TestTraces:
@@ -201,6 +219,29 @@ class TestSections:
         printed = {(row["Section Name"], row["Metric Name"], row["Metric Unit"]) for row in rows}
         assert ("GPU Speed Of Light Throughput", "Duration", "ns") in printed
 
+    def test_hold_results_of_rules_that_read_back(self) -> None:
+        made = parse([Source(str(SAMPLES / "d02-long-rules.csv"))]).table
+        assert made is not None
+        rules = made.column("rules").to_pylist()
+        assert any(rules)
+        assert read_back(to_section_csv(made)).column("rules").to_pylist() == rules
+
+    @pytest.mark.parametrize("name", ["d12-range-nvtx.csv", "d01-wide-raw.csv"])
+    def test_hold_nvtx_ranges_where_there_are_any(self, name: str) -> None:
+        made = parse([Source(str(SAMPLES / name))]).table
+        assert made is not None
+        text = to_section_csv(made)
+        ranges = made.column("nvtx_path").to_pylist()
+        assert read_back(text).column("nvtx_path").to_pylist() == ranges
+        assert ("Push/Pop_Range" in text) == any(ranges)
+
+    def test_keep_phase_iteration_and_module_of_our_own_ranges(self) -> None:
+        path = ("forward", "iteration 3", "net.a", "a:b", "net.a.x")
+        one = launch("k", ns=5, nvtx_path=path, phase="forward", iteration=3, module="net.a.x")
+        again = read_back(to_section_csv(table(one))).to_pylist()[0]
+        assert tuple(again["nvtx_path"]) == path
+        assert (again["phase"], again["iteration"], again["module"]) == ("forward", 3, "net.a.x")
+
     def test_are_refused_for_a_run_without_metrics_of_ncu(self, tmp_path: Path) -> None:
         path = kept(tmp_path, launch("k", {}, module="net"))
         result = export(path, tmp_path / "s.csv", "sections")
@@ -271,8 +312,12 @@ class TestTheCommand:
     def test_writes_traces_and_says_that_they_are_no_timeline(self, tmp_path: Path, form: str) -> None:
         result = export(kept(tmp_path, *STEP), tmp_path / "t.json", form)
         assert result.exit_code == 0, result.output
-        assert json.loads((tmp_path / "t.json").read_text("utf-8"))
-        assert "no timeline" in result.stderr
+        document = json.loads((tmp_path / "t.json").read_text("utf-8"))
+        (check_speedscope if form == "speedscope" else check_trace_events)(document)
+        said = document["name"] if form == "speedscope" else document["otherData"]["note"]
+        assert "spans are means over 1 iteration laid end to end" in said
+        assert "no timeline" in said
+        assert said.removesuffix(")").rpartition("(")[2] in result.stderr.replace("\n", " ")
 
     @pytest.mark.parametrize(("of", "rows"), [("kernels", 1), ("launches", 7), ("layers", 6)])
     def test_writes_each_table_for_spreadsheets(self, tmp_path: Path, of: str, rows: int) -> None:

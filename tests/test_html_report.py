@@ -27,6 +27,7 @@ from ncu_tools.report.html_content import ReportedRun, content
 from ncu_tools.report.units import FORMATS
 from tests.conftest import ROOT, SAMPLES
 from tests.launches import launch, metric, sass, table
+from tests.test_pictures import hopper
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
@@ -150,6 +151,18 @@ class TestTheContent:
         assert facts["asked"] == "ncu-bench profile 'my model'"
         assert facts["workload.batch_size"] == "0"
         assert "chip" not in facts
+
+    def test_has_no_arrows_for_one_run_and_none_between_kernels_that_are_not_shown(self) -> None:
+        assert content([three_kernels()])["arrows"] == []
+        runs = [ReportedRun(name, table(ran("f", 10), ran("g", 20))) for name in ("one", "two", "three")]
+        assert content(runs)["arrows"] == [[0, 1], [1, 2], [3, 4], [4, 5]]
+        assert content(runs, top=1)["arrows"] == [[0, 1], [1, 2]]
+
+    def test_names_the_clock_at_which_a_roof_holds_and_the_unit_that_it_counts(self) -> None:
+        found = content([ReportedRun("h100", hopper())])["ceilings"]
+        titles = {one["title"] for one in found if one["unit"] == "tensor_bf16"}
+        assert {"tensor BF16 wgmma", "tensor BF16 mma.sync", "tensor BF16 sparse", "tensor BF16 board limit"} <= titles
+        assert {one["value_unit"] for one in found} == {"FLOP/s", "B/s"}
 
 
 class TestTheCommand:
@@ -330,7 +343,9 @@ class TestInChromium:
         assert "L2 byte" in (opened.page.locator(".axis-title").first.text_content() or "")
         opened.page.select_option("#level", "*")
         assert opened.page.locator(".joins line").count() == 2
-        assert opened.page.locator(".joins text").all_text_contents() == ["L2", "L2"]
+        shapes = opened.page.locator(".joins path").all()
+        assert [shape.get_attribute("data-level") for shape in shapes] == ["l2", "l2"]
+        assert opened.page.locator("#level-shapes").inner_text().split() == ["FLOP", "per", "byte", "of", "DRAM", "L2"]
 
     def test_keys_walk_the_plot_and_lead_into_the_table(self, opened: Opened) -> None:
         opened.page.focus(".plot")
@@ -427,6 +442,44 @@ class TestInChromium:
         found.page.select_option("#filter-run", "other")
         assert found.rows() == ["gemm<float>"]
         assert found.wrong == []
+        found.page.close()
+
+    def test_arrows_lead_from_a_kernel_to_the_same_of_the_next_run(self, browser: Browser, tmp_path: Path) -> None:
+        before = ReportedRun("before", table(ran("gemm<float>", 8000, fma=4e6), ran("axpy<float>", 900)))
+        after = ReportedRun("after", table(ran("gemm<float>", 2000, fma=4e6), ran("softmax<float>", 100)))
+        found = Opened(browser, written(tmp_path, before, after))
+        arrow = found.page.locator(".arrows line")
+
+        def ends() -> list[float]:
+            return [float(arrow.get_attribute(name) or "nan") for name in ("x1", "y1", "x2", "y2")]
+
+        first = ends()
+        assert first[3] < first[1]  # faster is higher up
+        found.page.click("[aria-label='Zoom in']")
+        assert ends() != first
+        found.page.click("#show-all")
+        found.page.locator(".point[data-number='1']").hover()
+        tip = found.page.locator(".tip").inner_text()
+        assert "in before" in tip
+        assert "8 µs, now 0.25 x" in tip
+        found.page.uncheck("#arrows")
+        assert arrow.count() == 0
+        found.page.locator(".point[data-number='1']").click()
+        assert arrow.count() == 1  # that of the chosen one stays
+        assert found.wrong == []
+        found.page.close()
+
+    def test_a_renamed_kernel_is_joined_with_what_it_was(self, browser: Browser, tmp_path: Path) -> None:
+        names = ("void gemm<float, 64, 8>(float*)", "void gemm<float, 128, 8>(float*)")
+        runs = [
+            ReportedRun(run, table(ran(name, ns, fma=4e6, grid=(8, 1, 1), block=(64, 1, 1))))
+            for run, name, ns in (("a", names[0], 8000), ("b", names[1], 2000))
+        ]
+        made = content(runs, find_machine("a100-sxm4-80gb"))
+        assert made["arrows"] == [[0, 1]]
+        found = Opened(browser, written(tmp_path, *runs))
+        found.page.locator(".point[data-number='1']").click()
+        assert f"as {names[0]}" in found.page.locator("#kernel").inner_text()
         found.page.close()
 
     def test_two_thousand_kernels_open_in_three_seconds_and_stay_quick(self, browser: Browser, tmp_path: Path) -> None:

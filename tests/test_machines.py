@@ -131,6 +131,7 @@ def test_a_device_that_is_not_listed_is_not_taken_for_another() -> None:
         ('[[peak]]\nunit="fp31"\nvalue=1e12', "fp31 is no unit"),
         ('[[peak]]\nunit="fp32"\nvalue=19.5', "not a plausible rate"),
         ('[[peak]]\nunit="fp32"\nvalue=1e12\nsparse=3e12', "not about twice"),
+        ('[[peak]]\nunit="fp32"\nvalue=1e12\nmma_sync=1e12', "not between half and all"),
         ('[[peak]]\nunit="fp32"\nvalue=1e12\n[[peak]]\nunit="fp32"\nvalue=1e12', "stands twice"),
         ('kind="toaster"', "kind is none of"),
     ],

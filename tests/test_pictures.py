@@ -5,11 +5,13 @@ The baselines in tests/pictures are small copies; python -m tests.test_pictures 
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ from ncu_tools.machine import find_machine
 from ncu_tools.report.plot_canvas import Canvas
 from ncu_tools.report.plot_labels import Room, Spot, around
 from ncu_tools.report.plot_listing import draw_listing
+from ncu_tools.report.plot_marks import draw_marks, draw_numbers
 from ncu_tools.report.plot_page import Box, page_of, size_of
 from ncu_tools.report.plot_theme import DARK, LIGHT, readable_on
 from ncu_tools.report.roofline_plot import draw
@@ -286,6 +289,38 @@ class TestDensity:
         assert command_line(["roofline", str(tmp_path / "plot.json"), "-o", str(tmp_path / "y.svg")]) == 0
         assert (tmp_path / "y.svg").read_bytes() == (tmp_path / "x.svg").read_bytes()
 
+    @pytest.mark.parametrize(("level", "factor"), [("l2", 2.0), ("l1", 3.5)])
+    def test_is_by_the_bytes_of_the_level_that_is_asked_for(
+        self, level: str, factor: float, many_launches: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        scenes = {}
+        for asked in ("dram", level):
+            arguments = ["roofline", str(many_launches), "--points", "launches", "--levels", asked, "--format", "json"]
+            assert command_line(arguments) == 0
+            scenes[asked] = json.loads(capsys.readouterr().out)["scene"]
+        dram, other = scenes["dram"], scenes[level]
+        assert other["levels"] == [level]
+        assert f"FLOP per {level.upper()} byte: requested" in other["x_title"]
+        assert other["density"]["x"] == pytest.approx([end - np.log10(factor) for end in dram["density"]["x"]])
+        assert {place["level"] for mark in other["marks"] for place in mark["places"]} == {level}
+        first, its = (scene["marks"][0] for scene in (dram, other))
+        assert its["places"][0]["intensity"] == pytest.approx(first["places"][0]["intensity"] / factor)
+
+    def test_of_several_levels_is_by_the_first_and_says_so(
+        self, many_launches: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        arguments = ["roofline", str(many_launches), "--points", "launches", "--levels", "l2,l1", "--format", "json"]
+        assert command_line(arguments) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["scene"]["levels"] == ["l2"]
+        assert any("here L2; name another one alone" in note for note in document["notes"])
+
+    def test_numbers_of_rings_do_not_lie_on_each_other(self, many_launches: Path) -> None:
+        scene = scene_of(roofline({"run": read_launches(many_launches)}, look=Look(view="launches")))
+        assert scene.density is not None
+        scene.marks[1] = replace(scene.marks[0], name="the same place")
+        check_that_numbers_are_apart(scene)
+
 
 class TestDrawnAgain:
     @pytest.mark.parametrize("settings", [[], ["--levels", "all", "--ceilings", "all"], ["--points", "runs"]])
@@ -373,6 +408,133 @@ class TestOptions:
             assert command_line(["roofline", str(path), *settings]) == 0
         assert "duration_ns" in asked
         assert not any(name.startswith("sm__metric_") for name in asked)
+
+
+class TestAParquetFile:
+    @pytest.mark.parametrize(
+        "settings", [[], ["--levels", "all"], ["--points", "launches"], ["--points", "runs"], ["--ceilings", "all"]]
+    )
+    @pytest.mark.parametrize("name", ["d01-wide-raw.csv", "d10-details-all.csv"])
+    def test_gives_the_same_scene_as_the_report_it_was_made_of(
+        self, name: str, settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        report, made = str(SAMPLES / name), str(tmp_path / name)
+        assert command_line(["parse", report, "-o", f"{made}.parquet"]) == 0
+        scenes = []
+        for run in (report, f"{made}.parquet"):
+            capsys.readouterr()
+            assert command_line(["roofline", run, "--label", "run", *settings, "--format", "json"]) == 0
+            document = json.loads(capsys.readouterr().out)["scene"]
+            document["runs"][0]["name"] = "run"
+            for mark in document["marks"] if "runs" in settings else []:
+                mark["name"] = "run"
+            scenes.append(document)
+        assert scenes[0]["roofs"]
+        assert scenes[0] == scenes[1]
+
+
+def check_that_numbers_are_apart(scene: Scene) -> None:
+    """No two of the bold numbers of marks share a place on the page."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
+    draw_marks(canvas)
+    draw_numbers(canvas, 12)
+    numbers = [text for text in canvas.figure.texts if text.get_fontweight() == "bold"]
+    assert len(numbers) == min(len(scene.marks), 12)
+    renderer = FigureCanvasAgg(canvas.figure).get_renderer()  # type: ignore[no-untyped-call]
+    boxes = [text.get_window_extent(renderer) for text in numbers]
+    overlapping = [
+        (numbers[one].get_text(), numbers[other].get_text())
+        for one in range(len(boxes))
+        for other in range(one)
+        if min(boxes[one].x1, boxes[other].x1) - max(boxes[one].x0, boxes[other].x0) > 1
+        and min(boxes[one].y1, boxes[other].y1) - max(boxes[one].y0, boxes[other].y0) > 3
+    ]
+    assert overlapping == []
+
+
+def measured_or_not(name: str, *, ns: float | None = 1e5, dram: float | None = 1e6, flops: float = 1e7) -> Any:
+    return launch(name, NAME | sass(ffma=flops) | tensor(), ns=ns, dram=dram)
+
+
+class TestOddRuns:
+    CASES: ClassVar[dict[str, list[Any]]] = {
+        "zero FLOPs": [measured_or_not("k", flops=0), measured_or_not("l", flops=0)],
+        "no DRAM bytes": [measured_or_not("k", dram=None)],
+        "no times": [measured_or_not("k", ns=None), measured_or_not("l", ns=None)],
+        "a single launch": [measured_or_not("k")],
+        "long and hostile names": [
+            measured_or_not("void " + "at::native::" * 300 + "k<script>alert(1)</script>(int)"),
+            measured_or_not('"><img src=x onerror=alert(1)>$\\frac{1}{2}$\u202e'),
+        ],
+    }
+
+    @pytest.mark.parametrize("case", CASES)
+    @pytest.mark.parametrize("theme", ["light", "dark"])
+    def test_are_drawn_without_inventing_a_place(self, case: str, theme: str) -> None:
+        scene = scene_of(roofline({"run": table(*self.CASES[case])}))
+        drawn = case in ("a single launch", "long and hostile names")
+        assert len(scene.marks) == (len(self.CASES[case]) if drawn else 0)
+        assert scene.not_drawn == (0 if drawn else len(self.CASES[case]))
+        picture = draw(scene, "svg", theme=theme).decode()
+        assert "<script" not in picture
+        assert "<img" not in picture
+        assert drawn_again(scene) == scene
+
+    def test_say_in_the_picture_what_has_no_place(self) -> None:
+        scene = scene_of(roofline({"run": table(measured_or_not("k", flops=0))}))
+        canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
+        draw_listing(canvas)
+        words = [text.get_text() for text in canvas.figure.texts]
+        assert "1 kernel not drawn: no FLOPs, bytes or time" in words
+
+    def test_with_one_unknown_time_keep_the_areas_of_the_others(self) -> None:
+        launches = [measured_or_not("k", ns=3e5), measured_or_not("l", ns=1e5), measured_or_not("m", ns=None)]
+        scene = scene_of(roofline({"run": table(*launches)}))
+        assert [mark.weight for mark in scene.marks] == [0.75, 0.25]
+
+    def test_with_two_kernels_in_one_place_have_their_numbers_apart(self) -> None:
+        check_that_numbers_are_apart(scene_of(roofline({"run": table(*map(measured_or_not, "abcdefgh"))})))
+
+    def test_without_bytes_of_the_only_level_asked_for_lie_by_dram(self) -> None:
+        made = roofline({"run": many(2)}, look=Look(levels=("l1",)))
+        assert made.levels == ("dram",)
+        assert scene_of(made).x_title == "arithmetic intensity (FLOP per DRAM byte)"
+        assert "no level that was asked for has bytes: points lie by those of DRAM" in made.notes
+
+
+class TestBareChips:
+    def test_of_hopper_have_roofs_of_both_instructions_dense_and_sparse(self) -> None:
+        for name in ("h100-sxm", "h100-pcie", "h200", "gh200"):
+            scene = scene_of(of_machines([find_machine(name)]), ceilings="sparse")
+            labels = [roof.label for roof in scene.roofs if roof.unit == "tensor_bf16"]
+            words = [label.rpartition(" ")[0].rpartition(" ")[0] for label in labels]
+            assert words == ["tensor BF16 = FP16 mma.sync", "tensor BF16 = FP16 wgmma", "tensor BF16 = FP16 sparse"]
+            mma, wgmma, sparse = (roof.value for roof in scene.roofs if roof.unit == "tensor_bf16")
+            assert (mma / wgmma, sparse / wgmma) == pytest.approx((2 / 3, 2), rel=2e-3)
+
+    def test_of_a_report_without_peaks_of_its_own_have_them_too(self) -> None:
+        name = {"device__attribute_display_name": metric("NVIDIA H100 80GB HBM3")}
+        one = launch("k", name | sass() | tensor("9.0", bf16_dst_fp32=1e12), ns=3e6, dram=1e8, capability="9.0")
+        scene = scene_of(roofline({"run": table(one)}))
+        drawn = {roof.instruction: roof.value for roof in scene.roofs if roof.unit == "tensor_bf16"}
+        assert drawn == {"wgmma": 989.4e12, "mma.sync": 659.6e12}
+        assert scene.marks[0].bound_fraction == pytest.approx(1e12 / 989.4e12 / 3e-3)
+
+    def test_are_a_table_of_their_ceilings(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert command_line(["roofline", "--machine", "h100-sxm"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        (mma,) = [line for line in lines if "tensor BF16 mma.sync" in line]
+        assert "659.6 TFLOP/s" in mma
+        assert "2/3 of wgmma" in mma
+        assert command_line(["roofline", "--machine", "h100-sxm,t4", "--format", "csv"]) == 0
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert {row["device"] for row in rows} == {"NVIDIA H100 SXM", "NVIDIA T4"}
+        (dense,) = [
+            row for row in rows if (row["unit"], row["sparse"], row["device"][-2:]) == ("tensor_fp16", "False", "T4")
+        ]
+        assert float(dense["value"]) == 65e12
 
 
 class TestWords:

@@ -45,16 +45,29 @@ CONVENTIONS = (
 )
 
 
-def _several(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
+def _several(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """What an option names, separated by commas, given several times, or both."""
+    return tuple(part.strip() for text in value for part in text.split(",") if part.strip())
 
 
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@click.option("--machine", "machine_names", default="", callback=_several, help="Machines, separated by commas.")
-@click.option("--batch-size", "batches", default="1", show_default=True, callback=_several, help="Such as 1,64,256.")
+@click.option("--machine", "machine_names", multiple=True, callback=_several, help="Machines, separated by commas.")
 @click.option(
-    "--dtype", "dtypes", default="fp32", show_default=True, callback=_several, help=f"Of {', '.join(DTYPES)}."
+    "--batch-size",
+    "batches",
+    multiple=True,
+    default=("1",),
+    callback=_several,
+    help="Such as 1,64,256; 1 if not given.",
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    default=("fp32",),
+    callback=_several,
+    help=f"Of {', '.join(DTYPES)}; fp32 if not given.",
 )
 @click.option("--input-size", type=click.IntRange(min=8), help="Image height and width.")
 @click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")

@@ -53,8 +53,8 @@ def command(
 
     A trace shows one iteration: its phases, and in each the modules that ran, as long as their launches took. In CSV
     for spreadsheets what is unknown is an empty cell, and a text that would run as a formula begins with an apostrophe.
-    Sections are the long CSV of ncu's details page with the metrics that the report held, every digit and base units;
-    NVTX ranges and results of rules are not in it.
+    Sections are the long CSV of ncu's details page with the metrics that the report held, every digit and base units,
+    and with NVTX ranges and results of NVIDIA's rules where the report had them.
 
     \b
     Example:
@@ -94,8 +94,9 @@ def _trace(run: str, table: pa.Table, form: str, depth: int | None) -> tuple[str
         raise _without_layers(run, found.notes)
     write = to_speedscope if form == "speedscope" else to_perfetto
     iterations = counted(found.iterations, "iteration", "iterations")
-    notes = [*found.notes, NOT_A_TIMELINE.format(iterations), f"open {OPEN_IN[form]} and drop the file there"]
-    return write(found.rows, f"{run}: one iteration"), len(found.rows), notes
+    what = NOT_A_TIMELINE.format(iterations)
+    notes = [*found.notes, what, f"open {OPEN_IN[form]} and drop the file there"]
+    return write(found.rows, f"{run}: mean of {iterations}", what), len(found.rows), notes
 
 
 def _spreadsheet(

@@ -13,7 +13,7 @@ from ncu_launch.request import DEVICES
 
 from ncu_tools.ceilings import unit_title
 from ncu_tools.cli.options import format_option, show
-from ncu_tools.machine import Machine, find_machine, machine_files, machines, own_folder, problems
+from ncu_tools.machine import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
 from ncu_tools.measured import machine_id, machine_text
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import scaled
@@ -142,7 +142,7 @@ def _one(machine: Machine, output_format: str) -> Table:
                 "value": None if output_format in ("text", "markdown") else rate.value,
                 "sparse_value": None if output_format in ("text", "markdown") else rate.sparse,
                 "source": rate.source,
-                "note": rate.note or None,
+                "note": "; ".join(filter(None, (rate.note, _slower(rate, unit)))) or None,
             }
         )
     facts = [machine.name]
@@ -151,6 +151,11 @@ def _one(machine: Machine, output_format: str) -> Table:
     if machine.boost_clock_hz:
         facts.append(f"peaks assume {machine.boost_clock_hz / 1e9:.3f} GHz")
     return Table("machines", RATE_COLUMNS, rows, [", ".join(facts)])
+
+
+def _slower(rate: Rate, unit: str) -> str:
+    """What the slower instruction reaches, where there is one."""
+    return "" if rate.mma_sync is None else f"by wgmma; mma.sync {scaled(rate.mma_sync, unit)}"
 
 
 def _check(output_format: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import format_option, group_option, progress, say_notes, show
+from ncu_tools.cli.options import dask_option, engine_of, format_option, group_option, progress, say_notes, show
 from ncu_tools.report.table import Column, Table
 from ncu_tools.scene import DRAM, KERNELS, LEVELS, VIEWS, Scene, scene_from_json
 
@@ -39,6 +39,25 @@ MACHINE_READABLE = (
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
     Column(LOWER, "lower bound"),
     Column("flag", "flag"),
+)
+BARE_COLUMNS = (
+    Column("roof", "roof"),
+    Column("device", "machine", wide=True),
+    Column("rate", "rate"),
+    Column("ridge", "ridge at FLOP/B", "number", "FLOP/byte"),
+    Column("kind", "from"),
+    Column("source", "source", wide=True),
+)
+BARE_MACHINE_READABLE = (
+    Column("device", "machine"),
+    Column("unit", "unit"),
+    Column("instruction", "instruction"),
+    Column("sparse", "sparse"),
+    Column("value", "value"),
+    Column("value_unit", "unit of value"),
+    Column("ridge", "ridge", "number", "FLOP/byte"),
+    Column("kind", "from"),
+    Column("source", "source"),
 )
 PICTURES = ("svg", "png", "pdf")
 THEMES = ("light", "dark")
@@ -92,7 +111,7 @@ class Shown:
 @click.option("--arrows", is_flag=True, help="Join each point with the same one of the next run by an arrow.")
 @click.option("--label", "labels", multiple=True, metavar="TEXT", help="What a run is called; once for each run.")
 @click.option(
-    "--machine", "machine_names", default="", metavar="NAME,...",
+    "--machine", "machine_names", multiple=True, metavar="NAME,...",
     help="Take ceilings that the report lacks from this machine; several are drawn beside the report's own.",
 )  # fmt: skip
 @click.option("--theme", type=click.Choice(THEMES), default="light", show_default=True, help="White or dark paper.")
@@ -105,6 +124,7 @@ class Shown:
     "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many points the table shows."
 )
 @group_option
+@dask_option
 @format_option
 def command(
     runs: tuple[str, ...],
@@ -117,12 +137,13 @@ def command(
     units: str,
     arrows: bool,
     labels: tuple[str, ...],
-    machine_names: str,
+    machine_names: tuple[str, ...],
     theme: str,
     size: str,
     title: str,
     top: int,
     group: str,
+    dask: str | None,
     output_format: str,
 ) -> None:
     """Put every kernel on a roofline, and draw it.
@@ -149,19 +170,21 @@ def command(
     _check(style)
     if _drawn_again(runs, style):
         return
-    machines = [find_machine(name) for name in _listed(machine_names)]
+    machines = [find_machine(name) for name in _listed(",".join(machine_names))]
     if not runs and not machines:
         raise WrongUsage(
             "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
         )
     look = Look(points, group, depth, _levels(levels), cache_bytes, follow=arrows)
-    result, notes, models = _roofline(runs, machines, look)
+    result, notes, models = _roofline(runs, machines, look, dask)
     scene = _scene(result, Shown(ceilings, tuple(_listed(units)), labels, arrows), title, models)
     notes += _arrow_note(scene, arrows)
     if output is not None:
         _write_picture(scene, style)
         notes.append(f"the picture is {output}")
-    show(_table(result, scene, notes, top, output_format), output_format)
+    bare = not result.runs and output_format != "json"
+    table = _bare_table(result, notes, output_format) if bare else _table(result, scene, notes, top, output_format)
+    show(table, output_format)
 
 
 def _listed(text: str) -> list[str]:
@@ -219,7 +242,7 @@ def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
 
 
 def _roofline(
-    runs: Sequence[str], machines: Sequence[Machine], look: Look
+    runs: Sequence[str], machines: Sequence[Machine], look: Look, dask: str | None
 ) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
     """The roofline, what was odd about reading the runs, and which models they are of."""
     from ncu_tools import roofline as model
@@ -228,8 +251,8 @@ def _roofline(
     if not runs:
         return (model.of_machine(machines[0]) if len(machines) == 1 else model.of_machines(machines)), [], {}
     own = machines[0] if len(machines) == 1 else None
-    with progress("Reading") as reading:
-        loaded = [load_for(run, look, own, reading=reading) for run in runs]
+    with engine_of(dask) as engine, progress("Reading") as reading:
+        loaded = [load_for(run, look, own, reading=reading, engine=engine) for run in runs]
     notes = [note for run in loaded for note in run.notes]
     summed = {run.name: run.kernels for run in loaded if run.kernels is not None}
     result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
@@ -287,6 +310,28 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int, output_fo
         "roofline", columns, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes],
         _extra(result, scene) if output_format == "json" else {},
     )  # fmt: skip
+
+
+def _bare_table(result: Roofline, notes: list[str], output_format: str) -> Table:
+    """The ceilings of machines, a row each, the highest bandwidth and peak first; of runs they are notes."""
+    from ncu_tools.ceilings import unit_title
+
+    ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}
+    several = len({ceiling.device for ceiling in result.known}) > 1
+    for_people = output_format in ("text", "markdown")
+    rows = []
+    for ceiling in sorted(result.known, key=lambda one: (one.device, not one.is_bandwidth, -one.value)):
+        apart = (unit_title(ceiling.unit), ceiling.instruction, "sparse" * ceiling.sparse)
+        rows.append({
+            **asdict(ceiling),
+            "roof": " ".join(word for word in apart if word),
+            "device": ceiling.device if several or not for_people else None,
+            "rate": _amount(ceiling),
+            "value_unit": ceiling.value_unit,
+            "instruction": ceiling.instruction or None,
+            "ridge": ridge_of.get((ceiling.device, ceiling.unit, ceiling.value)),
+        })  # fmt: skip
+    return Table("roofline", BARE_COLUMNS if for_people else BARE_MACHINE_READABLE, rows, [*result.notes, *notes])
 
 
 def _is_of_a_level(column: Column, levels: tuple[str, ...]) -> bool:

@@ -17,7 +17,8 @@ from ncu_launch.manifest import Manifest
 from ncu_parsers import tables
 
 from ncu_tools import __version__
-from ncu_tools.ceilings import Ceiling, unit_title
+from ncu_tools.ceilings import BOARD_LIMIT, Ceiling, unit_title
+from ncu_tools.compose import MOST_ARROWS
 from ncu_tools.diagnosis import diagnoses
 from ncu_tools.expected import LAYER, Comparison, compare
 from ncu_tools.expected_work import Collection, collection_of
@@ -152,13 +153,15 @@ def content(
 
     `machine` gives ceilings that the runs lack; `group` is what counts as one kernel (`ncu_tools.hotspots.GROUPS`).
     """
-    result = roofline({run.name: run.table for run in runs}, machine, look=Look(group=group, levels=LEVELS))
+    look = Look(group=group, levels=LEVELS, follow=len(runs) > 1)
+    result = roofline({run.name: run.table for run in runs}, machine, look=look)
     labels = _labels([run.name for run in runs])
     points = {run.name: [point for point in result.points if point.run == run.name] for run in runs}
     kernels = {name: [point.hotspot for point in found] for name, found in points.items()}
     notes = [note for run in runs for note in run.notes] + result.notes
     shown = {name: _hottest(found, top, len(runs)) for name, found in points.items()}
     notes += _notes_on_the_rest(kernels, shown, labels)
+    rows = _kernels(runs, shown, labels, group)
     found = {
         "title": title or ", ".join(labels.values()),
         "made_by": f"ncu-bench {__version__}",
@@ -167,7 +170,9 @@ def content(
         "units": {unit: unit_title(unit) for unit in (*UNIT_COLUMNS, *LEVELS)},
         "summary": _table(SUMMARY_COLUMNS, [_summary(run, labels[run.name], kernels[run.name]) for run in runs]),
         "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
-        "kernels": _table((*KERNEL_COLUMNS, *KERNEL_DETAILS), _kernels(runs, shown, labels, group)),
+        "kernels": _table((*KERNEL_COLUMNS, *KERNEL_DETAILS), rows),
+        "arrows": _arrows(rows, result, labels),
+        "arrows_drawn": MOST_ARROWS,
         "in_table": [column.name for column in KERNEL_COLUMNS if len(runs) > 1 or column.name != "run"],
         "ceilings": [_ceiling(ceiling, drawn=True) for ceiling in (*result.ceilings, *_of_nearer_levels(result))]
         + [_ceiling(ceiling, drawn=False) for ceiling in result.others],
@@ -283,6 +288,21 @@ def _kernels(
     return sorted(rows, key=lambda row: -(row["time_total_ns"] or 0.0))
 
 
+def _arrows(rows: list[dict[str, Any]], result: Roofline, labels: dict[str, str]) -> list[list[int]]:
+    """For each kernel that was in the run before too, maybe under another name: its row there, and its row."""
+    number = {(row["run"], row["kernel"]): place for place, row in enumerate(rows)}
+    was = {(labels[run], kernel): before for (run, kernel), before in result.followed.items()}
+    names = list(labels.values())
+    before = dict(zip(names[1:], names, strict=False))
+    found = []
+    for place, row in enumerate(rows):
+        run, kernel = row["run"], row["kernel"]
+        start = number.get((before.get(run), was.get((run, kernel), kernel)))
+        if start is not None:
+            found.append([start, place])
+    return found
+
+
 def _work(kernel: Hotspot) -> str | None:
     """Which unit did which share of the FLOPs, in words."""
     shares = {unit: kernel.share_of_flops(unit) for unit in used_units([kernel])}
@@ -319,13 +339,15 @@ def _ceiling(ceiling: Ceiling, *, drawn: bool) -> dict[str, Any]:
         "unit": ceiling.unit,
         "title": _ceiling_title(ceiling),
         "value": ceiling.value,
+        "value_unit": "B/s" if ceiling.is_bandwidth else ceiling.value_unit,
         "is_bandwidth": ceiling.is_bandwidth,
         "drawn": drawn,
     }
 
 
 def _ceiling_title(ceiling: Ceiling) -> str:
-    return " ".join(filter(None, (unit_title(ceiling.unit), ceiling.instruction, "sparse" * ceiling.sparse)))
+    clock = ceiling.kind if ceiling.kind == BOARD_LIMIT else ""
+    return " ".join(filter(None, (unit_title(ceiling.unit), ceiling.instruction, "sparse" * ceiling.sparse, clock)))
 
 
 def _ceiling_rows(result: Roofline) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ncu_tools import __version__
 from ncu_tools.spans import Span
 
 PROCESS, TRACK = 1, 1
@@ -17,8 +18,11 @@ NS_PER_US = 1000
 AMOUNTS = ("launches", "kernels", "time_share", "flops", "flops_lower_bound", "dram_bytes", "arithmetic_intensity")
 
 
-def to_perfetto(spans: Sequence[Span], name: str) -> str:
-    """One track of slices: phases, in them modules, with FLOPs, bytes and launches as arguments where known."""
+def to_perfetto(spans: Sequence[Span], name: str, note: str = "") -> str:
+    """One track of slices: phases, in them modules, with FLOPs, bytes and launches as arguments where known.
+
+    `note` says what the spans are; it stands in the metadata of the trace, which Perfetto shows under "Info and stats".
+    """
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": PROCESS, "tid": TRACK, "args": {"name": name}},
         {"ph": "M", "name": "thread_name", "pid": PROCESS, "tid": TRACK, "args": {"name": "phases and modules"}},
@@ -28,7 +32,8 @@ def to_perfetto(spans: Sequence[Span], name: str) -> str:
             "ph": "X", "name": span.name, "cat": span.phase if span.layer else "phase", "pid": PROCESS, "tid": TRACK,
             "ts": span.start / NS_PER_US, "dur": (span.end - span.start) / NS_PER_US, "args": _arguments(span),
         })  # fmt: skip
-    document = {"traceEvents": events, "displayTimeUnit": "ns"}
+    metadata = {"exporter": f"ncu-bench {__version__}", "note": note}
+    document = {"traceEvents": events, "displayTimeUnit": "ns", "otherData": metadata}
     return json.dumps(document, ensure_ascii=False, allow_nan=False)
 
 

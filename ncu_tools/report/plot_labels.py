@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ncu_tools.report.plot_page import Box
 
-WORDS, MARK, LINE = 10.0, 6.0, 2.0
+WORDS, MARK, LINE = 10.0, 9.0, 2.0
 """How bad it is to cover other words, a mark, a line."""
 
 OUTSIDE = 20.0
@@ -64,6 +64,13 @@ class Room:
             count = max(2, int(math.hypot(x1 - x0, y1 - y0) / 4))
             x, y = np.linspace(x0, x1, count), np.linspace(y0, y1, count)
             self.take(np.stack([x - 1, y - 1, x + 1, y + 1], axis=1), LINE)
+
+    def has_words(self, spot: Spot) -> bool:
+        """Whether words, or what may not be covered either, lie where a spot is."""
+        left, bottom, right, top = spot.boxes()[0]
+        taken = self._boxes[self._costs >= WORDS]
+        across, up = (taken[:, 0] < right) & (taken[:, 2] > left), (taken[:, 1] < top) & (taken[:, 3] > bottom)
+        return bool((across & up).any())
 
     def cost(self, spot: Spot) -> float:
         """How much words at a spot would cover, in square points weighted by what is there."""

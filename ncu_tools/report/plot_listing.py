@@ -47,7 +47,7 @@ def lines_under(scene: Scene) -> int:
     """About how many lines the listing needs where it stands under the plot, in two columns."""
     units = len({mark.unit for mark in scene.marks})
     meanings = len(scene.runs) + units + 3 * len(scene.levels) * (len(scene.levels) > 1) + 6
-    return max(min(len(scene.marks), NUMBERED) + 3 if scene.view != RUNS else 0, meanings)
+    return max(min(len(scene.marks), NUMBERED) + 3 + bool(scene.not_drawn) if scene.view != RUNS else 0, meanings)
 
 
 def draw_listing(canvas: Canvas) -> int:
@@ -100,11 +100,11 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
     else:
         one, many = ONE_AND_MANY[scene.view]
     if not scene.marks:
-        return 0, [Line("no " + many, quiet=True)] if scene.runs else []
+        return 0, _without_place(scene, one, many) or ([Line("no " + many, quiet=True)] if scene.runs else [])
     if scene.view == RUNS:
         return 0, []
     several = canvas.several_runs
-    count = min(NUMBERED, len(scene.marks), max(lines - 2, 2))
+    count = min(NUMBERED, len(scene.marks), max(lines - 2 - bool(scene.not_drawn), 2))
     result = [Line(one, "share of its run's time" if several else "share of time", quiet=True)]
     for number, mark in enumerate(scene.marks[:count], start=1):
         words = mark.label if has_names(scene) else f"{number}  {mark.label}"
@@ -115,7 +115,15 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
     if rest and scene.density is None:
         share = sum(mark.time_share or 0.0 for mark in rest) / len(scene.runs)
         result.append(Line(f"{len(rest):,} other {one if len(rest) == 1 else many}", percent(share), quiet=True))
+    result += _without_place(scene, one, many)
     return (0 if has_names(scene) else count), result
+
+
+def _without_place(scene: Scene, one: str, many: str) -> list[Line]:
+    """How many have none on logarithmic axes: something is zero or unknown."""
+    number = scene.not_drawn
+    words = f"{number:,} {one if number == 1 else many} not drawn: no FLOPs, bytes or time"
+    return [Line(words, quiet=True)] if number else []
 
 
 def _marker(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ncu_tools.report.plot_canvas import SAME_AREA, Canvas
-from ncu_tools.report.plot_labels import MARK, around
+from ncu_tools.report.plot_labels import MARK, Spot, around
 from ncu_tools.report.plot_theme import LEVEL_MARKERS, RUN_MARKERS, readable_on
 from ncu_tools.scene import PHASES, RUNS, Mark, Scene
 
@@ -20,7 +20,7 @@ NAMED = 10
 """Up to this many marks of a view of phases or runs have their name beside them."""
 
 MARKS_IN_THE_WAY = 400
-RING_AREA = 95.0
+RING_AREA, SMALL_RING = 95.0, 0.2
 
 
 def has_names(scene: Scene) -> bool:
@@ -114,7 +114,9 @@ def _draw_density(canvas: Canvas) -> None:
 
 
 def draw_numbers(canvas: Canvas, count: int) -> None:
-    """Numbers of the first marks as in the listing: inside the marker where it is large enough, else beside it."""
+    """Numbers of the first marks as in the listing: inside the marker where it is large enough and no other words are,
+    else beside it.
+    """
     size = canvas.page.text - 0.8
     if canvas.scene.density is not None:
         _draw_rings(canvas, count)
@@ -123,7 +125,10 @@ def draw_numbers(canvas: Canvas, count: int) -> None:
         text, radius = str(number), canvas.radius(mark.weight)
         x, y = canvas.frame.at(mark.places[0].intensity, mark.flops_per_s)
         width, height = canvas.width_of(text, size, bold=True), 0.75 * size
-        if 1.6 * radius > math.hypot(width, height) and not mark.lower_bound:
+        inside = Spot(x - width / 2, y - height / 2, width, height)
+        fits = 1.6 * radius > math.hypot(width, height)
+        if fits and not mark.lower_bound and not canvas.room.has_words(inside):
+            canvas.room.take(inside.boxes())
             colour = readable_on(canvas.colour_of(mark))
             canvas.words(x - width / 2, y - height / 2, text, fontsize=size, fontweight="bold", color=colour, zorder=6)
             continue
@@ -131,19 +136,24 @@ def draw_numbers(canvas: Canvas, count: int) -> None:
 
 
 def _draw_rings(canvas: Canvas, count: int) -> None:
+    """A ring with its number at the mean of each kernel; where another ring is, a small one with the number beside."""
     size = canvas.page.text - 1.6
-    marks = canvas.scene.marks[:count]
-    canvas.axes.scatter(
-        [mark.places[0].intensity for mark in marks], [mark.flops_per_s for mark in marks],
-        s=RING_AREA * canvas.page.scale, facecolors=canvas.theme.paper, edgecolors=canvas.theme.ink, linewidths=0.9,
-        zorder=4,
-    )  # fmt: skip
-    for number, mark in enumerate(marks, start=1):
+    for number, mark in enumerate(canvas.scene.marks[:count], start=1):
+        area = RING_AREA * canvas.page.scale
         x, y = canvas.frame.at(mark.places[0].intensity, mark.flops_per_s)
-        width = canvas.width_of(str(number), size, bold=True)
-        canvas.words(
-            x - width / 2, y - 0.37 * size, str(number), fontsize=size, fontweight="bold", zorder=6
+        half = math.sqrt(area) / 2 + 0.5
+        whole = Spot(x - half, y - half, 2 * half, 2 * half)
+        crowded = canvas.room.has_words(whole)
+        canvas.axes.scatter(
+            [mark.places[0].intensity], [mark.flops_per_s], s=area * (SMALL_RING if crowded else 1.0),
+            facecolors=canvas.theme.paper, edgecolors=canvas.theme.ink, linewidths=0.9, zorder=4,
         )  # fmt: skip
+        if crowded:
+            _write_beside(canvas, mark, str(number), size, half / 2, bold=True)
+            continue
+        canvas.room.take(whole.boxes())
+        width = canvas.width_of(str(number), size, bold=True)
+        canvas.words(x - width / 2, y - 0.37 * size, str(number), fontsize=size, fontweight="bold", zorder=6)
 
 
 def draw_names(canvas: Canvas) -> None:

@@ -70,7 +70,7 @@ def _label_peak(canvas: Canvas, roof: Roof) -> None:
     room = max(x1 - width - x0, 0.0)
     steps = [step / 8 * room for step in range(9)]
     spots = [
-        Spot(x1 - width - 2 - step, y + above, width, height) for step in steps for above in (2.4, -height - 1.4)
+        Spot(x1 - width - 2 - step, y + above, width, height) for step in steps for above in (2.4, 0.9, -height - 1.4)
     ]  # fmt: skip
     spot = canvas.room.place(spots, at_most=COVERED * width * height)
     if spot is None:

@@ -1,7 +1,9 @@
 """Launches -> the long CSV of ncu's details page, one row per metric, which other tools for Nsight Compute read.
 
 Only what the report held goes in, under its section, its label and its base unit: no number of ours. Values have
-every digit, so that reading the file gives them back exactly.
+every digit, so that reading the file gives them back exactly. NVTX ranges and results of NVIDIA's rules stand in their
+columns where any launch has them. Which thread pushed a range is not known, nor its colour, payload and message, and
+all ranges but those of our own launcher are given the default domain.
 """
 
 from __future__ import annotations
@@ -13,16 +15,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from ncu_launch.ranges import DOMAIN
 from ncu_parsers import arrays, tables
 from ncu_parsers.labels import COMMAND_LINE_SECTION, metric_of_label
 from ncu_parsers.tables import COLUMN_NAMES, IDENTITY_COLUMNS, field_entries
 
+RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
+RULE_COLUMNS = {
+    "Rule Name": "name", "Rule Type": "kind", "Rule Description": "description",
+    "Estimated Speedup Type": "speedup_type", "Estimated Speedup": "speedup",
+}  # fmt: skip
 HEADER = (
-    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
-    "Device", "CC", "Invocations", "Section Name", "Metric Name", "Metric Unit", "Metric Value",
+    "ID", "Process ID", "Process Name", "Host Name", RANGES, "Kernel Name", "Context", "Stream", "Block Size",
+    "Grid Size", "Device", "CC", "Invocations", "Section Name", "Metric Name", "Metric Unit", "Metric Value",
+    *RULE_COLUMNS,
 )  # fmt: skip
 WHERE_KNOWN = ("Process ID", "Invocations")
 """Columns that stand only where every launch has the number, because a row without it is not read as one."""
+NO_PAYLOAD = ":none" * 6
+DEFAULT_DOMAIN = "<default domain>"
 NCU = "ncu"
 """How `source` begins where ncu counted."""
 INSTANCES = " (instances)"
@@ -43,11 +54,13 @@ def to_section_csv(table: pa.Table) -> str:
     table = table.filter(arrays.booleans([(source or "").startswith(NCU) for source in tables.words(table, "source")]))
     headings = dict(sorted(headings.items(), key=lambda item: item[1]))
     launches = _launches(table)
-    left_out = [name for name in WHERE_KNOWN if not all(launch[name] for launch in launches)]
-    kept = [name for name in HEADER if name not in left_out]
     rows = list(_rows(table, headings, launches))
     if not rows:
         return ""
+    rows += _rules(table, launches)
+    left_out = [name for name in WHERE_KNOWN if not all(launch[name] for launch in launches)]
+    left_out += [name for name in (RANGES, *RULE_COLUMNS) if not any(row.get(name) for row in rows)]
+    kept = [name for name in HEADER if name not in left_out]
     out = io.StringIO()
     writer = csv.DictWriter(out, kept, quoting=csv.QUOTE_ALL, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
@@ -83,6 +96,26 @@ def _rows(
                 }  # fmt: skip
 
 
+def _rules(table: pa.Table, launches: Sequence[dict[str, str]]) -> Iterator[dict[str, str]]:
+    """A row for each result of a rule, whose cells of metrics are empty."""
+    if "rules" not in table.column_names:
+        return
+    for launch, rules in zip(launches, table.column("rules").to_pylist(), strict=True):
+        for rule in rules or []:
+            cells = {title: " ".join((rule[name] or "").splitlines()) for title, name in RULE_COLUMNS.items()}
+            yield {**launch, "Section Name": rule["section"] or "", **cells}
+
+
+def _ranges(launch: dict[str, Any]) -> str:
+    """The NVTX ranges around a launch, outermost first, as ncu prints those that threads push."""
+    ours = {launch["phase"], launch["module"], f"iteration {launch['iteration']}"}
+    entries = []
+    for name in launch["nvtx_path"] or []:
+        text = " ".join(name.replace('"', "'").splitlines())
+        entries.append(f'"{DOMAIN if name in ours else DEFAULT_DOMAIN}:{text}{NO_PAYLOAD}"')
+    return " ".join(entries)
+
+
 def _launches(table: pa.Table) -> list[dict[str, str]]:
     """The cells of each launch that tell it apart."""
     names = [*(column.name for column in IDENTITY_COLUMNS), "Process Name", "Host Name"]
@@ -99,6 +132,7 @@ def _identity(launch: dict[str, Any], ids: tuple[int | None, int]) -> dict[str, 
         "Process ID": _plain(process),
         "Process Name": launch.get("Process Name") or "",
         "Host Name": launch.get("Host Name") or "",
+        RANGES: _ranges(launch),
         "Kernel Name": " ".join(launch["kernel_name"].splitlines()),
         "Context": _plain(launch["context"]),
         "Stream": _plain(launch["stream"]),

@@ -12,8 +12,11 @@ from ncu_tools.spans import Span
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
-def to_speedscope(spans: Sequence[Span], name: str) -> str:
-    """One evented profile, in ns: phases, and the modules in them. The same module is one frame in every phase."""
+def to_speedscope(spans: Sequence[Span], name: str, note: str = "") -> str:
+    """One evented profile, in ns: phases, and the modules in them. The same module is one frame in every phase.
+
+    `note` says what the spans are; the format has no place for it but the name, which speedscope shows on top.
+    """
     frames: dict[str, int] = {}
     events: list[dict[str, Any]] = []
     open_spans: list[tuple[Span, int]] = []
@@ -31,7 +34,7 @@ def to_speedscope(spans: Sequence[Span], name: str) -> str:
         "$schema": SCHEMA,
         "shared": {"frames": [{"name": title} for title in frames]},
         "profiles": [profile],
-        "name": name,
+        "name": f"{name} ({note})" if note else name,
         "activeProfileIndex": 0,
         "exporter": f"ncu-bench@{__version__}",
     }

@@ -85,8 +85,20 @@ function describe(number) {
   const run = content.runs.length > 1 ? ["run"] : [];
   return [
     element("strong", {}, `${number + 1}  ${short}`),
-    element("dl", {}, ...factsOf(row, [...run, ...INTRODUCED.slice(1)])),
+    element("dl", {}, ...factsOf(row, [...run, ...INTRODUCED.slice(1)]), ...beforeOf(number)),
   ];
+}
+
+// The same kernel in the run before, and how much longer or shorter it takes now.
+function beforeOf(number) {
+  const arrow = content.arrows.find(([, to]) => to === number);
+  if (!arrow) return [];
+  const [was, now] = arrow.map((place) => kernels.rows[place]);
+  const [before, after] = [was, now].map((row) => valueOf(row, "time_total_ns"));
+  const ratio = before > 0 && after !== null ? `, now ${digits(after / before)} x` : "";
+  const time = before === null ? "time not known" : duration(before);
+  const renamed = valueOf(was, "kernel") === valueOf(now, "kernel") ? "" : `, as ${valueOf(was, "kernel")}`;
+  return [element("dt", {}, `in ${valueOf(was, "run")}`), element("dd", {}, `${time}${ratio}${renamed}`)];
 }
 
 function kernelPanel() {
@@ -115,7 +127,7 @@ function kernelPanel() {
       element("code", { class: "name" }, valueOf(row, "kernel")),
       ...said,
       ...unplaced,
-      element("dl", { class: "facts" }, ...factsOf(row, facts)),
+      element("dl", { class: "facts" }, ...factsOf(row, facts), ...beforeOf(number)),
     );
   }
   show(null);
@@ -124,26 +136,26 @@ function kernelPanel() {
 
 // --------------------------------------------------------------------------------------------------------- the plot
 
-function symbolOf(run, classes) {
+function symbolOf(shape, classes) {
   const picture = d3.create("svg").attr("class", "key").attr("viewBox", "-8 -8 16 16").attr("aria-hidden", "true");
   picture
     .append("path")
     .attr("class", classes)
-    .attr("d", d3.symbol(shapeOf(run), 110)());
+    .attr("d", d3.symbol(shape, 110)());
   return picture.node();
 }
 
 function legendOf(points) {
   const units = [...new Set(points.map((point) => point.unit))].filter(Boolean);
   const items = units.map((unit) =>
-    element("li", {}, symbolOf(0, `point ${unitClass(unit)}`), content.units[unit] ?? unit),
+    element("li", {}, symbolOf(d3.symbolCircle, `point ${unitClass(unit)}`), content.units[unit] ?? unit),
   );
   if (points.some((point) => point.isLowerBound)) {
-    items.push(element("li", {}, symbolOf(0, "point lower-bound unit-other"), "FLOPs are a lower bound"));
+    items.push(element("li", {}, symbolOf(d3.symbolCircle, "point lower-bound unit-other"), "FLOPs are a lower bound"));
   }
   const runs =
     content.runs.length > 1
-      ? content.runs.map((run, place) => element("li", {}, symbolOf(place, "point plain"), run))
+      ? content.runs.map((run, place) => element("li", {}, symbolOf(shapeOf(place), "point plain"), run))
       : [];
   return element(
     "div",
@@ -152,6 +164,19 @@ function legendOf(points) {
     items.length ? element("ul", {}, ...items) : null,
     runs.length ? element("p", {}, "run") : null,
     runs.length ? element("ul", {}, ...runs) : null,
+    element(
+      "div",
+      { id: "level-shapes", hidden: true },
+      element("p", {}, "FLOP per byte of"),
+      element(
+        "ul",
+        {},
+        ...content.levels.map(({ name, title }) =>
+          element("li", {}, symbolOf(LEVEL_SHAPES[name], "point plain"), title),
+        ),
+      ),
+    ),
+    content.arrows.length ? element("p", {}, "arrow: from a kernel to the same one of the next run") : null,
     element("p", {}, "area: share of the time"),
   );
 }
@@ -166,14 +191,21 @@ function levelSelect() {
     ...options,
     element("option", { value: "*" }, "all levels, joined"),
   );
-  select.addEventListener("change", () => plot.showLevel(select.value));
+  select.addEventListener("change", () => {
+    plot.showLevel(select.value);
+    section("level-shapes").hidden = select.value !== "*";
+  });
   return element("label", {}, "Bytes of ", select);
+}
+
+function checkbox(words, does, attributes = {}) {
+  const box = element("input", { type: "checkbox", ...attributes });
+  box.addEventListener("change", () => does(box.checked));
+  return element("label", {}, box, ` ${words}`);
 }
 
 function drawRoofline() {
   const others = content.ceilings.some((ceiling) => !ceiling.drawn);
-  const box = element("input", { type: "checkbox" });
-  box.addEventListener("change", () => plot.showOthers(box.checked));
   const controls = element(
     "p",
     { class: "controls" },
@@ -181,7 +213,8 @@ function drawRoofline() {
     button("−", () => plot.zoomBy(1 / 1.5), { "aria-label": "Zoom out" }),
     button("Show all", () => plot.showAll(), { id: "show-all" }),
     levelSelect(),
-    others ? element("label", {}, box, " other ceilings (sparse, board limit, single instructions)") : null,
+    content.arrows.length ? checkbox("arrows between runs", plot.showArrows, { id: "arrows", checked: true }) : null,
+    others ? checkbox("other ceilings (sparse, board limit, single instructions)", plot.showOthers) : null,
     element(
       "span",
       { class: "hint" },

@@ -3,7 +3,7 @@
 // redraws; positions are the only thing that changes.
 
 const HEIGHT = 540;
-const MARGIN = { top: 14, right: 18, bottom: 46, left: 92 };
+const MARGIN = { top: 14, right: 18, bottom: 46, left: 100 };
 const NUMBERED = 12;
 const REACH = 24;
 const DASHES = ["", "7 4", "7 3 2 3", "2 3"];
@@ -16,6 +16,14 @@ const SHAPES = [
   d3.symbolWye,
   d3.symbolCross,
 ];
+// As in the pictures: what a marker of each memory level looks like where all are joined.
+const LEVEL_SHAPES = {
+  dram: d3.symbolCircle,
+  l2: d3.symbolSquare,
+  l1: d3.symbolTriangle,
+  shared: d3.symbolDiamond,
+};
+const NEAR = 0.02;
 const LABEL = { perCharacter: 6.7, height: 14 };
 
 function shapeOf(run) {
@@ -94,7 +102,7 @@ function mergedCeilings(ceilings) {
 }
 
 function ceilingText(ceiling, devices) {
-  const amount = scaled(ceiling.value, ceiling.is_bandwidth ? "B/s" : "FLOP/s");
+  const amount = scaled(ceiling.value, ceiling.value_unit);
   const text = `${[...new Set(ceiling.titles)].join(" = ")} ${amount}`;
   return devices.length > 1 ? `${ceiling.device}: ${text}` : text;
 }
@@ -142,7 +150,11 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
   };
   const area = svg.append("g").attr("clip-path", "url(#plot-area)");
   const lines = area.append("g");
+  const head = svg.append("marker").attr("id", "arrow-head").attr("class", "arrow-head").attr("orient", "auto");
+  head.attr("viewBox", "0 -4 8 8").attr("refX", 7).attr("markerWidth", 8).attr("markerHeight", 8);
+  head.attr("markerUnits", "userSpaceOnUse").append("path").attr("d", "M0,-3.6L8,0L0,3.6Z");
   const markers = area.append("g");
+  const arrows = area.append("g").attr("class", "arrows");
   const numbers = area.append("g").attr("class", "numbers");
   const texts = area.append("g").attr("class", "ceiling-texts");
   const tip = element("div", { class: "tip", hidden: true });
@@ -151,6 +163,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
   const state = {
     width: 0,
     showOthers: false,
+    showArrows: true,
     transform: d3.zoomIdentity,
     chosen: null,
     kept: null,
@@ -172,14 +185,17 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
 
   const isHere = (ceiling) => !ceiling.is_bandwidth || state.levels.includes(ceiling.unit);
   const plain = () => content.ceilings.filter((ceiling) => ceiling.drawn && isHere(ceiling));
-  const drawnCeilings = () =>
-    mergedCeilings(content.ceilings.filter((one) => (one.drawn || state.showOthers) && isHere(one)));
+  const isNear = (one, other) =>
+    one.device === other.device && one.unit === other.unit && Math.abs(one.value / other.value - 1) < NEAR;
+  const others = () =>
+    content.ceilings.filter((one) => !one.drawn && isHere(one) && !plain().some((other) => isNear(one, other)));
+  const drawnCeilings = () => mergedCeilings(state.showOthers ? [...plain(), ...others()] : plain());
   const ridges = () => ridgesOf(plain(), state.levels);
   const here = () => points.filter((point) => state.level in point.xs);
   const keptHere = () => here().filter((point) => !state.kept || state.kept.has(point.number));
 
   function scales() {
-    const limits = limitsOf(points, plain(), ridges(), state.levels);
+    const limits = limitsOf(points, drawnCeilings(), ridges(), state.levels);
     const x = d3.scaleLog(limits.x, [MARGIN.left, state.width - MARGIN.right]);
     const y = d3.scaleLog(limits.y, [HEIGHT - MARGIN.bottom, MARGIN.top]);
     return { x: state.transform.rescaleX(x), y: state.transform.rescaleY(y) };
@@ -209,6 +225,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
       .filter((point) => state.level in point.xs)
       .attr("transform", (point) => `translate(${placeOnPlot(point, scale).join()})`);
     drawJoins(scale);
+    drawArrows(scale);
     drawNumbers(scale, taken);
     drawHalo(scale);
   }
@@ -238,14 +255,43 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
       .attr("x2", (point) => d3.max(Object.values(point.xs), scale.x))
       .attr("y2", (point) => scale.y(point.y));
     joins
-      .selectAll("text")
+      .selectAll("path")
       .data(dots)
-      .join("text")
+      .join("path")
       .attr("class", ({ point }) => unitClass(point.unit))
-      .attr("x", ({ at }) => at[0])
-      .attr("y", ({ at }) => at[1] + 4)
-      .attr("text-anchor", "middle")
-      .text(({ level }) => content.levels.find(({ name }) => name === level).title);
+      .attr("data-level", ({ level }) => level)
+      .attr("d", ({ level }) => d3.symbol(LEVEL_SHAPES[level], 70)())
+      .attr("transform", ({ at }) => `translate(${at.join()})`);
+  }
+
+  // From a kernel to the same one of the next run, from edge to edge: of the longest ones, and of the chosen one.
+  function drawArrows(scale) {
+    const at = new Map(here().map((point) => [point.number, point]));
+    const isKept = (point) => !state.kept || state.kept.has(point.number);
+    const between = content.arrows
+      .map(([from, to]) => [at.get(from), at.get(to)])
+      .filter(([from, to]) => from && to && isKept(from) && isKept(to));
+    const isChosen = ([from, to]) => from.number === state.chosen || to.number === state.chosen;
+    const found = between.filter((pair, place) => (state.showArrows && place < content.arrows_drawn) || isChosen(pair));
+    const ends = found.flatMap((pair) => {
+      const [[x0, y0], [x1, y1]] = pair.map((point) => placeOnPlot(point, scale));
+      const [near, far] = pair.map((point) => Math.sqrt(areaOf(point.share) / Math.PI) + 2);
+      const length = Math.hypot(x1 - x0, y1 - y0);
+      if (length < near + far + 3) return [];
+      const [dx, dy] = [(x1 - x0) / length, (y1 - y0) / length];
+      const line = [x0 + near * dx, y0 + near * dy, x1 - far * dx, y1 - far * dy];
+      return [{ line, chosen: isChosen(pair) }];
+    });
+    arrows
+      .selectAll("line")
+      .data(ends)
+      .join("line")
+      .attr("marker-end", "url(#arrow-head)")
+      .classed("chosen", ({ chosen }) => chosen)
+      .attr("x1", ({ line }) => line[0])
+      .attr("y1", ({ line }) => line[1])
+      .attr("x2", ({ line }) => line[2])
+      .attr("y2", ({ line }) => line[3]);
   }
 
   function drawFrame(scale) {
@@ -350,7 +396,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     const placed = found.flatMap((ceiling) => {
       const text = ceilingText(ceiling, devices);
       const width = text.length * LABEL.perCharacter;
-      if (!ceiling.is_bandwidth) return aboveLine(ceiling, text, width, taken);
+      if (!ceiling.is_bandwidth) return aboveLine(ceiling, text, width, taken, scale);
       const isBelow = slopes > 1 && ceiling === lowest;
       const before = isBelow ? 0 : slanted;
       slanted += width + 12;
@@ -403,10 +449,11 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     };
   }
 
-  function aboveLine(ceiling, text, width, taken) {
+  function aboveLine(ceiling, text, width, taken, scale) {
     const right = state.width - MARGIN.right - 4;
     if (ceiling.y1 < MARGIN.top - 2 || ceiling.y1 > HEIGHT - MARGIN.bottom + 2) return [];
-    for (const end of [right, right - width - 12, right - 2 * width - 24]) {
+    const first = Math.min(Math.max(scale.x(ceiling.from), MARGIN.left) + width, right);
+    for (let end = right; end >= first; end -= 16) {
       for (const top of [ceiling.y1 - LABEL.height - 2, ceiling.y1 + 3]) {
         const box = { x: end - width, y: top, width, height: LABEL.height };
         if (box.x < MARGIN.left || taken.some((other) => overlap(box, other))) continue;
@@ -417,9 +464,13 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     return [];
   }
 
-  // Numbers beside the hottest kernels, each in the first free of eight places around its marker.
+  // Numbers beside the hottest kernels, each in the first free of eight places around its marker; of places that are
+  // all on other markers, the first without words.
   function drawNumbers(scale, taken) {
     const boxes = [...taken];
+    const onMarkers = here()
+      .slice(0, NUMBERED)
+      .map((point) => boxOf(point, scale));
     const placed = here()
       .slice(0, NUMBERED)
       .flatMap((point) => {
@@ -438,14 +489,15 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
           [-far, 0],
           [-far, far],
         ];
-        for (const [dx, dy] of places) {
+        const spots = places.map(([dx, dy]) => {
           const centre = { x: x + dx + Math.sign(dx) * (size.width / 2), y: y + dy };
-          const box = { x: centre.x - size.width / 2, y: centre.y - size.height / 2, ...size };
-          if (boxes.some((other) => overlap(box, other))) continue;
-          boxes.push(box);
-          return [{ ...centre, text, number: point.number }];
-        }
-        return [];
+          return { centre, box: { x: centre.x - size.width / 2, y: centre.y - size.height / 2, ...size } };
+        });
+        const free = spots.filter(({ box }) => !boxes.some((other) => overlap(box, other)));
+        const spot = free.find(({ box }) => !onMarkers.some((other) => overlap(box, other))) ?? free[0];
+        if (!spot) return [];
+        boxes.push(spot.box);
+        return [{ ...spot.centre, text, number: point.number }];
       });
     numbers
       .selectAll("text")
@@ -583,5 +635,9 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     state.showOthers = wanted;
     draw();
   };
-  return { node, points, choose, keep, zoomBy, showAll, showOthers, showLevel, resize };
+  const showArrows = (wanted) => {
+    state.showArrows = wanted;
+    draw();
+  };
+  return { node, points, choose, showArrows, keep, zoomBy, showAll, showOthers, showLevel, resize };
 }
