@@ -7,83 +7,37 @@ shown. Runs of other GPUs, sources or clock modes are not compared unless that i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import arrays, tables
-from ncu_parsers.tables import Floats
 
 from ncu_tools.ceilings import ceilings_of
+from ncu_tools.changes import Change, Subject, Subjects
 from ncu_tools.conditions import Conditions, Difference, clock_note, differences, known_of_one
 from ncu_tools.hotspots import OPERATORS, Hotspot, hotspots, run_total
-from ncu_tools.intervals import Codes, Totals, ratio_interval, totals
+from ncu_tools.intervals import Codes, Totals, of_single_launches, ratio_interval, totals
 from ncu_tools.kernel_pairs import Pair, Pairing, pair_kernels
+from ncu_tools.layers import without_failed
 from ncu_tools.report.units import counted
 
-EXACT = ("launches", "flops")
-"""Measures without noise: any difference is one."""
 MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
 """What is compared, and the field of `Hotspot` that holds it: sums over the launches of a kernel."""
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
-
-SAME_COUNT = 1e-9
-"""Counts are sums of floats: how far two sums of the same numbers may be apart, as a share."""
-
-UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "the same", "no change shown", "more", "less"
 
 WITHIN_WORKS, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
 """Whose scatter the interval rests on. Of all launches it holds the difference between works too, so it is wider."""
 
 COUNTED_DIFFERENTLY = "the two runs counted the FLOPs of different units"
-
-
-@dataclass(frozen=True)
-class Change:
-    """One measure before and after, in its base unit; None where unknown, 0 where the kernel did not run.
-
-    `low` and `high` bound new / base with 95 % confidence; None where the noise is not known: fewer than two launches
-    on a side, averages, or launches that do not differ at all. `unlike` says why two numbers are no change.
-    """
-
-    measure: str
-    base: float | None
-    new: float | None
-    low: float | None = None
-    high: float | None = None
-    basis: str | None = None
-    unlike: str = ""
-
-    @property
-    def growth(self) -> float | None:
-        """(new - base) / base, infinite from 0 to anything; None where it is not known."""
-        if self.base is None or self.new is None or self.unlike:
-            return None
-        if self.base == self.new:
-            return 0.0
-        return (self.new - self.base) / self.base if self.base else math.inf
-
-    @property
-    def ratio(self) -> float | None:
-        """New / base; None where it is not known, or the base is 0."""
-        return None if self.growth is None or not self.base else 1.0 + self.growth
-
-    @property
-    def outcome(self) -> str:
-        """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` where the interval holds 1, or `UNKNOWN`."""
-        if self.growth is None:
-            return UNKNOWN
-        if abs(self.growth) <= SAME_COUNT:
-            return SAME
-        if self.low is not None and self.high is not None and self.low <= 1 <= self.high:
-            return NOT_SHOWN
-        return MORE if self.growth > 0 else LESS
-
-    @property
-    def noise_is_known(self) -> bool:
-        """Whether the change is exact, or has an interval."""
-        return self.measure in EXACT or self.low is not None
+HAS_LEFT = "has left the new run, perhaps under another name"
+NOT_OF_LAUNCHES = {
+    **dict.fromkeys(("memory", "allocated"), "launches say nothing of the memory that a program allocates"),
+    "parameters": "launches say nothing of parameters",
+    "bytes": "launches have dram_bytes; bytes are those of measured points",
+}
 
 
 @dataclass(frozen=True)
@@ -118,21 +72,35 @@ class Comparison:
     differences: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def subjects(self) -> Subjects:
+        """What gates are held against: the kernels by their names, before and after, and the run."""
+        every = [
+            Subject((one.pair.kernel, one.pair.was or ""), one.changes, unheld=HAS_LEFT if one.is_gone else "")
+            for one in self.kernels
+        ]
+        return Subjects("kernel", every, Subject(("the run",), self.total.changes), NOT_OF_LAUNCHES)
+
 
 def hold_comparable(base: Conditions, new: Conditions, names: tuple[str, str]) -> None:
     """Raise `NcuBenchError` where two runs, called `names`, differ in what must agree."""
-    refused = [difference for difference in differences(base, new) if difference.refused]
+    hold_alike(differences(base, new), names)
+
+
+def hold_alike(found: Sequence[Difference], names: tuple[str, str], meant: str = "") -> None:
+    """Raise `NcuBenchError` where one of these differences is refused; `meant` is how to say that it is wanted."""
+    refused = [difference for difference in found if difference.refused]
     if refused:
         raise NcuBenchError(
             f"{names[1]} is not compared with {names[0]}, because they differ in " + "; ".join(map(str, refused)) + ".",
-            "A difference of the kernels could not be told from one of the conditions.",
-            "To compare them all the same, add --anyway",
+            "A change could not be told from an effect of that.",
+            f"To compare them all the same, add --anyway{meant}",
         )
 
 
 def compare(base: pa.Table, new: pa.Table, conditions: tuple[Conditions, Conditions]) -> Comparison:
     """What changed from one table of launches to another, with the conditions of both; failed launches are left out."""
-    sides = _alive(base), _alive(new)
+    sides = without_failed(base), without_failed(new)
     pairing = pair_kernels(*sides)
     hotspots_of = [_hotspots(table, codes) for table, codes in zip(sides, (pairing.base, pairing.new), strict=True)]
     intervals = {measure: _intervals(pairing, *sides, column) for measure, column in VALUES.items()}
@@ -145,7 +113,7 @@ def compare(base: pa.Table, new: pa.Table, conditions: tuple[Conditions, Conditi
     whole = {measure: _interval_of_runs(pairing, *sides, column) for measure, column in VALUES.items()}
     total = ComparedKernel(Pair("all kernels", None, None), before, after, _changes(before, after, whole))
     result = Comparison(ordered(kernels, "change"), total, differences(*conditions))
-    result.notes = _notes(result, base, new, conditions)
+    result.notes = [*notes_on_conditions(result.differences, base, new, conditions), *_notes_on_noise(result)]
     return result
 
 
@@ -159,12 +127,6 @@ def ordered(kernels: list[ComparedKernel], by: str) -> list[ComparedKernel]:
         return -(abs(after - before) if by == "change" else max(before, after)), kernel.pair.kernel
 
     return sorted(kernels, key=key)
-
-
-def _alive(table: pa.Table) -> pa.Table:
-    """The launches that did not fail."""
-    failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
-    return table.filter(arrays.booleans([not one for one in failed])) if any(failed) else table
 
 
 def _hotspots(table: pa.Table, pairs: Codes) -> dict[int, Hotspot]:
@@ -205,7 +167,7 @@ def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
 
 def _intervals(pairing: Pairing, base: pa.Table, new: pa.Table, column: str) -> dict[int, tuple[float, float, str]]:
     """The interval of the ratio of each pair, with what it rests on, where it is known."""
-    before, after = _values(base, column), _values(new, column)
+    before, after = of_single_launches(base, column), of_single_launches(new, column)
     count = len(pairing.pairs)
     within = (
         totals(before, pairing.base, pairing.base_work, count),
@@ -225,8 +187,8 @@ def _intervals(pairing: Pairing, base: pa.Table, new: pa.Table, column: str) -> 
 def _interval_of_runs(pairing: Pairing, base: pa.Table, new: pa.Table, column: str) -> tuple[float, float, str] | None:
     """The interval of the ratio of two runs as a whole; None where any kernel of either has no known scatter."""
     sides = (
-        (_values(base, column), pairing.base, pairing.base_work),
-        (_values(new, column), pairing.new, pairing.new_work),
+        (of_single_launches(base, column), pairing.base, pairing.base_work),
+        (of_single_launches(new, column), pairing.new, pairing.new_work),
     )
     for basis in (WITHIN_WORKS, OF_ALL):
         before, after = (
@@ -246,28 +208,25 @@ def _interval(sides: tuple[Totals, Totals], number: int) -> tuple[float, float] 
     return ratio_interval(before, after)
 
 
-def _values(table: pa.Table, column: str) -> Floats:
-    """A column per launch; NaN where a row is the average of several launches, whose scatter it does not hold."""
-    invocations = tables.floats(table, "invocations")
-    return np.where(invocations > 1, np.nan, tables.floats(table, column))
-
-
 # ---------------------------------------------------------------------------------------------------------- notes
 
 
-def _notes(result: Comparison, base: pa.Table, new: pa.Table, conditions: tuple[Conditions, Conditions]) -> list[str]:
-    notes = [f"the runs differ in {difference}" for difference in result.differences]
+def notes_on_conditions(
+    found: Sequence[Difference], base: pa.Table, new: pa.Table, conditions: tuple[Conditions, Conditions]
+) -> list[str]:
+    """In what two runs differ, what is known of one only, and what of their launches is left out or means less."""
+    notes = [f"the runs differ in {difference}" for difference in found]
     unsure = known_of_one(*conditions)
     if unsure:
         notes.append(f"known of one of the runs only, so perhaps not alike: {', '.join(unsure)}")
     notes += [note for note in (clock_note(base, new),) if note]
     for title, table in (("base", base), ("new run", new)):
-        failed = len(table) - len(_alive(table))
+        failed = len(table) - len(without_failed(table))
         if failed:
             notes.append(f"{counted(failed, 'failed launch', 'failed launches')} of the {title} left out")
     if "operators" in tables.codes(base, "source")[1] + tables.codes(new, "source")[1]:
         notes.append(OPERATORS)
-    return [*notes, *_notes_on_noise(result)]
+    return notes
 
 
 def _notes_on_noise(result: Comparison) -> list[str]:

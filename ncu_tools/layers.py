@@ -17,11 +17,20 @@ from ncu_launch.ranges import RUN_PHASES
 from ncu_parsers import arrays, tables
 from ncu_parsers.tables import Floats
 
+from ncu_tools.intervals import of_single_launches
+
 NO_MODULE = "(no module)"
+WHOLE = "(all launches)"
 BY_OPERATOR = frozenset({"operators", "estimate"})
 """Values of `source` whose bytes are those of operators."""
 
 Rows = npt.NDArray[np.int64]
+
+NEEDED = (
+    "source", "kernel_name", "phase", "module", "iteration", "failed", "duration_ns", "flops", "flops_basis",
+    "dram_bytes", "invocations",
+)  # fmt: skip
+"""The columns of launches that the layers are made of."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +94,7 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
 
     With `phase`, those that ran in it, in its order, with its launches alone; "" are launches without a phase.
     """
-    failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
-    if any(failed):
-        table = table.filter(arrays.booleans([not value for value in failed]))
+    table = without_failed(table)
     launches = _Launches(table)
     result = Layers(
         [],
@@ -107,6 +114,38 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
         if depth is None or module.count(".") <= depth
     ]
     return result
+
+
+def whole_run(table: pa.Table, phase: str | None = None) -> Layer:
+    """All launches of `table`, or of a phase, as one layer called `WHOLE`; failed launches are left out."""
+    launches = _Launches(without_failed(table))
+    chosen = launches.of_phase(phase)
+    return launches.layer(WHOLE, chosen, launches.sum(launches.nanoseconds, chosen), is_leaf=False)
+
+
+def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) -> dict[str, Floats]:
+    """For each layer, and `WHOLE`, the sum of a column over its launches in each iteration; shape (iterations,).
+
+    NaN in an iteration where a launch has no value, is an average of several, or does not know its iteration.
+    """
+    table = without_failed(table)
+    launches = _Launches(table)
+    values = of_single_launches(table, column)
+    named = tables.floats(table, "iteration")
+    if np.isnan(named).any():
+        values = np.full(len(values), np.nan)
+    _, numbers = np.unique(named, return_inverse=True)
+    groups = {**launches.below(phase), WHOLE: launches.of_phase(phase)}
+    return {
+        name: np.bincount(numbers[rows], values[rows], launches.iterations).astype(np.float64)
+        for name, rows in groups.items()
+    }
+
+
+def without_failed(table: pa.Table) -> pa.Table:
+    """The launches that did not fail."""
+    failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
+    return table.filter(arrays.booleans([not value for value in failed])) if any(failed) else table
 
 
 def layers_table(rows: Sequence[Layer]) -> pa.Table:
@@ -145,12 +184,15 @@ class _Launches:
         named = tables.floats(table, "iteration")
         self.iterations = max(1, len(np.unique(named[~np.isnan(named)])))
 
+    def of_phase(self, phase: str | None) -> Rows:
+        """The launches of a phase, or all of them."""
+        return np.arange(self.rows) if phase is None else np.flatnonzero(self.phases == phase)
+
     def below(self, phase: str | None) -> dict[str, Rows]:
         """For each module and each that contains it the launches of both, in the order in which they first ran."""
         own: dict[str, list[int]] = {}
-        for row, module in enumerate(self.modules):
-            if phase is None or self.phases[row] == phase:
-                own.setdefault(module or NO_MODULE, []).append(row)
+        for row in self.of_phase(phase).tolist():
+            own.setdefault(self.modules[row] or NO_MODULE, []).append(row)
         found: dict[str, list[int]] = {}
         for module, rows in own.items():
             for ancestor in _ancestors(module):
@@ -168,8 +210,8 @@ class _Launches:
         times = {phase: self.sum(self.nanoseconds, found) if found.size else None for phase, found in of_phase.items()}
         return Layer(
             module=module,
-            name=module.rpartition(".")[2] if module != NO_MODULE else NO_MODULE,
-            depth=module.count(".") if module != NO_MODULE else 0,
+            name=module if module in (NO_MODULE, WHOLE) else module.rpartition(".")[2],
+            depth=0 if module in (NO_MODULE, WHOLE) else module.count("."),
             is_leaf=is_leaf,
             launches=rows.size / self.iterations,
             kernels=len(np.unique(self.kernels[rows])),

@@ -22,8 +22,9 @@ from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
 from ncu_parsers.tables import SCHEMA_VERSION, Floats, with_metadata
 
+from ncu_tools.changes import Change
 from ncu_tools.cli import run
-from ncu_tools.compare import OF_ALL, WITHIN_WORKS, Change, ComparedKernel, Comparison, compare, ordered
+from ncu_tools.compare import OF_ALL, WITHIN_WORKS, ComparedKernel, Comparison, compare, ordered
 from ncu_tools.conditions import conditions_of, differences, known_of_one
 from ncu_tools.gate import GateOutcome, evaluate, exit_code, parse_gate
 from ncu_tools.intervals import Codes, ratio_interval, student_quantile, totals
@@ -54,7 +55,7 @@ def only(comparison: Comparison) -> ComparedKernel:
 
 
 def gated(text: str, base: list[Launch], new: list[Launch]) -> GateOutcome:
-    return evaluate(parse_gate(text), compared(base, new))
+    return evaluate(parse_gate(text), compared(base, new).subjects)
 
 
 def side_of(times: Floats, strata: Codes) -> tuple[float, float, float]:
@@ -219,7 +220,7 @@ class TestMatching:
         comparison = compared(launches, launches)
         assert {change.outcome for kernel in comparison.kernels for change in kernel.changes.values()} == {"the same"}
         gates = [parse_gate(text) for text in ("time>0%", "flops>0%", "launches>0%", "kernel:.:time>0%")]
-        assert {evaluate(gate, comparison).outcome for gate in gates} == {"passed"}
+        assert {evaluate(gate, comparison.subjects).outcome for gate in gates} == {"passed"}
 
 
 class TestComparison:
@@ -295,10 +296,10 @@ class TestConditions:
 
 class TestGates:
     def test_a_gate_is_a_measure_and_a_limit_or_one_on_kernels(self) -> None:
-        assert (parse_gate("time>5%").limit, parse_gate("time>5%").kernel) == (0.05, None)
+        assert (parse_gate("time>5%").limit, parse_gate("time>5%").pattern) == (0.05, None)
         gate = parse_gate("kernel:at::native::.*relu:dram_bytes > 2.5 %")
-        assert gate.kernel is not None
-        assert (gate.kernel.pattern, gate.measure, gate.limit) == ("at::native::.*relu", "dram_bytes", 0.025)
+        assert gate.pattern is not None
+        assert (gate.pattern.pattern, gate.measure, gate.limit) == ("at::native::.*relu", "dram_bytes", 0.025)
 
     @pytest.mark.parametrize(
         "text", ["", "time", "time<5%", "time>5", "speed>5%", "time>-5%", "kernel::time>5%", "time>%"]

@@ -15,6 +15,7 @@ from ncu_tools.report.units import percent
 
 if TYPE_CHECKING:
     from ncu_tools.layers import Layers
+    from ncu_tools.loading import Run
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -36,6 +37,21 @@ MACHINE_READABLE = (
     Column("is_leaf", "leaf"),
     Column(LOWER, "lower bound"),
 )
+FORWARD_BACKWARD = (
+    COLUMNS[0],
+    Column("forward_ns", "forward", "time", "ns"),
+    Column("backward_ns", "backward", "time", "ns"),
+    Column("time_ratio", "time ratio", "number"),
+    Column("interval", "95 %"),
+    Column("forward_flops", "forward", "flop", "FLOP"),
+    Column("backward_flops", "backward", "flop", "FLOP"),
+    Column("flops_ratio", "FLOPs ratio", "number"),
+    Column("forward_bytes", "forward", "byte", "byte"),
+    Column("backward_bytes", "backward", "byte", "byte"),
+    Column("bytes_ratio", "bytes ratio", "number"),
+)
+INTERVAL = FORWARD_BACKWARD[4]
+ENDS = (Column("time_ratio_low", "low", "number"), Column("time_ratio_high", "high", "number"))
 SHARE_WORTH_SAYING = 0.0005
 PICTURES = ("svg", "png", "pdf")
 
@@ -47,8 +63,11 @@ PICTURES = ("svg", "png", "pdf")
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw bars to this .svg, .png or .pdf file."
 )
 @click.option("--title", default="", help="A title for the picture.")
+@click.option("--forward-backward", is_flag=True, help="Show backward against forward: the ratios of time and FLOPs.")
 @format_option
-def command(run: str, depth: int | None, output: Path | None, title: str, output_format: str) -> None:
+def command(
+    run: str, depth: int | None, output: Path | None, title: str, forward_backward: bool, output_format: str
+) -> None:
     """Show the layers of a model as a tree: time forward and backward, FLOPs, bytes, their ratio, launches, kernels.
 
     A layer has everything below it in its numbers, which are means over the iterations. RUN is a run folder of a model
@@ -59,15 +78,21 @@ def command(run: str, depth: int | None, output: Path | None, title: str, output
     Example:
       ncu-bench layers run --depth 1
       ncu-bench layers run -o layers.svg
+      ncu-bench layers run --forward-backward --depth 1
     """
     from ncu_tools.hotspots import OPERATORS
-    from ncu_tools.layers import layers
+    from ncu_tools.layers import NEEDED, layers
     from ncu_tools.loading import load
 
     if output is not None and output.suffix.lstrip(".").lower() not in PICTURES:
         raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
+    if output is not None and forward_backward:
+        raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")
     with progress("Reading") as reading:
-        loaded = load(run, reading=reading)
+        loaded = load(run, reading=reading, columns=NEEDED)
+    if forward_backward:
+        _show_ratios(loaded, depth, output_format)
+        return
     result = layers(loaded.table, depth=depth)
     notes = [*loaded.notes, *result.notes, *([OPERATORS] if result.by_operator else [])]
     if result.iterations > 1:
@@ -83,6 +108,25 @@ def command(run: str, depth: int | None, output: Path | None, title: str, output
     indent = output_format in ("text", "markdown")
     rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in ("json", "csv") else COLUMNS
+    show(Table("layers", columns, rows, notes), output_format)
+
+
+def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
+    from ncu_tools.forward_backward import forward_backward
+    from ncu_tools.hotspots import OPERATORS
+
+    result = forward_backward(run.table, depth=depth)
+    notes = [*run.notes, *result.notes, *([OPERATORS] if result.by_operator else [])]
+    indent = output_format in ("text", "markdown")
+    rows = []
+    for row in (*result.rows, result.whole):
+        low, high = row.time_ratio_low, row.time_ratio_high
+        interval = None if low is None or high is None else f"[{low:.3g} - {high:.3g}]"
+        rows.append({**asdict(row), "layer": "  " * row.depth * indent + row.name, "interval": interval})
+    if output_format in ("json", "csv"):
+        columns = [*(one for one in FORWARD_BACKWARD if one is not INTERVAL), *ENDS, *MACHINE_READABLE[:2]]
+    else:
+        columns = list(FORWARD_BACKWARD)
     show(Table("layers", columns, rows, notes), output_format)
 
 

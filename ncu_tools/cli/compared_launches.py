@@ -1,0 +1,213 @@
+"""Runs of launches compared kernel by kernel, or layer by layer, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from ncu_launch.manifest import read_manifest
+
+from ncu_tools.cli.compared import RUN, SEVERAL_ROWS, Compared, change_cells, verdict
+from ncu_tools.cli.options import engine_of, progress
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.compare import ComparedKernel, Comparison
+    from ncu_tools.compare_layers import ComparedLayer, LayerComparison
+    from ncu_tools.conditions import Conditions
+    from ncu_tools.loading import Run
+
+KERNEL = (
+    Column("kernel", "kernel", wide=True),
+    Column("was", "was", wide=True),
+    Column("base_launches", "launches", "count"),
+    Column("new_launches", "new", "count"),
+    Column("base_time_mean_ns", "mean", "time", "ns"),
+    Column("new_time_mean_ns", "new", "time", "ns"),
+)
+LAYER = (
+    Column("layer", "layer", wide=True),
+    Column("phase", "phase"),
+    Column("base_launches", "launches", "number"),
+    Column("new_launches", "new", "number"),
+)
+TIMES = (Column("base_time_ns", "time", "time", "ns"), Column("new_time_ns", "new", "time", "ns"))
+FOR_PEOPLE = (
+    Column("time_change", "time changed by [95 %]"),
+    Column("verdict", "verdict"),
+    Column("flops_change", "FLOPs"),
+    Column("dram_bytes_change", "DRAM [95 %]"),
+)
+MATCHED_BY = Column("matched_by", "matched by")
+FOR_MACHINES = (
+    *(
+        Column(f"{measure}_ratio{end}", f"{measure} ratio{end}", "number")
+        for measure in ("time", "dram_bytes")
+        for end in ("", "_low", "_high")
+    ),
+    Column("time_interval_of", "interval of"),
+    Column("base_flops", "FLOPs", "flop", "FLOP"),
+    Column("new_flops", "new", "flop", "FLOP"),
+    Column("flops_ratio", "FLOPs ratio", "number"),
+    Column("base_dram_bytes", "DRAM", "byte", "byte"),
+    Column("new_dram_bytes", "new", "byte", "byte"),
+    Column("launches_ratio", "launches ratio", "number"),
+    Column("is_total", "total"),
+)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A run with what its manifest says of its conditions."""
+
+    name: str
+    run: Run
+    conditions: Conditions
+
+    @property
+    def table(self) -> pa.Table:
+        return self.run.table
+
+
+def compared_kernels(
+    base: str, new: tuple[str, ...], by: str, top: int | None, *, anyway: bool, dask: str | None, machine_readable: bool
+) -> Compared:
+    """Each new run against the base, kernel by kernel. Raises `NcuBenchError` where they are not alike."""
+    from ncu_tools.compare import compare, ordered
+
+    found: dict[str, Comparison] = {}
+    notes: dict[str, list[str]] = {}
+    for ours, theirs in _pairs(base, new, anyway=anyway, dask=dask):
+        one = compare(ours.table, theirs.table, (ours.conditions, theirs.conditions))
+        found[theirs.name] = one
+        notes[theirs.name] = [*one.notes, *ours.run.notes, *theirs.run.notes]
+    lines = {
+        name: ([_kernel_cells(kernel) for kernel in ordered(one.kernels, by)], _kernel_cells(one.total))
+        for name, one in found.items()
+    }
+    columns = (*KERNEL, *TIMES, *((FOR_PEOPLE[1], MATCHED_BY, *FOR_MACHINES) if machine_readable else FOR_PEOPLE))
+    table = _table(base, "kernels", lines, notes, columns, top, machine_readable)
+    table.extra["differences"] = _differences(found)
+    return Compared(table, {name: one.subjects for name, one in found.items()})
+
+
+def compared_layers(
+    base: str,
+    new: tuple[str, ...],
+    by: str,
+    top: int | None,
+    depth: int | None,
+    *,
+    anyway: bool,
+    dask: str | None,
+    machine_readable: bool,
+) -> Compared:
+    """Each new run against the base, layer by layer and phase by phase. Raises `NcuBenchError` as kernels do."""
+    from ncu_tools.compare_layers import compare_layers, ordered
+
+    found: dict[str, LayerComparison] = {}
+    notes: dict[str, list[str]] = {}
+    for ours, theirs in _pairs(base, new, anyway=anyway, dask=dask):
+        one = compare_layers(ours.table, theirs.table, (ours.conditions, theirs.conditions), depth=depth)
+        found[theirs.name] = one
+        notes[theirs.name] = [*one.notes, *ours.run.notes, *theirs.run.notes]
+    lines = {
+        name: ([_layer_cells(layer) for layer in ordered(one.layers, by)], _layer_cells(one.total))
+        for name, one in found.items()
+    }
+    columns = (*LAYER, *TIMES, *((FOR_PEOPLE[1], *FOR_MACHINES) if machine_readable else FOR_PEOPLE))
+    table = _table(base, "layers", lines, notes, columns, top, machine_readable)
+    table.extra["differences"] = _differences(found)
+    return Compared(table, {name: one.subjects for name, one in found.items()})
+
+
+# ------------------------------------------------------------------------------------------------------- the runs
+
+
+def _pairs(base: str, new: tuple[str, ...], *, anyway: bool, dask: str | None) -> list[tuple[_Side, _Side]]:
+    """The base with each new run, once it is clear that they may be compared."""
+    from ncu_tools.compare import hold_comparable
+    from ncu_tools.kernels import is_compared
+    from ncu_tools.loading import load
+
+    with engine_of(dask) as engine, progress("Reading") as reading:
+        runs = [load(path, reading=reading, columns=is_compared, engine=engine) for path in (base, *new)]
+    ours, *theirs = (_Side(path, run, _conditions(path, run)) for path, run in zip((base, *new), runs, strict=True))
+    if not anyway:
+        for side in theirs:
+            hold_comparable(ours.conditions, side.conditions, (base, side.name))
+    return [(ours, side) for side in theirs]
+
+
+def _conditions(path: str, run: Run) -> Conditions:
+    """The conditions of a run, with what its manifest says of them, where it has one that can be read."""
+    from ncu_tools.conditions import conditions_of
+
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    belongs = Path(path).is_dir() or Path(path).name == "launches.parquet"
+    try:
+        return conditions_of(run.table, read_manifest(folder) if belongs else None)
+    except (OSError, ValueError, TypeError):
+        return conditions_of(run.table)
+
+
+# ------------------------------------------------------------------------------------------------------ the table
+
+
+def _table(
+    base: str,
+    plural: str,
+    lines: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]],
+    notes: dict[str, list[str]],
+    columns: Sequence[Column],
+    top: int | None,
+    machine_readable: bool,
+) -> Table:
+    """The first lines of each comparison and its total, which is never hidden."""
+    shown, several = top or SEVERAL_ROWS, len(lines) > 1
+    rows, said = [], []
+    for name, (every, total) in lines.items():
+        rows += [{RUN.name: name, **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
+        hidden = [f"{len(every) - shown} more {plural}; --top shows more"] if len(every) > shown else []
+        said += [f"{name}: {note}" if several else note for note in [*hidden, *notes[name]]]
+    return Table("compare", (RUN, *columns) if several or machine_readable else columns, rows, said, {"base": base})
+
+
+def _differences(found: dict[str, Comparison] | dict[str, LayerComparison]) -> list[dict[str, Any]]:
+    return [{RUN.name: name, **asdict(each)} for name, one in found.items() for each in one.differences]
+
+
+def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
+    cells: dict[str, Any] = {
+        "kernel": kernel.pair.kernel,
+        "was": kernel.pair.was if kernel.pair.was != kernel.pair.kernel else None,
+        "matched_by": kernel.pair.matched_by,
+        "verdict": verdict(kernel.changes["time"], is_new=kernel.is_new, is_gone=kernel.is_gone),
+        "time_interval_of": kernel.changes["time"].basis,
+        "is_total": False,
+    }
+    for title, side in (("base", kernel.base), ("new", kernel.new)):
+        if side is not None:
+            cells |= {f"{title}_launches": side.launches, f"{title}_time_mean_ns": side.time_mean_ns}
+            cells |= {f"{title}_time_ns": side.time_total_ns}
+            cells |= {f"{title}_flops": side.flops, f"{title}_dram_bytes": side.dram_bytes}
+    return cells | change_cells(kernel.changes, in_both=not kernel.is_new and not kernel.is_gone)
+
+
+def _layer_cells(layer: ComparedLayer) -> dict[str, Any]:
+    is_new, is_gone = layer.base is None, layer.new is None
+    cells: dict[str, Any] = {
+        "layer": layer.module,
+        "phase": layer.phase or None,
+        "verdict": verdict(layer.changes["time"], is_new=is_new, is_gone=is_gone),
+        "time_interval_of": layer.changes["time"].basis,
+        "is_total": False,
+    }
+    for title, side in (("base", layer.base), ("new", layer.new)):
+        if side is not None:
+            cells |= {f"{title}_launches": side.launches, f"{title}_time_ns": side.time_ns}
+            cells |= {f"{title}_flops": side.flops, f"{title}_dram_bytes": side.dram_bytes}
+    return cells | change_cells(layer.changes, in_both=not is_new and not is_gone)
