@@ -67,6 +67,11 @@ class RunSums:
         self._sums.add(launches, *grouping(table, self._group))
         self._account.add(launches)
 
+    def merge(self, other: RunSums) -> None:
+        """Take the sums of the launches that come behind those here; see `KernelSums.merge`."""
+        self._sums.merge(other._sums)
+        self._account.merge(other._account)
+
     def notes(self) -> list[str]:
         """What is missing in the run, or odd."""
         return self._account.notes()
@@ -197,6 +202,17 @@ class _Account:
         for code in np.flatnonzero(each).tolist():
             missing = (launches.bases[code] or "").partition("not collected: ")[2] or "some tensor types"
             self.partial[missing] += int(each[code])
+
+    def merge(self, other: _Account) -> None:
+        """Take what was gathered over the launches behind."""
+        for name in ("launches", "alive", "failed", "rounded", "uncounted"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.averaged |= other.averaged
+        self.from_operators |= other.from_operators
+        self.failed_names |= other.failed_names
+        self.capabilities |= other.capabilities
+        self.missing.update(other.missing)
+        self.partial.update(other.partial)
 
     def notes(self) -> list[str]:
         """In sentences."""

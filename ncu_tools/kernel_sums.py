@@ -7,7 +7,7 @@ read piece by piece gives what the whole table does, in memory that grows with t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -117,6 +117,11 @@ class _Sums:
         """The sum for each kernel."""
         return _extended(self._totals.get(what, np.empty(0)), self.kernels, 0.0)
 
+    @property
+    def names(self) -> list[str]:
+        """What there are sums of."""
+        return list(self._totals)
+
 
 def _extended(values: Floats, size: int, filling: float) -> Floats:
     return np.concatenate([values, np.full(size - len(values), filling)]) if len(values) < size else values
@@ -154,6 +159,53 @@ class KernelSums:
             self._add_main_units(launches)
             self._add_bounds(launches)
             self._add_fractions(launches, keys)
+
+    def merge(self, other: KernelSums) -> None:
+        """Take the sums of the launches behind those here: what is known of a kernel's first launch stays.
+
+        Sums of sums are in the order of the merges, so that the same parts merged in the same order give the same
+        digits. They may differ in the last from those of all launches added one by one.
+        """
+        numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in other.titles], np.int64)
+        self._sums.turn_to(numbers, len(self._numbers))
+        moved = self._distance_moved(other, numbers)
+        theirs = {name: other.of(name) for name in other._sums.names} | moved
+        for resource in dict.fromkeys([*self._evidence, *other._evidence]):
+            self._sums.begin(f"{resource} measured", "running seconds")
+            theirs.setdefault(f"{resource} measured", other.of("running seconds"))
+        for name, amounts in theirs.items():
+            self._sums.add(name, amounts)
+        for key, bases in other._bases.items():
+            self._bases.setdefault(int(numbers[key]), set()).update(bases)
+        for resource, evidence in other._evidence.items():
+            for one in evidence:
+                self._keep_evidence(resource, replace(one, keys=numbers[one.keys]))
+
+    def _distance_moved(self, other: KernelSums, numbers: Keys) -> dict[str, Floats]:
+        """The other's distances from the first launches here, and extremes and first launches of both.
+
+        With d the step from one first launch to the other, sum (x + d)^2 = sum x^2 + 2 d sum x + n d^2.
+        """
+        size = len(self._numbers)
+        self._first = _extended(self._first, size, np.nan)
+        self._shortest, self._longest = _extended(self._shortest, size, np.inf), _extended(self._longest, size, -np.inf)
+        new = np.isnan(self._first[numbers])
+        self._first[numbers[new]] = other._first[new]
+        np.minimum.at(self._shortest, numbers, other._shortest)
+        np.maximum.at(self._longest, numbers, other._longest)
+        step = np.nan_to_num(other._first - self._first[numbers])
+        count, distance = other.of("timed"), other.of("distance")
+        return {
+            "distance": distance + step * count,
+            "squares": other.of("squares") + 2 * step * distance + step**2 * count,
+        }
+
+    def _keep_evidence(self, resource: str, evidence: _Evidence) -> None:
+        """Keep what another knows of the launches of kernels of which nothing is known here."""
+        known = self._evidence.setdefault(resource, [])
+        unseen = ~np.isin(evidence.keys, np.concatenate([one.keys for one in known] or [np.empty(0, np.int64)]))
+        if unseen.any():
+            known.append(evidence.only(np.flatnonzero(unseen)))
 
     # ------------------------------------------------------------------------------------------------- what is added
 
@@ -368,6 +420,21 @@ class _Evidence:
             shares[rows],
             launches.dram[rows],
             board.l2_size(table)[rows],
+        )
+
+    def only(self, at: Keys) -> _Evidence:
+        """That of some of the kernels, by their places in `keys`."""
+        places = at.tolist()
+        return _Evidence(
+            self.keys[at],
+            [self.origins[place] for place in places],
+            [self.devices[place] for place in places],
+            [self.capabilities[place] for place in places],
+            [self.sources[place] for place in places],
+            self.clocks[at],
+            self.sparse_shares[at],
+            self.bytes_moved[at],
+            self.l2_sizes[at],
         )
 
     def excess(self, kernel: int, fraction: float, resource: str) -> Excess:

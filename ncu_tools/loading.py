@@ -1,7 +1,8 @@
 """A run as users name it -> its table of launches.
 
-A run is a run folder, a Parquet file of ours, a report file, a folder of reports, or standard input. A report of more
-than a few megabytes is parsed once and kept as Parquet in the user's cache folder, under a key that changes with it.
+A run is a run folder, a Parquet file of ours, a dataset, a report file, a folder of reports, or standard input; Parquet
+files and datasets may be behind a URL. A report of more than a few megabytes is parsed once and kept as Parquet in the
+user's cache folder, under a key that changes with it.
 """
 
 from __future__ import annotations
@@ -9,23 +10,26 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from ncu_launch.errors import NcuBenchError
-from ncu_parsers.parquet import is_parquet, read_launches, write_table
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.datasets import LAUNCHES as LAUNCHES
+from ncu_parsers.datasets import Dataset, Partition, find_dataset
+from ncu_parsers.parquet import Columns, is_parquet, read_launches, write_table
+from ncu_parsers.storage import File, RemoteFile, file_at
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, table_metadata
 
 from ncu_tools import __version__
 
 if TYPE_CHECKING:
+    from ncu_parsers.engine import Engine
     from ncu_parsers.parse import Parsed
     from ncu_parsers.sources import Source
 
 CACHED_FROM_BYTES = 4_000_000
-LAUNCHES = "launches.parquet"
 KERNELS = "kernels.parquet"
 
 
@@ -40,43 +44,104 @@ class Run:
 
 @dataclass
 class OnDisk:
-    """One run whose launches are in the Parquet file `file`: of a run folder, of parse, or kept of a big report."""
+    """One run whose launches are in the Parquet file `file`: of a run folder, of parse, or kept of a big report.
+
+    Or in the files of a dataset.
+    """
 
     name: str
-    file: Path
+    file: File | Dataset
     notes: list[str] = field(default_factory=list)
 
-    def read(self) -> Run:
-        """The run with all of its launches. Raises `NcuBenchError` where the file is damaged or not ours."""
-        table = read_launches(self.file)
+    def read(self, columns: Columns = None) -> Run:
+        """The run with all of its launches, or those of `columns` that it has.
+
+        Raises `NcuBenchError` where the file is damaged or not ours, or no file of a dataset can be read.
+        """
+        table = read_launches(self.file, columns)
         return Run(self.name, table, self.notes or _notes_of(table))
 
 
-def load(path: str, *, reading: Callable[[Source], None] = lambda source: None) -> Run:
-    """The run that `path` names.
+def load(
+    path: str,
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    columns: Columns = None,
+    engine: Engine | None = None,
+) -> Run:
+    """The run that `path` names; where that is Parquet, only those of `columns`, and of a dataset read by `engine`.
 
     Raises `NcuBenchError` when nothing in it can be read; what can be read is kept, what cannot is in the notes.
     """
-    found = locate(path, reading=reading)
-    return found.read() if isinstance(found, OnDisk) else found
+    found = locate(path, reading=reading, engine=engine)
+    return found.read(columns) if isinstance(found, OnDisk) else found
 
 
-def locate(path: str, *, reading: Callable[[Source], None] = lambda source: None) -> OnDisk | Run:
-    """The run that `path` names, read only where its launches are in no Parquet file; raises as `load` does."""
-    return on_disk(path) or _parsed(path, reading)
+def locate(
+    path: str, *, reading: Callable[[Source], None] = lambda source: None, engine: Engine | None = None
+) -> OnDisk | Run:
+    """The run that `path` names, read only where its launches are in no Parquet file; raises as `load` does.
+
+    With an `engine` that is wrong usage: it reads Parquet only.
+    """
+    found = on_disk(path, engine)
+    if found is None and engine is not None:
+        raise WrongUsage(
+            f"{path} is a report, and --dask shares out the work on datasets.",
+            advice=f"Make one with: ncu-bench parse {path} -o dataset/",
+        )
+    return found or _parsed(path, reading)
 
 
-def on_disk(path: str) -> OnDisk | None:
-    """The run that `path` names where that is a run folder or a Parquet file; None where reports have to be read."""
+def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:
+    """The run that `path` names where that is a run folder, a Parquet file or a dataset; None where reports have to be
+    read.
+
+    Raises `NcuBenchError` for a URL that cannot be reached, or without any of these.
+    """
     if path == "-":  # standard input; the readers, which say so, take time to import
         return None
-    file = Path(path)
+    file = file_at(path)
+    if isinstance(file, RemoteFile):
+        return _remote(path, file, engine)
     if (file / LAUNCHES).is_file():
         file = file / LAUNCHES
-    return OnDisk(path, file) if file.is_file() and is_parquet(file) else None
+    if file.is_dir():
+        dataset = find_dataset(path, engine)
+        return OnDisk(path, dataset) if dataset is not None else None
+    if not (file.is_file() and is_parquet(file)):
+        return None
+    return OnDisk(path, file) if engine is None else OnDisk(path, Dataset(path, [Partition(file)], engine=engine))
 
 
-def notes_of(file: Path) -> list[str]:
+def _remote(path: str, file: RemoteFile, engine: Engine | None) -> OnDisk:
+    dataset = find_dataset(path, engine)
+    if dataset is not None:
+        return OnDisk(path, dataset)
+    for one in (file, file.joinpath(LAUNCHES)):
+        if one.is_file():
+            return OnDisk(path, one if engine is None else Dataset(path, [Partition(one)], engine=engine))
+    raise NcuBenchError(
+        f"There is no dataset and no Parquet file at {path}.",
+        "Reports are read from disk only.",
+        f"Make a dataset there with: ncu-bench parse REPORT... -o {path}",
+    )
+
+
+def together(paths: Sequence[str], engine: Engine) -> OnDisk:
+    """Several runs as one dataset that an `engine` reads; raises as `locate` does."""
+    found = [run.file for path in paths if isinstance(run := locate(path, engine=engine), OnDisk)]
+    datasets = [file for file in found if isinstance(file, Dataset)]
+    whole = replace(
+        datasets[0],
+        root=", ".join(paths),
+        partitions=[one for dataset in datasets for one in dataset.partitions],
+        refused=[one for dataset in datasets for one in dataset.refused],
+    )
+    return OnDisk(whole.root, whole)
+
+
+def notes_of(file: File | Dataset) -> list[str]:
     """What a Parquet file of launches says was odd about reading them. Raises `NcuBenchError` as `OnDisk.read` does."""
     return _notes_of(read_launches(file, ()))
 
@@ -85,9 +150,14 @@ def _notes_of(table: pa.Table) -> list[str]:
     return list(table_metadata(table).get("notes", []))
 
 
-def load_all(paths: Sequence[str], *, reading: Callable[[Source], None] = lambda source: None) -> Run:
+def load_all(
+    paths: Sequence[str],
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    engine: Engine | None = None,
+) -> Run:
     """Several runs as one, for commands that look at all launches together."""
-    runs = [load(path, reading=reading) for path in paths]
+    runs = [load(path, reading=reading, engine=engine) for path in paths]
     if len(runs) == 1:
         return runs[0]
     return Run(

@@ -24,6 +24,11 @@ from ncu_tools.report.units import counted
 
 COLLECTIVES = "(collectives)"
 """The row of layers that collectives are in, which belong to no layer."""
+NEEDED = (
+    "rank", "device_id", "device_name", HOST, "kernel_name", "kernel_short", "module", "invocations", "failed",
+    "duration_ns",
+)  # fmt: skip
+"""The columns of launches that the ranks are told by."""
 Coded = tuple[npt.NDArray[np.signedinteger[Any]], Sequence[str | None]]
 
 

@@ -242,6 +242,12 @@ class TestSections:
         assert tuple(again["nvtx_path"]) == path
         assert (again["phase"], again["iteration"], again["module"]) == ("forward", 3, "net.a.x")
 
+    def test_leave_out_which_run_of_a_dataset_and_which_host_it_was(self) -> None:
+        one = launch("k", {"a__b.sum": metric(1.0)})
+        made = table(one).append_column("run", pa.array(["base"])).append_column("host", pa.array(["node017"]))
+        rows = csv.DictReader(io.StringIO(to_section_csv(made)))
+        assert [row["Metric Name"] for row in rows] == ["a__b.sum"]
+
     def test_are_refused_for_a_run_without_metrics_of_ncu(self, tmp_path: Path) -> None:
         path = kept(tmp_path, launch("k", {}, module="net"))
         result = export(path, tmp_path / "s.csv", "sections")

@@ -8,11 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ncu_tools.cli.options import format_option, group_option, machine_option, progress, show, terminal_width
+from ncu_tools.cli.options import (
+    dask_option,
+    engine_of,
+    format_option,
+    group_option,
+    machine_option,
+    progress,
+    show,
+    terminal_width,
+)
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from ncu_parsers.engine import Engine
 
     from ncu_tools.hotspots import Hotspot, Hotspots
     from ncu_tools.loading import OnDisk, Run
@@ -71,6 +81,7 @@ LEFT_OUT_WHERE_NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
 @click.option("--diagnose", is_flag=True, help="Say of each kernel, in a sentence, why it is as slow as it is.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
+@dask_option
 @format_option
 def command(
     runs: tuple[str, ...],
@@ -81,12 +92,14 @@ def command(
     units: bool,
     diagnose: bool,
     full_names: bool,
+    dask: str | None,
     output_format: str,
 ) -> None:
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
 
-    RUN is a report of ncu (.ncu-rep, CSV, text), a Parquet file made by parse, a folder of either, or - for standard
-    input. A terminal of less than 200 columns leaves out min, max, deviation and totals; every other output has them.
+    RUN is a report of ncu (.ncu-rep, CSV, text), a Parquet file or a dataset made by parse, also behind a URL, a folder
+    of reports, or - for standard input. A terminal of less than 200 columns leaves out min, max, deviation and totals;
+    every other output has them.
     Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
     With --units the last row is the sum over all kernels of the run, shown or not.
 
@@ -96,13 +109,15 @@ def command(
       ncu-bench hotspots launches.parquet --by dram --group grid --format csv
       ncu-bench hotspots report.csv --units
       ncu-bench hotspots report.csv --by headroom --diagnose
+      ncu-bench hotspots s3://bucket/fleet --dask tcp://scheduler:8786
     """
     machine = None
     if machine_name:
         from ncu_tools.machine import find_machine
 
         machine = find_machine(machine_name)
-    result, table = _kernels(runs, machine, by, group, whole=diagnose)
+    with engine_of(dask) as engine:
+        result, table = _kernels(runs, machine, by, group, engine, whole=diagnose)
     notes = list(result.notes)
     if len(result.rows) > top:
         rest = sum(row.time_share or 0.0 for row in result.rows[top:])
@@ -123,15 +138,15 @@ def command(
 
 
 def _kernels(
-    runs: Sequence[str], machine: Machine | None, by: str, group: str, *, whole: bool
+    runs: Sequence[str], machine: Machine | None, by: str, group: str, engine: Engine | None, *, whole: bool
 ) -> tuple[Hotspots, pa.Table | None]:
     """The kernels of all `runs` together; with `whole`, their launches too."""
-    from ncu_tools.loading import load_all, locate, on_disk
+    from ncu_tools.loading import load_all, locate, on_disk, together
 
-    if len(runs) == 1 and not whole:
+    if (len(runs) == 1 or engine is not None) and not whole:
         from ncu_tools.kernels import hotspots_of
 
-        found: OnDisk | Run | None = on_disk(runs[0])
+        found: OnDisk | Run | None = on_disk(runs[0]) if engine is None else together(runs, engine)
         if found is None:
             with progress("Reading") as reading:
                 found = locate(runs[0], reading=reading)
@@ -140,7 +155,7 @@ def _kernels(
     from ncu_tools.hotspots import hotspots
 
     with progress("Reading") as reading:
-        run = load_all(runs, reading=reading)
+        run = load_all(runs, reading=reading, engine=engine)
     result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
     result.notes = [*run.notes, *result.notes]
     return result, run.table if whole else None

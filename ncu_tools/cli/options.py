@@ -13,6 +13,7 @@ import click
 from ncu_tools.report.table import Table, printable, to_csv, to_json, to_markdown
 
 if TYPE_CHECKING:
+    from ncu_parsers.engine import Engine
     from ncu_parsers.sources import Source
 
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -44,6 +45,26 @@ def group_option(function: Function) -> Function:
         "--group", type=click.Choice(("name", "short", "grid", "nvtx")), default="name", show_default=True,
         help="One row per full kernel name, per function name, per name and launch shape, or per NVTX range.",
     )(function)  # fmt: skip
+
+
+def dask_option(function: Function) -> Function:
+    """--dask: who shares out the work on many reports."""
+    return click.option(
+        "--dask", metavar="ADDRESS|local",
+        help="Share out the work on a dataset: by the dask scheduler at an address, or on the cores here.",
+    )(function)  # fmt: skip
+
+
+@contextmanager
+def engine_of(dask: str | None) -> Iterator[Engine | None]:
+    """The engine that --dask asks for, None without it. Raises `NcuBenchError` where there is none."""
+    if dask is None:
+        yield None
+        return
+    from ncu_tools.dask_engine import dask_engine
+
+    with dask_engine(dask) as engine:
+        yield engine
 
 
 def show(table: Table, output_format: str, *, full_names: bool = False) -> None:

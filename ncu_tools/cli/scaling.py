@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from ncu_launch.bench import OK
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.bench import BENCH
-from ncu_tools.cli.options import format_option, show, terminal_width
+from ncu_tools.cli.options import dask_option, engine_of, format_option, show, terminal_width
 from ncu_tools.report.table import Column, Table, to_markdown
 
 if TYPE_CHECKING:
@@ -70,15 +71,22 @@ Row = dict[str, Any]
 )
 @click.option("--title", default="", help="A title for the picture.")
 @click.option("--correlations", "only_correlations", is_flag=True, help="Write the pairs of quantities, not the fits.")
+@dask_option
 @format_option
 def command(
-    runs: tuple[str, ...], output: Path | None, title: str, only_correlations: bool, output_format: str
+    runs: tuple[str, ...],
+    output: Path | None,
+    title: str,
+    only_correlations: bool,
+    dask: str | None,
+    output_format: str,
 ) -> None:
     """Fit how latency follows batch size, image size and sequence length, find the knee of throughput, and correlate.
 
-    RUN is a run folder of ncu-bench bench, made anywhere, or its bench.parquet. The exponent k of latency ~ size^k has
-    a 95 % interval; "at the end" is the slope between the two largest sizes. The knee is the smallest batch with 90 %
-    of the best throughput. Over five models or more, parameters, FLOPs, bytes and latencies are correlated.
+    RUN is a run folder of ncu-bench bench, made anywhere, its bench.parquet, or a folder or URL of such folders. The
+    exponent k of latency ~ size^k has a 95 % interval; "at the end" is the slope between the two largest sizes. The
+    knee is the smallest batch with 90 % of the best throughput. Over five models or more, parameters, FLOPs, bytes and
+    latencies are correlated.
 
     \b
     Example:
@@ -89,7 +97,7 @@ def command(
 
     if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
         raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
-    rows = [row for run in runs for row in _rows(run)]
+    rows = _rows(runs, dask)
     fits, pairs = series(rows), correlations(rows)
     notes = _notes(rows, fits, pairs)
     if output is not None:
@@ -112,14 +120,27 @@ def command(
             click.echo("\n" + to_text(matrix, terminal_width()))
 
 
-def _rows(run: str) -> list[Row]:
-    """The rows of a run without their samples. Raises `NcuBenchError` when it has none."""
+def _rows(runs: Sequence[str], dask: str | None) -> list[Row]:
+    """The rows of all runs without their samples. Raises `NcuBenchError` when one has none."""
+    from ncu_parsers.datasets import tables_named
+    from ncu_parsers.engine import InOrder
     from ncu_parsers.parquet import read_bench
 
-    path = Path(run) / BENCH if Path(run).is_dir() else Path(run)
-    if not path.is_file():
-        raise NcuBenchError(f"{path} does not exist.", advice="Make one with: ncu-bench bench TARGET -o RUN")
-    rows: list[Row] = read_bench(path).drop_columns(["samples_ns"]).to_pylist()
+    files = []
+    for run in runs:
+        found = tables_named(BENCH, run)
+        if not found:
+            raise NcuBenchError(
+                f"{Path(run) / BENCH if Path(run).is_dir() else run} does not exist.",
+                advice="Make one with: ncu-bench bench TARGET -o RUN",
+            )
+        files += found
+    rows: list[Row] = []
+    with engine_of(dask) as engine:
+        for table in (engine or InOrder()).map(read_bench, files):
+            if isinstance(table, NcuBenchError):
+                raise table
+            rows += table.drop_columns(["samples_ns"]).to_pylist()
     return rows
 
 

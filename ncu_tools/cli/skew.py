@@ -58,10 +58,10 @@ def command(run: str, by: str, depth: int | None, top: int, output_format: str) 
       ncu-bench skew run --by rank
     """
     from ncu_tools.loading import load
-    from ncu_tools.skew import skew
+    from ncu_tools.skew import NEEDED, skew
 
     with progress("Reading") as reading:
-        loaded = load(run, reading=reading)
+        loaded = load(run, reading=reading, columns=NEEDED)
     result = skew(loaded.table, by="layer" if by == "layer" else "kernel", depth=depth)
     notes = [*result.notes, *loaded.notes]
     if by == "rank" or len(result.ranks) < 2:

@@ -17,7 +17,9 @@ from typing import Any
 import pyarrow as pa
 from ncu_launch.ranges import DOMAIN
 from ncu_parsers import arrays, tables
+from ncu_parsers.datasets import RUN
 from ncu_parsers.labels import COMMAND_LINE_SECTION, metric_of_label
+from ncu_parsers.ranks import HOST
 from ncu_parsers.tables import COLUMN_NAMES, IDENTITY_COLUMNS, field_entries
 
 RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
@@ -38,8 +40,8 @@ NCU = "ncu"
 """How `source` begins where ncu counted."""
 INSTANCES = " (instances)"
 """The end of the name of a column with what a report prints in brackets behind a metric's value."""
-OF_THE_LAUNCH = frozenset({"Process Name", "Host Name", "Kernel Time", "Result Type", "Device Name"})
-"""Columns of reports that are no metrics."""
+OF_THE_LAUNCH = frozenset({"Process Name", "Host Name", "Kernel Time", "Result Type", "Device Name", RUN, HOST})
+"""Columns of reports, ranks and datasets that are no metrics."""
 
 Heading = tuple[str, str, str]
 """Section, label and unit of a metric."""

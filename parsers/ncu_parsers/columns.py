@@ -6,7 +6,7 @@ distinct text is looked at once, by the same functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -117,7 +117,8 @@ def _each(column: pa.DictionaryArray, function: Callable[[str], Value]) -> list[
 def _numbers(column: pa.DictionaryArray | None, kind: pa.DataType) -> pa.Array | None:
     if column is None:
         return None
-    numbers = arrays.integers([ncu_csv.whole(text) for text in column.dictionary.to_pylist()], kind)
+    bits = 31 if kind == pa.int32() else 63
+    numbers = arrays.integers([ncu_csv.whole(text, bits) for text in column.dictionary.to_pylist()], kind)
     return numbers.take(column.indices)
 
 
@@ -242,15 +243,16 @@ def _compute_capabilities(columns: Columns) -> pa.Array | list[str | None] | Non
 # ---------------------------------------------------------------------------------------------------------- table
 
 
-def table_of(columns: Columns, report: Report) -> pa.Table:
+def table_of(columns: Columns, report: Report, numeric: Collection[str] = ()) -> pa.Table:
     """The table of these launches: what `build.launches_table` makes of the same launches as objects.
 
-    A metric without a value in any of them has no column.
+    A metric without a value in any of them has no column. Words of a `numeric` one, which is a number in other launches
+    of the report, are left out, too.
     """
     numbers = {name: column.values for name, column in columns.metrics.items() if not np.isnan(column.values).all()}
     texts: dict[str, list[str | None] | pa.Array] = {}
     for name, column in columns.metrics.items():
-        if column.words and name not in numbers:
+        if column.words and name not in numbers and name not in numeric:
             texts[name] = [column.words.get(row) for row in range(columns.rows)]
         if column.instances:
             texts[f"{name} (instances)"] = [column.instances.get(row) for row in range(columns.rows)]

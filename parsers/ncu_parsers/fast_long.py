@@ -482,7 +482,8 @@ class _Metrics:
             if not label:
                 raise Unexpected
             metric = metric_of_label(section, body, label)
-            self.labels.setdefault(metric.name, metric)
+            if self.labels.setdefault(metric.name, metric) != metric and (np.diff(self.launch) < 0).any():
+                raise NotCertain("rows of its launches alternate, and a metric has two labels")
             number[code] = names.setdefault(metric.name, len(names))
         self._label_parts = parts
         return number[combined], list(names)
@@ -511,7 +512,10 @@ class _Metrics:
         matrix = np.full((len(self.names), self.launches), np.nan)
         place = self.metric * self.launches + self.launch
         kept = self._without_repeats(place)
-        matrix.reshape(-1)[place[kept]] = (self.cells.values * factors[self.unit_of])[kept]
+        values = self.cells.values * factors[self.unit_of]
+        if np.isinf(values).any():
+            raise NotCertain("a number is beyond all that can be stored")
+        matrix.reshape(-1)[place[kept]] = values[kept]
         result = {name: MetricColumn(values) for name, values in zip(self.names, matrix, strict=True)}
         valid = ~np.isnan(self.cells.values) & kept
         self._read_odd(result, kept, valid)

@@ -45,6 +45,9 @@ BLOCKS_AHEAD = 3
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
 CELLS_OF_A_TABLE = 1_500_000
 DERIVED_COLUMNS = 60
+MOST_COLUMNS = 4000
+"""Of more, blocks hold a few rows at most, and Arrow sets aside a part of each block for every column."""
+
 
 
 @dataclass
@@ -73,6 +76,7 @@ class Layout:
             or not page.quoted
             or identity.get("ID") != 0
             or "Kernel Name" not in known
+            or len(page.header) > MOST_COLUMNS
             or len(known) != len(page.other_columns)
             or len(set(names)) != len(names)
         ):
@@ -182,6 +186,8 @@ def _read_metrics(part: Part, columns: list[pa.Array], layout: Layout, count_vot
         if cells.odd:
             layout.odd.add(at)
             _read_odd(part, at, cells, layout, number_format)
+    if any(np.isinf(values).any() for values in part.values):
+        raise NotCertain("a number is beyond all that can be stored")
 
 
 def _read_odd(part: Part, at: int, cells: Cells, layout: Layout, number_format: NumberFormat) -> None:

@@ -199,6 +199,4 @@ class Flow:
 
 def _tabulated(columns: Columns, report: Report, numeric: Iterable[str]) -> pa.Table:
     """The table of some launches; of metrics that are numbers in the file, words are left out."""
-    for name in set(numeric) & columns.metrics.keys():
-        columns.metrics[name].words = {}
-    return table_of(columns, report)
+    return table_of(columns, report, frozenset(numeric))

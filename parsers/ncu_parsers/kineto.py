@@ -107,6 +107,7 @@ class _Trace:
     work: list[Work] = field(default_factory=list)
     host: dict[Thread, list[HostRange]] = field(default_factory=dict)
     calls: dict[int, tuple[Thread, float]] = field(default_factory=dict)
+    host_events: int = 0
     broken: int = 0
     others: int = 0
 
@@ -160,18 +161,25 @@ class _Trace:
         what = None
         if kind == MODULE:
             if not name.startswith(MODULE_PREFIX):
+                self.others += 1
                 return
             name = name.removeprefix(MODULE_PREFIX)
         elif kind == OPERATOR:
             args = _mapping(event.get("args"))
             what = (args.get("Input Dims"), args.get("Input type"))
         self.host.setdefault(thread, []).append(HostRange(start, duration, kind, name, what))
+        self.host_events += 1
 
     def _take_call(self, event: dict[str, Any]) -> None:
         correlation = _whole(_mapping(event.get("args")).get("correlation"))
         thread, start = _thread(event), _number(event.get("ts"))
-        if correlation is not None and thread is not None and not math.isnan(start):
+        if correlation is None:
+            self.others += 1
+        elif thread is None or math.isnan(start):
+            self.broken += 1
+        else:
             self.calls.setdefault(correlation, (thread, start))
+            self.host_events += 1
 
 
 def read_report(source: Source) -> Report:
@@ -181,7 +189,7 @@ def read_report(source: Source) -> Report:
     """
     trace = _Trace()
     with source.open() as stream:
-        events = TraceEvents(stream)
+        events = TraceEvents(stream, source.name)
         for event in events:
             trace.take(event)
     trace.broken += events.broken
@@ -190,7 +198,10 @@ def read_report(source: Source) -> Report:
         raise _refusal(source, trace, events)
     result = Report(source.name, dialects=[DIALECT], origin=DIALECT)
     result.table = _table(source.name, work, places, _steps(trace), events.header)
-    result.lines.update({report.METRICS: len(work), report.BROKEN: trace.broken, OTHER_EVENT: trace.others})
+    host = trace.host_events if trace.work else trace.host_events - len(work)
+    result.lines.update(
+        {report.METRICS: len(work), report.HOST: host, report.BROKEN: trace.broken, OTHER_EVENT: trace.others}
+    )
     result.lines += type(result.lines)()  # drops kinds that did not occur
     result.session = {key: str(value) for key, value in events.header.items() if isinstance(value, str | int | float)}
     result.notes = _notes(trace, work, places, events)

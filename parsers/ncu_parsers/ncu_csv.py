@@ -24,12 +24,16 @@ from ncu_parsers.report import Launch, Page, Rule
 
 csv.field_size_limit(2**31 - 1)  # kernel names and instance lists have no length limit
 
+MOST_DIGITS = 40
+"""More are no number of anything: Python refuses thousands, and few with zeros before them are as good."""
+
 DELIMITERS = (",", ";", "\t")
 
 PUSH_POP = "thread Domain:Push/Pop_Range"
 START_STOP = "Id:Domain:Start/Stop_Range"
 NVTX_SUMMARY_RANGE = "Range:PL_Type"
 NVTX_TITLES = (PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE)
+EXTREMES = ("Minimum", "Maximum", "Average")
 PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg behind every range
 
 IDENTITY_COLUMNS = frozenset({
@@ -142,10 +146,14 @@ class _CsvPage:
 
     def _is_row(self, cells: list[str]) -> bool:
         return all(
-            self.column[name] < len(cells) and cells[self.column[name]].strip().isdecimal()
+            self.column[name] < len(cells) and whole(cells[self.column[name]]) is not None
             for name in ("ID", "Process ID", "Invocations")
             if name in self.column
         )
+
+    def _last_of(self, *names: str) -> int:
+        """Where the last of the identity columns and of `names` stands: a row must reach so far."""
+        return max(self.column[name] for name in (*self.identity_columns, *names) if name in self.column)
 
     def _launch(self, cells: list[str]) -> Launch:
         """The launch whose identity columns `cells` hold; made at its first row."""
@@ -186,6 +194,7 @@ class LongPage(_CsvPage):
         self.section_at = self.column.get("Section Name")
         self.body_at = self.column.get("Body Item Label")
         self.rule_at = self.column.get("Rule Name")
+        self.last_at = self._last_of("Metric Name", "Metric Unit", "Metric Value", "Section Name", "Body Item Label")
 
     def feed(self, line: str) -> str:
         """Take in one line: a metric row, a rule row, or something else."""
@@ -200,7 +209,7 @@ class LongPage(_CsvPage):
     def judge(self, line: str) -> tuple[str, list[str]]:
         """What a line is, and the cells of a metric or rule row."""
         cells = self._cells(line)
-        if cells is None or not self.value_at < len(cells) <= len(self.header) + 1:
+        if cells is None or not self.last_at < len(cells) <= len(self.header) + 1:
             return self._broken(line), []
         if cells[self.name_at]:
             return report.METRICS, cells
@@ -233,9 +242,8 @@ class WidePage(_CsvPage):
             title = match["title"] if match else name
             self.titles.append(UI_LABELS.get(title, title) if self.units else title)
         self.metric_columns = [index for index, name in enumerate(header) if name and self._is_metric(name)]
-        self.other_columns = [
-            (index, name.split(" [")[0]) for index, name in enumerate(header) if index not in set(self.metric_columns)
-        ]
+        metrics = set(self.metric_columns)
+        self.other_columns = [(at, name.split(" [")[0]) for at, name in enumerate(header) if at not in metrics]
         self.rows = 0
 
     def _is_metric(self, name: str) -> bool:
@@ -272,19 +280,23 @@ class SummaryPage(_CsvPage):
 
     kind = "summary"
 
+    def __init__(self, header: list[str], delimiter: str, quoted: bool = True) -> None:
+        super().__init__(header, delimiter, quoted)
+        self.last_at = self._last_of("Section Name", "Metric Name", "Metric Unit", *EXTREMES)
+
     def feed(self, line: str) -> str:
         """Take in one line: a metric of one kernel, or something else."""
         cells = self._cells(line)
-        if cells is None or not self.column["Average"] < len(cells) <= len(self.header) + 1:
+        if cells is None or not self.last_at < len(cells) <= len(self.header) + 1:
             return self._broken(line)
         section = cells[self.column["Section Name"]] if "Section Name" in self.column else ""
         launch = self._launch(cells)
         read_summary(
             launch,
             cells[self.column["Metric Name"]],
-            cells[self.column["Metric Unit"]],
+            cells[self.column["Metric Unit"]] if "Metric Unit" in self.column else "",
             section,
-            {name: cells[self.column[name]] for name in ("Minimum", "Maximum", "Average")},
+            {name: cells[self.column[name]] for name in EXTREMES},
         )
         return report.METRICS
 
@@ -305,7 +317,7 @@ def launch_of(cells: dict[str, str]) -> Launch:
         kernel_short=cells.get("Function Name"),
         launch_id=whole(cells.get("ID")),
         process_id=whole(cells.get("Process ID") or cells.get("Process Id")),
-        device_id=whole(cells.get("Device") or cells.get("Device Id")),
+        device_id=whole(cells.get("Device") or cells.get("Device Id"), bits=31),
         compute_capability=cells.get("CC") or None,
         context=whole(cells.get("Context")),
         stream=present(cells.get("Stream")),
@@ -326,15 +338,18 @@ def launch_of(cells: dict[str, str]) -> Launch:
     return launch
 
 
-def whole(text: str | None) -> int | None:
-    """A whole number, or None for anything else ("n/a")."""
-    return int(text) if text and text.strip().isdecimal() else None
+def whole(text: str | None, bits: int = 63) -> int | None:
+    """A whole number of so many bits, or None for anything else ("n/a")."""
+    digits = text.strip() if text else ""
+    number = int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
+    return number if number is not None and number < 1 << bits else None
 
 
 def triple(text: str | None) -> tuple[int, int, int] | None:
     """A grid or block such as "(16, 16, 1)" or "  512,  1,  1"; None for anything else."""
     match = _TRIPLE.match(text.strip()) if text else None
-    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+    x, y, z = (whole(part, bits=31) for part in match.groups()) if match else (None, None, None)
+    return None if x is None or y is None or z is None else (x, y, z)
 
 
 def nvtx_ranges(cells: dict[str, str]) -> list[tuple[str, str]] | None:
@@ -373,8 +388,8 @@ def place(launch: Launch, ranges: list[tuple[str, str]]) -> None:
         kind, _, number = name.partition(" ")
         if name in RUN_PHASES:
             launch.phase = name
-        elif kind == "iteration" and number.isdecimal():
-            launch.iteration = int(number)
+        elif kind == "iteration" and whole(number, bits=31) is not None:
+            launch.iteration = whole(number, bits=31)
         else:
             launch.module = name  # the last one is the innermost
 

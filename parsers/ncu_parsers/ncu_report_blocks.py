@@ -71,7 +71,7 @@ def read_blocks(stream: BinaryIO) -> Recording:
             raise ValueError("no binary report")
         _message(stream)
         result.whole_bytes = stream.tell()
-        while header := _message(stream, at_end=b""):
+        while (header := _header(stream)) is not None:
             launches = list(_launches(stream, dict(_fields(header))))
             result.session |= dict(_session(header))
             result.launches += launches
@@ -89,11 +89,18 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
     return found
 
 
-def _message(stream: BinaryIO, at_end: bytes | None = None) -> bytes:
-    """The next message with its size before it; `at_end`, if given, at the end of the file."""
+def _header(stream: BinaryIO) -> bytes | None:
+    """The header of the next block; None at the end of the file."""
     size = stream.read(4)
-    if not size and at_end is not None:
-        return at_end
+    return _of_size(stream, size) if size else None
+
+
+def _message(stream: BinaryIO) -> bytes:
+    """The next message with its size before it."""
+    return _of_size(stream, stream.read(4))
+
+
+def _of_size(stream: BinaryIO, size: bytes) -> bytes:
     (count,) = struct.unpack("<I", size)
     if count > LONGEST_MESSAGE:
         raise ValueError("no size of a message")

@@ -73,7 +73,7 @@ class TextPage:
         self._leave_table()
         process = _PROCESS.match(line)
         if process:
-            self.process = (int(process["pid"]), process["name"], process["host"])
+            self.process = (whole(process["pid"]), process["name"], process["host"])
             self.device = (None, None)
             return report.LAYOUT
         if not line.strip():
@@ -93,7 +93,7 @@ class TextPage:
             return report.HEADER
         device = _DEVICE.match(line)
         if device:
-            self.device = (int(device["device"]), device["cc"])
+            self.device = (whole(device["device"], bits=31), device["cc"])
             return report.LAYOUT
         section = _SECTION.match(line)
         if section:
@@ -119,7 +119,7 @@ class TextPage:
             process_id=process_id,
             context=whole(match["context"]),
             stream=None if match["stream"] in (None, "n/a") else match["stream"],
-            device_id=whole(match["device"]) if match["device"] else self.device[0],
+            device_id=whole(match["device"], bits=31) if match["device"] else self.device[0],
             compute_capability=match["cc"] or self.device[1],
             grid=triple(match["grid"]),
             block=triple(match["block"]),

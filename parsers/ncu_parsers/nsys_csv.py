@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ncu_launch.ranges import DOMAIN
 
 from ncu_parsers import report
-from ncu_parsers.ncu_csv import DELIMITERS, place, split_row
+from ncu_parsers.ncu_csv import DELIMITERS, place, split_row, whole
 from ncu_parsers.report import Launch, Metric, Page, Report
 from ncu_parsers.units import ABSENT, NumberFormat, unit
 
@@ -263,7 +263,7 @@ class TracePage(_Page):
         launch.block = _triple(row.get("blockxyz") or " ".join(row.get(f"blk{axis}", "") for axis in "xyz"))
         device = _DEVICE.match(row.get("device", ""))
         if device is not None:
-            launch.device_id = int(device["number"])
+            launch.device_id = whole(device["number"], bits=31)
             if device["name"]:
                 launch.attributes["Device Name"] = device["name"]
         duration = amount(row, "duration")
@@ -362,7 +362,7 @@ def _category(row: Cells, name: str, name_title: str) -> str:
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() else None
+    return whole(text) if text and text.isdecimal() else None
 
 
 def _count(text: str) -> int | None:
@@ -372,5 +372,6 @@ def _count(text: str) -> int | None:
 
 def _triple(text: str) -> tuple[int, int, int] | None:
     """x, y and z, however they are separated; None unless there are three."""
-    numbers = [int(number) for number in re.findall(r"\d+", text)]
-    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else None
+    numbers = [whole(number, bits=31) for number in re.findall(r"\d+", text)]
+    known = tuple(number for number in numbers if number is not None)
+    return (known[0], known[1], known[2]) if len(numbers) == len(known) == 3 else None

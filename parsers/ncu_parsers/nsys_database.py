@@ -64,11 +64,18 @@ class Database:
         query = f'SELECT 1 FROM "{table}" LIMIT 1'  # noqa: S608  the names in queries are those of this package
         return self._connection.execute(query).fetchone() is not None
 
+    def rows(self, table: str) -> int:
+        """How many rows a table has; none where the file lacks it."""
+        if table not in self.tables:
+            return 0
+        (count,) = self._connection.execute(f'SELECT count(*) FROM "{table}" NOT INDEXED').fetchone()  # noqa: S608
+        return int(count)
+
     def integers(self, table: str, *names: str) -> dict[str, Integers]:
         """Columns of whole numbers, `MISSING` where they are null, absent or something else."""
         present = [name for name in names if name in self.columns(table)]
         if not present:
-            return {name: np.empty(0, np.int64) for name in names}
+            return {name: np.full(self.rows(table), MISSING) for name in names}
         chosen = ", ".join(
             f"""CASE typeof("{name}") WHEN 'integer' THEN "{name}" ELSE {MISSING} END""" for name in present
         )

@@ -67,13 +67,14 @@ class NoGpuWork(NotAReport):
 class Operations:
     """What the GPUs did, sorted by start: one array per field of nsys, `MISSING` for null, and what each row is.
 
-    `kind` and `name` are numbers into `kinds` and `names`.
+    `kind` and `name` are numbers into `kinds` and `names`; `startless` rows of the file had no start and are left out.
     """
 
     columns: dict[str, Integers]
     kind: Codes
     name: Codes
     names: list[str]
+    startless: int = 0
     kinds: tuple[str, ...] = tuple(ACTIVITIES)
 
     def __len__(self) -> int:
@@ -137,6 +138,8 @@ def _report_of(database: Database, name: str) -> Report:
     result.tool_version = f"nsys {version}" if version else None
     result.era = f"schema {schema}" if schema else "schema of 2021 or older"
     result.lines[report.METRICS] = len(operations)
+    if operations.startless:
+        result.lines[report.BROKEN] = operations.startless
     result.table = _table(name, operations, calls, captures, devices, ranges)
     result.notes = [
         *_absences(database, operations, devices), *calls.notes, *_graph_notes(database, operations, captures),
@@ -155,11 +158,12 @@ def read_operations(database: Database, strings: dict[int, str]) -> Operations:
     columns = {name: np.concatenate([part[name] for part in parts]) for name in FIELDS}
     order = np.argsort(columns["start"], kind="stable")
     order = order[columns["start"][order] != MISSING]
+    startless = len(kind) - len(order)
     columns = {name: values[order] for name, values in columns.items()}
     columns["graphNodeId"][columns["graphNodeId"] == 0] = MISSING  # old schemas write 0 for null
     kind = kind[order]
     name, names = _names(kind, columns, _copy_kinds(database), strings)
-    return Operations(columns, kind, name, names)
+    return Operations(columns, kind, name, names, startless)
 
 
 def _names(
@@ -327,7 +331,8 @@ def _durations(operations: Operations) -> npt.NDArray[np.float64]:
     """end - start in ns, NaN where the end is missing or before the start."""
     start, end = operations.columns["start"], operations.columns["end"]
     known = (end != MISSING) & (end >= start)
-    return np.where(known, np.where(known, end, 0) - np.where(known, start, 0), np.nan)
+    elapsed = end.view(np.uint64) - start.view(np.uint64)  # right up to 64 bits, where signed numbers would overflow
+    return np.where(known, elapsed.astype(np.float64), np.nan)
 
 
 def _attribution(calls: Calls, captures: Captures, ranges: Ranges | None) -> dict[str, pa.Array]:
@@ -465,6 +470,8 @@ def _remarks(operations: Operations) -> list[str]:
     broken = int(np.isnan(durations).sum())
     if broken:
         notes.append(f"{broken} operations have no end, or one before their start: their time is not known")
+    if operations.startless:
+        notes.append(f"{operations.startless} operations have no start and were left out")
     total, busy = float(np.nansum(durations)), _busy(operations)
     if total > busy * OVERLAP_NOTED:
         notes.append(
@@ -477,16 +484,17 @@ def _remarks(operations: Operations) -> list[str]:
 def _busy(operations: Operations) -> float:
     """The time in ns in which at least one operation ran, summed over GPUs (and processes, which number their own)."""
     columns = operations.columns
+    timed = np.flatnonzero(columns["end"] >= columns["start"])
+    if not len(timed):
+        return 0.0
+    device, process, start, end = (columns[name][timed] for name in ("deviceId", "globalPid", "start", "end"))
+    order = np.lexsort((start, process, device))
+    changes = (np.diff(device[order]) != 0) | (np.diff(process[order]) != 0)
     total = 0.0
-    for device in np.unique(columns["deviceId"]).tolist():
-        for process in np.unique(columns["globalPid"]).tolist():
-            mine = (columns["deviceId"] == device) & (columns["globalPid"] == process)
-            start, end = columns["start"][mine], columns["end"][mine]
-            start, end = start[end >= start], end[end >= start]
-            if len(start):
-                reached = np.maximum.accumulate(end)
-                before = np.concatenate([start[:1], reached[:-1]])
-                total += float(np.maximum(reached - np.maximum(start, before), 0).sum())
+    for mine in np.split(order, np.flatnonzero(changes) + 1):
+        reached = np.maximum.accumulate(end[mine])
+        from_there = np.maximum(start[mine], np.concatenate([start[mine][:1], reached[:-1]]))
+        total += float((reached.view(np.uint64) - from_there.view(np.uint64))[reached > from_there].sum())
     return total
 
 

@@ -9,6 +9,7 @@ shapes (contractions only), and bytes are inputs, weights and outputs of each op
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from ncu_launch.operators import FORMAT, FORMAT_VERSION
@@ -29,7 +30,13 @@ INTEGER_OPERATIONS = "integer_operations"
 
 def opens_operator_file(line: str) -> bool:
     """Whether `line` is the header of a collector's file."""
-    return line.startswith(f'{{"{FORMAT}": ')
+    if not line.startswith(f'{{"{FORMAT}": '):
+        return False
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 class OperatorFile:
@@ -54,43 +61,59 @@ class OperatorFile:
         try:
             record = json.loads(line)
             launch = self._launch(record)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return report.BROKEN
         self._launches.append(launch)
         return report.METRICS
 
     def _launch(self, record: dict[str, Any]) -> Launch:
         name = str(record["operator"]).replace(".", "::", 1)
-        path = [f"iteration {record['iteration']}", record["phase"], record["module"]]
+        phase, module = _word(record["phase"]), _word(record["module"])
+        iteration = int(_amount(record["iteration"], 2**31))
+        path = [f"iteration {iteration}", phase, module]
         launch = Launch(
             kernel_name=name,
             kernel_short=name.partition("::")[2] or name,
             launch_id=len(self._launches),
             nvtx_path=tuple(part for part in path if part),
-            phase=record["phase"],
-            module=record["module"],
-            iteration=int(record["iteration"]),
+            phase=phase,
+            module=module,
+            iteration=iteration,
             attributes={"shapes": str(record["shapes"]), "dtype": str(record["dtype"])},
         )
         flops = record["flops"]
         launch.measures = {
-            "dram_read_bytes": float(record["read"]),
-            "dram_write_bytes": float(record["written"]),
-            "dram_bytes": float(record["read"]) + float(record["written"]),
+            "dram_read_bytes": _amount(record["read"]),
+            "dram_write_bytes": _amount(record["written"]),
+            "dram_bytes": _amount(record["read"]) + _amount(record["written"]),
         }
         if record["ns"] is not None:
-            launch.measures["duration_ns"] = float(record["ns"])
+            launch.measures["duration_ns"] = _amount(record["ns"])
         if flops is not None:
-            launch.measures["flops"] = float(flops)
+            launch.measures["flops"] = _amount(flops)
             launch.flops_basis = self._basis
             column = CUDA_CORE_COLUMNS.get(record["dtype"]) if self.header.get("device") == "cpu" else None
             if column is not None:
-                launch.measures[column] = float(flops)
+                launch.measures[column] = _amount(flops)
         if record.get("integer_operations") is not None:
-            launch.metrics[INTEGER_OPERATIONS] = report.Metric(float(record["integer_operations"]), 0.0, "OP")
+            launch.metrics[INTEGER_OPERATIONS] = report.Metric(_amount(record["integer_operations"]), 0.0, "OP")
             if not self.header.get("estimate"):  # zero FLOPs would make memory its bound, whatever its integers took
                 launch.measures.pop("flops", None)
                 launch.flops_basis = None
         if self.header.get("device_name"):
             launch.attributes["Device Name"] = str(self.header["device_name"])
         return launch
+
+
+def _amount(value: object, below: float = math.inf) -> float:
+    """A number from 0 up. Raises `ValueError` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
+        raise ValueError(f"{value!r:.40} is no amount")
+    return float(value)
+
+
+def _word(value: object) -> str | None:
+    """A text or null. Raises `ValueError` for anything else."""
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{value!r:.40} is no text")
+    return value

@@ -1,7 +1,8 @@
 """The only file that reads or writes Parquet.
 
 Floats are split by byte and compressed with zstd (a third smaller and faster than dictionaries for counters), names
-are dictionaries. A file is written under a temporary name and renamed, so nobody ever sees half of one.
+are dictionaries. A file is written under a temporary name and renamed, so nobody ever sees half of one. A dataset is
+read by its engine, file by file; of a file only the columns that are asked for are read, on disk and behind URLs.
 """
 
 from __future__ import annotations
@@ -9,17 +10,40 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers import bench_table
-from ncu_parsers.tables import COLUMNS, METADATA_KEY, SCHEMA_VERSION, concatenated, contract_first, table_metadata
+from ncu_parsers import arrays, bench_table
+from ncu_parsers.datasets import RUN, Dataset, Partition
+from ncu_parsers.footer import BeyondTheFooter, FooterAlone
+from ncu_parsers.storage import File, RemoteFile
+from ncu_parsers.tables import (
+    COLUMNS,
+    METADATA_KEY,
+    SCHEMA_VERSION,
+    column_problem,
+    concatenated,
+    contract_first,
+    field_metadata,
+    floats,
+    metadata_problem,
+    table_metadata,
+    with_metadata,
+)
+
+Result = TypeVar("Result")
+Columns = Iterable[str] | Callable[[str], bool] | None
+"""Which columns to read: these, those of which a function says so, or all."""
+
+DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
+"""What Arrow raises for a damaged file; names of columns that are no text it decodes by Python."""
 
 MAGIC = b"PAR1"
 """How a Parquet file begins and ends."""
@@ -43,9 +67,9 @@ ENOUGH_ROWS = 8 * 1024
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    floats = [field.name for field in schema if pa.types.is_float64(field.type)]
-    dictionaries = [field.name for field in schema if field.name not in floats and not pa.types.is_nested(field.type)]
-    return {"compression": "zstd", "use_dictionary": dictionaries, "use_byte_stream_split": floats}
+    numbers = [field.name for field in schema if pa.types.is_float64(field.type)]
+    others = [field.name for field in schema if field.name not in numbers and not pa.types.is_nested(field.type)]
+    return {"compression": "zstd", "use_dictionary": others, "use_byte_stream_split": numbers}
 
 
 class RowGroups:
@@ -237,6 +261,12 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def bytes_replaced(path: Path, data: bytes) -> None:
+    """Write a small file, whole or not at all. Raises `NcuBenchError` when the folder cannot be written."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
 def _umask() -> int:
     current = os.umask(0)
     os.umask(current)
@@ -252,36 +282,68 @@ def is_parquet(path: Path) -> bool:
         return False
 
 
-def contents(path: Path) -> tuple[list[str], int]:
-    """The columns of a table of launches, and how many there are. Raises `NcuBenchError` when the file is damaged."""
+@contextmanager
+def _opened(path: File) -> Iterator[pq.ParquetFile]:
+    """A file to read from; raises `NcuBenchError` when it is damaged, then or later."""
     try:
-        with pq.ParquetFile(path) as file:
-            return list(file.schema_arrow.names), int(file.metadata.num_rows)
-    except (OSError, pa.ArrowException) as error:
+        if isinstance(path, RemoteFile):
+            with path.open() as stream, pq.ParquetFile(stream, pre_buffer=True) as file:
+                yield file
+        else:
+            with pq.ParquetFile(path) as file:
+                yield file
+    except DAMAGE as error:
         raise NcuBenchError(
-            f"{path} could not be read as Parquet: {error}.", advice="Make it again with: ncu-bench parse"
+            f"{path} could not be read as Parquet: {error}.",
+            "It may be cut or damaged.",
+            "Make it again with: ncu-bench parse",
         ) from error
 
 
-def filled_columns(path: Path) -> list[str]:
+def contents(path: File | Dataset) -> tuple[list[str], int]:
+    """The columns of a table of launches, and how many there are. Raises `NcuBenchError` when the file is damaged."""
+    if isinstance(path, Dataset):
+        found = [one for _, one in _each(path, _contents)[0]]
+        return contract_first(name for names, _ in found for name in names), sum(rows for _, rows in found)
+    return _contents(Partition(path))
+
+
+def _contents(partition: Partition) -> tuple[list[str], int]:
+    with _opened(partition.file) as file:
+        return list(file.schema_arrow.names), int(file.metadata.num_rows)
+
+
+def filled_columns(path: File | Dataset) -> list[str]:
     """The columns in which some launch has a value, by the file's own statistics; reading the others takes time too.
 
     Raises `NcuBenchError` when the file is damaged.
     """
-    try:
-        with pq.ParquetFile(path) as file:
-            footer = file.metadata
-            groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-            empty = {
-                groups[0].column(place).path_in_schema
-                for place in range(footer.num_columns if groups else 0)
-                if all(_is_empty(group.column(place)) for group in groups)
-            }
-            return [name for name in file.schema_arrow.names if name not in empty]
-    except (OSError, pa.ArrowException) as error:
-        raise NcuBenchError(
-            f"{path} could not be read as Parquet: {error}.", advice="Make it again with: ncu-bench parse"
-        ) from error
+    if isinstance(path, Dataset):
+        return contract_first(name for _, names in _each(path, _filled)[0] for name in names)
+    return _filled(Partition(path))
+
+
+def _filled(partition: Partition) -> list[str]:
+    with _opened(partition.file) as file:
+        _hold_footer(partition.file)
+        return _filled_of(file)
+
+
+def _filled_of(file: pq.ParquetFile) -> list[str]:
+    footer = file.metadata
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    empty = {
+        groups[0].column(place).path_in_schema
+        for place in range(footer.num_columns if groups else 0)
+        if all(_is_empty(group.column(place)) for group in groups)
+    }
+    return [name for name in file.schema_arrow.names if name not in empty]
+
+
+def _hold_footer(path: File) -> None:
+    """Have Arrow raise an error where the footer is damaged; asked for a column's metadata, it would end the process."""
+    with path.open("rb") if isinstance(path, Path) else path.open() as stream, suppress(BeyondTheFooter):
+        pq.ParquetFile(FooterAlone(stream), pre_buffer=True).read(use_threads=False)
 
 
 def _is_empty(chunk: pq.ColumnChunkMetaData) -> bool:
@@ -289,28 +351,36 @@ def _is_empty(chunk: pq.ColumnChunkMetaData) -> bool:
     return statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values
 
 
-def read_launches(path: Path, columns: Iterable[str] | None = None) -> pa.Table:
+def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
     """Read a table of launches; with `columns`, only those of them that it has.
 
-    Raises `NcuBenchError` when the file is damaged, not ours, or of a newer schema than this release knows.
+    Raises `NcuBenchError` when the file is damaged, not ours, or of a newer schema than this release knows. Of a
+    dataset, such a file is left out, with a note, as long as another can be read; its rows have the column `run`.
     """
-    try:
-        file = pq.ParquetFile(path)
-        names = file.schema_arrow.names
-        wanted = None if columns is None else [name for name in columns if name in names]
-        table = file.read(columns=wanted)
-    except (OSError, pa.ArrowException) as error:
-        raise NcuBenchError(
-            f"{path} could not be read as Parquet: {error}.",
-            "It may be cut or damaged.",
-            "Make it again with: ncu-bench parse",
-        ) from error
+    wanted = columns if columns is None or callable(columns) else list(columns)
+    if isinstance(path, Dataset):
+        return _joined(path, *_each(path, partial(_read_partition, wanted)))
+    with _opened(path) as file:
+        table = file.read(columns=None if wanted is None else _chosen(file.schema_arrow.names, wanted))
+    _hold_ours(table, path)
+    return table
+
+
+def _chosen(names: Sequence[str], columns: Columns) -> list[str]:
+    if columns is None or callable(columns):
+        return [name for name in names if columns is None or columns(name)]
+    return [name for name in columns if name in names]
+
+
+def _hold_ours(table: pa.Table, path: File) -> None:
+    """Raise `NcuBenchError` for a table that is none of launches, or of a newer schema."""
     if METADATA_KEY not in (table.schema.metadata or {}):
         raise NcuBenchError(
             f"{path} is a Parquet file, but not one of ncu-bench.",
             "It lacks the metadata that says which schema its columns follow.",
             "Make one from a report with: ncu-bench parse REPORT -o launches.parquet",
         )
+    _hold_sound(metadata_problem(table.schema), path, "ncu-bench parse")
     if table_metadata(table).get("table") == bench_table.BENCH:
         raise NcuBenchError(
             f"{path} is a table of measured points, not of launches.",
@@ -322,33 +392,115 @@ def read_launches(path: Path, columns: Iterable[str] | None = None) -> pa.Table:
             f"{path} follows schema version {version}; this ncu-bench knows versions up to {SCHEMA_VERSION}.",
             advice="Update ncu-bench, or make the file again from its report.",
         )
-    return table
+    _hold_sound(column_problem(table.schema, COLUMNS), path, "ncu-bench parse")
 
 
-def launch_stretches(path: Path, columns: Iterable[str]) -> Iterator[pa.Table]:
+def _hold_sound(problem: str, path: File, command: str) -> None:
+    if problem:
+        raise NcuBenchError(f"{path} cannot be used: {problem}.", "It was changed by hand.", f"Make it anew: {command}")
+
+
+def _read_partition(columns: Columns, partition: Partition) -> pa.Table:
+    table = read_launches(partition.file, columns)
+    asked_for = callable(columns) or _chosen([RUN], columns)
+    if partition.run is None or RUN in table.column_names or not asked_for:
+        return table
+    run = arrays.repeated(partition.run, len(table))
+    meaning = field_metadata(meaning="the run that a report of a dataset belongs to")
+    return table.append_column(pa.field(RUN, run.type, metadata=meaning), run)
+
+
+def _joined(
+    dataset: Dataset, found: Sequence[tuple[Partition, pa.Table]], left_out: Sequence[tuple[Partition, NcuBenchError]]
+) -> pa.Table:
+    """The tables of a dataset as one, with what all their files say of their reports."""
+    said = [table_metadata(table) for _, table in found]
+    notes = [*dataset.notes, *(note for one in said for note in one.get("notes", []))]
+    notes += [left_out_note(partition, error) for partition, error in left_out]
+    reports = [report for one in said for report in one.get("reports", [])]
+    metadata = {"schema_version": SCHEMA_VERSION, "reports": reports, "notes": list(dict.fromkeys(notes))}
+    return with_metadata(concatenated([table for _, table in found]), metadata)
+
+
+def left_out_note(partition: Partition, error: NcuBenchError) -> str:
+    """What is said of a file of a dataset that cannot be read."""
+    return f"{partition.file} was left out: {error.what}"
+
+
+def _each(
+    dataset: Dataset, function: Callable[[Partition], Result]
+) -> tuple[list[tuple[Partition, Result]], list[tuple[Partition, NcuBenchError]]]:
+    """What `function` gives of each partition that can be read, and the others with their errors.
+
+    Raises the first of these where none can be read.
+    """
+    found: list[tuple[Partition, Result]] = []
+    left_out = []
+    for partition, result in zip(
+        dataset.partitions, dataset.engine.map(function, dataset.partitions), strict=True
+    ):  # fmt: skip
+        if isinstance(result, NcuBenchError):
+            left_out.append((partition, result))
+        else:
+            found.append((partition, result))
+    if not found:
+        raise left_out[0][1] if left_out else nothing_in(dataset)
+    return found, left_out
+
+
+def nothing_in(dataset: Dataset) -> NcuBenchError:
+    """The error for a dataset without a single report."""
+    said = f"{len(dataset.refused)} reports were refused, the first because: {dataset.refused[0].reason}"
+    return NcuBenchError(f"{dataset} holds no launches.", said if dataset.refused else "No report was read into it.")
+
+
+def launch_stretches(
+    path: File, columns: Iterable[str] | Callable[[Sequence[str], Sequence[str]], list[str]]
+) -> Iterator[pa.Table]:
     """The launches of a file in order, some row groups at a time: those of `columns` that it has.
 
+    Instead of columns, a function may choose them of those that there are and those in which some launch has a value.
     Raises `NcuBenchError` where `read_launches` does.
     """
-    read_launches(path, ())
-    wanted = set(columns)
-    try:
-        with pq.ParquetFile(path) as file:
-            names = [name for name in file.schema_arrow.names if name in wanted]
-            groups: list[int] = []
-            rows = 0
-            for number in range(file.num_row_groups):
-                groups.append(number)
-                rows += file.metadata.row_group(number).num_rows
-                if rows >= ROWS_OF_A_STRETCH or number == file.num_row_groups - 1:
-                    yield file.read_row_groups(groups, columns=names)
-                    groups, rows = [], 0
-    except (OSError, pa.ArrowException) as error:
-        raise NcuBenchError(
-            f"{path} could not be read as Parquet: {error}.",
-            "It may be cut or damaged.",
-            "Make it again with: ncu-bench parse",
-        ) from error
+    with _opened(path) as file:
+        _hold_ours(file.read(columns=[]), path)
+        known = file.schema_arrow.names
+        if callable(columns):
+            _hold_footer(path)
+            names = columns(known, _filled_of(file))
+        else:
+            names = _chosen(known, list(columns))
+        groups: list[int] = []
+        rows = 0
+        for number in range(file.num_row_groups):
+            groups.append(number)
+            rows += file.metadata.row_group(number).num_rows
+            if rows >= ROWS_OF_A_STRETCH or number == file.num_row_groups - 1:
+                yield file.read_row_groups(groups, columns=names)
+                groups, rows = [], 0
+
+
+def one_value(path: Path, column: str) -> int | None:
+    """The number that a column has in every row of a file of ours; None where it has others, or rows without.
+
+    Raises `NcuBenchError` when the file is damaged.
+    """
+    values = floats(read_launches(path, [column]), column)
+    return int(values[0]) if len(values) and bool((values == values[0]).all()) else None
+
+
+def spans_of_ids(path: Path) -> dict[int | None, tuple[int, int]]:
+    """The least and the greatest launch id of each process in a file of ours.
+
+    Raises `NcuBenchError` when the file is damaged.
+    """
+    known = read_launches(path, ["process_id", "launch_id"]).group_by("process_id")
+    rows = known.aggregate([("launch_id", "min"), ("launch_id", "max")]).to_pylist()
+    return {
+        row["process_id"]: (row["launch_id_min"], row["launch_id_max"])
+        for row in rows
+        if row["launch_id_min"] is not None
+    }
 
 
 def fingerprint(path: Path) -> str | None:
@@ -372,21 +524,23 @@ def read_beside(path: Path) -> pa.Table | None:
     """A table that `write_table` put beside a file of launches; None where there is none that can be read."""
     try:
         return pq.ParquetFile(path).read()
-    except (OSError, pa.ArrowException):
+    except DAMAGE:
         return None
 
 
-def read_bench(path: Path) -> pa.Table:
+def read_bench(path: File) -> pa.Table:
     """Read a table of measured points.
 
     Raises `NcuBenchError` when the file is not there, is damaged, not such a table, or of a newer schema.
     """
     try:
-        table = pq.ParquetFile(path).read()
-    except (OSError, pa.ArrowException) as error:
+        with path.open("rb") if isinstance(path, Path) else path.open() as stream:
+            table = pq.ParquetFile(stream).read()
+    except DAMAGE as error:
         raise NcuBenchError(
             f"{path} could not be read as Parquet: {error}.", advice="Make one with: ncu-bench bench TARGET -o RUN"
         ) from error
+    _hold_sound(metadata_problem(table.schema), path, "ncu-bench bench")
     metadata = table_metadata(table)
     if metadata.get("table") != bench_table.BENCH:
         raise NcuBenchError(
@@ -398,4 +552,7 @@ def read_bench(path: Path) -> pa.Table:
             f"{path} follows schema version {version} of its kind; this ncu-bench knows versions up to {newest}.",
             advice="Update ncu-bench.",
         )
-    return table
+    _hold_sound(column_problem(table.schema, bench_table.COLUMNS), path, "ncu-bench bench")
+    lacking = bench_table.lacking(table.column_names)
+    _hold_sound(lacking and f"it lacks the column {lacking}", path, "ncu-bench bench")
+    return bench_table.completed(table)

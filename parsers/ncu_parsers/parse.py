@@ -93,7 +93,7 @@ def stream_into(
         parts = read_parts(sources, folder, big=STREAMED_FROM_BYTES, processes=processes, reading=reading)
         if any(part.report is not None and not part.has_launches for part in parts):
             return None
-        if join and _share_ids([part.ids for part in parts]):
+        if join and share_ids([part.ids for part in parts]):
             return None
         result = Parsed(None, [part.report for part in parts if part.report is not None])
         for source, part in zip(sources, parts, strict=True):
@@ -123,7 +123,7 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -
     return Parsed(None, [report], written=True)
 
 
-def _share_ids(reports: Sequence[Mapping[int | None, tuple[int, int]]]) -> bool:
+def share_ids(reports: Sequence[Mapping[int | None, tuple[int, int]]]) -> bool:
     """Whether a launch may stand in two reports: ids of one process that overlap."""
     spans: dict[int | None, list[tuple[int, int]]] = {}
     for ids in reports:

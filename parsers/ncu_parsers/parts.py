@@ -184,9 +184,9 @@ def _read_whole(source: Source) -> Part:
     if not report.rows:
         return Part(report)
     if report.table is not None:
-        return Part(_account_of(report), table=report.table)
+        return Part(without_launches(report), table=report.table)
     table = launches_table(report)
-    part = Part(_account_of(report), table=table)
+    part = Part(without_launches(report), table=table)
     _note_ids(part.ids, table)
     return part
 
@@ -200,8 +200,8 @@ def _note_ids(ids: Ids, table: pa.Table) -> None:
             ids[process] = (min(least, before[0]), max(greatest, before[1]))
 
 
-def _account_of(report: Report) -> StreamedReport:
-    """What is known of a report, without its launches."""
+def without_launches(report: Report) -> StreamedReport:
+    """What is known of a report, which travels between processes: all but its launches."""
     known = {entry.name: getattr(report, entry.name) for entry in fields(Report)}
     return StreamedReport(
         **{**known, "launches": [], "table": None},

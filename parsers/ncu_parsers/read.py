@@ -20,11 +20,11 @@ from ncu_parsers.ncu_pages import SessionPage, SourcePage, opens_session_page, o
 from ncu_parsers.ncu_text import TextPage, opens_text_page
 from ncu_parsers.operators import OperatorFile, opens_operator_file
 from ncu_parsers.report import Launch, Page, Report, more_precise, settle
-from ncu_parsers.sources import Lines, Source, unreadable
+from ncu_parsers.sources import LongLine, Lines, Source, unreadable
 
 MESSAGES_KEPT = 200
 EXPORT = "ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv"
-EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT)
+EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT, report.TOO_LONG)
 
 
 class NotAReport(NcuBenchError):
@@ -64,6 +64,9 @@ class Reading:
 
     def take(self, number: int, line: str) -> None:
         """Take in the next line."""
+        if isinstance(line, LongLine):
+            self.note(report.TOO_LONG, number, line)
+            return
         page = open_page(line, self.current)
         if page is not None:
             self.pages.append(page)
@@ -103,7 +106,7 @@ def read_report(source: Source) -> Report:
     reading = Reading(Report(source.name), [], deque(maxlen=50))
     with source.open() as stream:
         try:
-            lines = Lines(stream)
+            lines = Lines(stream, source.name)
             _refuse_binary(source, lines.head)
             for number, line in enumerate(lines, start=1):
                 reading.take(number, line)
@@ -124,6 +127,8 @@ BINARY_FILES = (
     (b"SQLite format 3\0", "is an SQLite file, perhaps an export of nsys", "Save it to a file and name that file."),
     (b"PAR1", "is a Parquet file already", "Give it to hotspots or roofline as it is."),
     (b"PK\x03\x04", "is a zip archive", "Unpack it, and name the files or their folder."),
+    (b"\x1f\x8b\x08", "is compressed more than once", "Unpack it, and name what is in it."),
+    (b"\x28\xb5\x2f\xfd", "is compressed more than once", "Unpack it, and name what is in it."),
     (b"%PDF", "is a PDF document", f"Export the report: {EXPORT}"),
 )
 """Beginnings of files that hold no text, what they are, and what to do instead."""

@@ -7,6 +7,7 @@ single one seldom tells.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import pyarrow as pa
 from ncu_parsers.labels import LabelledMetric, metric_of_label
 from ncu_parsers.units import ABSENT, NumberFormat, instances, unit
 
-# What a line can be. The first four carry data; every other kind is skipped, and counted under its name.
+# What a line can be. Those of READ_KINDS carry data; every other kind is skipped, and counted under its name.
 HEADER = "header"
 UNITS = "units row"
 METRICS = "metric row"
@@ -27,14 +28,16 @@ MESSAGE = "message of the tool"
 OUTPUT = "program output"
 BROKEN = "broken row"
 CUT = "row cut off at the end of the file"
+TOO_LONG = "line too long to be read"
 UNLABELLED = "row without a label"
 LAYOUT = "table layout"
 SESSION = "session attribute"
 SOURCE = "source line"
+HOST = "range or call of the host"
 
 NAN_TEXTS = frozenset({"nan", "-nan"})
 
-READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION})
+READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION, HOST})
 
 
 class Reading(NamedTuple):
@@ -240,6 +243,8 @@ def metric_of(reading: Reading, number_format: NumberFormat) -> tuple[Metric | N
     number = number_format.parse(text)
     base, factor = unit(reading.unit)
     if number is None:
+        return Metric(reading.text.strip(), 0.0, base), None
+    if not math.isfinite(number.value * factor):
         return Metric(reading.text.strip(), 0.0, base), None
     return Metric(number.value * factor, number.step * factor, base), behind
 

@@ -24,6 +24,7 @@ from ncu_launch.expectation import EXPECTED
 from ncu_launch.manifest import LOGS, MANIFEST
 from ncu_launch.ranks import NODES, RANKS
 
+from ncu_parsers import memory
 from ncu_parsers.same_timeline import without_repeats
 
 STANDARD_INPUT = "-"
@@ -98,11 +99,12 @@ class Source:
         Raises `NcuBenchError` when the file cannot be opened.
         """
         if self.path == STANDARD_INPUT:
-            yield _decompressed(io.BufferedReader(_Rejoined(bytes(self._read_ahead), sys.stdin.buffer)))
+            rejoined = _Rejoined(bytes(self._read_ahead), sys.stdin.buffer)
+            yield _decompressed(io.BufferedReader(rejoined), self.name)
             return
         try:
             with Path(self.path).open("rb") as raw:
-                yield _decompressed(raw)
+                yield _decompressed(raw, self.name)
         except OSError as error:
             raise unreadable(self.path, error) from error
 
@@ -113,6 +115,7 @@ class _Rejoined(io.RawIOBase):
     def __init__(self, beginning: bytes, rest: BinaryIO) -> None:
         self._beginning = memoryview(beginning)
         self._rest = rest
+        self._read = 0
 
     def readable(self) -> bool:
         return True
@@ -122,7 +125,11 @@ class _Rejoined(io.RawIOBase):
         data = self._beginning[:count] if self._beginning else self._rest.read(count)
         self._beginning = self._beginning[count:]
         buffer[: len(data)] = data
+        self._read += len(data)
         return len(data)
+
+    def tell(self) -> int:
+        return self._read
 
 
 def unreadable(path: str, error: OSError) -> NcuBenchError:
@@ -132,13 +139,44 @@ def unreadable(path: str, error: OSError) -> NcuBenchError:
     )
 
 
-def _decompressed(raw: io.BufferedReader) -> BinaryIO:
+def _decompressed(raw: io.BufferedReader, name: str) -> BinaryIO:
     head = raw.peek(4)[:4]
     if head.startswith(_GZIP_MAGIC):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+        return cast(BinaryIO, _Unpacked(cast(BinaryIO, gzip.GzipFile(fileobj=raw)), raw, name))
     if head.startswith(_ZSTD_MAGIC):
-        return cast(BinaryIO, zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True))
+        unpacking = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+        return cast(BinaryIO, _Unpacked(cast(BinaryIO, unpacking), raw, name))
     return raw
+
+
+class _Unpacked(io.RawIOBase):
+    """What a packed file holds. Raises `memory.TooBig` once it turns out to be a bomb."""
+
+    def __init__(self, unpacking: BinaryIO, packed: io.BufferedReader, name: str) -> None:
+        self._unpacking: Any = unpacking
+        self._packed = packed
+        self._name = name
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._counted(self._unpacking.read(size))
+
+    def read1(self, size: int = -1) -> bytes:
+        return self._counted(self._unpacking.read1(size))
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._counted(self._unpacking.read1(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _counted(self, data: bytes) -> bytes:
+        self._size += len(data)
+        if self._size > memory.LARGE_UNPACKED:
+            memory.hold_unpacked(self._name, self._packed.tell(), self._size)
+        return data
 
 
 def find_sources(arguments: list[str]) -> list[Source]:
@@ -219,15 +257,24 @@ def encoding_of(head: bytes) -> str:
     return "utf-8"
 
 
+class LongLine(str):
+    """The beginning of a line that is too long to be read."""
+
+    __slots__ = ()
+    KEPT = 200
+
+
 @dataclass
 class Lines:
     """The lines of a report, without their line ends.
 
     `replaced` counts the lines that held bytes invalid in the encoding; `complete` tells whether the last line ended;
-    `head` is the beginning of the file, undecoded.
+    `head` is the beginning of the file, undecoded. Raises `memory.TooBig` when what has become of the lines takes too
+    much memory; `name` is what the report is called then.
     """
 
     stream: BinaryIO
+    name: str = "the report"
     replaced: int = 0
     complete: bool = True
     head: bytes = field(init=False)
@@ -237,15 +284,21 @@ class Lines:
 
     def __iter__(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(encoding_of(self.head))("replace")
+        longest = memory.longest_line()
         pending = ""
         block = self.head
         while block:
+            memory.hold(self.name)
             lines = (pending + decoder.decode(block)).split("\n")
+            if isinstance(pending, LongLine):
+                lines[0] = pending
             pending = lines.pop()
             for line in lines:
                 yield self._checked(line)
+            if len(pending) > longest:
+                pending = LongLine(pending[: LongLine.KEPT])
             block = self.stream.read(1 << 20)
-        pending += decoder.decode(b"", final=True)
+        pending = pending if isinstance(pending, LongLine) else pending + decoder.decode(b"", final=True)
         self.complete = not pending
         if pending:
             yield self._checked(pending)
@@ -253,4 +306,4 @@ class Lines:
     def _checked(self, line: str) -> str:
         if "\ufffd" in line:
             self.replaced += 1
-        return line.rstrip("\r")
+        return line if isinstance(line, LongLine) else line.rstrip("\r")

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 import pyarrow as pa
 from zstandard import ZstdError
 
+from ncu_parsers import memory
 from ncu_parsers.fast_long import LongReader, Unexpected
 from ncu_parsers.fast_wide import WideReader
 from ncu_parsers.flow import Flow
@@ -28,6 +29,9 @@ from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source, encoding_of
 
 BUFFER_BYTES = 1 << 18
+BYTES_BETWEEN_CHECKS = 1 << 22
+"""Of memory: asking for it takes some time."""
+
 WORKERS = 2
 
 
@@ -120,7 +124,7 @@ def _stream(source: Source, write: Callable[[pa.Table], None], careful: bool) ->
 
 def _read(flow: Flow, stream: BinaryIO, careful: bool) -> bool:
     """Read a file with the reader of its first page; whether the last line was complete."""
-    lines = io.BufferedReader(cast(io.RawIOBase, stream), BUFFER_BYTES)
+    lines = io.BufferedReader(_Held(stream, flow.report.source), BUFFER_BYTES)
     encoding = encoding_of(lines.peek(4096)[:4096])
     if encoding not in ("utf-8", "utf-8-sig"):
         raise NotCertain(f"it is written in {encoding}")
@@ -130,6 +134,34 @@ def _read(flow: Flow, stream: BinaryIO, careful: bool) -> bool:
     complete = reader.read(lines)
     flow.write_finished()
     return complete
+
+
+class _Held(io.RawIOBase):
+    """A file whose lines are for the plain reader once one is too long to be read, and that takes no more memory than
+    it may: raises `NotCertain` for the one and `memory.TooBig` for the other.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = cast(io.RawIOBase, stream)
+        self._name = name
+        self._line = 0
+        self._unheld = 0
+        self._longest = memory.longest_line()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._stream.readinto(buffer) or 0
+        end = bytes(buffer[:count]).rfind(b"\n")
+        self._line = self._line + count if end < 0 else count - end
+        if self._line > self._longest:
+            raise NotCertain("a line of it is too long")
+        self._unheld += count
+        if self._unheld > BYTES_BETWEEN_CHECKS:
+            self._unheld = 0
+            memory.hold(self._name)
+        return count
 
 
 def _first_page(flow: Flow, lines: Iterable[bytes], careful: bool) -> WideReader | LongReader:

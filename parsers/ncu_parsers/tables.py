@@ -158,6 +158,58 @@ def table_metadata(table: pa.Table) -> dict[str, Any]:
     return json.loads(raw) if raw else {}
 
 
+def metadata_problem(schema: pa.Schema) -> str:
+    """Why what a file says of itself cannot be used, whoever wrote it; "" where it can."""
+    try:
+        said = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
+        entries = [field_entries(field) for field in schema]
+    except (ValueError, RecursionError) as error:
+        return f"its metadata is no JSON ({error})"
+    if not all(isinstance(one, dict) and all(isinstance(text, str) for text in one.values()) for one in entries):
+        return "the metadata of a column holds no texts"
+    notes, reports = (said.get(key, []) if isinstance(said, dict) else None for key in ("notes", "reports"))
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        return "its metadata holds no list of notes"
+    if not isinstance(reports, list) or not all(isinstance(report, dict) for report in reports):
+        return "its metadata holds no list of reports"
+    if not isinstance(said.get("schema_version", 0), int):
+        return "its metadata holds no schema version"
+    return ""
+
+
+def column_problem(schema: pa.Schema, columns: Sequence[Column]) -> str:
+    """Why a file cannot be used as a table of `columns`, whoever wrote it; "" where it can.
+
+    Types may differ as far as values do not: texts in dictionaries or not, whole numbers of any width for numbers.
+    """
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        return f"it has the column {twice[0]} twice"
+    for column in columns:
+        if column.name in schema.names and not _holds(schema.field(column.name).type, column.type):
+            return f"its column {column.name} holds {schema.field(column.name).type}, not {column.type}"
+    return ""
+
+
+def _holds(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of one type can stand where those of another belong."""
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_dictionary(found) or pa.types.is_dictionary(wanted):
+        values = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (found, wanted)]
+        return _holds(*values)
+    if pa.types.is_integer(wanted):
+        return pa.types.is_signed_integer(found) and bool(found.bit_width <= wanted.bit_width)
+    if pa.types.is_floating(wanted):
+        return pa.types.is_floating(found) or pa.types.is_integer(found)
+    if pa.types.is_string(wanted):
+        return pa.types.is_string(found) or pa.types.is_large_string(found)
+    if pa.types.is_list(wanted):
+        listed = pa.types.is_list(found) or pa.types.is_large_list(found)
+        return listed and _holds(found.value_type, wanted.value_type)
+    return bool(found == wanted)
+
+
 def with_metadata(table: pa.Table, metadata: dict[str, Any]) -> pa.Table:
     """The table with its file-level metadata replaced."""
     return table.replace_schema_metadata({METADATA_KEY: encoded(metadata)})
@@ -178,13 +230,15 @@ def floats(table: pa.Table, name: str) -> Floats:
 
 def _chunk_floats(chunk: pa.Array) -> Floats:
     """One chunk as float64, NaN for null."""
-    values = arrays.values_of(chunk.cast(pa.float64()), np.float64)
+    values = arrays.values_of(chunk.cast(pa.float64(), safe=False), np.float64)
     return np.where(arrays.present(chunk), values, np.nan) if chunk.null_count else values
 
 
 def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str | None]]:
     """A text column as whole numbers and the texts they stand for; the last text is None, for null."""
     column = table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(len(table), pa.string())])
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.string())
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     combined = column.unify_dictionaries().combine_chunks()

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from zstandard import ZstdError
 
+from ncu_parsers import memory
 from ncu_parsers.sources import encoding_of
 
 BLOCK = 1 << 20
@@ -36,14 +37,15 @@ class TraceEvents:
     """The events of a trace as dictionaries. What stands beside them is in `header` once all have been read.
 
     `broken` counts what could not be read between events; `cut` says that the file ends in the middle of one, and
-    `damage` why, where its compression is to blame.
+    `damage` why, where its compression is to blame. Raises `memory.TooBig` when what has become of the events takes too
+    much memory; `name` is what the trace is called then.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, name: str = "the trace") -> None:
         self.header: dict[str, Any] = {}
         self.broken = 0
         self.cut = False
-        self._text = _Text(stream)
+        self._text = _Text(stream, name)
 
     @property
     def damage(self) -> str:
@@ -99,8 +101,9 @@ class TraceEvents:
 class _Text:
     """A text that is decoded as it is needed; what was read is forgotten."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, name: str) -> None:
         self.at = 0
+        self._name = name
         self.damage = ""
         # what a single read() had before it met damage would be lost
         self._read_some: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
@@ -162,6 +165,7 @@ class _Text:
         return True
 
     def _block(self) -> bytes:
+        memory.hold(self._name)
         parts: list[bytes] = []
         length = 0
         while length < BLOCK:

@@ -1,0 +1,135 @@
+"""Work on many reports shared out by dask: on this machine, or by a scheduler that runs already, on any cluster.
+
+dask is an extra, imported when it is asked for. A worker that dies is replaced, and what it worked on is done again by
+another; an item on which several workers die is an error of its own. Workers need ncu-bench and the same files or URLs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, TypeVar
+
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.engine import Engine, attempted
+
+from ncu_tools import __version__
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+LOCAL = "local"
+SECONDS_TO_ANSWER = 15
+AHEAD = 1000
+"""So many items are with the scheduler at a time: results wait there until those before them have come."""
+
+
+@contextmanager
+def dask_engine(where: str) -> Iterator[Engine]:
+    """The engine that `where` names: `local`, the address of a scheduler, or the JSON file that it wrote.
+
+    Raises `NcuBenchError` without dask, and where no scheduler answers.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        raise NcuBenchError(
+            "--dask needs dask's schedulers, which could not be imported.", f"They are an extra ({error}).",
+            "Install them with: pip install 'ncu-bench[dask]'",
+        ) from error  # fmt: skip
+    with _cluster(where, distributed) as address, _client(where, address, distributed) as client:
+        yield DaskEngine(client)
+
+
+@contextmanager
+def _cluster(where: str, distributed: Any) -> Iterator[Any]:
+    """What a client connects to; for `local` a worker per core, with memory of its own, ended with the block."""
+    if where != LOCAL:
+        yield where
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with distributed.LocalCluster(
+        n_workers=cores, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
+    ) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _client(where: str, address: Any, distributed: Any) -> Iterator[Any]:
+    named = {"scheduler_file": address} if isinstance(address, str) and address.endswith(".json") else {}
+    try:
+        client = distributed.Client(
+            **(named or {"address": address}), timeout=SECONDS_TO_ANSWER, set_as_default=False
+        )  # fmt: skip
+    except (OSError, ValueError, TypeError) as error:
+        raise NcuBenchError(
+            f"No dask scheduler answers at {where}: {' '.join(str(error).split()) or type(error).__name__}.",
+            "It may not run, or not be reached from here.",
+            "Start one with: dask scheduler, or use --dask local",
+        ) from error
+    with client:
+        yield client
+
+
+class DaskEngine:
+    """Work on items by the workers of a dask client."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
+        """As `Engine` says. Raises `NcuBenchError` where the scheduler is lost, or workers lack this ncu-bench."""
+        upcoming = iter(items)
+        submitted = ((item, self._submit(function, item)) for item in upcoming)
+        waiting = deque(islice(submitted, AHEAD))
+        try:
+            while waiting:
+                item, future = waiting.popleft()
+                yield self._result(item, future)
+                future.release()
+                waiting.extend(islice(submitted, 1))
+        finally:
+            self._client.cancel([future for _, future in waiting])
+
+    def _submit(self, function: Callable[[Item], Result], item: Item) -> Any:
+        return self._client.submit(_work, function, item, __version__, pure=False)
+
+    def _result(self, item: object, future: Any) -> Any:
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return future.result()
+        except KilledWorker as error:
+            return NcuBenchError(
+                f"{_named(item)} could not be read: {error.allowed_failures + 1} dask workers died of it in a row.",
+                "Memory may have run out.", "Give each worker more of it, or parse that report by itself.",
+            )  # fmt: skip
+        except (ImportError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "deserializ" not in str(error):
+                raise
+            raise NcuBenchError(
+                f"A dask scheduler or worker could not import what is to be run: {' '.join(str(error).split())}",
+                "It has no ncu-bench, or another one than this.",
+                f"Install ncu-bench {__version__} in the environment of the scheduler and the workers.",
+            ) from error
+        except (OSError, CancelledError) as error:
+            raise NcuBenchError(
+                f"The dask scheduler was lost: {type(error).__name__}.",
+                "It was stopped, or the connection broke.",
+                "Start the same command again: what was written is written once.",
+            ) from error
+
+
+def _named(item: object) -> str:
+    return ", ".join(map(str, item)) if isinstance(item, list) else str(item)
+
+
+def _work(function: Callable[[Item], Result], item: Item, release: str) -> Result | NcuBenchError:
+    """What a worker runs."""
+    if release != __version__:
+        raise ImportError(f"the worker has ncu-bench {__version__}, and was asked by {release}")
+    return attempted(function, item)
