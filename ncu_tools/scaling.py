@@ -218,8 +218,13 @@ def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
         names += ["input_size", "sequence_length"]
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(", ".join(str(row[name]) for name in names if row[name] is not None), []).append(row)
+        groups.setdefault(", ".join(_said(name, row[name]) for name in names if row[name] is not None), []).append(row)
     return groups
+
+
+def _said(name: str, value: Any) -> str:
+    """A value of a group in words; of a size also what it is a size of, as `image 64` and `tokens 64`."""
+    return f"{AXES[name][0]} {value}" if name in AXES else str(value)
 
 
 def quantities_of(rows: Sequence[Row]) -> dict[str, dict[str, float]]:

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,13 @@ import numpy as np
 import pytest
 from ncu_launch.bench import Sweep, measured, points
 from ncu_launch.errors import WrongUsage
+from ncu_launch.functions import sizes_taken
 from ncu_launch.gpu_state import GpuState, parsed_state
 from ncu_launch.latency import _STUDENT_975, Effort, half_width, summed_up
+from ncu_launch.request import Workload
 from ncu_launch.timing import peak_of
+from ncu_launch.torchscript import for_inference
+from ncu_launch.workload import Step, prepared
 from ncu_parsers.bench_table import COLUMNS, appended, bench_table
 from ncu_parsers.parquet import read_bench, write_table
 
@@ -37,6 +43,10 @@ from torch import nn
 
 def mlp():
     return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)), torch.randn(4, 16)
+def sized(batch_size, input_size=16, seq_len=3):
+    return nn.Linear(input_size, 8), torch.randn(seq_len, batch_size, input_size)
+def convolution(batch_size=1):
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()), torch.randn(batch_size, 3, 16, 16)
 def memory_of_a_cpu():
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
     return nn.Linear(1 << 16, 1 << 16), torch.randn(1, 1 << 16)
@@ -80,11 +90,59 @@ class TestPoints:
         found = points(Sweep(("resnet18", "hf:bert-base"), input_sizes=(64, 128), sequence_lengths=(16, 32, 64)))
         assert [point.workload.target for point in found] == ["resnet18"] * 2 + ["hf:bert-base"] * 3
 
-    def test_targets_with_inputs_of_their_own_are_measured_once(self) -> None:
-        found = points(Sweep(("gemm:64,64,64,fp32", "a.py:f"), (1, 8), (32, 64)))
-        assert [point.name for point in found] == [
-            "gemm:64,64,64,fp32 fp32 eager forward auto", "a.py:f fp32 eager forward auto"
+    def test_known_work_is_measured_once(self) -> None:
+        found = points(Sweep(("gemm:64,64,64,fp32",), (1, 8), (32, 64)))
+        assert [point.name for point in found] == ["gemm:64,64,64,fp32 fp32 eager forward auto"]
+
+
+class TestFunctions:
+    """What a sweep varies of a user's own functions, known from their source: none of them is imported."""
+
+    SOURCE = """
+raise ImportError("nothing of this file runs")
+def sized(batch_size, image_size=32, *, sequence_length=8): ...
+def batched(batch=4): ...
+def fixed(width=3): ...
+@cached
+def decorated(): ...
+class Model: ...
+"""
+
+    @pytest.fixture
+    def own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "own_models").mkdir()
+        (tmp_path / "own_models" / "__init__.py").touch()
+        (tmp_path / "own_models" / "here.py").write_text(self.SOURCE, encoding="utf-8")
+        return tmp_path / "own_models" / "here.py"
+
+    @pytest.mark.parametrize("place", ["own_models/here.py", "own_models.here"])
+    def test_take_the_sizes_that_they_have_arguments_for(self, place: str, own: Path) -> None:
+        assert sizes_taken(f"{place}:sized") == {"batch", "input", "sequence"}
+        assert sizes_taken(f"{place}:batched") == {"batch"}
+        assert sizes_taken(f"{place}:fixed") == frozenset()
+
+    @pytest.mark.parametrize("name", ["decorated", "Model", "unheard_of"])
+    def test_of_which_the_source_says_nothing_are_not_known(self, name: str, own: Path) -> None:
+        assert sizes_taken(f"{own}:{name}") is None
+        assert sizes_taken(f"{own.parent / 'none.py'}:{name}") is None
+        assert sizes_taken(f"no_such_package_at_all.here:{name}") is None
+
+    def test_are_varied_over_the_sizes_that_they_take(self, own: Path) -> None:
+        found = points(Sweep((f"{own}:sized",), (1, 8), (32, 64), (16,)))
+        assert [(at.batch_size, at.input_size, at.sequence_length) for at in (point.workload for point in found)] == [
+            (1, 32, 16), (8, 32, 16), (1, 64, 16), (8, 64, 16)
         ]  # fmt: skip
+
+    def test_without_an_argument_for_a_size_that_is_asked_for_are_refused_by_its_name(self, own: Path) -> None:
+        with pytest.raises(WrongUsage, match="takes no --batch-size: it has no argument called batch_size or batch"):
+            points(Sweep(("resnet18", f"{own}:fixed"), (1, 8)))
+        with pytest.raises(WrongUsage, match="takes no --input-size"):
+            points(Sweep((f"{own}:batched",), input_sizes=(32,)))
+
+    def test_are_not_refused_for_an_image_size_that_is_meant_for_another(self, own: Path) -> None:
+        found = points(Sweep(("resnet18", f"{own}:batched"), (1, 2), (32, 64)))
+        assert [point.workload.input_size for point in found] == [32, 32, 64, 64, None, None]
 
 
 class TestStatistics:
@@ -147,6 +205,41 @@ def test_the_peak_is_the_highest_sum_of_what_is_alive() -> None:
     assert peak_of([-10, 5]) == 0
 
 
+class TestTorchScript:
+    """The model that is called for --mode jit, in this process."""
+
+    @pytest.fixture
+    def step(self, targets: Path) -> Callable[..., Step]:
+        torch = pytest.importorskip("torch")
+
+        def made(**changes: Any) -> Step:
+            workload = Workload(f"{targets}:convolution", mode="jit", phases=("forward",), device="cpu")
+            with torch.no_grad():
+                return prepared(replace(workload, **changes))
+
+        return made
+
+    def test_is_frozen_and_gives_what_the_eager_model_gives(self, step: Callable[..., Step]) -> None:
+        torch = pytest.importorskip("torch")
+        made = step()
+        frozen, notes = for_inference(made)
+        assert notes == []
+        assert not list(frozen.parameters())
+        assert torch.allclose(frozen(*made.arguments), made.watched(*made.arguments), atol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [({"phases": ("backward",)}, "gradients need"), ({"autocast": True, "dtype": "bf16"}, "autocast does not")],
+    )
+    def test_is_only_traced_where_freezing_would_change_what_it_does(
+        self, changes: dict[str, Any], reason: str, step: Callable[..., Step]
+    ) -> None:
+        made = step(**changes)
+        model, notes = for_inference(made)
+        assert model is made.model
+        assert reason in notes[0]
+
+
 class TestRealProcesses:
     """Each is a process that imports PyTorch, which takes most of these seconds."""
 
@@ -184,6 +277,27 @@ class TestRealProcesses:
         row = measured_row(f"{targets}:{name}", tmp_path)
         assert (row["outcome"], "latency_mean_ns" in row) == (outcome, False)
         assert reason in row["reason"]
+
+    def test_a_function_is_given_its_sizes_and_the_row_has_them_whatever_its_tensors_look_like(
+        self, targets: Path, tmp_path: Path
+    ) -> None:
+        row = measured_row(f"{targets}:sized", tmp_path, batch_sizes=(5,), input_sizes=(32,))
+        assert (row["batch_size"], row["input_size"], row["sequence_length"]) == (5, 32, None)
+        assert (row["parameters"], row["throughput_unit"]) == (32 * 8 + 8, "sample/s")
+        assert row["throughput"] == pytest.approx(5 / row["latency_mean_ns"] * 1e9)
+        assert row["expected_flops"] == 2 * 3 * 5 * 32 * 8
+
+    def test_torchscript_is_frozen_for_inference_and_says_where_it_is_not(self, targets: Path, tmp_path: Path) -> None:
+        forward = measured_row(f"{targets}:convolution", tmp_path, modes=("jit",))
+        step = measured_row(f"{targets}:convolution", tmp_path, modes=("jit",), phases=("step",), batch_sizes=(2,))
+        assert (forward["outcome"], step["outcome"]) == ("ok", "ok"), (forward, step)
+        assert forward["notes"] == []
+        assert "traced and not frozen: gradients need parameters" in step["notes"][0]
+
+    def test_a_cuda_graph_on_a_cpu_is_a_row_that_says_what_it_needs(self, targets: Path, tmp_path: Path) -> None:
+        row = measured_row(f"{targets}:convolution", tmp_path, modes=("cudagraph",))
+        assert row["outcome"] == "failed"
+        assert "CUDA graphs need a CUDA device" in row["reason"]
 
     def test_what_hangs_is_ended_and_is_a_row_that_says_so(self, targets: Path, tmp_path: Path) -> None:
         (tmp_path / "hang").touch()

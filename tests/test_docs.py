@@ -18,7 +18,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").glob("**/*.md")),
     ROOT / "sample_reports" / "README.md",
 ]
 

@@ -15,7 +15,7 @@ from ncu_parsers.parquet import read_bench, read_launches, write_table
 
 from ncu_tools.cli import run
 from ncu_tools.intervals import student_quantile
-from ncu_tools.scaling import TOO_FEW, TOO_UNCERTAIN, correlations, fitted, knee, pearson, ranks, series
+from ncu_tools.scaling import TOO_FEW, TOO_UNCERTAIN, by_group, correlations, fitted, knee, pearson, ranks, series
 
 SIZES = (1, 2, 4, 8, 16, 32)
 
@@ -113,6 +113,13 @@ class TestCorrelations:
         assert found.pearson is not None
         assert found.pearson_low is not None
         assert found.pearson_low < found.pearson
+
+    def test_images_and_texts_of_one_number_are_not_one_group(self) -> None:
+        images = [row("vgg16", input_size=size, sequence_length=None) for size in (64, 128)]
+        texts = [row("bert", input_size=None, sequence_length=size) for size in (64, 128)]
+        assert [group.rpartition(", ")[2] for group in by_group([*images, *texts])] == [
+            "image 64", "image 128", "tokens 64", "tokens 128"
+        ]  # fmt: skip
 
     def test_four_models_are_too_few_to_say(self) -> None:
         found = correlations([row(f"model {n}", latency=float(n), parameters=n) for n in range(1, 5)])

@@ -1,7 +1,9 @@
-"""A sweep: which points it has, and each of them measured by a process of its own, so that none can end the others.
+"""A sweep: which points it has, and each of them measured by processes of its own, so that none can end the others.
 
 A point whose process runs out of memory, crashes or hangs is a row that says so. The process is `ncu_launch.timing`;
-docs/bench.md has the columns.
+docs/bench.md has the columns. Times differ more from one process to the next than within one, so a point may have
+several: their samples become one row, and the scatter of their means is its noise (Georges, Buytaert and Eeckhout,
+OOPSLA 2007, p. 57; Kalibera and Jones, ISMM 2013, p. 63).
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ncu_launch.execute import Finished, own_environment, run
 from ncu_launch.expectation import said_errors
+from ncu_launch.functions import ARGUMENTS, is_function, lacks, sizes_taken
 from ncu_launch.known_work import is_known_work, own_dtype
-from ncu_launch.latency import Effort
+from ncu_launch.latency import Effort, half_width, summed_up
 from ncu_launch.models import HF_CONFIGURATIONS
 from ncu_launch.outcome import last_words
 from ncu_launch.request import Workload
@@ -61,8 +65,10 @@ class Point:
 def points(sweep: Sweep) -> list[Point]:
     """Every combination once, the batch size varying fastest. Sizes that a target does not have are not varied.
 
-    Raises `WrongUsage` for a target that starts like known work and is not written as such.
+    Raises `WrongUsage` for a target that starts like known work and is not written as such, and for a user's function
+    that has no argument for a size that is asked for.
     """
+    _check_functions(sweep)
     found: dict[str, Point] = {}
     for target in sweep.targets:
         axes = sizes_of(target)
@@ -86,13 +92,34 @@ def points(sweep: Sweep) -> list[Point]:
 
 
 def sizes_of(target: str) -> frozenset[str]:
-    """Which of batch, input and sequence change what a target does; known work and functions have their own inputs."""
+    """Which of batch, input and sequence change what a target does.
+
+    Known work has its own inputs. A user's function has arguments for those that it takes; where its source does not
+    say which, all are tried, and its process refuses those that it does not take.
+    """
+    if is_function(target):
+        taken = sizes_taken(target)
+        return frozenset(ARGUMENTS) if taken is None else taken
     if target.startswith("hf:"):
         configuration = HF_CONFIGURATIONS.get(target.removeprefix("hf:"), ("",))[0]
         return frozenset(("batch", "input" if configuration in IMAGE_CONFIGURATIONS else "sequence"))
-    if is_known_work(target) or (":" in target and not target.startswith("timm:")):
+    if is_known_work(target):
         return frozenset()
     return frozenset(("batch", "input"))
+
+
+def _check_functions(sweep: Sweep) -> None:
+    """A function must take every size that is asked for. Image sizes and lengths may be meant for another target."""
+    asked = {
+        "batch": sweep.batch_sizes != (1,),
+        "input": sweep.input_sizes != (None,),
+        "sequence": sweep.sequence_lengths != (None,),
+    }
+    takes = {target: sizes_of(target) for target in sweep.targets}
+    anywhere = frozenset().union(*takes.values()) - {"batch"}
+    for target in filter(is_function, sweep.targets):
+        for size in (size for size, wanted in asked.items() if wanted and size not in takes[target] | anywhere):
+            raise lacks(target, size)
 
 
 def _name(workload: Workload, batch: int | None) -> str:
@@ -134,6 +161,8 @@ def measured(point: Point, effort: Effort, timeout: float, log: Path, *, heard: 
             raise KeyboardInterrupt
         found: Row = json.loads(result.read_text("utf-8")) if result.is_file() else {}
     ended = found if found.get("outcome") == OUT_OF_MEMORY else {**found, **_ended(finished, log, stages[-1], found)}
+    if ended["outcome"] == OK:
+        ended["process_means_ns"] = [ended["latency_mean_ns"]]
     facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name}
     return {**_asked(point), **ended, **facts}
 
@@ -189,15 +218,122 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+# ------------------------------------------------------------------------------------------------- several processes
+
+
 def rows_of(
-    asked: list[Point], effort: Effort, timeout: float, logs: Path, *, heard: Callable[[Point, str], None]
+    asked: list[Point],
+    effort: Effort,
+    timeout: float,
+    logs: Path,
+    *,
+    heard: Callable[[Point, str], None],
+    processes: int = 1,
+    begun: Iterable[Row] = (),
 ) -> Iterator[Row]:
-    """The row of each point, as soon as it is measured; `heard` is told which point is how far.
+    """The row of a point after each of its processes, in place of the one before; `heard` is told which is how far.
+
+    Processes go round by round over all points, so that a machine that grows slower does so for all of them. `begun`
+    are rows of points that have had fewer processes. A point that fails is not tried again.
 
     Ctrl-C ends the process of the point it falls into, and is raised.
     """
-    taken = len(list(logs.glob("point-*.txt")))
-    for number, point in enumerate(asked, taken + 1):
-        heard(point, "starting")
-        log = logs / f"point-{number:04}.txt"
-        yield measured(point, effort, timeout, log, heard=lambda stage, point=point: heard(point, stage))  # type: ignore[misc]
+    rows = {row["point"]: row for row in begun}
+    given_up: set[str] = set()
+    for _ in range(processes):
+        for point in asked:
+            row = rows.get(point.name)
+            if point.name in given_up or (row is not None and has_all(row, processes)):
+                continue
+            heard(point, "starting")
+            listen = partial(heard, point)
+            least = effort if row is None else _as_long_as(row, effort)
+            found = measured(point, least, timeout, _log(logs, row), heard=listen)
+            if found["outcome"] != OK:
+                given_up.add(point.name)
+            rows[point.name] = found if row is None else joined(row, found)
+            yield rows[point.name]
+
+
+def has_all(row: Row, processes: int) -> bool:
+    """Whether a point needs no further process: it had so many, or the one that it had failed."""
+    return row["outcome"] != OK or len(process_means(row)) >= processes
+
+
+def process_means(row: Row) -> list[float]:
+    """The mean latency in ns of each process of a measured point; files written before there were several have one."""
+    return list(row.get("process_means_ns") or [row["latency_mean_ns"]])
+
+
+def joined(row: Row, further: Row) -> Row:
+    """A measured point's row with what a further process found.
+
+    The interval of the mean is Student's, of the means of processes. Where the further process failed, a note says so.
+    Where it ran under other conditions than those before, as after --resume, it stands alone, and a note says so.
+    """
+    notes = list(dict.fromkeys([*(row["notes"] or []), *(further.get("notes") or [])]))
+    if further["outcome"] != OK:
+        failure = f"a further process {_ENDED[further['outcome']]} ({further['reason']}): see {further['log']}"
+        return {**row, "notes": [*notes, failure], "seconds": row["seconds"] + further["seconds"]}
+    for name, words in _CONDITIONS.items():
+        if row[name] != further[name]:
+            again = f"measured anew: {words} was {row[name]} before and is {further[name]}"
+            return {**further, "notes": [*notes, again]}
+    combined = {name: _of_known(how, (row[name], further.get(name))) for name, how in _OVER_PROCESSES.items()}
+    return {**row, **combined, **_latency(row, further), "notes": notes}
+
+
+def _latency(row: Row, further: Row) -> Row:
+    samples, means = [*row["samples_ns"], *further["samples_ns"]], [*process_means(row), *process_means(further)]
+    found, reach = summed_up(samples), half_width(means)
+    rate = row["throughput"]
+    return {
+        "samples_ns": samples,
+        "process_means_ns": means,
+        "iterations": len(samples),
+        "latency_mean_ns": found.mean,
+        "latency_median_ns": found.median,
+        "latency_p95_ns": found.p95,
+        "latency_p99_ns": found.p99,
+        "latency_sd_ns": found.deviation,
+        "latency_low_ns": None if reach is None else found.mean - reach,
+        "latency_high_ns": None if reach is None else found.mean + reach,
+        "throughput": None if rate is None else rate * row["latency_mean_ns"] / found.mean,
+    }
+
+
+_CONDITIONS = {"device_name": "the device", "torch": "PyTorch", "threads": "the number of threads"}
+_ENDED = {OUT_OF_MEMORY: "ran out of memory", FAILED: "failed", CRASHED: "crashed", TIMED_OUT: "timed out"}
+
+
+def _throttling(found: Iterable[str]) -> str:
+    """What held clocks down in any of the processes."""
+    reasons = dict.fromkeys(reason for one in found for reason in one.split(", ") if reason != "none")
+    return ", ".join(reasons) or "none"
+
+
+_OVER_PROCESSES: dict[str, Callable[[Any], Any]] = {
+    "warmup_iterations": sum, "seconds": sum, "memory_peak_bytes": max, "memory_allocated_bytes": max,
+    "process_peak_bytes": max, "self_cpu_time_ns": min, "self_gpu_time_ns": min, "gpu_clock_hz": min,
+    "gpu_memory_clock_hz": min, "gpu_temperature_c": max, "throttling": _throttling,
+}  # fmt: skip
+"""How what processes found becomes one number, where it is not the same of each, as the number of parameters is."""
+
+
+def _of_known(how: Callable[[Any], Any], values: Iterable[Any]) -> Any:
+    known = [value for value in values if value is not None]
+    return how(known) if known else None
+
+
+def _as_long_as(row: Row, effort: Effort) -> Effort:
+    """The effort of a further process: as many samples as those before took, so that each counts alike in the mean."""
+    count = round(row["iterations"] / len(process_means(row)))
+    return replace(effort, least=count, most=count)
+
+
+def _log(logs: Path, row: Row | None) -> Path:
+    """A new file: point-0007.txt, and point-0007-2.txt of the same point's second process."""
+    if row is None:
+        return logs / f"point-{len(list(logs.glob('point-*.txt'))) + 1:04}.txt"
+    first = Path(row["log"]).stem
+    return logs / f"{first}-{len(list(logs.glob(f'{first}*.txt'))) + 1}.txt"

@@ -157,7 +157,11 @@ def _pretending(model: Any, arguments: Any, keywords: Any) -> tuple[Any, Any, An
         if id(tensor) not in twins:
             made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
             is_parameter = isinstance(tensor, torch.nn.Parameter)
-            twins[id(tensor)] = torch.nn.Parameter(made, tensor.requires_grad) if is_parameter else made
+            twins[id(tensor)] = (
+                torch.nn.Parameter(made, tensor.requires_grad)
+                if is_parameter
+                else made.requires_grad_(tensor.requires_grad)
+            )
         return twins[id(tensor)]
 
     for module in model.modules():

@@ -8,12 +8,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.functions import called
 from ncu_launch.known_work import build_known_work, is_known_work
 from ncu_launch.request import Workload
 from ncu_launch.torchvision_import import import_torchvision, operators_load
@@ -28,7 +27,8 @@ class Built:
     """A model ready to run: call `model(*args, **kwargs)`.
 
     `dtype` is the type it was built in and must keep, where it has one of its own. `true_flops` are those of a forward
-    pass per module, where they are known beforehand.
+    pass per module, where they are known beforehand. `sizes` are those that a user's function was given, by the columns
+    of the table of measured points.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Built:
     needs_targets_to_train: bool = False
     dtype: str = ""
     true_flops: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -258,40 +259,7 @@ def _timm(name: str, workload: Workload) -> Built:
 
 def _function(target: str, workload: Workload) -> Built:
     """`path/to/file.py:function` or `package.module:function`, which returns a model and its inputs."""
-    place, _, name = target.rpartition(":")
-    module = _module_of_file(Path(place)) if place.endswith(".py") else _module(place)
-    function: Callable[[], Any] | None = getattr(module, name, None)
-    if not callable(function):
-        raise WrongUsage(f"{place} has no function called {name}.", advice="Write it as FILE.py:FUNCTION.")
-    made = function()
-    if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0])):
-        raise WrongUsage(
-            f"{target} returned {type(made).__name__}, not a model and its inputs.",
-            advice="Return (model, inputs), with inputs a tensor, a tuple of arguments or a dict of keyword arguments.",
-        )
-    model, inputs = made
+    model, inputs, sizes = called(target, workload)
     if isinstance(inputs, dict):
-        return Built(target, model, (), inputs)
-    return Built(target, model, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,))
-
-
-def _module_of_file(path: Path) -> Any:
-    if not path.is_file():
-        raise NcuBenchError(
-            f"{path} does not exist.", advice="Check the path; relative paths start at the current folder."
-        )
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    if specification is None or specification.loader is None:
-        raise NcuBenchError(f"{path} could not be imported as Python.")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise NcuBenchError(
-            f"The module {name} could not be imported: {error}.", advice="Check its name and PYTHONPATH."
-        ) from error
+        return Built(target, model, (), inputs, sizes=sizes)
+    return Built(target, model, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), sizes=sizes)

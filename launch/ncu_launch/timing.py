@@ -32,6 +32,7 @@ from ncu_launch.iterations import Iteration, iteration_of
 from ncu_launch.latency import Effort, summed_up
 from ncu_launch.models import Built, build
 from ncu_launch.request import Workload
+from ncu_launch.torchscript import for_inference
 from ncu_launch.workload import Step, assembled, cpu_name, device_here, placed
 
 STAGE = "ncu-bench: "
@@ -58,10 +59,12 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
     device = device_here(workload.device)
     _say("building")
     built = build(workload)
-    step = assembled(workload, built, *placed(workload, built, device), device)
-    row = {**_identity(workload, built, step), **_sizes(workload, built)}
-    iteration = iteration_of(step)
     with torch.no_grad() if not workload.wants_backward else nullcontext():
+        step = assembled(workload, built, *placed(workload, built, device), device)
+        row = {**_identity(workload, built, step), **_sizes(workload, built)}
+        if workload.mode == "jit":
+            row["notes"] += _optimised(step, built)
+        iteration = iteration_of(step)
         _say("warming up")
         row["warmup_iterations"] = _warm(iteration, effort, device)
         row["memory_allocated_bytes"] = _allocated(step)
@@ -76,6 +79,15 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
     gc.collect()
     _say("counting")
     written({**row, **_expected(workload)})
+
+
+def _optimised(step: Step, built: Built) -> list[str]:
+    """Call the traced model as optimised for inference from now on, as far as that can be done; returns notes."""
+    traced = step.model
+    step.model, notes = for_inference(step)
+    if step.model is not traced and step.device == "cuda":  # its allocator would count the weights twice
+        step.watched, built.model = step.model, None
+    return notes
 
 
 # ---------------------------------------------------------------------------------------------------------- the timing
@@ -216,7 +228,7 @@ def _identity(workload: Workload, built: Built, step: Step) -> Row:
 
 
 def _sizes(workload: Workload, built: Built) -> Row:
-    """What an iteration works on, by the shapes of its inputs; null where they do not say."""
+    """What an iteration works on: sizes that a function was given, else by shapes of inputs, null without either."""
     keywords = built.kwargs or {}
     tensors = list(tensors_in((built.args, keywords)))
     images = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.dim() == 4]
@@ -232,7 +244,9 @@ def _sizes(workload: Workload, built: Built) -> Row:
         row |= {"batch_size": len(tensors[0]), "items": len(tensors[0])}
         row["throughput_unit"] = "image/s" if images else "sample/s"
         row["input_size"] = tensors[0].shape[-1] if tensors[0].dim() >= 4 else None
-    return row
+    if "batch_size" in built.sizes and row["throughput_unit"] != "token/s":
+        row |= {"items": built.sizes["batch_size"], "throughput_unit": row["throughput_unit"] or "sample/s"}
+    return row | built.sizes
 
 
 def _expected(workload: Workload) -> Row:

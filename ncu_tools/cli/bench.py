@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from ncu_launch.bench import OK, Point, Sweep, points, rows_of, sizes_of
+from ncu_launch.bench import OK, Point, Sweep, has_all, points, process_means, rows_of, sizes_of
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.latency import Effort
 from ncu_launch.manifest import LOGS, Manifest, write_manifest
@@ -41,6 +41,7 @@ COLUMNS = (
     Column("latency_p95_ns", "p95", "time", "ns"),
     Column("latency_p99_ns", "p99", "time", "ns"),
     Column("iterations", "n", "count"),
+    Column("processes", "processes", "count"),
     Column("rate", "throughput"),
     Column("memory_peak_bytes", "peak memory", "byte", "byte"),
     Column("self_cpu_time_ns", "self CPU", "time", "ns"),
@@ -49,7 +50,7 @@ COLUMNS = (
     Column("outcome", "outcome"),
     Column("reason", "reason", wide=True),
 )
-NOT_SHOWN = ("samples_ns", "notes")
+NOT_SHOWN = ("samples_ns", "process_means_ns", "notes")
 Row = dict[str, Any]
 
 
@@ -87,7 +88,7 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option("--retry-failed", is_flag=True, help="With --resume, measure points again that are not ok.")
 @click.option("--batch-size", "batch_sizes", default="1", show_default=True, callback=_sizes, help="Such as 1,8,16,32.")
 @click.option("--input-size", "input_sizes", callback=_sizes, help="Image heights and widths.")
-@click.option("--seq-len", "sequence_lengths", callback=_sizes, help="Sequence lengths of hf: models.")
+@click.option("--seq-len", "sequence_lengths", callback=_sizes, help="Sequence lengths of hf: models and of functions.")
 @click.option(
     "--dtype", "dtypes", default="fp32", show_default=True, callback=_words(DTYPES), help=f"Of {', '.join(DTYPES)}."
 )
@@ -110,8 +111,12 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str | None
     help="How long to time a point at most, however wide its interval is.",
 )  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True, help="Iterations before timing.")
+@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+    help="Measure each point by so many processes, in rounds over all points: the interval is then that between "
+    "processes, which compare needs to tell a change from noise.",
+)  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS",
-    help="End a point's process after this long: its row says so.",
+    help="End a process after this long: its point's row says so.",
 )  # fmt: skip
 @format_option
 def command(
@@ -131,14 +136,16 @@ def command(
     precision: float,
     max_time: float,
     warmup: int,
+    processes: int,
     timeout: float,
     output_format: str,
 ) -> None:
     """Measure latency, throughput and memory of models, every combination of the sizes, types, modes and phases given.
 
-    TARGET is a model as for profile. Every point runs in a process of its own: one that runs out of memory, crashes or
-    hangs is a row that says so. Rows land in bench.parquet of the run folder as they finish; --resume goes on where a
-    sweep stopped. Times are of iterations one by one, between CUDA events on a GPU and by the clock on a CPU.
+    TARGET is a model as for profile; a function of yours is given the sizes that it has arguments for. Every point
+    runs in processes of its own: one that runs out of memory, crashes or hangs is a row that says so. Rows land in
+    bench.parquet of the run folder as they finish; --resume goes on where a sweep stopped. Times are of iterations one
+    by one, between CUDA events on a GPU and by the clock on a CPU.
 
     \b
     Example:
@@ -153,19 +160,22 @@ def command(
     asked = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     kept = _kept(folder, resume, retry_failed)
-    known = set(kept.column("point").to_pylist()) if kept is not None else set()
-    missing = [point for point in asked if point.name not in known]
+    missing, begun = _left_of(asked, kept, processes)
     if resume:
-        click.echo(f"{len(asked) - len(missing)} of {counted(len(asked), 'point', 'points')} have a row.", err=True)
-    stopped = _measured(folder, kept, missing, effort, timeout)
+        done = f"{len(asked) - len(missing)} of {counted(len(asked), 'point', 'points')} are measured"
+        click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
+    stopped = _measured(folder, kept, missing, begun, effort, timeout, processes)
     if stopped:
-        left = f"{len(asked) - len(_rows_of(folder, asked))} of {counted(len(asked), 'point', 'points')} are left"
+        number = len(asked) - sum(has_all(row, processes) for row in _rows_of(folder, asked))
+        left = f"{number} of {counted(len(asked), 'point', 'points')} are left"
         click.echo(f"{left}; the same command with -o {folder} --resume goes on.", err=True)
         raise click.Abort
     rows = _rows_of(folder, asked)
     show(_table(rows, _notes(rows, sweep, effort, folder), output_format), output_format)
     if not any(row["outcome"] == OK for row in rows):
-        raise NcuBenchError("No point could be measured.", f"The first: {rows[0]['reason']}.", "See its row and log.")
+        raise NcuBenchError(
+            "No point could be measured.", f"The first: {rows[0]['reason'].rstrip('.')}.", "See its row and log."
+        )
 
 
 # ----------------------------------------------------------------------------------------------------- the run folder
@@ -193,6 +203,16 @@ def _kept(folder: Path, resume: bool, retry_failed: bool) -> pa.Table | None:
     return table.filter([outcome == OK for outcome in table.column("outcome").to_pylist()]) if retry_failed else table
 
 
+def _left_of(asked: list[Point], kept: pa.Table | None, processes: int) -> tuple[list[Point], list[Row]]:
+    """The points that need a process, and the rows of those among them that had some of theirs."""
+    if kept is None:
+        return asked, []
+    rows = {row["point"]: row for row in kept.drop_columns(["samples_ns"]).to_pylist()}
+    missing = [point for point in asked if point.name not in rows or not has_all(rows[point.name], processes)]
+    begun = {point.name for point in missing} & rows.keys()
+    return missing, kept.filter([name in begun for name in kept.column("point").to_pylist()]).to_pylist()
+
+
 def _rows_of(folder: Path, asked: list[Point]) -> list[Row]:
     """The rows of these points, in the order asked for."""
     from ncu_parsers.parquet import read_bench
@@ -204,12 +224,20 @@ def _rows_of(folder: Path, asked: list[Point]) -> list[Row]:
     return [rows[point.name] for point in asked if point.name in rows]
 
 
-def _measured(folder: Path, kept: pa.Table | None, missing: list[Point], effort: Effort, timeout: float) -> bool:
-    """Measure points, and write the file anew after each; True when it was stopped before the end.
+def _measured(
+    folder: Path,
+    kept: pa.Table | None,
+    missing: list[Point],
+    begun: list[Row],
+    effort: Effort,
+    timeout: float,
+    processes: int,
+) -> bool:
+    """Measure points, and write the file anew after each process; True when it was stopped before the end.
 
     SIGTERM, as schedulers send it, stops it like Ctrl-C.
     """
-    from ncu_parsers.bench_table import appended
+    from ncu_parsers.bench_table import with_row
     from ncu_parsers.parquet import write_table
 
     logs = folder / LOGS
@@ -222,9 +250,10 @@ def _measured(folder: Path, kept: pa.Table | None, missing: list[Point], effort:
     usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
     table, versions = kept, set[str]()
     try:
-        with _progress(len(missing)) as (heard, finished):
-            for row in rows_of(missing, effort, timeout, logs, heard=heard):
-                table = appended(table, [row], asked=sys.argv)
+        total = processes * len(missing) - sum(len(process_means(row)) for row in begun)
+        with _progress(total) as (heard, finished):
+            for row in rows_of(missing, effort, timeout, logs, heard=heard, processes=processes, begun=begun):
+                table = with_row(table, row, asked=sys.argv)
                 write_table(table, folder / BENCH)
                 versions |= {row["torch"]} if "torch" in row else set()
                 finished(row)
@@ -306,12 +335,21 @@ def _for_people(row: Row) -> Row:
     if row["outcome"] != OK:
         return row
     rate = f"{digits(row['throughput'])} {row['throughput_unit']}" if row["throughput"] else None
-    return {**row, "rate": rate, "plus_minus": _plus_minus(row), "outcome": None}
+    number = len(process_means(row))
+    several = number if number > 1 else None
+    return {**row, "rate": rate, "plus_minus": _plus_minus(row), "processes": several, "outcome": None}
 
 
 def _notes(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[str]:
     notes = [f"{row['point']}: {note}" for row in rows for note in row["notes"] or []]
     wide = [row for row in rows if row["outcome"] == OK and (_plus_minus(row) or 1.0) > effort.precision]
+    between = [row for row in wide if len(process_means(row)) > 1]
+    wide = [row for row in wide if row not in between]
+    if between:
+        notes.append(
+            f"from one process to the next, {counted(len(between), 'point scatters', 'points scatter')} more than "
+            f"± {100 * effort.precision:g} %: more --processes narrow that"
+        )
     if wide:
         notes.append(
             f"{counted(len(wide), 'point was', 'points were')} timed for --max-time, with an interval wider than "
