@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.compared import RUN, Compared
+from ncu_tools.cli.compared import RUN, Asked, Compared
 from ncu_tools.cli.compared_launches import compared_kernels, compared_layers
 from ncu_tools.cli.compared_points import compared_points, dimensions, hold_bench
 from ncu_tools.cli.options import dask_option, format_option, show, terminal_width
@@ -89,7 +89,7 @@ def command(
         raise WrongUsage("--depth goes with --layers.", advice="Add --layers.")
     machine_readable = output_format in ("json", "csv")
     try:
-        compared = _compared(runs, layers, depth, across, by, top, bool(limits), anyway, dask, machine_readable)
+        compared = _compared(Asked(runs, layers, depth, across, by, top, bool(limits), anyway, dask, machine_readable))
     except NcuBenchError as error:
         if not isinstance(error, WrongUsage):
             _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
@@ -102,38 +102,18 @@ def command(
         raise click.exceptions.Exit(code)
 
 
-def _compared(
-    runs: tuple[str, ...],
-    layers: bool,
-    depth: int | None,
-    across: tuple[str, ...],
-    by: str | None,
-    top: int | None,
-    gated: bool,
-    anyway: bool,
-    dask: str | None,
-    machine_readable: bool,
-) -> Compared:
-    repeated = sorted(
-        {name for name in runs[1:] if runs[1:].count(name) > 1} | ({runs[0]} & set(runs[1:]) if across else set())
-    )
+def _compared(asked: Asked) -> Compared:
+    base, *new = asked.runs
+    repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if asked.across else set())
     if repeated:
-        raise WrongUsage(f"{', '.join(repeated)} is given twice.", advice="Name every run once.")
-    if hold_bench(runs, across):
-        if layers:
-            raise WrongUsage(
-                "Measured points have no layers.", advice="Leave --layers out, or compare runs of profile."
-            )
-        if dask:
-            raise WrongUsage("Measured points are compared here.", advice="Leave --dask out.")
-        return compared_points(runs, across, by, top, anyway=anyway, gated=gated, machine_readable=machine_readable)
-    base, *new = runs
-    order = by or "change"
-    if layers:
-        return compared_layers(
-            base, tuple(new), order, top, depth, anyway=anyway, dask=dask, machine_readable=machine_readable
-        )
-    return compared_kernels(base, tuple(new), order, top, anyway=anyway, dask=dask, machine_readable=machine_readable)
+        raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
+    if not hold_bench(asked.runs, asked.across):
+        return compared_layers(asked) if asked.layers else compared_kernels(asked)
+    if asked.layers:
+        raise WrongUsage("Measured points have no layers.", advice="Leave --layers out, or compare runs of profile.")
+    if asked.dask:
+        raise WrongUsage("Measured points are compared here.", advice="Leave --dask out.")
+    return compared_points(asked)
 
 
 # -------------------------------------------------------------------------------------------------- what is shown

@@ -16,6 +16,22 @@ VERDICTS = {"more": "more time", "less": "less time"}
 SEVERAL_ROWS = 20
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the command was asked: the runs, of which the first is the base, and how to compare and show them."""
+
+    runs: tuple[str, ...]
+    layers: bool = False
+    depth: int | None = None
+    across: tuple[str, ...] = ()
+    by: str | None = None
+    top: int | None = None
+    gated: bool = False
+    anyway: bool = False
+    dask: str | None = None
+    machine_readable: bool = False
+
+
 @dataclass
 class Compared:
     """A comparison as it is shown. `subjects` are those of each new side by its name."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from ncu_launch.manifest import read_manifest
 
-from ncu_tools.cli.compared import RUN, SEVERAL_ROWS, Compared, change_cells, verdict
+from ncu_tools.cli.compared import RUN, SEVERAL_ROWS, Asked, Compared, change_cells, verdict
 from ncu_tools.cli.options import engine_of, progress
 from ncu_tools.report.table import Column, Table
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ncu_tools.conditions import Conditions
     from ncu_tools.loading import Run
 
+BY = "change"
 KERNEL = (
     Column("kernel", "kernel", wide=True),
     Column("was", "was", wide=True),
@@ -72,54 +73,42 @@ class _Side:
         return self.run.table
 
 
-def compared_kernels(
-    base: str, new: tuple[str, ...], by: str, top: int | None, *, anyway: bool, dask: str | None, machine_readable: bool
-) -> Compared:
+def compared_kernels(asked: Asked) -> Compared:
     """Each new run against the base, kernel by kernel. Raises `NcuBenchError` where they are not alike."""
     from ncu_tools.compare import compare, ordered
 
     found: dict[str, Comparison] = {}
     notes: dict[str, list[str]] = {}
-    for ours, theirs in _pairs(base, new, anyway=anyway, dask=dask):
+    for ours, theirs in _pairs(asked):
         one = compare(ours.table, theirs.table, (ours.conditions, theirs.conditions))
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.run.notes, *theirs.run.notes]
     lines = {
-        name: ([_kernel_cells(kernel) for kernel in ordered(one.kernels, by)], _kernel_cells(one.total))
+        name: ([_kernel_cells(kernel) for kernel in ordered(one.kernels, asked.by or BY)], _kernel_cells(one.total))
         for name, one in found.items()
     }
-    columns = (*KERNEL, *TIMES, *((FOR_PEOPLE[1], MATCHED_BY, *FOR_MACHINES) if machine_readable else FOR_PEOPLE))
-    table = _table(base, "kernels", lines, notes, columns, top, machine_readable)
+    columns = (*KERNEL, *TIMES, *((FOR_PEOPLE[1], MATCHED_BY, *FOR_MACHINES) if asked.machine_readable else FOR_PEOPLE))
+    table = _table(asked, "kernels", lines, notes, columns)
     table.extra["differences"] = _differences(found)
     return Compared(table, {name: one.subjects for name, one in found.items()})
 
 
-def compared_layers(
-    base: str,
-    new: tuple[str, ...],
-    by: str,
-    top: int | None,
-    depth: int | None,
-    *,
-    anyway: bool,
-    dask: str | None,
-    machine_readable: bool,
-) -> Compared:
+def compared_layers(asked: Asked) -> Compared:
     """Each new run against the base, layer by layer and phase by phase. Raises `NcuBenchError` as kernels do."""
     from ncu_tools.compare_layers import compare_layers, ordered
 
     found: dict[str, LayerComparison] = {}
     notes: dict[str, list[str]] = {}
-    for ours, theirs in _pairs(base, new, anyway=anyway, dask=dask):
-        one = compare_layers(ours.table, theirs.table, (ours.conditions, theirs.conditions), depth=depth)
+    for ours, theirs in _pairs(asked):
+        one = compare_layers(ours.table, theirs.table, (ours.conditions, theirs.conditions), depth=asked.depth)
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.run.notes, *theirs.run.notes]
     lines = {
-        name: ([_layer_cells(layer) for layer in ordered(one.layers, by)], _layer_cells(one.total))
+        name: ([_layer_cells(layer) for layer in ordered(one.layers, asked.by or BY)], _layer_cells(one.total))
         for name, one in found.items()
     }
-    columns = (*LAYER, *TIMES, *((FOR_PEOPLE[1], *FOR_MACHINES) if machine_readable else FOR_PEOPLE))
-    table = _table(base, "layers", lines, notes, columns, top, machine_readable)
+    columns = (*LAYER, *TIMES, *((FOR_PEOPLE[1], *FOR_MACHINES) if asked.machine_readable else FOR_PEOPLE))
+    table = _table(asked, "layers", lines, notes, columns)
     table.extra["differences"] = _differences(found)
     return Compared(table, {name: one.subjects for name, one in found.items()})
 
@@ -127,18 +116,18 @@ def compared_layers(
 # ------------------------------------------------------------------------------------------------------- the runs
 
 
-def _pairs(base: str, new: tuple[str, ...], *, anyway: bool, dask: str | None) -> list[tuple[_Side, _Side]]:
+def _pairs(asked: Asked) -> list[tuple[_Side, _Side]]:
     """The base with each new run, once it is clear that they may be compared."""
     from ncu_tools.compare import hold_comparable
     from ncu_tools.kernels import is_compared
     from ncu_tools.loading import load
 
-    with engine_of(dask) as engine, progress("Reading") as reading:
-        runs = [load(path, reading=reading, columns=is_compared, engine=engine) for path in (base, *new)]
-    ours, *theirs = (_Side(path, run, _conditions(path, run)) for path, run in zip((base, *new), runs, strict=True))
-    if not anyway:
+    with engine_of(asked.dask) as engine, progress("Reading") as reading:
+        runs = [load(path, reading=reading, columns=is_compared, engine=engine) for path in asked.runs]
+    ours, *theirs = (_Side(path, run, _conditions(path, run)) for path, run in zip(asked.runs, runs, strict=True))
+    if not asked.anyway:
         for side in theirs:
-            hold_comparable(ours.conditions, side.conditions, (base, side.name))
+            hold_comparable(ours.conditions, side.conditions, (ours.name, side.name))
     return [(ours, side) for side in theirs]
 
 
@@ -158,22 +147,21 @@ def _conditions(path: str, run: Run) -> Conditions:
 
 
 def _table(
-    base: str,
+    asked: Asked,
     plural: str,
     lines: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]],
     notes: dict[str, list[str]],
     columns: Sequence[Column],
-    top: int | None,
-    machine_readable: bool,
 ) -> Table:
     """The first lines of each comparison and its total, which is never hidden."""
-    shown, several = top or SEVERAL_ROWS, len(lines) > 1
+    shown, several = asked.top or SEVERAL_ROWS, len(lines) > 1
     rows, said = [], []
     for name, (every, total) in lines.items():
         rows += [{RUN.name: name, **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
         hidden = [f"{len(every) - shown} more {plural}; --top shows more"] if len(every) > shown else []
         said += [f"{name}: {note}" if several else note for note in [*hidden, *notes[name]]]
-    return Table("compare", (RUN, *columns) if several or machine_readable else columns, rows, said, {"base": base})
+    columns = (RUN, *columns) if several or asked.machine_readable else columns
+    return Table("compare", columns, rows, said, {"base": asked.runs[0]})
 
 
 def _differences(found: dict[str, Comparison] | dict[str, LayerComparison]) -> list[dict[str, Any]]:

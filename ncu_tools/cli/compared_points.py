@@ -11,7 +11,7 @@ import click
 from ncu_launch.bench import OK
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.compared import RUN, Compared, change_cells, verdict
+from ncu_tools.cli.compared import RUN, Asked, Compared, change_cells, verdict
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import counted, digits
 
@@ -77,16 +77,7 @@ Group = tuple["Row | None", list[tuple[str, "ComparedPoint"]]]
 """A point of the base, and with the name of its comparison what each other side has in its place."""
 
 
-def compared_points(
-    operands: tuple[str, ...],
-    across: tuple[str, ...],
-    by: str | None,
-    top: int | None,
-    *,
-    anyway: bool,
-    gated: bool,
-    machine_readable: bool,
-) -> Compared:
+def compared_points(asked: Asked) -> Compared:
     """Runs of ncu-bench bench against the first, or all of their points across dimensions.
 
     Raises `NcuBenchError` where they are not alike, or hold no point in common.
@@ -96,23 +87,23 @@ def compared_points(
     from ncu_tools.compare import hold_alike
     from ncu_tools.compare_bench import compare_across, compare_runs, meant
 
-    runs = [load_bench(path) for path in operands]
-    if across:
-        found, base = compare_across(runs, across), ", ".join(operands)
+    runs = [load_bench(path) for path in asked.runs]
+    if asked.across:
+        found, base = compare_across(runs, asked.across), ", ".join(asked.runs)
     else:
-        found, base = [compare_runs(runs[0], new, gated=gated) for new in runs[1:]], operands[0]
-    for one in () if anyway else found:
+        found, base = [compare_runs(runs[0], new, gated=asked.gated) for new in runs[1:]], asked.runs[0]
+    for one in () if asked.anyway else found:
         hold_alike(one.differences, (base, one.name), f", or compare just that: --across {','.join(meant(one))}")
     told = [(one, summary) for one in found for summary in summaries(one)]
     sentences = [summary.sentence for _, summary in told]
-    table = _table(found, by, top, machine_readable)
+    table = _table(found, asked)
     notes = [f"the points differ in {each}" for one in found for each in one.differences]
     for one in found:
         notes += [f"{one.name}: {note}" if len(found) > 1 else note for note in one.notes]
     table.notes = [*notes, *table.notes, *(note for run in runs for note in run.notes)]
     table.extra = {
         "base": base,
-        "across": list(across),
+        "across": list(asked.across),
         "differences": [{RUN.name: one.name, **asdict(each)} for one in found for each in one.differences],
         "summaries": [{RUN.name: one.name, **asdict(each), "sentence": each.sentence} for one, each in told],
     }
@@ -159,18 +150,18 @@ def hold_bench(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
 # ------------------------------------------------------------------------------------------------------ the table
 
 
-def _table(found: Sequence[PointComparison], by: str | None, top: int | None, machine_readable: bool) -> Table:
+def _table(found: Sequence[PointComparison], asked: Asked) -> Table:
     from ncu_tools.compare_bench import ASKED, in_words
 
-    groups = _ordered(_groups(found), by)
-    shown = groups[:top]
+    groups = _ordered(_groups(found), asked.by)
+    shown = groups[: asked.top]
     rows = [cells for group in shown for cells in _lines(group)]
     notes = (
         [f"{counted(len(groups) - len(shown), 'more point', 'more points')}; --top shows more"]
         if len(groups) > len(shown)
         else []
     )
-    if machine_readable:
+    if asked.machine_readable:
         return Table("compare", (RUN, *FOR_MACHINES), rows, notes)
     points = [point for one in found for point in one.points]
     sides = [side for point in points for side in (point.base, point.new) if side is not None]
@@ -181,10 +172,10 @@ def _table(found: Sequence[PointComparison], by: str | None, top: int | None, ma
     ]  # fmt: skip
     constant = [in_words(sides[0], name) for name in ASKED if name not in several]
     notes += [f"all points: {', '.join(constant)}"] if constant else []
-    asked = tuple(ASKED_COLUMNS[name] for name in several)
+    told_apart = tuple(ASKED_COLUMNS[name] for name in several)
     by_run = (RUN,) if any(not point.across for point in points) else ()
     return Table(
-        "compare", (Column("target", "model", wide=True), *SIZE_COLUMNS, *asked, *by_run, *FOR_PEOPLE), rows, notes
+        "compare", (Column("target", "model", wide=True), *SIZE_COLUMNS, *told_apart, *by_run, *FOR_PEOPLE), rows, notes
     )
 
 
