@@ -19,7 +19,7 @@ from ncu_tools.compare_bench import (
     SIZES,
     ComparedPoint,
     PointComparison,
-    estimate_of,
+    estimates_of,
     in_words,
     size_words,
     value_of,
@@ -80,8 +80,9 @@ def _summary(points: Sequence[ComparedPoint], several: Iterable[str]) -> Summary
     first, compared = points[0], [point for point in points if point.is_compared]
     words = [in_words(first.row, name) for name in several if name not in first.across]
     ratios = [(ratio, point) for point in compared if (ratio := point.changes["time"].ratio)]
-    interval = mean_ratio_interval([(estimate_of(point.base), estimate_of(point.new))
-                                    for point in compared if point.base and point.new])  # fmt: skip
+    interval = mean_ratio_interval(
+        [estimates_of(point.base, point.new) for point in compared if point.base and point.new]
+    )
     low, high = interval or (None, None)
     varied = [size for size in SIZES if len({point.row[size] for point in compared}) > 1]
     ends = sorted(((ratio, size_words(point.row, varied)) for ratio, point in ratios), key=lambda end: end[0])

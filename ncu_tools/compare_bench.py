@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from ncu_launch.bench import OK
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.known_work import own_dtype
@@ -19,7 +20,7 @@ from ncu_launch.latency import BLOCKS, half_width
 from ncu_tools.bench_runs import BenchRun, Row
 from ncu_tools.changes import Change, Subject, Subjects
 from ncu_tools.conditions import CLOCKS_ALIKE, Difference
-from ncu_tools.intervals import CONFIDENCE, Estimate, ratio_interval, student_quantile
+from ncu_tools.intervals import CONFIDENCE, Estimate, mean_of, ratio_interval, student_quantile
 from ncu_tools.report.units import counted
 
 MACHINE, DTYPE, MODE, LAYOUT, PHASE, TORCH, THREADS = DIMENSIONS = (
@@ -41,11 +42,13 @@ NOT_OF_POINTS = {
     "dram_bytes": "measured points have no DRAM bytes; bytes are those of formulas",
 }
 _CONDITIONS = {TORCH: "version of torch", THREADS: "threads"}
-BETWEEN_PROCESSES = (
-    "intervals hold the scatter within a process; from one process to the next times differ by more, "
-    "so measure twice to see by how much"
+WITHIN_A_PROCESS = (
+    "hold the scatter within a process; from one process to the next times differ by more: "
+    "measure both sides with bench --processes 3"
 )
-OF_SAMPLES = "samples of one process"
+OF_SAMPLES, OF_PROCESSES = "samples of one process", "means of processes"
+"""What the interval of a point's time is taken from."""
+LEAST_PROCESSES = 2
 _VALUES: dict[str, Callable[[Row], Any]] = {
     MACHINE: lambda row: row["device_name"],
     DTYPE: lambda row: (row["dtype"], bool(row["autocast"]) and row["dtype"] in REDUCED),
@@ -292,8 +295,30 @@ def _agrees(key: Key, other: Key) -> bool:
 # ----------------------------------------------------------------------------------------------- what changed, how sure
 
 
-def estimate_of(row: Row) -> Estimate:
-    """The mean latency of a measured point in ns, with its variance by batch means (`ncu_launch.latency`)."""
+def estimates_of(base: Row, new: Row) -> tuple[Estimate, Estimate]:
+    """The mean latencies of a point's two sides in ns, each with its variance, for Welch's interval of their ratio.
+
+    Where both sides were measured by several processes, the variance is that of a mean of independent processes,
+    s^2 / n of the n means of processes with n - 1 degrees of freedom (`intervals.mean_of`), as in Kalibera and Jones,
+    Rigorous Benchmarking in Reasonable Time, ISMM 2013, p. 63: the highest level that is repeated holds the noise of
+    those below it. Processes take equally many samples unless their time is up, so that the mean of their means is that
+    of all samples. Elsewhere it is that of samples within a process by batch means (`ncu_launch.latency`).
+    """
+    if _are_of_processes(base, new):
+        return _of_processes(base), _of_processes(new)
+    return _of_samples(base), _of_samples(new)
+
+
+def _are_of_processes(base: Row, new: Row) -> bool:
+    return all(len(side["process_means_ns"] or []) >= LEAST_PROCESSES for side in (base, new))
+
+
+def _of_processes(row: Row) -> Estimate:
+    _, variance, freedom = mean_of(np.asarray(row["process_means_ns"], dtype=np.float64))
+    return row["latency_mean_ns"], variance, freedom
+
+
+def _of_samples(row: Row) -> Estimate:
     samples = row["samples_ns"] or []
     reach = half_width(samples)
     freedom = float(min(BLOCKS, len(samples)) - 1)
@@ -303,8 +328,9 @@ def estimate_of(row: Row) -> Estimate:
 
 
 def _changes(base: Row, new: Row) -> dict[str, Change]:
-    low, high = ratio_interval(estimate_of(base), estimate_of(new)) or (None, None)
-    basis = OF_SAMPLES if low is not None else None
+    low, high = ratio_interval(*estimates_of(base, new)) or (None, None)
+    source = OF_PROCESSES if _are_of_processes(base, new) else OF_SAMPLES
+    basis = source if low is not None else None
     found = {"time": Change("time", base["latency_mean_ns"], new["latency_mean_ns"], low, high, basis)}
     for measure, column in COUNTS.items():
         found[measure] = Change(measure, base[column], new[column], unlike=_unlike(measure, base, new))
@@ -352,8 +378,10 @@ def _notes(points: Sequence[ComparedPoint], repeated: int) -> list[str]:
     if repeated:
         notes.append(f"{counted(repeated, 'point was', 'points were')} measured again: the last row counts")
     compared = [point for point in points if point.is_compared]
-    if any(point.changes["time"].low is not None for point in compared):
-        notes.append(BETWEEN_PROCESSES)
+    within = sum(point.changes["time"].basis == OF_SAMPLES for point in compared)
+    if within:
+        some = f" of {within} of {counted(len(compared), 'point', 'points')}" if within < len(compared) else ""
+        notes.append(f"intervals{some} {WITHIN_A_PROCESS}")
     silent = sum(not point.changes["time"].noise_is_known for point in compared)
     if silent:
         notes.append(f"{silent} of {counted(len(compared), 'point has', 'points have')} no interval: too few samples")

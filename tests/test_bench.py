@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ncu_launch.bench import Sweep, measured, points
+from ncu_launch.bench import Sweep, joined, measured, points, rows_of
 from ncu_launch.errors import WrongUsage
 from ncu_launch.functions import sizes_taken
 from ncu_launch.gpu_state import GpuState, parsed_state
@@ -25,7 +25,7 @@ from ncu_launch.request import Workload
 from ncu_launch.timing import peak_of
 from ncu_launch.torchscript import for_inference
 from ncu_launch.workload import Step, prepared
-from ncu_parsers.bench_table import COLUMNS, appended, bench_table
+from ncu_parsers.bench_table import COLUMNS, appended, bench_table, with_row
 from ncu_parsers.parquet import read_bench, write_table
 
 from ncu_tools.cli import run
@@ -347,6 +347,83 @@ def test_a_sweep_that_is_stopped_leaves_its_rows_and_no_process_and_goes_on(
     assert json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))["partial"] is False
 
 
+def row_of(samples: list[float], **changes: Any) -> dict[str, Any]:
+    """A measured point of one process, as `measured` gives it."""
+    mean = float(np.mean(samples))
+    return {
+        "point": "a", "outcome": "ok", "samples_ns": samples, "process_means_ns": [mean], "latency_mean_ns": mean,
+        "iterations": len(samples), "warmup_iterations": 3, "throughput": 4 / mean * 1e9, "device_name": "cpu",
+        "torch": "2.6", "threads": 2, "seconds": 1.0, "log": "point-0001.txt", "notes": [], **changes,
+    }  # fmt: skip
+
+
+class TestSeveralProcesses:
+    def test_their_samples_become_one_row_with_the_interval_of_their_means(self) -> None:
+        row = joined(row_of([8.0, 10.0]), row_of([10.0, 14.0], throttling="power cap", process_peak_bytes=5))
+        assert (row["samples_ns"], row["process_means_ns"]) == ([8.0, 10.0, 10.0, 14.0], [9.0, 12.0])
+        assert (row["latency_mean_ns"], row["latency_median_ns"]) == (10.5, 10.0)
+        assert row["latency_high_ns"] - 10.5 == pytest.approx(12.706 * np.std([9, 12], ddof=1) / 2**0.5)
+        assert row["throughput"] == pytest.approx(4 / 10.5 * 1e9)
+        assert (row["iterations"], row["warmup_iterations"], row["seconds"]) == (4, 6, 2.0)
+        assert (row["throttling"], row["process_peak_bytes"], row["gpu_clock_hz"]) == ("power cap", 5, None)
+
+    def test_one_that_fails_leaves_the_others_and_a_note(self) -> None:
+        crashed = {"outcome": "crashed", "reason": "ended by SIGABRT", "log": "point-0001-2.txt", "seconds": 1.0}
+        row = joined(row_of([8.0, 10.0]), crashed)
+        assert (row["outcome"], row["process_means_ns"]) == ("ok", [9.0])
+        assert row["notes"] == ["a further process crashed (ended by SIGABRT): see point-0001-2.txt"]
+
+    def test_one_of_another_pytorch_stands_alone_and_says_so(self) -> None:
+        row = joined(row_of([8.0, 10.0]), row_of([5.0, 7.0], torch="2.7"))
+        assert (row["samples_ns"], row["process_means_ns"]) == ([5.0, 7.0], [6.0])
+        assert row["notes"] == ["measured anew: PyTorch was 2.6 before and is 2.7"]
+
+    def test_of_a_file_without_their_means_there_was_one(self) -> None:
+        old = {**row_of([8.0, 10.0]), "process_means_ns": None}
+        assert joined(old, row_of([10.0, 14.0]))["process_means_ns"] == [9.0, 12.0]
+
+    def test_they_go_by_rounds_over_the_points_and_a_failed_point_has_no_more(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = points(Sweep(("resnet18",), (1, 2, 3)))
+        efforts: list[tuple[int, Effort]] = []
+
+        def played(point: Any, effort: Effort, timeout: float, log: Path, heard: Any) -> dict[str, Any]:
+            efforts.append((point.workload.batch_size, effort))
+            log.touch()
+            if point.workload.batch_size == 2:
+                return {"point": point.name, "outcome": "crashed", "reason": "", "log": log.name, "seconds": 1.0}
+            return row_of([8.0, 10.0, 12.0], point=point.name, log=log.name)
+
+        monkeypatch.setattr("ncu_launch.bench.measured", played)
+        rows = list(rows_of(asked, QUICK, 1.0, tmp_path, heard=lambda point, stage: None, processes=2))
+        assert [batch for batch, _ in efforts] == [1, 2, 3, 1, 3]
+        assert [(effort.least, effort.most) for _, effort in efforts[2:]] == [(5, 100_000), (3, 3), (3, 3)]
+        assert [len(row.get("process_means_ns", [])) for row in rows] == [1, 0, 1, 2, 2]
+        logs = ["point-0001-2.txt", "point-0001.txt", "point-0002.txt", "point-0003-2.txt", "point-0003.txt"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == logs
+
+    def test_resuming_a_real_sweep_with_two_adds_the_second_to_the_row_of_the_first(
+        self, targets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        arguments = ["bench", f"{targets}:mlp", "--max-time", "0.1", "--warmup", "1", "--device", "cpu"]
+        arguments += ["-o", str(tmp_path / "run")]
+        assert run(arguments) == 0
+        (one,) = read_bench(tmp_path / "run" / "bench.parquet").to_pylist()
+        assert one["process_means_ns"] == [one["latency_mean_ns"]]
+        assert run([*arguments, "--processes", "2", "--resume"]) == 0
+        assert "1 by fewer than 2 processes" in capsys.readouterr().err
+        (two,) = read_bench(tmp_path / "run" / "bench.parquet").to_pylist()
+        first, second = two["process_means_ns"]
+        assert first == one["latency_mean_ns"]
+        assert two["samples_ns"][: one["iterations"]] == one["samples_ns"]
+        assert second == pytest.approx(np.mean(two["samples_ns"][one["iterations"] :]))
+        assert two["latency_mean_ns"] == pytest.approx(np.mean(two["samples_ns"]))
+        reach = student_quantile(0.95, 1.0) * np.std([first, second], ddof=1) / 2**0.5
+        assert two["latency_high_ns"] - two["latency_mean_ns"] == pytest.approx(reach, rel=1e-3)
+        assert len(list((tmp_path / "run" / "logs").iterdir())) == 2
+
+
 class TestTheCommand:
     def test_a_sweep_of_which_nothing_could_be_measured_fails(
         self, targets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -383,6 +460,15 @@ class TestTheTable:
         assert [row["target"] for row in rows] == ["a", "b"]
         assert rows[0]["samples_ns"] == [1.0, 2.0]
         assert (rows[1]["samples_ns"], rows[1]["batch_size"], rows[1]["latency_mean_ns"]) == (None, None, None)
+
+    def test_a_row_takes_the_place_of_the_one_of_its_point(self) -> None:
+        table = None
+        for name, batch in (("a", 1), ("b", 1), ("c", 1), ("b", 2), ("d", 1)):
+            table = with_row(table, {"point": name, "target": name, "batch_size": batch}, asked=["bench"])
+        assert table is not None
+        found = zip(*(table.column(name).to_pylist() for name in ("point", "batch_size")), strict=True)
+        assert list(found) == [("a", 1), ("b", 2), ("c", 1), ("d", 1)]
+        assert table.schema.metadata == bench_table([], asked=["bench"]).schema.metadata
 
     def test_its_columns_are_those_of_the_page(self) -> None:
         page = (ROOT / "docs" / "bench.md").read_text("utf-8")

@@ -25,8 +25,8 @@ from ncu_parsers.parquet import write_table
 from ncu_tools.bench_runs import BenchRun, completed, is_bench, load_bench
 from ncu_tools.bench_summaries import Summary, summaries
 from ncu_tools.cli import cli, run
-from ncu_tools.compare_bench import compare_across, compare_runs
-from ncu_tools.intervals import geometric_mean, mean_ratio_interval, ratio_interval
+from ncu_tools.compare_bench import compare_across, compare_runs, estimates_of
+from ncu_tools.intervals import geometric_mean, mean_ratio_interval, ratio_interval, student_quantile
 from tests.launches import launch
 from tests.launches import table as launches_table
 
@@ -55,6 +55,16 @@ def point(target: str = "net", batch: int = 1, ms: float = 10.0, noise: float = 
         "throughput": batch / found.mean * 1e9, "throughput_unit": "image/s", "memory_peak_bytes": 1000,
         "memory_allocated_bytes": 800, "memory_basis": "CUDA's allocator", "parameters": 10, "expected_flops": 1e9,
         "expected_bytes": 1e6, "self_cpu_time_ns": 5e5, "self_gpu_time_ns": 9e5, "torch": "2.6", **changes,
+    }  # fmt: skip
+
+
+def of_processes(*means_ms: float, **changes: Any) -> Row:
+    """A row of several processes with these means, each of 200 samples that scatter by 1 %."""
+    parts = [point(ms=ms, **changes)["samples_ns"] for ms in means_ms]
+    samples = [sample for part in parts for sample in part]
+    means = [float(np.mean(part)) for part in parts]
+    return point(**changes) | {
+        "samples_ns": samples, "latency_mean_ns": float(np.mean(samples)), "process_means_ns": means
     }  # fmt: skip
 
 
@@ -187,6 +197,60 @@ class TestHowSure:
         found = compare_runs(loaded("a", rows[0]), loaded("b", rows[1]))
         assert found.points[0].changes["time"].low is None
         assert "noise not known" in only(found).sentence
+
+
+class TestSeveralProcesses:
+    """Three processes of a point at 10 ms that differ by 10 % from one to the next, far more than their samples do."""
+
+    BASE = (9.0, 10.0, 11.0)
+    GATE = ("--fail-on", "time>5%")
+
+    def test_a_change_smaller_than_their_scatter_trips_no_gate(self, write: Write) -> None:
+        base, new = write("base", of_processes(*self.BASE)), write("new", of_processes(10.0, 11.0, 12.0))
+        found = invoked(base, new, *self.GATE)
+        assert (found.exit_code, "within the noise" in found.stdout) == (0, True)
+        assert "within a process" not in found.stderr
+
+    def test_a_change_larger_than_their_scatter_does(self, write: Write) -> None:
+        base, new = write("base", of_processes(*self.BASE)), write("new", of_processes(18.0, 20.0, 22.0))
+        assert invoked(base, new, *self.GATE).exit_code == 3
+
+    @pytest.mark.parametrize("alone", [{"process_means_ns": None}, {"process_means_ns": [1e7]}])
+    def test_one_process_on_a_side_leaves_the_scatter_of_samples_and_a_note_that_advises_more(
+        self, write: Write, alone: Row
+    ) -> None:
+        runs = write("base", of_processes(*self.BASE)), write("new", {**point(ms=11.0), **alone})
+        found = invoked(*runs, "--format", "json")
+        assert any("bench --processes 3" in note for note in json.loads(found.stdout)["notes"])
+        (one,) = compare_runs(*map(load_bench, runs)).points
+        assert one.changes["time"].basis == "samples of one process"
+
+    def test_points_without_several_are_counted_in_the_note(self) -> None:
+        base = loaded("a", of_processes(*self.BASE), point(batch=8))
+        new = loaded("b", of_processes(*self.BASE), point(batch=8, ms=11.0))
+        assert any("intervals of 1 of 2 points hold" in note for note in compare_runs(base, new).notes)
+
+    def test_the_interval_is_welchs_of_the_means(self) -> None:
+        base, new = np.array(self.BASE), np.array((18.0, 21.0, 24.0))
+        found = compare_runs(
+            loaded("a", of_processes(*base, noise=1e-9)), loaded("b", of_processes(*new, noise=1e-9))
+        ).points[0].changes["time"]  # fmt: skip
+        parts = [side.var(ddof=1) / 3 / side.mean() ** 2 for side in (base, new)]
+        freedom = sum(parts) ** 2 / sum(part**2 / 2 for part in parts)
+        assert found.basis == "means of processes"
+        reach = math.exp(student_quantile(0.95, freedom) * math.sqrt(sum(parts)))
+        assert (found.low, found.high) == pytest.approx((2.1 / reach, 2.1 * reach), rel=1e-4)
+
+    def test_about_95_of_100_comparisons_of_the_same_program_hold_no_change(self) -> None:
+        random = np.random.default_rng(7)
+        held = 0
+        for _ in range(300):
+            sides = [{"latency_mean_ns": float(means.mean()), "process_means_ns": list(means)}
+                     for means in random.normal(10.0, 0.5, (2, 3))]  # fmt: skip
+            interval = ratio_interval(*estimates_of(*sides))
+            assert interval is not None
+            held += interval[0] <= 1 <= interval[1]
+        assert 0.92 <= held / 300 <= 0.99
 
 
 class TestSentences:

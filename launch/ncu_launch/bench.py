@@ -278,8 +278,8 @@ def joined(row: Row, further: Row) -> Row:
     for name, words in _CONDITIONS.items():
         if row[name] != further[name]:
             again = f"measured anew: {words} was {row[name]} before and is {further[name]}"
-            return {**further, "notes": [*notes, again]}
-    combined = {name: _of_known(how, (row[name], further.get(name))) for name, how in _OVER_PROCESSES.items()}
+            return {**further, "notes": [*further["notes"], again]}
+    combined = {name: _of_known(how, (row.get(name), further.get(name))) for name, how in _OVER_PROCESSES.items()}
     return {**row, **combined, **_latency(row, further), "notes": notes}
 
 
@@ -314,10 +314,11 @@ def _throttling(found: Iterable[str]) -> str:
 
 _OVER_PROCESSES: dict[str, Callable[[Any], Any]] = {
     "warmup_iterations": sum, "seconds": sum, "memory_peak_bytes": max, "memory_allocated_bytes": max,
-    "process_peak_bytes": max, "self_cpu_time_ns": min, "self_gpu_time_ns": min, "gpu_clock_hz": min,
-    "gpu_memory_clock_hz": min, "gpu_temperature_c": max, "throttling": _throttling,
+    "process_peak_bytes": max, "gpu_clock_hz": min, "gpu_memory_clock_hz": min, "gpu_temperature_c": max,
+    "throttling": _throttling,
 }  # fmt: skip
-"""How what processes found becomes one number, where it is not the same of each, as the number of parameters is."""
+"""How what processes found becomes one value. Everything else is the first's: it is the same of each, as the number of
+parameters is, or not of the timed iterations, as self times are."""
 
 
 def _of_known(how: Callable[[Any], Any], values: Iterable[Any]) -> Any:

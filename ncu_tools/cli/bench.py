@@ -142,7 +142,8 @@ def command(
 ) -> None:
     """Measure latency, throughput and memory of models, every combination of the sizes, types, modes and phases given.
 
-    TARGET is a model as for profile; a function of yours is given the sizes that it has arguments for. Every point
+    TARGET is a model as for profile; one written as FILE.py:FUNCTION or package.module:FUNCTION imports your code, and
+    the function is given the sizes that it has arguments for. Every point
     runs in processes of its own: one that runs out of memory, crashes or hangs is a row that says so. Rows land in
     bench.parquet of the run folder as they finish; --resume goes on where a sweep stopped. Times are of iterations one
     by one, between CUDA events on a GPU and by the clock on a CPU.
@@ -309,7 +310,9 @@ def _in_words(row: Row) -> str:
     if row["outcome"] != OK:
         return f"{row['outcome']} ({row['reason']})"
     spread = _plus_minus(row)
-    return duration(row["latency_mean_ns"]) + (f" ± {100 * spread:.2g} %" if spread is not None else "")
+    if spread is None:
+        return duration(row["latency_mean_ns"])
+    return f"{duration(row['latency_mean_ns'])} ± {100 * spread:.{2 if spread < 0.1 else 3}g} %"
 
 
 def _plus_minus(row: Row) -> float | None:
@@ -344,7 +347,7 @@ def _notes(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[
     notes = [f"{row['point']}: {note}" for row in rows for note in row["notes"] or []]
     wide = [row for row in rows if row["outcome"] == OK and (_plus_minus(row) or 1.0) > effort.precision]
     between = [row for row in wide if len(process_means(row)) > 1]
-    wide = [row for row in wide if row not in between]
+    wide = [row for row in wide if len(process_means(row)) == 1]
     if between:
         notes.append(
             f"from one process to the next, {counted(len(between), 'point scatters', 'points scatter')} more than "

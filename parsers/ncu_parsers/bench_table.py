@@ -16,13 +16,14 @@ from ncu_parsers.tables import METADATA_KEY, Column, encoded, field_of
 BENCH = "bench"
 """What `table` in the file's metadata says of such a table."""
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11) the first."""
+"""History: 1 (2026-11) the first; process_means_ns was added to it, and files without are read as null."""
 
 IDENTITY = (
     "target", "device_name", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "input_size",
     "sequence_length",
 )  # fmt: skip
 
+_MEANS = "process_means_ns"
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _NOT_OK = "the outcome is not ok"
 _GPU = "not a GPU, or nvidia-smi does not say"
@@ -50,9 +51,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("latency_p95_ns", pa.float64(), "ns", "95th percentile", "fewer than 20 iterations"),
     Column("latency_p99_ns", pa.float64(), "ns", "99th percentile", "fewer than 100 iterations"),
     Column("latency_sd_ns", pa.float64(), "ns", "standard deviation of iterations", "fewer than 2 iterations"),
-    Column("iterations", pa.int64(), "", "how many were timed", _NOT_OK),
-    Column("warmup_iterations", pa.int64(), "", "how many ran before", _NOT_OK),
+    Column("iterations", pa.int64(), "", "how many were timed, in all processes", _NOT_OK),
+    Column("warmup_iterations", pa.int64(), "", "how many ran before, in all processes", _NOT_OK),
     Column("samples_ns", pa.list_(pa.float64()), "ns", "every timed iteration, in order", _NOT_OK),
+    Column(_MEANS, pa.list_(pa.float64()), "ns", "mean time of each process", "not ok, or of a file that has none"),
     Column("throughput", pa.float64(), "1/s", "what an iteration works on / mean time", "no inputs to count"),
     Column("throughput_unit", _NAME, "", "image/s, token/s or sample/s", "no inputs to count"),
     Column("memory_peak_bytes", pa.int64(), "byte", "most allocated at a time in an iteration", "not known, or not ok"),
@@ -72,9 +74,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("gpu_temperature_c", pa.float64(), "degree Celsius", "temperature then", _GPU),
     Column("throttling", pa.string(), "", "what held clocks down then, or none", _GPU),
     Column("torch", _NAME, "", "version of PyTorch", _NOT_OK),
-    Column("started", pa.string(), "", "when its process started, UTC", "never"),
-    Column("seconds", pa.float64(), "s", "how long its process took", "never"),
-    Column("log", pa.string(), "", "the file in logs/ with what it printed", "never"),
+    Column("started", pa.string(), "", "when its first process started, UTC", "never"),
+    Column("seconds", pa.float64(), "s", "how long its processes took", "never"),
+    Column("log", pa.string(), "", "the file in logs/ with what its first process printed", "never"),
     Column("notes", pa.list_(pa.string()), "", "what is odd about it", _NOT_OK),
 )  # fmt: skip
 
@@ -90,11 +92,36 @@ def bench_table(rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata={METADATA_KEY: encoded(whole)}))
 
 
+def lacking(names: Sequence[str]) -> str:
+    """A column that every such table has and this one lacks; "" where there is none."""
+    return next((column.name for column in COLUMNS if column.null == "never" and column.name not in names), "")
+
+
+def completed(table: pa.Table) -> pa.Table:
+    """The table with a column of nulls for each that it lacks."""
+    for column in COLUMNS:
+        if column.name not in table.column_names:
+            table = table.append_column(field_of(column), pa.nulls(len(table), column.type))
+    return table
+
+
 def appended(table: pa.Table | None, rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
     """The rows of a table of measured points with further ones behind them, and `metadata` in place of its own."""
     new = bench_table(rows, **metadata)
     if table is None:
         return new
     kept = table.select([name for name in new.column_names if name in table.column_names])
+    kept = kept.cast(pa.schema([new.schema.field(name) for name in kept.column_names]), safe=False)
     whole = pa.concat_tables([kept.replace_schema_metadata(None), new], promote_options="default")
     return whole.select(new.column_names).unify_dictionaries().replace_schema_metadata(new.schema.metadata)
+
+
+def with_row(table: pa.Table | None, row: dict[str, Any], **metadata: Any) -> pa.Table:
+    """The table with a row in place of the last one of the same point, or else behind the others."""
+    whole = appended(table, [row], **metadata)
+    names = [] if table is None else table.column("point").to_pylist()
+    if row["point"] not in names:
+        return whole
+    at, last = len(names) - 1 - names[::-1].index(row["point"]), len(names)
+    parts = [whole.slice(0, at), whole.slice(last, 1), whole.slice(at + 1, last - at - 1)]
+    return pa.concat_tables(parts).replace_schema_metadata(whole.schema.metadata)
