@@ -23,7 +23,7 @@ from ncu_tools.ceilings import ceilings_of
 from ncu_tools.cli.hotspots import command
 from ncu_tools.hotspots import GROUPS, ORDERS, Hotspots, RunSums, hotspots, kernels_table
 from ncu_tools.kernels import hotspots_of, keep_kernels, kept_kernels
-from ncu_tools.loading import OnDisk, load
+from ncu_tools.loading import LAUNCHES, OnDisk, load
 from ncu_tools.machine import find_machine
 from tests.launches import launch, metric, sass, table, tensor
 from tests.reports import needs_shared_reports, sample_files, shared_reports
@@ -38,7 +38,7 @@ def parsed(path: Path) -> pa.Table | None:
 
 def kept_in(folder: Path, rows: pa.Table) -> OnDisk:
     """A file of launches in row groups of three."""
-    path = folder / "launches.parquet"
+    path = folder / LAUNCHES
     write_table(with_metadata(rows, {"schema_version": 1, "notes": ["read so"]}), path)
     return OnDisk(str(path), path)
 
@@ -126,7 +126,7 @@ class TestKeptKernels:
     ) -> None:
         run = kept_in(tmp_path, some_launches())
         expected = of_whole(run, by=by)
-        keep_kernels(run.file)
+        keep_kernels(tmp_path / LAUNCHES)
         monkeypatch.setattr(kernels, "_summed", unread)
         result = hotspots_of(run, by=by)
         assert kernels_table(result.rows).equals(kernels_table(expected.rows))
@@ -137,25 +137,25 @@ class TestKeptKernels:
     )
     def test_do_not_answer_for_other_groups_or_machines(self, tmp_path: Path, asked: dict[str, Any]) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(run.file)
+        keep_kernels(tmp_path / LAUNCHES)
         assert hotspots_of(run, **asked) == of_whole(run, **asked)
 
     def test_are_ignored_when_the_launches_are_others(self, tmp_path: Path) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(run.file)
+        keep_kernels(tmp_path / LAUNCHES)
         kept_in(tmp_path, some_launches().slice(1))
-        assert kept_kernels(run.file) is None
+        assert kept_kernels(tmp_path / LAUNCHES) is None
         assert hotspots_of(run) == of_whole(run)
 
     def test_are_ignored_when_a_machine_file_is_new(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(run.file)
-        assert kept_kernels(run.file) is not None
+        keep_kernels(tmp_path / LAUNCHES)
+        assert kept_kernels(tmp_path / LAUNCHES) is not None
         machines = tmp_path / "ncu-bench" / "machines"
         machines.mkdir(parents=True)
         (machines / "mine.toml").write_text("schema = 1\n", encoding="utf-8")
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-        assert kept_kernels(run.file) is None
+        assert kept_kernels(tmp_path / LAUNCHES) is None
 
     @pytest.mark.parametrize(
         "spoil",
@@ -169,13 +169,13 @@ class TestKeptKernels:
     )
     def test_are_ignored_when_they_cannot_be_read(self, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(run.file)
+        keep_kernels(tmp_path / LAUNCHES)
         spoil(tmp_path / "kernels.parquet")
         assert hotspots_of(run) == of_whole(run)
 
     def test_hold_for_a_copy_of_the_run(self, tmp_path: Path) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(run.file)
+        keep_kernels(tmp_path / LAUNCHES)
         (tmp_path / "copy").mkdir()
         for name in ("launches.parquet", "kernels.parquet"):
             (tmp_path / "copy" / name).write_bytes((tmp_path / name).read_bytes())
@@ -186,7 +186,7 @@ class TestKeptKernels:
         run = kept_in(tmp_path, some_launches())
         asked = [str(run.file), "--format", "json", *options]
         before = CliRunner().invoke(command, asked)
-        keep_kernels(run.file)
+        keep_kernels(tmp_path / LAUNCHES)
         after = CliRunner().invoke(command, asked)
         assert before.exit_code == after.exit_code == 0
         assert json.loads(before.output) == json.loads(after.output)
