@@ -88,10 +88,13 @@ class Machine:
 def machines() -> dict[str, Machine]:
     """Every machine known, sorted by id. Of the user's own files those that are valid; --check names the others."""
     shipped = {
-        machine_id: parse_machine(machine_id, text) for machine_id, text in machine_files_in(files("ncu_tools") / "machines")
+        machine_id: parse_machine(machine_id, text)
+        for machine_id, text in machine_files_in(files("ncu_tools") / "machines")
     }
     own = {
-        machine_id: parse_machine(machine_id, text) for machine_id, text in machine_files_in(own_folder()) if not problems(text)
+        machine_id: parse_machine(machine_id, text)
+        for machine_id, text in machine_files_in(own_folder())
+        if not problems(text)
     }
     return dict(sorted({**shipped, **own}.items()))
 

@@ -8,6 +8,8 @@ chatter            the same, while the program prints lines that sound like fail
 huge               the same, while the program prints 50 MB
 asked              the report of eight launches with only the metrics asked for
 unsteady           the same, and one launch less in every second run
+flood              the same, while the program prints 1 GB
+stubborn           as slow, but neither it nor the daemon that it leaves behind ends when it is asked to
 slow               the report up to the middle of its third launch, then nothing for a minute
 crash              the same, then a segmentation fault
 permission         no permission to read counters, exit code 1
@@ -77,6 +79,8 @@ def main(arguments: list[str]) -> int:
         "good": (REPORT, 0),
         "chatter": (REPORT, 0),
         "huge": (REPORT, 0),
+        "flood": (REPORT, 0),
+        "stubborn": (half(), 0),
         "slow": (half(), 0),
         "crash": (half(), 0),
         "permission": (PERMISSION, 1),
@@ -88,15 +92,21 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(CHATTER)
     if behaviour == "exception":
         sys.stdout.write(EXCEPTION)
-    if behaviour == "huge":
-        for _ in range(500):
+    if behaviour == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(120)
+            os._exit(0)
+    if behaviour in ("huge", "flood"):
+        for _ in range(500 if behaviour == "huge" else 10_000):
             sys.stdout.write(("step 1, loss = 2.3026 " + "." * 77 + "\n") * 1000)
     if "--log-file" in arguments:
         Path(arguments[arguments.index("--log-file") + 1]).write_text(says, encoding="utf-8")
     else:
         sys.stdout.write(says)
     sys.stdout.flush()
-    if behaviour == "slow":
+    if behaviour in ("slow", "stubborn"):
         time.sleep(60)
     if behaviour == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)

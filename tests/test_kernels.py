@@ -148,7 +148,7 @@ class TestKeptKernels:
         assert hotspots_of(run) == of_whole(run)
 
     def test_are_ignored_when_a_machine_file_is_new(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        run = kept_in(tmp_path, some_launches())
+        kept_in(tmp_path, some_launches())
         keep_kernels(tmp_path / LAUNCHES)
         assert kept_kernels(tmp_path / LAUNCHES) is not None
         machines = tmp_path / "ncu-bench" / "machines"
@@ -174,7 +174,7 @@ class TestKeptKernels:
         assert hotspots_of(run) == of_whole(run)
 
     def test_hold_for_a_copy_of_the_run(self, tmp_path: Path) -> None:
-        run = kept_in(tmp_path, some_launches())
+        kept_in(tmp_path, some_launches())
         keep_kernels(tmp_path / LAUNCHES)
         (tmp_path / "copy").mkdir()
         for name in ("launches.parquet", "kernels.parquet"):

@@ -115,7 +115,8 @@ def test_a_kernel_belongs_to_the_innermost_operator_and_the_ranges_of_the_thread
 
 def test_what_has_no_launching_call_is_noted_and_other_events_are_counted(synthetic: Report) -> None:
     assert any(note.startswith("1 of 4 rows have no launching call") for note in synthetic.notes)
-    assert synthetic.lines == {"metric row": 4, "event of another kind": 1}
+    assert synthetic.lines == {"metric row": 4, "range or call of the host": 11, "event of another kind": 2}
+    assert synthetic.lines.total() == len(synthetic_gpu_events())
 
 
 def test_extra_columns_carry_their_units(synthetic: Report) -> None:

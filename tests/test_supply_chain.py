@@ -19,7 +19,7 @@ PERMISSIVE = re.compile(
     r"MIT|BSD|Apache|PSF|Python Software Foundation|ISC|MPL|Mozilla|Unlicense|Zlib|CC0|HPND|Boost|public domain", re.I
 )
 STRONG = re.compile(r"\bA?GPL|General Public|Proprietary|Non-?Commercial", re.I)
-READ_BY_HAND = {"triton": "MIT"}
+READ_BY_HAND = {"atheris": "Apache-2.0"}
 """Packages whose metadata names no licence; what their licence file says."""
 OF_THE_USER = {"ncu-report"}
 """Optional, never shipped: NVIDIA's own reader."""

@@ -71,6 +71,8 @@ def database(path: Path, tables: Mapping[str, Sequence[Row]], strings: Sequence[
             columns = list(dict.fromkeys(name for row in rows for name in row))
             declared = ", ".join(f'"{name}"' for name in columns or ["start"])
             connection.execute(f'CREATE TABLE "{table}" ({declared})')
+            if not rows:
+                continue
             holes = ", ".join("?" * len(columns))
             values = [[row.get(name) for name in columns] for row in rows]
             connection.executemany(f'INSERT INTO "{table}" VALUES ({holes})', values)  # noqa: S608

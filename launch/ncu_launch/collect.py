@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError
 from ncu_launch.execute import own_environment, run
 from ncu_launch.expectation import EXPECTED
 from ncu_launch.manifest import LOGS, REPORTS, Manifest, ToolRun, write_manifest
 from ncu_launch.outcome import timelines
 from ncu_launch.profile import FACTS, WORKLOAD, Command, Plan, Request
 from ncu_launch.progress import following
+from ncu_launch.run_folder import copy_whole, make_folder, write_whole, writing
 
 Heard = Callable[[str], None]
 ShouldEnd = Callable[[], "str | None"]
@@ -34,16 +34,23 @@ def collect(
 
     `heard` is told every line that the tool or the program prints. Of two commands the second runs only when the
     first ended well. `should_end` is asked every second for a reason to end the run. Raises `WrongUsage` when the
-    folder already holds a run, and `NcuBenchError` when the tool cannot be started.
+    folder already holds a run or another process writes it, and `NcuBenchError` when the tool cannot be started.
     """
-    make_folder(folder)
+    with writing(folder):
+        return _collect(request, plan, folder, heard, should_end)
+
+
+def _collect(request: Request, plan: Plan, folder: Path, heard: Heard, should_end: ShouldEnd | None) -> Manifest:
+    aside = make_folder(folder)
     if request.workload is not None:
         # The capture of nsys ends with the first phase that ends, so it has to see all that run.
         workload = request.workload.with_whole_profile() if plan.tool == "nsys" else request.workload
-        (folder / WORKLOAD).write_text(workload.to_json() + "\n", encoding="utf-8")
+        write_whole(folder / WORKLOAD, (workload.to_json() + "\n").encode())
     if plan.expectation is not None and plan.expectation.records:
-        (folder / EXPECTED).write_bytes(plan.expectation.records)
+        write_whole(folder / EXPECTED, plan.expectation.records)
     manifest = _manifest(request, plan)
+    if aside is not None:
+        manifest.notes.append(f"an earlier run here was killed; what it left is in {aside}")
     for command in plan.commands:
         _run(command, folder, request.timeout, heard, manifest, should_end)
         left_none = manifest.tool_runs[-1].exit_code == 0 and not timelines(folder)
@@ -63,20 +70,6 @@ def collect_replayed(
         raise ValueError("this plan has one run only")
     _run(plan.replayed, folder, request.timeout, heard, manifest)
     return _finished(manifest, folder)
-
-
-def make_folder(folder: Path) -> None:
-    """Make an empty run folder.
-
-    Raises `WrongUsage` when it already holds a run, `NcuBenchError` when it cannot be made.
-    """
-    if (folder / REPORTS).exists():
-        raise WrongUsage(f"{folder} already holds a run.", advice="Name another folder with -o, or remove this one.")
-    for part in (folder, folder / REPORTS, folder / LOGS):
-        try:
-            part.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise NcuBenchError(f"{part} cannot be made: {error.strerror}.", advice="Use another -o.") from error
 
 
 def _manifest(request: Request, plan: Plan) -> Manifest:
@@ -129,7 +122,7 @@ def _run(
             f"{command.arguments[0]} could not be started: {error.strerror}.", advice="Check its path."
         ) from error
     if command.metrics and str(report) not in command.arguments:  # before 2020.2 stdout has the CSV
-        shutil.copyfile(folder / LOGS / log, report)
+        copy_whole(folder / LOGS / log, report)
     if finished.ended_for is not None:
         manifest.notes.append(f"ended because {finished.ended_for}")
     ended = (finished.exit_code, round(finished.seconds, 3), finished.timed_out, finished.interrupted)

@@ -31,6 +31,7 @@ from ncu_launch.manifest import LOGS, MANIFEST, REPORTS, Manifest, ToolRun, read
 from ncu_launch.outcome import explain
 from ncu_launch.profile import WITHOUT_TOOL, Plan, Request, make_plan
 from ncu_launch.ranks import NODES, RANKS, Nodes, node_folder, place_here, rank_folder, torchrun_command
+from ncu_launch.run_folder import write_whole
 
 REQUEST, STATE, FAILED, PROCESSES = "request.json", "state.json", "failed.json", "processes"
 BEAT_S = 5.0
@@ -223,7 +224,7 @@ def launch_ranks(request: Request, launch: Launch, *, heard: Heard = lambda line
     """
     logs = launch.folder / LOGS
     logs.mkdir(parents=True, exist_ok=True)
-    (launch.folder / REQUEST).write_text(request.to_json() + "\n", encoding="utf-8")
+    write_whole(launch.folder / REQUEST, (request.to_json() + "\n").encode())
     log = "output.txt" if launch.nodes is None else f"output-node-{launch.number}.txt"
     timeout = None if request.timeout is None else request.timeout + LAUNCHER_GRACE_S
     arguments = launch.command()

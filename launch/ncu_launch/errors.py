@@ -23,6 +23,11 @@ class NcuBenchError(Exception):
         """The whole message as one paragraph."""
         return " ".join(part for part in (self.what, self.cause, self.advice) if part)
 
+    def alone(self) -> NcuBenchError:
+        """This error, to be kept: without the calls it came through, which would keep alive all that they held."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
+
 
 class WrongUsage(NcuBenchError):
     """The command was asked for something it does not take."""

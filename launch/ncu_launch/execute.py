@@ -7,6 +7,7 @@ ended; children that made sessions of their own are found by their parents.
 from __future__ import annotations
 
 import codecs
+import ctypes
 import os
 import signal
 import subprocess
@@ -40,6 +41,13 @@ class Finished:
     interrupted: bool
     lines: tuple[str, ...]
     ended_for: str | None = None
+
+
+def end_with_the_parent() -> None:
+    """Have Linux end this process when the one that started it ends, however that ends."""
+    pr_set_pdeathsig = 1
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def own_environment() -> dict[str, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from ncu_launch.runs import Program
 
 TIMEOUT_S = 120
 EXPECTED = "expected.jsonl"
+LONGEST_LINE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -77,17 +80,25 @@ def _why_not(error: NcuBenchError | None, log: Path, timed_out: bool) -> str:
         return error.what
     if timed_out:
         return f"counting it took more than {TIMEOUT_S} s"
-    said = log.read_text("utf-8", errors="replace").strip().splitlines()
+    said = deque((line for line in lines_of(log) if line), maxlen=1)
     return said[-1][:200] if said else "the process that counts it said nothing"
+
+
+def lines_of(log: Path) -> Iterator[str]:
+    """The lines of a log one by one, however long it is; of a very long line, pieces."""
+    with log.open(encoding="utf-8", errors="replace") as stream:
+        while line := stream.readline(LONGEST_LINE):
+            yield line.strip()
 
 
 def said_errors(log: Path) -> list[NcuBenchError]:
     """The errors that a process of ours wrote, each on a line of its own."""
     found = []
-    for line in log.read_text("utf-8", errors="replace").splitlines():
+    for line in lines_of(log):
         if line.startswith('{"ncu_bench_error": '):
-            parts = json.loads(line)["ncu_bench_error"]
-            error = NcuBenchError(parts["what"], parts["cause"], parts["advice"])
-            error.exit_code = parts["exit_code"]
-            found.append(error)
+            with suppress(ValueError, KeyError, TypeError):  # a program may print what looks like one
+                parts = json.loads(line)["ncu_bench_error"]
+                error = NcuBenchError(*(str(parts[name]) for name in ("what", "cause", "advice")))
+                error.exit_code = int(parts["exit_code"])
+                found.append(error)
     return found

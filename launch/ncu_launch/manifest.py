@@ -11,12 +11,19 @@ import os
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ncu_launch.errors import NcuBenchError
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 REPORTS = "reports"
 LOGS = "logs"
+
+
+class DamagedManifest(NcuBenchError, ValueError):
+    """The manifest of a run folder cannot be read, or follows a newer schema than this release knows."""
 
 
 @dataclass
@@ -90,10 +97,47 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a run folder.
 
-    Raises `OSError` when there is none and `ValueError` when it is damaged or of a newer schema.
+    Raises `OSError` when there is none and `DamagedManifest`, which is a `ValueError`, when it cannot be used.
     """
-    values = json.loads((folder / MANIFEST).read_text("utf-8"))
-    if values.get("schema_version", 0) > SCHEMA_VERSION:
-        raise ValueError(f"{folder / MANIFEST} follows a newer schema than this ncu-bench knows")
-    values["tool_runs"] = [ToolRun(**run) for run in values.get("tool_runs", [])]
-    return Manifest(**values)
+    path = folder / MANIFEST
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        version = values.get("schema_version", 0) if isinstance(values, dict) else 0
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise DamagedManifest(f"{path} follows a newer schema than this ncu-bench knows.", "", "Update ncu-bench.")
+        runs = values.pop("tool_runs", []) if isinstance(values, dict) else []
+        return _checked(Manifest, {**values, "tool_runs": [_checked(ToolRun, run) for run in runs]})
+    except (ValueError, TypeError, RecursionError) as error:
+        if isinstance(error, DamagedManifest):
+            raise
+        raise DamagedManifest(
+            f"{path} could not be read: {error}.", "It was changed by hand, or damaged.", "Make the run again."
+        ) from error
+
+
+Record = TypeVar("Record", Manifest, ToolRun)
+
+
+def _checked(kind: type[Record], values: dict[str, Any]) -> Record:
+    """A record of these values. Raises `TypeError` where one is unknown, missing, or of another type than declared."""
+    record = kind(**values)
+    for name, declared in get_type_hints(kind).items():
+        if not _is_a(getattr(record, name), declared):
+            raise TypeError(f"{name} is not a {getattr(declared, '__name__', declared)}")
+    return record
+
+
+def _is_a(value: object, declared: Any) -> bool:
+    """Whether a value that came from JSON is of the type that a field declares."""
+    inner = get_args(declared)
+    if declared is Any:
+        return True
+    if get_origin(declared) in (Union, UnionType):
+        return any(_is_a(value, one) for one in inner)
+    if get_origin(declared) is list:
+        return isinstance(value, list) and all(_is_a(one, inner[0]) for one in value)
+    if get_origin(declared) is dict:
+        return isinstance(value, dict) and all(_is_a(one, inner[1]) for one in value.values())
+    if declared in (int, float):
+        return not isinstance(value, bool) and isinstance(value, int | float if declared is float else int)
+    return isinstance(value, declared)

@@ -10,11 +10,9 @@ forward pass that is not timed; or a whole step with gradients and an SGD update
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import resource
-import signal
 import sys
 import tempfile
 import threading
@@ -26,6 +24,7 @@ from typing import Any
 
 from ncu_launch.attribution import tensors_in
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.execute import end_with_the_parent
 from ncu_launch.expected import estimate
 from ncu_launch.gpu_state import GpuState, gpu_state
 from ncu_launch.iterations import Iteration, iteration_of
@@ -389,13 +388,6 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in OUT_OF_MEMORY_WORDS)
 
 
-def _end_with_the_parent() -> None:
-    """Have Linux end this process when the one that started it ends, however that ends."""
-    pr_set_pdeathsig = 1
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
 def _written(path: Path, row: Row) -> None:
     temporary = path.with_suffix(".part")
     temporary.write_text(json.dumps(row), encoding="utf-8")
@@ -407,7 +399,7 @@ def main(arguments: list[str]) -> int:
 
     Errors on purpose go to stderr as one line of JSON with their parts, others as Python prints them.
     """
-    _end_with_the_parent()
+    end_with_the_parent()
     workload_path, effort_path, result = map(Path, arguments)
     workload = Workload.from_json(workload_path.read_text("utf-8"))
     effort = Effort(**json.loads(effort_path.read_text("utf-8")))

@@ -22,6 +22,7 @@ from typing import Any
 from ncu_launch.attribution import Attribution, tensors_in
 from ncu_launch.data_parallel import joined_ranks, meet, replicated
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.execute import end_with_the_parent
 from ncu_launch.models import Built, build
 from ncu_launch.operators import collector_class, write_header
 from ncu_launch.ranges import Ranges
@@ -366,6 +367,8 @@ def main(arguments: list[str]) -> int:
     """Run the workload that the arguments name; returns the exit code."""
     workload = Workload.from_json(Path(arguments[0]).read_text("utf-8"))
     operators = Path(arguments[2]) if len(arguments) > 2 else None
+    if operators is not None:  # no profiler stands between this process and the one that asked for it
+        end_with_the_parent()
     return exit_code_of(lambda: run(workload, Path(arguments[1]), operators))
 
 

@@ -6,7 +6,10 @@ Exit codes: 0 done, 1 the thing asked for failed, 2 wrong usage, 3 a gate trippe
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
+import warnings
 
 import click
 
@@ -33,6 +36,12 @@ COMMANDS = {
 """Every command with its line in the help. The command itself is the function `command` of the module of its name."""
 
 
+MEMORY_RAN_OUT = (
+    "Memory ran out. The system gives this program less than it needs, or less than --memory-limit lets it take. Read "
+    "fewer reports at once, set a lower --memory-limit so that what is too big is named, or use a machine with more."
+)
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module only when the command runs, so that --help answers at once."""
 
@@ -57,7 +66,8 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ncu-bench", prog_name="ncu-bench")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def cli(debug: bool) -> None:
+@click.option("--memory-limit", metavar="SIZE", help="The most that reading may take, as 512MB or 8GB. [default: 2GB]")
+def cli(debug: bool, memory_limit: str | None) -> None:
     """What bounds each kernel? Rooflines and hotspots from any Nsight Compute report.
 
     \b
@@ -65,6 +75,11 @@ def cli(debug: bool) -> None:
       ncu-bench hotspots report.csv
       ncu-bench roofline report.csv -o roofline.svg
     """
+    if memory_limit is not None:
+        from ncu_parsers.memory import SETTING, size_of
+
+        size_of(memory_limit)
+        os.environ[SETTING] = memory_limit  # for the processes that read beside this one, too
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -78,13 +93,16 @@ def run(arguments: list[str]) -> int:
     from ncu_launch.errors import NcuBenchError
 
     debug = "--debug" in arguments
+    # Counters near the end of doubles: what overflows is no finite number, and shown as unknown.
+    warnings.filterwarnings("ignore", "(overflow|invalid value) encountered", RuntimeWarning)
+    warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that no font here has
     try:
         code = cli.main(args=arguments, prog_name="ncu-bench", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("Stopped.", err=True)
         return 130
     except click.ClickException as error:
-        error.show()
+        _show_printable(error)
         return error.exit_code
     except NcuBenchError as error:
         if debug:
@@ -94,7 +112,32 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; nothing is left to say
         return 0
+    except OSError as error:
+        if debug:
+            raise
+        click.echo(f"Error: {_printable(_trouble(error))}", err=True)
+        return 1
+    except MemoryError:
+        if debug:
+            raise
+        click.echo(f"Error: {MEMORY_RAN_OUT}", err=True)
+        return 1
     return code if isinstance(code, int) else 0
+
+
+def _show_printable(error: click.ClickException) -> None:
+    """What click says of wrong usage, in which it repeats arguments as they are."""
+    said = io.StringIO()
+    error.show(said)
+    for line in said.getvalue().splitlines():
+        click.echo(_printable(line), err=True)
+
+
+def _trouble(error: OSError) -> str:
+    """What the system refused, where nothing else named it before."""
+    what = f"{error.filename}: " if error.filename else ""
+    advice = "Check the path, its permissions and the disk's free space; --debug shows what was tried."
+    return f"{what}{error.strerror or error}. {advice}"
 
 
 def _printable(text: str) -> str:

@@ -17,6 +17,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.latency import Effort
 from ncu_launch.manifest import LOGS, Manifest, write_manifest
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES
+from ncu_launch.run_folder import writing
 
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.report.table import Column, Table, printable
@@ -160,12 +161,14 @@ def command(
     effort = Effort(precision=precision / 100, max_s=max_time, warmup=warmup)
     asked = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
-    kept = _kept(folder, resume, retry_failed)
-    missing, begun = _left_of(asked, kept, processes)
-    if resume:
-        done = f"{len(asked) - len(missing)} of {counted(len(asked), 'point', 'points')} are measured"
-        click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
-    stopped = _measured(folder, kept, missing, begun, effort, timeout, processes)
+    _check_folder(folder, resume, retry_failed)
+    with writing(folder):
+        kept = _kept(folder, retry_failed) if resume else None
+        missing, begun = _left_of(asked, kept, processes)
+        if resume:
+            done = f"{len(asked) - len(missing)} of {counted(len(asked), 'point', 'points')} are measured"
+            click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
+        stopped = _measured(folder, kept, missing, begun, effort, timeout, processes)
     if stopped:
         number = len(asked) - sum(has_all(row, processes) for row in _rows_of(folder, asked))
         left = f"{number} of {counted(len(asked), 'point', 'points')} are left"
@@ -182,21 +185,22 @@ def command(
 # ----------------------------------------------------------------------------------------------------- the run folder
 
 
-def _kept(folder: Path, resume: bool, retry_failed: bool) -> pa.Table | None:
-    """The rows that a run folder has already; None where it has none.
-
-    Raises `WrongUsage` when it has some and nobody said that the sweep should go on, or the other way round.
-    """
-    file = folder / BENCH
+def _check_folder(folder: Path, resume: bool, retry_failed: bool) -> None:
+    """Raise `WrongUsage` for a folder that holds files when nobody said that a sweep should go on, or the reverse."""
     if retry_failed and not resume:
         raise WrongUsage("--retry-failed goes with --resume.", advice="Name the run folder with -o, and --resume.")
     if not resume and folder.is_dir() and any(folder.iterdir()):
         raise WrongUsage(
             f"{folder} already holds files.", advice="Go on with its sweep by --resume, or name another folder with -o."
         )
-    if not resume or not file.is_file():
-        if resume and not folder.is_dir():
-            raise WrongUsage(f"There is no sweep in {folder}.", advice="Name its run folder with -o.")
+    if resume and not folder.is_dir():
+        raise WrongUsage(f"There is no sweep in {folder}.", advice="Name its run folder with -o.")
+
+
+def _kept(folder: Path, retry_failed: bool) -> pa.Table | None:
+    """The rows that a run folder has already; None where it has none."""
+    file = folder / BENCH
+    if not file.is_file():
         return None
     from ncu_parsers.parquet import read_bench
 

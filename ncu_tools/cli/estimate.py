@@ -93,9 +93,10 @@ def command(
 ) -> None:
     """Estimate parameters, FLOPs, bytes and the time that a machine needs at best, with nothing run.
 
-    TARGET is a model as for profile. It is built without memory and counted in seconds, so its size does not matter.
-    "at best" is the greater of bytes / bandwidth and FLOPs / peak of the whole phase, "per operator" the sum of each
-    operator's own. Operators without a formula are named, and what depends on them is left empty.
+    TARGET is a model as for profile; only FILE.py:FUNCTION or package.module:FUNCTION imports your code. It is built
+    without memory and counted in seconds, so its size does not matter. "at best" is the greater of bytes / bandwidth
+    and FLOPs / peak of the whole phase, "per operator" the sum of each operator's own. Operators without a formula are
+    named, and what depends on them is left empty.
 
     \b
     Example:

@@ -103,10 +103,12 @@ def say_notes(notes: list[str]) -> None:
 def progress(task: str) -> Iterator[Callable[[Source], None]]:
     """Name on standard error what is being read; silent when that is no terminal."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda source: None
         return
     with console.status(task) as status:
-        yield lambda source: status.update(f"{task} {printable(source.name)}")
+        # As Text: a name in brackets would be markup.
+        yield lambda source: status.update(Text(f"{task} {printable(source.name)}"))

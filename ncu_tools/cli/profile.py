@@ -163,10 +163,11 @@ def command(
     """Profile a model by its name, or any program, and show which kernels take the time.
 
     TARGET is a torchvision model (resnet18), hf:NAME (bert-base, gpt2, opt-125m ...; random weights, nothing is
-    downloaded), timm:NAME, or FILE.py:FUNCTION or package.module:FUNCTION, which is imported and returns a model and
-    its inputs. gemm:M,N,K,TYPE and conv:N,C,H,W,K,R,S,TYPE, and the suites gemms and convs, are work whose FLOPs are
-    known. A program stands behind --. Without an NVIDIA GPU and ncu, a model's operators are timed and counted instead.
-    With --nproc, and inside srun or mpirun, every rank is profiled into one run folder, and a model is replicated.
+    downloaded), timm:NAME, or FILE.py:FUNCTION or package.module:FUNCTION, which returns a model and its inputs: only
+    a target of these two forms imports your code. gemm:M,N,K,TYPE and conv:N,C,H,W,K,R,S,TYPE, and the suites gemms and
+    convs, are work whose FLOPs are known. A program stands behind --. Without an NVIDIA GPU and ncu, a model's
+    operators are timed and counted instead. With --nproc, and inside srun or mpirun, every rank is profiled into one
+    run folder, and a model is replicated.
 
     \b
     Example:
@@ -297,6 +298,7 @@ def _collected(request: Request, plan: Plan, folder: Path, before: Manifest | No
     With the manifest of two runs `before`, the single run that takes their place.
     """
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(stderr=True)
     usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -305,7 +307,7 @@ def _collected(request: Request, plan: Plan, folder: Path, before: Manifest | No
 
             def heard(line: str) -> None:
                 if status is not None:
-                    status.update(printable(line.strip()[:100]) or "running")
+                    status.update(Text(printable(line.strip()[:100]) or "running"))  # brackets would be markup
 
             if before is not None:
                 return collect_replayed(request, plan, folder, before, heard=heard)

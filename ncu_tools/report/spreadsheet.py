@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 from ncu_parsers.tables import field_entries
 
-RUN_AS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet evaluates (OWASP, CSV Injection)."""
+from ncu_tools.report.table import no_formula, printable
 
 BYTE_ORDER_MARK = "\ufeff"
 """Without it, Excel reads UTF-8 as the code page of the country."""
@@ -50,5 +49,4 @@ def _cell(value: Any) -> Any:
 
 
 def _safe(text: str) -> str:
-    """The text with an apostrophe in front where a spreadsheet would evaluate it."""
-    return f"'{text}" if text.startswith(RUN_AS_FORMULA) else text
+    return no_formula(printable(text))

@@ -15,7 +15,13 @@ from ncu_tools.report.units import FORMATS
 
 JSON_SCHEMA_VERSION = 1
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON may hold as it is, and a terminal may act on all the same."""
+
+_FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+"""Where a cell begins as one that a spreadsheet evaluates, also behind what separates cells in other countries (OWASP,
+CSV Injection)."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +71,14 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
+def no_formula(text: str) -> str:
+    """Text with an apostrophe in front where a spreadsheet would evaluate it."""
+    return _FORMULA.sub("'", text)
+
+
 def cell(column: Column, row: dict[str, Any]) -> str:
     """A value as people read it."""
-    value = row.get(column.name)
+    value = _finite(row.get(column.name))
     if value is None:
         return ""
     return ("≥ " if row.get(column.lower_bound_if) else "") + printable(FORMATS[column.kind](value))
@@ -83,7 +94,8 @@ def to_json(table: Table) -> str:
         **table.extra,
         "notes": list(table.notes),
     }
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
+    return _CONTROL_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _finite(value: Any) -> Any:
@@ -91,13 +103,19 @@ def _finite(value: Any) -> Any:
 
 
 def to_csv(table: Table) -> str:
-    """Plain values under the column names; an empty cell is unknown."""
+    """Plain values under the column names; an empty cell is unknown. Texts act on no terminal and no spreadsheet."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])
     for row in table.rows:
-        writer.writerow(["" if row.get(column.name) is None else row[column.name] for column in table.columns])
+        writer.writerow([_plain(row.get(column.name)) for column in table.columns])
     return out.getvalue().removesuffix("\n")
+
+
+def _plain(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return no_formula(printable(value)) if isinstance(value, str) else value
 
 
 def to_markdown(table: Table) -> str:
@@ -109,7 +127,7 @@ def to_markdown(table: Table) -> str:
     ]
     for row in table.rows:
         lines.append("| " + " | ".join(_escaped(cell(column, row)) for column in columns) + " |")
-    lines += ["", *(f"* {_escaped(note)}" for note in table.notes)] if table.notes else []
+    lines += ["", *(f"* {_escaped(printable(note))}" for note in table.notes)] if table.notes else []
     return "\n".join(lines)
 
 

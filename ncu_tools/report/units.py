@@ -10,10 +10,10 @@ _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (0.0, "ns"))
 
 
 def digits(value: float) -> str:
-    """A number with four significant digits and no exponent up to 9999."""
+    """A number with four significant digits, and no exponent from a thousandth up to a million billions."""
     if value == 0:
         return "0"
-    if abs(value) >= 1000:
+    if 1000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) >= 1e-3 else f"{value:.2e}"
 

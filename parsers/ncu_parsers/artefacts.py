@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ncu_parsers import memory
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, TRACE_WORDS, Source
 
@@ -59,7 +60,14 @@ def read_artefact(source: Source) -> Report:
 
     Raises `NcuBenchError` when it cannot be read: what it is, and what to do instead.
     """
-    return reader_of(source)(source)
+    try:
+        return reader_of(source)(source)
+    except MemoryError as error:
+        raise memory.TooBig(
+            f"{source.name} could not be read: memory ran out.",
+            "The system gives this program less than the report needs.",
+            "Read it alone, or where there is more memory.",
+        ) from error
 
 
 def reader_of(source: Source) -> Callable[[Source], Report]:

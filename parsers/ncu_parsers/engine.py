@@ -35,4 +35,4 @@ def attempted(function: Callable[[Item], Result], item: Item) -> Result | NcuBen
     try:
         return function(item)
     except NcuBenchError as error:
-        return error
+        return error.alone()

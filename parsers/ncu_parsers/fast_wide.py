@@ -49,7 +49,6 @@ MOST_COLUMNS = 4000
 """Of more, blocks hold a few rows at most, and Arrow sets aside a part of each block for every column."""
 
 
-
 @dataclass
 class Layout:
     """The columns of a wide page: identity titles and metric names by place, units of metrics.

@@ -24,8 +24,13 @@ DEFAULT = "2GB"
 LEAST = 256_000_000
 """This program and its libraries take a third of it before they read anything."""
 
-WHILE_READING = 0.6
-"""The share that what is read may take; making the table of it takes up to two thirds as much again."""
+WHILE_READING = 0.45
+"""The share that what is read may take: making the table of it takes up to as much again (traces), seldom less than
+half (pages of ncu)."""
+
+WHILE_STREAMING, A_STREAM = 0.35, 300_000_000
+"""The same for a report that is written as it is read, and what such a one takes where nothing is odd about it. It
+takes more where launches cannot leave, and then three times as much in the end."""
 
 LINES_IN_IT, LONGEST = 64, 1 << 28
 """A line may have a 64th, because cut into cells it takes some twenty times its length; and 256 MB at most."""
@@ -78,9 +83,11 @@ def longest_line() -> int:
     return min(limit() // LINES_IN_IT, LONGEST)
 
 
-def hold(name: str) -> None:
+def hold(name: str, *, streaming: bool = False) -> None:
     """Raise `TooBig` when what was read so far, of the report `name` last, takes its share of the limit."""
     most = limit() * WHILE_READING
+    if streaming:
+        most = min(most, max(limit() * WHILE_STREAMING, A_STREAM))
     if resident() < most:
         return
     give_back()
@@ -89,7 +96,8 @@ def hold(name: str) -> None:
     raise TooBig(
         f"{name} was not read to its end, because that would take more memory than {_said(limit())}.",
         "That is the limit for this program.",
-        f"Give it more with {OPTION} {_said(2 * limit())} or {SETTING}, or read fewer reports at once.",
+        f"Give it more with {OPTION} {_said(2 * limit())} or {SETTING}, read fewer reports at once, or make many of "
+        "them a dataset: ncu-bench parse REPORT... -o FOLDER/",
     )
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import importlib
 import math
 import re
-import shutil
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +21,6 @@ from typing import Any
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.tools import Tool, find_tool, imported_page
-from zstandard import ZstdError
 
 from ncu_parsers import read
 from ncu_parsers.ncu_csv import place
@@ -104,8 +101,7 @@ def _on_disk(source: Source, folder: Path) -> Iterator[tuple[Path, Recording]]:
             as_it_is = plain.read(len(MAGIC)) == MAGIC
         if not as_it_is:
             path = folder / "report.ncu-rep"
-            with source.open() as compressed, path.open("wb") as plain, suppress(EOFError, zlib.error, ZstdError):
-                shutil.copyfileobj(compressed, plain)  # of a damaged file, what there is
+            source.unpack(path)
         with path.open("rb") as stream:
             recording = read_blocks(stream)
         if recording.cut and recording.launches:

@@ -7,7 +7,6 @@ Schema: "SQLite Export Schema Reference" in NVIDIA's Nsight Systems documentatio
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -15,12 +14,14 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 from ncu_launch.errors import NcuBenchError
 
+from ncu_parsers import memory
 from ncu_parsers.read import NotAReport
 from ncu_parsers.sources import Source
 
@@ -36,6 +37,7 @@ LONGEST_VALUE = 1 << 26
 
 LONGEST_READ_S = 1800.0
 STEPS_BETWEEN_CHECKS = 5_000_000
+ROWS_BETWEEN_CHECKS = 50_000
 
 OF_NSYS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS")
 """Tables of which every export has at least one; other profilers use CUPTI's table names too."""
@@ -44,7 +46,8 @@ OF_NSYS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPO
 class Database:
     """The tables of one export. Columns come as arrays in the order of the rows."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        self.name = name
         self._connection = connection
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0").fetchall()
         self.tables = frozenset(str(name) for (name,) in found)
@@ -81,7 +84,7 @@ class Database:
         )
         query = f'SELECT {chosen} FROM "{table}" NOT INDEXED'  # noqa: S608
         cursor = self._connection.execute(query)
-        values = np.fromiter(chain.from_iterable(cursor), np.int64).reshape(-1, len(present))
+        values = np.fromiter(chain.from_iterable(self._held(cursor)), np.int64).reshape(-1, len(present))
         found = {name: np.ascontiguousarray(values[:, index]) for index, name in enumerate(present)}
         return {name: found.get(name, np.full(len(values), MISSING)) for name in names}
 
@@ -90,7 +93,13 @@ class Database:
         if name not in self.columns(table):
             return []
         cursor = self._connection.execute(f'SELECT "{name}" FROM "{table}" NOT INDEXED')  # noqa: S608
-        return [value if isinstance(value, str) and value else None for (value,) in cursor]
+        return [value if isinstance(value, str) and value else None for (value,) in self._held(cursor)]
+
+    def _held(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query. Raises `memory.TooBig` when what was read of the database takes too much memory."""
+        while rows := cursor.fetchmany(ROWS_BETWEEN_CHECKS):
+            memory.hold(self.name)
+            yield from rows
 
     def strings(self) -> dict[int, str]:
         """The texts that other tables name by number."""
@@ -113,7 +122,7 @@ def opened(source: Source, name: str) -> Iterator[Database]:
         try:
             connection = _connect(path)
             try:
-                database = Database(connection)
+                database = Database(connection, name)
                 _refuse_strangers(name, database)
                 yield database
             finally:
@@ -134,10 +143,9 @@ def on_disk(source: Source) -> Iterator[Path]:
         if raw.read(16) == stream.read(16):
             yield Path(source.path)
             return
-    with TemporaryDirectory(prefix="ncu-bench-") as folder, source.open() as stream:
+    with TemporaryDirectory(prefix="ncu-bench-") as folder:
         unpacked = Path(folder) / Path(source.path).stem
-        with unpacked.open("wb") as file:
-            shutil.copyfileobj(stream, file)
+        source.unpack(unpacked)
         yield unpacked
 
 

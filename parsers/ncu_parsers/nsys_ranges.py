@@ -7,7 +7,7 @@ may overlap without nesting, so the open ones are kept as a set in the order in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
@@ -24,6 +24,9 @@ NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
 THREAD_BITS = 24
 DEEPEST = 100
 """Of more ranges open at once, the innermost are kept: a program that never ends its ranges has no path."""
+
+MOST_LABELS = 4_000_000
+"""All different paths together name no more ranges; where they would, still fewer of the innermost are kept."""
 
 FOREVER = np.iinfo(np.int64).max
 
@@ -110,15 +113,15 @@ def _domains(event: dict[str, Integers], names: list[str | None], created: int) 
     return {(processes[row], int(event["domainId"][row])): names[row] or "" for row in rows}
 
 
-def paths(ranges: Ranges, times: Integers, threads: Integers) -> tuple[Codes, list[tuple[Label, ...]]]:
+def paths(ranges: Ranges, times: Integers, threads: Integers) -> tuple[Codes, list[tuple[Label, ...]], int]:
     """The ranges open at each of `times` on each of `threads`, outermost first: a number per time, and its path.
 
     Ranges of the process stand first, as in reports of ncu, and one that was pushed under the same name too is given
-    once.
+    once. Third, how many of the innermost ranges were kept where more were open.
     """
     pushed = ~ranges.of_process
-    thread_code, thread_paths = _open_at(ranges, pushed, ranges.thread, times, threads)
-    process_code, process_paths = _open_at(
+    thread_code, thread_paths, thread_kept = _open_at(ranges, pushed, ranges.thread, times, threads)
+    process_code, process_paths, process_kept = _open_at(
         ranges, ranges.of_process, process_of(ranges.thread), times, process_of(threads)
     )
     both, code = np.unique(process_code * len(thread_paths) + thread_code, return_inverse=True)
@@ -127,22 +130,50 @@ def paths(ranges: Ranges, times: Integers, threads: Integers) -> tuple[Codes, li
         outer, inner = process_paths[pair // len(thread_paths)], thread_paths[pair % len(thread_paths)]
         kept = [*outer, *(label for label in inner if label not in outer)]
         found.append(tuple(ranges.labels[label] for label in kept))
-    return code.astype(np.int64), found
+    return code.astype(np.int64), found, min(thread_kept, process_kept)
+
+
+class _TooMany(Exception):
+    """The paths name more ranges than `MOST_LABELS`."""
+
+
+@dataclass
+class _Paths:
+    """Different paths by number, each of at most `deepest` labels. Raises `_TooMany` unless that is 1 already."""
+
+    deepest: int
+    numbers: dict[tuple[int, ...], int] = field(default_factory=lambda: {(): 0})
+    labels: int = 0
+
+    def number(self, now_open: dict[int, int]) -> int:
+        """The number of the path of the ranges that are open now, outermost first."""
+        path = tuple(islice(reversed(now_open.values()), self.deepest))[::-1]
+        number = self.numbers.get(path)
+        if number is None:
+            number = self.numbers[path] = len(self.numbers)
+            self.labels += len(path)
+            if self.labels > MOST_LABELS and self.deepest > 1:
+                raise _TooMany
+        return number
 
 
 def _open_at(
     ranges: Ranges, which: npt.NDArray[np.bool_], owner: Integers, times: Integers, owners: Integers
-) -> tuple[Codes, list[tuple[int, ...]]]:
-    """The labels of the ranges `which` that are open at each of `times` for each of `owners`."""
-    codes = np.zeros(len(times), np.int64)
-    known: dict[tuple[int, ...], int] = {(): 0}
+) -> tuple[Codes, list[tuple[int, ...]], int]:
+    """The labels of the ranges `which` that are open at each of `times` for each of `owners`, and how many are kept."""
     range_groups = _groups(owner, np.flatnonzero(which & (ranges.end > ranges.start)))
-    for one, asked in _groups(owners, np.arange(len(owners))).items():
-        mine = range_groups.get(one)
-        if mine is not None:
-            found = _sweep(ranges.start[mine], ranges.end[mine], ranges.label[mine].tolist(), times[asked])
-            codes[asked] = [known.setdefault(path, len(known)) for path in found]
-    return codes, list(known)
+    deepest = DEEPEST
+    while True:
+        codes, found = np.zeros(len(times), np.int64), _Paths(deepest)
+        try:
+            for one, asked in _groups(owners, np.arange(len(owners))).items():
+                mine = range_groups.get(one)
+                if mine is not None:
+                    labels = ranges.label[mine].tolist()
+                    codes[asked] = _sweep(ranges.start[mine], ranges.end[mine], labels, times[asked], found)
+            return codes, list(found.numbers), deepest
+        except _TooMany:
+            deepest //= 4
 
 
 def _groups(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDArray[np.intp]]:
@@ -152,8 +183,8 @@ def _groups(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDArray
     return dict(zip(found.tolist(), np.split(ordered, begins[1:]), strict=True)) if len(rows) else {}
 
 
-def _sweep(starts: Integers, ends: Integers, labels: Sequence[int], times: Integers) -> list[tuple[int, ...]]:
-    """The labels open at each time, by one walk over all beginnings, ends and times in order.
+def _sweep(starts: Integers, ends: Integers, labels: Sequence[int], times: Integers, found: _Paths) -> list[int]:
+    """The path at each time as its number in `found`, by one walk over all beginnings, ends and times in order.
 
     At the same moment ranges end before others begin, longer ones begin first, and times come last.
     """
@@ -161,9 +192,9 @@ def _sweep(starts: Integers, ends: Integers, labels: Sequence[int], times: Integ
     kind = np.repeat(np.array([1, 0, 2], np.int8), [count, count, len(times)])
     longer_first = np.concatenate([-ends, np.zeros(count + len(times), np.int64)])
     events = np.lexsort((longer_first, kind, np.concatenate([starts, ends, times]))).tolist()
-    result: list[tuple[int, ...]] = [()] * len(times)
+    result = [0] * len(times)
     now_open: dict[int, int] = {}
-    path: tuple[int, ...] | None = ()
+    path: int | None = 0
     for event in events:
         if event < count:
             now_open[event] = labels[event]
@@ -173,6 +204,6 @@ def _sweep(starts: Integers, ends: Integers, labels: Sequence[int], times: Integ
             path = None
         else:
             if path is None:
-                path = tuple(islice(reversed(now_open.values()), DEEPEST))[::-1]
+                path = found.number(now_open)
             result[event - 2 * count] = path
     return result

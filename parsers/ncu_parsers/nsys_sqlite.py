@@ -219,10 +219,11 @@ def _launching_calls(database: Database, operations: Operations, ranges: Ranges 
             "off; their NVTX ranges are not known"
         )
     if ranges is not None:
-        result.path[found], result.paths = nsys_ranges.paths(ranges, start[row[found]], result.thread[found])
-        if any(len(path) >= nsys_ranges.DEEPEST for path in result.paths):
+        places = nsys_ranges.paths(ranges, start[row[found]], result.thread[found])
+        result.path[found], result.paths, deepest = places
+        if any(len(path) >= deepest for path in result.paths):
             result.notes.append(
-                f"more than {nsys_ranges.DEEPEST} NVTX ranges are open at once: some never end; the innermost are kept"
+                f"more than {deepest} NVTX ranges are open at once: some never end; the innermost are kept"
             )
     return result
 
@@ -251,7 +252,7 @@ def _captures(database: Database, operations: Operations, ranges: Ranges | None)
     process, node = process_of(operations.columns["globalPid"]), operations.columns["graphNodeId"]
     origins = nsys_graphs.read_origins(database, process, node)
     found = np.flatnonzero(origins.moment != MISSING)
-    result.path[found], result.paths = nsys_ranges.paths(ranges, origins.moment[found], origins.thread[found])
+    result.path[found], result.paths, _ = nsys_ranges.paths(ranges, origins.moment[found], origins.thread[found])
     return result
 
 

@@ -11,7 +11,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers import arrays, bench_table
 from ncu_parsers.datasets import RUN, Dataset, Partition
-from ncu_parsers.footer import BeyondTheFooter, FooterAlone
+from ncu_parsers.footer import DamagedFooter, empty_columns
 from ncu_parsers.storage import File, RemoteFile
 from ncu_parsers.tables import (
     COLUMNS,
@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 Columns = Iterable[str] | Callable[[str], bool] | None
 """Which columns to read: these, those of which a function says so, or all."""
 
-DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
+DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError, DamagedFooter)
 """What Arrow raises for a damaged file; names of columns that are no text it decodes by Python."""
 
 MAGIC = b"PAR1"
@@ -68,7 +68,8 @@ ENOUGH_ROWS = 8 * 1024
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
     numbers = [field.name for field in schema if pa.types.is_float64(field.type)]
-    others = [field.name for field in schema if field.name not in numbers and not pa.types.is_nested(field.type)]
+    split = set(numbers)
+    others = [field.name for field in schema if field.name not in split and not pa.types.is_nested(field.type)]
     return {"compression": "zstd", "use_dictionary": others, "use_byte_stream_split": numbers}
 
 
@@ -85,6 +86,7 @@ class RowGroups:
         self._writer: pq.ParquetWriter | None = None
         self._schema: pa.Schema | None = None
         self._waiting: list[pa.Table] = []
+        self.finished = False
 
     def write(self, table: pa.Table) -> None:
         """Write the rows of a table behind those before."""
@@ -101,6 +103,7 @@ class RowGroups:
         self._writer.add_key_value_metadata({METADATA_KEY: metadata})
         self._close()
         self._parts[-1].replace(self._path)
+        self.finished = True
 
     def restart(self) -> None:
         """Forget all that was written."""
@@ -170,7 +173,7 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @contextmanager
 def writing_row_groups(path: Path) -> Iterator[RowGroups]:
-    """A file of launches to write table by table; it appears under its name when it was finished.
+    """A file of launches to write table by table; it appears under its name if it was finished, else what has it stays.
 
     Raises `NcuBenchError` when the folder cannot be written.
     """
@@ -180,6 +183,8 @@ def writing_row_groups(path: Path) -> Iterator[RowGroups]:
             yield groups
         finally:
             groups.discard()
+        if not groups.finished:
+            temporary.unlink()
 
 
 def write_parts(path: Path, parts: Sequence[Path | pa.Table], metadata: bytes) -> None:
@@ -241,6 +246,8 @@ def _unwritable(path: Path, error: OSError) -> NcuBenchError:
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`, renamed onto it when the block ends well and removed when it does not.
 
+    A block that removes it itself leaves `path` as it is.
+
     Raises `NcuBenchError` when the folder cannot be written.
     """
     try:
@@ -251,8 +258,9 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        if temporary.exists():
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
     except OSError as error:
         raise NcuBenchError(
             f"{path} could not be written: {error.strerror or error}.", advice="Check the disk's free space."
@@ -325,30 +333,22 @@ def filled_columns(path: File | Dataset) -> list[str]:
 
 def _filled(partition: Partition) -> list[str]:
     with _opened(partition.file) as file:
-        _hold_footer(partition.file)
-        return _filled_of(file)
+        return _filled_of(file, partition.file)
 
 
-def _filled_of(file: pq.ParquetFile) -> list[str]:
-    footer = file.metadata
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    empty = {
-        groups[0].column(place).path_in_schema
-        for place in range(footer.num_columns if groups else 0)
-        if all(_is_empty(group.column(place)) for group in groups)
-    }
+def _filled_of(file: pq.ParquetFile, path: File) -> list[str]:
+    empty = empty_columns(_footer(path))
     return [name for name in file.schema_arrow.names if name not in empty]
 
 
-def _hold_footer(path: File) -> None:
-    """Have Arrow raise an error where the footer is damaged; asked for a column's metadata, it would end the process."""
-    with path.open("rb") if isinstance(path, Path) else path.open() as stream, suppress(BeyondTheFooter):
-        pq.ParquetFile(FooterAlone(stream), pre_buffer=True).read(use_threads=False)
-
-
-def _is_empty(chunk: pq.ColumnChunkMetaData) -> bool:
-    statistics = chunk.statistics
-    return statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values
+def _footer(path: File) -> bytes:
+    """The footer of a Parquet file as it stands there."""
+    with path.open("rb") if isinstance(path, Path) else path.open() as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(size - 8, 0))
+        length = int.from_bytes(stream.read(4), "little")
+        stream.seek(max(size - 8 - length, 0))
+        return stream.read(length)
 
 
 def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
@@ -361,8 +361,18 @@ def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
     if isinstance(path, Dataset):
         return _joined(path, *_each(path, partial(_read_partition, wanted)))
     with _opened(path) as file:
-        table = file.read(columns=None if wanted is None else _chosen(file.schema_arrow.names, wanted))
+        table = _with_sound_texts(
+            file.read(columns=None if wanted is None else _chosen(file.schema_arrow.names, wanted))
+        )
     _hold_ours(table, path)
+    return table
+
+
+def _with_sound_texts(table: pa.Table) -> pa.Table:
+    """The table. Raises `pyarrow.ArrowInvalid` where bytes that are no text stand for one; Arrow reads any."""
+    names = [field.name for field in table.schema if not pa.types.is_primitive(field.type)]
+    if len(set(table.column_names)) == len(table.column_names):
+        table.select(names).validate(full=True)
     return table
 
 
@@ -465,18 +475,14 @@ def launch_stretches(
     with _opened(path) as file:
         _hold_ours(file.read(columns=[]), path)
         known = file.schema_arrow.names
-        if callable(columns):
-            _hold_footer(path)
-            names = columns(known, _filled_of(file))
-        else:
-            names = _chosen(known, list(columns))
+        names = columns(known, _filled_of(file, path)) if callable(columns) else _chosen(known, list(columns))
         groups: list[int] = []
         rows = 0
         for number in range(file.num_row_groups):
             groups.append(number)
             rows += file.metadata.row_group(number).num_rows
             if rows >= ROWS_OF_A_STRETCH or number == file.num_row_groups - 1:
-                yield file.read_row_groups(groups, columns=names)
+                yield _with_sound_texts(file.read_row_groups(groups, columns=names))
                 groups, rows = [], 0
 
 
@@ -535,7 +541,7 @@ def read_bench(path: File) -> pa.Table:
     """
     try:
         with path.open("rb") if isinstance(path, Path) else path.open() as stream:
-            table = pq.ParquetFile(stream).read()
+            table = _with_sound_texts(pq.ParquetFile(stream).read())
     except DAMAGE as error:
         raise NcuBenchError(
             f"{path} could not be read as Parquet: {error}.", advice="Make one with: ncu-bench bench TARGET -o RUN"

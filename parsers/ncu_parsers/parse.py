@@ -14,6 +14,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
 from ncu_parsers.join_runs import join_runs
+from ncu_parsers.memory import TooBig
 from ncu_parsers.parquet import folder_beside, write_parts, write_table, writing_row_groups
 from ncu_parsers.ranks import by_origin, origin_of, with_origin
 from ncu_parsers.read import merge, read_report
@@ -115,11 +116,14 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -
     from ncu_parsers.stream import stream_report  # small reports do without its imports
 
     reading(source)
-    with writing_row_groups(path) as groups:
-        report = stream_report(source, groups)
-        if report is None:
-            return None
-        groups.finish(encoded(_metadata([report], [])))
+    try:
+        with writing_row_groups(path) as groups:
+            report = stream_report(source, groups)
+            if report is None:
+                return None
+            groups.finish(encoded(_metadata([report], [])))
+    except TooBig as error:
+        return Parsed(None, refused={source.name: error.alone()})
     return Parsed(None, [report], written=True)
 
 
@@ -156,7 +160,7 @@ def parse(
         try:
             result.reports.append(read_artefact(source))
         except NcuBenchError as error:
-            result.refused[source.name] = error
+            result.refused[source.name] = error.alone()
     sessions = [report for report in result.reports if not report.rows]
     profiles = [report for report in result.reports if report.rows]
     _lend_sessions(sessions, profiles, result)

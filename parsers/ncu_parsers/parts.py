@@ -24,6 +24,7 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
+from ncu_parsers.memory import TooBig, share_among
 from ncu_parsers.parquet import RowGroups, write_table, writing_row_groups
 from ncu_parsers.read import Reading, read_report
 from ncu_parsers.report import Report
@@ -135,7 +136,10 @@ def read_here(source: Source, path: Path, big: int) -> Part:
         streams = _size(source) >= big and reader_of(source) is read_report
     except NcuBenchError:
         streams = False  # the plain reader says what is wrong
-    part = _streamed(source, path) if streams else None
+    try:
+        part = _streamed(source, path) if streams else None
+    except TooBig as error:
+        return Part(refusal=(error.what, error.cause, error.advice))
     return part or _read_whole(source)
 
 
@@ -223,7 +227,8 @@ def _started(work: Sequence[tuple[Source, Path, int]], processes: int) -> Iterat
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
     lifeline, held = context.Pipe(duplex=False)
     try:
-        pool = ProcessPoolExecutor(min(processes, len(work)), context, _begin, (lifeline,))
+        count = min(processes, len(work))
+        pool = ProcessPoolExecutor(count, context, _begin, (lifeline, count))
     except (
         ImportError,
         NotImplementedError,
@@ -257,7 +262,8 @@ def _interrupts_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(lifeline: Connection) -> None:
+def _begin(lifeline: Connection, processes: int) -> None:
+    share_among(processes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 

@@ -15,12 +15,13 @@ from ncu_launch.failures import ToolFailed, recognise
 from zstandard import ZstdError
 
 from ncu_parsers import ncu_csv, nsys_csv, report
+from ncu_parsers.memory import DEFAULT, OPTION, longest_line
 from ncu_parsers.ncu_csv import LongPage, WidePage
 from ncu_parsers.ncu_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
 from ncu_parsers.ncu_text import TextPage, opens_text_page
 from ncu_parsers.operators import OperatorFile, opens_operator_file
 from ncu_parsers.report import Launch, Page, Report, more_precise, settle
-from ncu_parsers.sources import LongLine, Lines, Source, unreadable
+from ncu_parsers.sources import Lines, LongLine, Source, unreadable
 
 MESSAGES_KEPT = 200
 EXPORT = "ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv"
@@ -260,6 +261,13 @@ def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
             f"{result.source} is the log of a run that wrote its results elsewhere.",
             f'It says: "{reports[0].strip()}".',
             f"Export that report: {EXPORT}",
+        )
+    if result.lines[report.TOO_LONG]:
+        return NotAReport(
+            f"{result.source} holds no table that could be read, and {result.lines[report.TOO_LONG]} of its "
+            f"{result.lines.total()} lines longer than the {longest_line():,} characters that one may have.",
+            "It may be no report, or its line ends were lost.",
+            f"If it is one, give it more memory: {OPTION} {DEFAULT} is the default.",
         )
     if not result.lines.total():
         return NotAReport(

@@ -67,10 +67,7 @@ class Source:
         if self.path == STANDARD_INPUT:
             return self._head_of_standard_input(count)
         with self.open() as stream:
-            try:
-                return stream.read(count)
-            except (OSError, EOFError, zlib.error, zstandard.ZstdError):
-                return b""  # damage is named by whoever reads it
+            return _undamaged(stream, count)  # damage is named by whoever reads it
 
     def _head_of_standard_input(self, count: int) -> bytes:
         self._read_up_to(count)
@@ -107,6 +104,32 @@ class Source:
                 yield _decompressed(raw, self.name)
         except OSError as error:
             raise unreadable(self.path, error) from error
+
+    def unpack(self, path: Path) -> None:
+        """Write what the report holds, decompressed, into the file `path`; of a damaged one, what there is.
+
+        Raises `memory.TooBig` where that takes too much of the disk, `NcuBenchError` where it cannot be written.
+        """
+        size = 0
+        with self.open() as stream:
+            try:
+                with path.open("wb") as unpacked:
+                    while block := _undamaged(stream, 1 << 20):
+                        size += len(block)
+                        memory.hold_on_disk(self.name, size)
+                        unpacked.write(block)
+            except OSError as error:
+                raise NcuBenchError(
+                    f"{self.name} could not be unpacked into {path.parent}: {error.strerror or error}.",
+                    advice="Unpack it elsewhere and name the unpacked file, or set TMPDIR to a folder with more space.",
+                ) from error
+
+
+def _undamaged(stream: BinaryIO, count: int) -> bytes:
+    try:
+        return stream.read(count)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError):
+        return b""
 
 
 class _Rejoined(io.RawIOBase):

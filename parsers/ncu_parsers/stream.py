@@ -160,7 +160,7 @@ class _Held(io.RawIOBase):
         self._unheld += count
         if self._unheld > BYTES_BETWEEN_CHECKS:
             self._unheld = 0
-            memory.hold(self._name)
+            memory.hold(self._name, streaming=True)
         return count
 
 

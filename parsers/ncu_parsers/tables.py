@@ -199,11 +199,11 @@ def _holds(found: pa.DataType, wanted: pa.DataType) -> bool:
         values = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (found, wanted)]
         return _holds(*values)
     if pa.types.is_integer(wanted):
-        return pa.types.is_signed_integer(found) and bool(found.bit_width <= wanted.bit_width)
+        return bool(pa.types.is_signed_integer(found) and found.bit_width <= wanted.bit_width)
     if pa.types.is_floating(wanted):
-        return pa.types.is_floating(found) or pa.types.is_integer(found)
+        return bool(pa.types.is_floating(found) or pa.types.is_integer(found))
     if pa.types.is_string(wanted):
-        return pa.types.is_string(found) or pa.types.is_large_string(found)
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
     if pa.types.is_list(wanted):
         listed = pa.types.is_list(found) or pa.types.is_large_list(found)
         return listed and _holds(found.value_type, wanted.value_type)

@@ -1,0 +1,238 @@
+"""Small inputs to begin with: the sample reports, cut to a few lines, and what other tests construct."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sqlite3
+from dataclasses import asdict
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+from ncu_launch.manifest import Manifest, ToolRun
+from ncu_launch.operators import FORMAT, FORMAT_VERSION
+from ncu_parsers.bench_table import COLUMNS as COLUMNS_OF_POINTS
+from ncu_parsers.bench_table import bench_table
+from ncu_parsers.build import launches_table
+from ncu_parsers.parquet import write_table
+from ncu_parsers.read import read_report
+from ncu_parsers.sources import Source
+from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
+
+from sample_reports.generate import reports
+from tests.binary_reports import Block as ReportBlock
+from tests.binary_reports import field, nvtx_state, put_together, sized, varint
+from tests.test_kineto import synthetic_gpu_events
+from tests.test_nsys_csv import COPY_ROW, KERNEL_ROW, NAME, SUMMARY, TRACE
+from tests.timelines import (
+    CALLS,
+    KERNELS,
+    NODES,
+    RANGES,
+    Row,
+    call,
+    database,
+    domain,
+    kernel,
+    node_made,
+    pushed,
+    started,
+)
+
+LONGEST = 2000
+LONGEST_WIDE = 6000
+"""The header of a wide page alone is longer."""
+
+SOME_COLUMNS = (
+    "source", "report", "launch_id", "device_id", "kernel_name", "kernel_short", "grid", "nvtx_path", "failed",
+    "duration_ns", "flops", "flops_basis", "dram_bytes", "rules", "lts__t_bytes.sum",
+)  # fmt: skip
+"""Columns of launches of every type; files of more take longer to read."""
+
+SOME_OF_POINTS = (
+    *(column.name for column in COLUMNS_OF_POINTS if column.null == "never"), "device", "batch_size", "latency_mean_ns",
+    "samples_ns", "threads", "throughput", "notes",
+)  # fmt: skip
+
+
+def begun(data: bytes, longest: int = LONGEST) -> bytes:
+    """The first lines of a text, as many as fit."""
+    return data if len(data) <= longest else data[: data.rfind(b"\n", 0, longest) + 1]
+
+
+@lru_cache(maxsize=1)
+def csv_reports() -> list[bytes]:
+    """Every dialect of ncu and nsys in text; some with noise, other encodings, compressed."""
+    found = [
+        begun(data, LONGEST_WIDE if b"wide" in name.encode() else LONGEST) for name, data in sorted(reports().items())
+    ]
+    stats = [
+        f'{SUMMARY}\n62.5,4000,4,1000.0,990.0,900,1100,None,"{NAME}"\n',
+        f"** CUDA GPU Trace (cuda_gpu_trace):\n\n{TRACE}\n{KERNEL_ROW}\n{COPY_ROW}\n",
+    ]
+    long = begun(reports()["d04-long-metrics.csv"])
+    several = long + b"epoch 3: done\n" + reports()["d17-section-occupancy.csv"]
+    return [*found, *(text.encode() for text in stats), several, gzip.compress(long), zstandard.compress(long)]
+
+
+def ncu_pages() -> list[bytes]:
+    """Long and wide pages, which the fast path takes."""
+    names = [name for name in sorted(reports()) if any(word in name for word in ("long", "wide", "d08", "d13", "d21"))]
+    return [begun(reports()[name], LONGEST_WIDE if "wide" in name else LONGEST) for name in names]
+
+
+def operator_files() -> list[bytes]:
+    """Files of the embedded collector: measured on a CPU, and an estimate."""
+    record = {
+        "operator": "aten.mm.default", "phase": "forward", "module": "net.fc", "iteration": 0, "shapes": "[[2, 3]]",
+        "dtype": "float32", "flops": 48, "read": 96, "written": 32, "ns": 1250,
+    }  # fmt: skip
+    integers = {**record, "dtype": "int8", "flops": 0, "integer_operations": 48, "phase": None, "module": None}
+    headers = [
+        {FORMAT: FORMAT_VERSION, "device": "cpu", "device_name": "x86"},
+        {FORMAT: FORMAT_VERSION, "device": "cuda", "device_name": None, "estimate": True},
+    ]
+    return [
+        "".join(json.dumps(line) + "\n" for line in (header, record, integers, {**record, "ns": None})).encode()
+        for header in headers
+    ]
+
+
+def traces() -> list[bytes]:
+    """Traces of a GPU and of a CPU, whole and bare."""
+    events = synthetic_gpu_events()
+    device = {"id": 0, "name": "NVIDIA A100", "computeMajor": 8, "computeMinor": 0, "warpSize": 32}
+    header = {"schemaVersion": 1, "deviceProperties": [device], "distributedInfo": {"rank": 1}}
+    contents: list[object] = [
+        {**header, "traceEvents": events},
+        {"traceEvents": [event for event in events if event.get("cat") == "cpu_op"], **header},
+        events[:6],
+    ]
+    return [json.dumps(content).encode() for content in contents]
+
+
+def timeline_tables() -> dict[str, list[Row]]:
+    """A timeline with every table that is read."""
+    numbers = {"computeMajor": 8, "computeMinor": 0}
+    return {
+        KERNELS: [
+            kernel(100, 1, graphNodeId=None), kernel(200, 2, name=2), kernel(300, 3, graphNodeId=12), kernel(400, 9)
+        ],
+        "CUPTI_ACTIVITY_KIND_MEMCPY": [
+            {"start": 500, "end": 510, "deviceId": 0, "correlationId": 4, "bytes": 64, "copyKind": 1}
+        ],
+        "CUPTI_ACTIVITY_KIND_MEMSET": [{"start": 600, "end": 610, "deviceId": 0, "correlationId": 5, "bytes": 64}],
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": [{"start": 700, "end": 710, "deviceId": 0, "correlationId": 6, "graphId": 3}],
+        CALLS: [call(number * 100 - 50, number) for number in range(1, 7)],
+        RANGES: [
+            domain("ncu_bench", 1), pushed("outer", 10, 650), pushed("forward", 40, 250, domain=1), pushed(2, 45, None),
+            started("iteration 3", 5, 690, domain=1),
+        ],
+        NODES: [node_made(11, 60), node_made(12, 70, copy_of=11)],
+        "TARGET_INFO_GPU": [{"id": 0, "cuDevice": 0, "name": "NVIDIA A100", "chipName": "GA100", **numbers}],
+        "TARGET_INFO_CUDA_DEVICE": [{"pid": 7, "cudaId": 0, "gpuId": 0}],
+        "META_DATA_EXPORT": [{"name": "EXPORT_SCHEMA_VERSION", "value": "3.1.0"}],
+        "ENUM_CUDA_MEMCPY_OPER": [{"id": 1, "label": "Host-to-Device"}],
+        "ENUM_NSYS_EVENT_TYPE": [{"id": 59, "name": "NvtxPushPopRange"}],
+    }  # fmt: skip
+
+
+def databases() -> list[bytes]:
+    """Exports of nsys as files."""
+    whole = timeline_tables()
+    few = {KERNELS: [kernel(100, 1)], CALLS: [call(50, 1)], RANGES: [pushed("outer", 10, 650)]}
+    with TemporaryDirectory() as folder:
+        paths = [database(Path(folder) / str(number), tables) for number, tables in enumerate((whole, few))]
+        return [_in_small_pages(path).read_bytes() for path in paths]
+
+
+def _in_small_pages(path: Path) -> Path:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA page_size = 512")
+        connection.execute("VACUUM")
+    connection.close()
+    return path
+
+
+def _launches() -> pa.Table:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "report.csv"
+        path.write_bytes(begun(reports()["d01-wide-raw.csv"], LONGEST_WIDE))
+        table = launches_table(read_report(Source(str(path))))
+    account = {"report": "report.csv", "lines": {"metric row": 2}, "notes": ["a note"]}
+    whole = {"schema_version": SCHEMA_VERSION, "reports": [account], "notes": ["one"]}
+    return with_metadata(table.select(SOME_COLUMNS).slice(0, 2), whole)
+
+
+@lru_cache(maxsize=1)
+def launch_table() -> pa.Table:
+    """Some launches with all kinds of columns of the contract."""
+    return _launches()
+
+
+@lru_cache(maxsize=1)
+def point_table() -> pa.Table:
+    """Measured points of a sweep."""
+    row = {
+        "point": "gemm:64 fp32", "target": "gemm:64", "device": "cpu", "dtype": "fp32", "autocast": False,
+        "mode": "eager", "channels_last": False, "phase": "forward", "batch_size": 1, "outcome": "ok",
+        "latency_mean_ns": 1e6, "latency_low_ns": 9e5, "latency_high_ns": 1.1e6, "iterations": 3,
+        "samples_ns": [9e5, 1e6, 1.1e6], "throughput": 1e3, "throughput_unit": "sample/s", "started": "2026-11-21",
+        "seconds": 2.5, "log": "logs/1.txt", "notes": [], "expected_flops": 524288.0,
+    }  # fmt: skip
+    failed = {**row, "point": "gemm:128 fp32", "outcome": "failed", "reason": "it failed", "latency_mean_ns": None}
+    table = bench_table([row, failed], asked=["bench"])
+    return table.select(SOME_OF_POINTS)
+
+
+def parquet_files() -> list[bytes]:
+    """Launches and points as Parquet files, and a file of somebody else's."""
+    found = []
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "launches.parquet"
+        for table in (launch_table(), point_table()):
+            write_table(table, path)
+            found.append(path.read_bytes())
+    plain = io.BytesIO()
+    pq.write_table(pa.table({"x": [1, 2]}), plain)
+    return [*found, plain.getvalue()]
+
+
+def machine_files() -> list[bytes]:
+    """Machine files of the project."""
+    folder = files("ncu_tools") / "machines"
+    return [(folder / f"{name}.toml").read_bytes() for name in ("a100-pcie-40gb", "h100-sxm", "apple-m1")]
+
+
+def manifests() -> list[bytes]:
+    """Manifests of runs."""
+    run = ToolRun(["ncu", "app"], 0, 1.5, report="0.ncu-rep", passes=3)
+    full = Manifest(
+        ["resnet18"], "ncu", "2026-11-21T08:00:00+00:00", {"target": "resnet18"}, {"parameters": 1}, ["flops"], [run],
+        {"ncu": "2026.3"}, [{"name": "A100"}], "GA100", "one run", {"flops": 1.0}, {"rank": 0}, [{"rank": 0}], "base",
+        "all", "kernel", True, ["a note"],
+    )  # fmt: skip
+    return [json.dumps(asdict(one), indent=1).encode() for one in (full, Manifest(["app"], "nsys", "2026"))]
+
+
+def binary_reports() -> list[bytes]:
+    """Binary reports of ncu as far as they can be made without it: what stands around the metrics."""
+    process = field(1, 4711) + field(2, b"127.0.0.1") + field(3, b"/home/user/app")
+    versions = field(8, field(1, b"Nsight Compute Target") + field(2, b"2025.3.1.0"))
+    session = versions + field(11, b"ncu app")
+    shape = field(1, 16) + field(2, 1) + field(3, 1)
+    kernel_result = field(6, b"gemm") + field(10, shape) + field(11, shape) + field(14, 1_760_000_000) + field(22, 1)
+    nvtx = field(21, nvtx_state(["iteration 1"], {"<default domain>": ["outer"]}))
+    blocks = []
+    for results in ([kernel_result + field(23, 7)], [kernel_result + nvtx, kernel_result]):
+        payload = sized(b"source") + b"".join(map(sized, results))
+        header = field(1, 1) + field(2, len(results)) + field(3, session) + field(5, len(payload)) + field(6, process)
+        blocks.append(ReportBlock(header, payload))
+    beginning = b"NVR\0" + sized(field(1, 7))
+    return [put_together(beginning, blocks), put_together(beginning, blocks[:1]), beginning + varint(3)]

@@ -1,0 +1,409 @@
+"""What is fuzzed: a parser, how an input is given to it, and what must hold of its answer.
+
+A target returns when the answer is right or the parser refused the input with an error of the project. Whatever else
+it raises is a finding.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.manifest import MANIFEST, read_manifest
+from ncu_parsers import fast_long, fast_wide, kineto, nsys_sqlite, parquet, stream, tables
+from ncu_parsers import ncu_report_file as binary
+from ncu_parsers.bench_table import appended
+from ncu_parsers.ncu_report_blocks import read_blocks
+from ncu_parsers.parse import account
+from ncu_parsers.read import read_report
+from ncu_parsers.report import Report
+from ncu_parsers.sources import Source
+
+from ncu_tools.ceilings import ceilings_of
+from ncu_tools.hotspots import hotspots
+from ncu_tools.machine import machine_files_in, parse_machine, problems
+from tests.fuzz import seeds
+from tests.fuzz.choices import ODD_REALS, Choices
+from tests.fuzz.expectations import (
+    events_of,
+    hold_lines,
+    hold_refusal,
+    hold_table,
+    lines_of,
+    only_what_was_read,
+    rows_of,
+    table_of,
+)
+from tests.timelines import Row, database
+
+
+@dataclass(frozen=True)
+class Target:
+    """One thing that is fuzzed: `run` tries an input, with derived columns too where it is `thorough`.
+
+    `words` are what the format is made of, for the mutator to insert; `longest` is the most bytes of an input.
+    """
+
+    run: Callable[[bytes, bool], None]
+    seeds: Callable[[], Sequence[bytes]]
+    words: tuple[str, ...] = ()
+    longest: int = 8192
+
+
+def try_input(target: Target, data: bytes, *, thorough: bool | None = None) -> None:
+    """Try one input. An error of the project is an answer if it has a reason; any other error is passed on.
+
+    Unless told, one input of eight, by its bytes, is tried with all that follows from the parser's answer.
+    """
+    chosen = zlib.crc32(data) % 8 == 0 if thorough is None else thorough
+    try:
+        target.run(data, chosen)
+    except NcuBenchError as error:
+        hold_refusal(error)
+
+
+@contextmanager
+def written(data: bytes, name: str) -> Iterator[Path]:
+    """The input as a file of that name, in a folder of this process."""
+    path = _folder() / name
+    path.write_bytes(data)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=1)
+def _folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="ncu-bench-fuzz-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _tables(thorough: bool) -> AbstractContextManager[None]:
+    return nullcontext() if thorough else only_what_was_read()
+
+
+# ------------------------------------------------------------------------------------------------------ text reports
+
+
+def csv(data: bytes, thorough: bool) -> None:
+    """Any report in text: every line is accounted for, and the launches make a sound table."""
+    with written(data, "report.csv") as path:
+        found = read_report(Source(str(path)))
+    if not data.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
+        hold_lines(found, lines_of(data))
+    if found.launches:
+        with _tables(thorough):
+            hold_table(table_of(found))
+
+
+class _Inline(Executor):
+    """Does the work of a pool of threads at once: starting them takes longer than reading a small report."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(function(*arguments, **named))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+class Sink:
+    """Keeps the tables of a stream."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+
+    def write(self, table: pa.Table) -> None:
+        self.tables.append(table)
+
+    def restart(self) -> None:
+        self.tables.clear()
+
+
+def fast_path(data: bytes, thorough: bool) -> None:
+    """The fast path gives what the plain reader does, or leaves the report to it."""
+    with (
+        written(data, "report.csv") as path,
+        _tables(thorough),
+        patch.object(fast_wide, "BLOCK_BYTES", 2000),
+        patch.object(fast_long, "ROWS_OF_A_STRETCH", 4),
+        patch.object(stream, "ThreadPoolExecutor", _Inline),
+    ):
+        sink = Sink()
+        streamed = stream.stream_report(Source(str(path)), sink)
+        if streamed is None:
+            return
+        try:
+            plain = read_report(Source(str(path)))
+        except NcuBenchError as error:
+            raise AssertionError(f"the fast path read {streamed.rows} launches of what is refused: {error}") from error
+        table = table_of(plain)
+    if not data.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
+        hold_lines(streamed, lines_of(data))
+    assert _known(streamed) == _known(plain)
+    assert rows_of(sink.tables) == rows_of([table])
+    names = {name for each in sink.tables for name in each.column_names}
+    assert names == set(table.column_names), names ^ set(table.column_names)
+
+
+def _known(report: Report) -> dict[str, Any]:
+    return {**account(report), "examples": report.examples, "messages": report.messages, "labels": report.labels,
+            "names": report.metric_names, "failures": report.failures}  # fmt: skip
+
+
+def operators(data: bytes, thorough: bool) -> None:
+    """Files of the embedded collector, which begin with its header."""
+    csv(data, thorough)
+
+
+# --------------------------------------------------------------------------------------------------------- timelines
+
+
+def nsys_bytes(data: bytes, thorough: bool) -> None:
+    """An SQLite file with any byte changed."""
+    with written(data, "report.sqlite") as path:
+        hold_table(table_of(nsys_sqlite.read_report(Source(str(path)))))
+
+
+def nsys_cells(data: bytes, thorough: bool) -> None:
+    """A whole SQLite file of any cells and schema: every row of GPU work is accounted for."""
+    choices = Choices(data)
+    timeline = seeds.timeline_tables()
+    while choices.left:
+        _change_rows(timeline, choices)
+    with written(b"", "report.sqlite") as path:
+        path.unlink()
+        database(path, timeline, ("void gemm<1>(int)", "wait"))
+        found = nsys_sqlite.read_report(Source(str(path)))
+    hold_table(table_of(found))
+    assert not (tables.floats(table_of(found), "duration_ns") < 0).any()
+    hold_lines(found, sum(len(timeline.get(table, ())) for table in nsys_sqlite.ACTIVITIES.values()))
+
+
+def _change_rows(tables: dict[str, list[Row]], choices: Choices) -> None:
+    """Change a cell, or lose a row, a column or a table, or repeat a row."""
+    if not tables:
+        choices.number(256)
+        return
+    name = choices.one_of(sorted(tables))
+    rows = tables[name]
+    change = choices.number(8)
+    if change == 0:
+        del tables[name]
+    elif not rows:
+        return
+    elif change == 1:
+        rows.pop(choices.number(len(rows)))
+    elif change == 2:
+        rows.append(dict(choices.one_of(rows)))
+    else:
+        columns = sorted({column for row in rows for column in row})
+        column = choices.one_of(columns)
+        if change == 3 and len(columns) > 1:
+            tables[name] = [{key: value for key, value in row.items() if key != column} for row in rows]
+        else:
+            choices.one_of(rows)[column] = choices.value()
+
+
+def kineto_events(data: bytes, thorough: bool) -> None:
+    """A trace: every event is accounted for where the whole is JSON."""
+    with written(data, "trace.json") as path:
+        found = kineto.read_report(Source(str(path)))
+    hold_table(table_of(found))
+    events = events_of(data)
+    if events is not None:
+        hold_lines(found, events)
+
+
+# ----------------------------------------------------------------------------------------------------------- Parquet
+
+
+def parquet_bytes(data: bytes, thorough: bool) -> None:
+    """A Parquet file of launches with any byte changed."""
+    with written(data, "launches.parquet") as path:
+        _use_launches(path, thorough)
+
+
+def parquet_schema(data: bytes, thorough: bool) -> None:
+    """A whole Parquet file whose columns are missing, or of other types, and whose metadata is anything."""
+    with written(b"", "launches.parquet") as path:
+        pq.write_table(_changed(seeds.launch_table(), Choices(data)), path)
+        _use_launches(path, thorough)
+
+
+def _use_launches(path: Path, thorough: bool) -> None:
+    """Read a file as commands do: what is in it, its notes, its columns as numbers and texts, and its kernels."""
+    parquet.contents(path)
+    parquet.filled_columns(path)
+    parquet.fingerprint(path)
+    table = parquet.read_launches(path)
+    hold_table(table)
+    stretches = parquet.launch_stretches(path, table.column_names)
+    assert sum(map(len, stretches)) == len(table)
+    said = tables.table_metadata(table)
+    assert all(isinstance(note, str) for note in said.get("notes", []))
+    for column in tables.COLUMNS:
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+            assert len(tables.floats(table, column.name)) == len(table)
+        elif pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+            assert len(tables.words(table, column.name)) == len(table)
+    if thorough:
+        hotspots(table, ceilings_of(table))
+
+
+def bench(data: bytes, thorough: bool) -> None:
+    """A table of measured points whose columns are missing or of other types, or a file; points are put behind."""
+    with written(data, "bench.parquet") as path:
+        if not data.startswith(parquet.MAGIC):
+            pq.write_table(_changed(seeds.point_table(), Choices(data)), path)
+        table = parquet.read_bench(path)
+    hold_table(table)
+    assert len(appended(table, seeds.point_table().to_pylist())) == len(table) + 2
+
+
+def _changed(table: pa.Table, choices: Choices) -> pa.Table:
+    while choices.left and table.num_columns:
+        change, place = choices.number(6), choices.number(table.num_columns)
+        name = table.column_names[place]
+        if change == 0:
+            table = table.remove_column(place)
+        elif change == 1:
+            table = table.set_column(place, table.schema.field(place).remove_metadata(), table.column(place))
+        elif change == 2:
+            table = table.replace_schema_metadata(_odd_metadata(table, choices))
+        elif change == 3:
+            table = table.slice(choices.number(len(table) + 1))
+        elif change == 4:
+            table = table.append_column(choices.one_of([name, "odd"]), table.column(place))
+        else:
+            table = table.set_column(place, name, _odd_column(len(table), choices))
+    return table
+
+
+def _odd_metadata(table: pa.Table, choices: Choices) -> dict[bytes, bytes]:
+    said = dict(table.schema.metadata or {})
+    content = choices.one_of([
+        b"", b"{", b"[]", b"7", b'"text"', b"\xff", b'{"schema_version": 999}', b'{"schema_version": "x"}',
+        b'{"notes": 7}', b'{"notes": [7, null]}', b'{"reports": [1]}', b'{"table": "bench", "schema_version": []}',
+        b'{"schema_version": 1}', b'{"table": "bench"}', b"[" * 5000,
+    ])  # fmt: skip
+    return {**said, tables.METADATA_KEY: content}
+
+
+def _odd_column(rows: int, choices: Choices) -> pa.Array:
+    kind = choices.number(8)
+    if kind == 0:
+        return pa.nulls(rows)
+    if kind == 1:
+        return pa.array([str(choices.value()).replace("\ud800", "") for _ in range(rows)])
+    if kind == 2:
+        return pa.array([choices.one_of(ODD_REALS) for _ in range(rows)], pa.float64())
+    if kind == 3:
+        return pa.array([choices.number(2**63) for _ in range(rows)], pa.int64())
+    if kind == 4:
+        return pa.array([[choices.number(9)] * choices.number(5) for _ in range(rows)], pa.list_(pa.int32()))
+    if kind == 5:
+        return pa.array([bytes([choices.number(256)]) for _ in range(rows)], pa.binary())
+    if kind == 6:
+        return pa.array([bool(choices.number(2)) for _ in range(rows)])
+    return pa.array([{"x": choices.number(3)} for _ in range(rows)])
+
+
+# -------------------------------------------------------------------------------------------------- everything else
+
+
+def machine(data: bytes, thorough: bool) -> None:
+    """A machine file: it is refused, or every rate is a plausible number."""
+    with written(data, "own.toml") as path:
+        ((machine_id, text),) = machine_files_in(path.parent)
+    found = parse_machine(machine_id, text)
+    assert problems(text) == []
+    assert all(math.isfinite(rate.value) and rate.value > 0 for rate in found.rates.values())
+    assert found.bandwidths
+    hash(found.compute_capability)
+    assert all(isinstance(name, str) for name in (found.name, found.source, *found.device_names))
+
+
+def manifest(data: bytes, thorough: bool) -> None:
+    """A manifest: it is refused as damaged, or its fields are what they say."""
+    with written(data, MANIFEST) as path:
+        found = read_manifest(path.parent)
+    assert all(run.ended_well in (True, False) for run in found.tool_runs)
+    assert all(isinstance(note, str) for note in found.notes)
+    assert isinstance(found.partial, bool)
+
+
+def ncu_rep(data: bytes, thorough: bool) -> None:
+    """A binary report: what it says of itself, and the refusal where nothing can read its metrics."""
+    recording = read_blocks(BytesIO(data))
+    assert recording.whole_bytes <= len(data)
+    assert recording.cut or recording.whole_bytes == len(data)
+    with (
+        written(data, "report.ncu-rep") as path,
+        patch.object(binary, "PACKAGE", "no_reader_of_nvidia"),
+        patch.object(binary, "find_tool", lambda name: None),
+    ):
+        binary.read_report(Source(str(path)))
+        raise AssertionError("nothing here can read it")
+
+
+CSV_WORDS = (
+    '"ID"', '"Process ID"', '"Kernel Name"', '"Metric Name"', '"Metric Value"', '"Metric Unit"', '"Section Name"',
+    '"Rule Name"', '"Minimum"', "gpu__time_duration.sum", "dram__bytes.sum", "launch__grid_size", "Kbyte", "usecond",
+    '","', '""', "\n", "\r\n", ";", "\t", "==ERROR== ", "==PROF== ", "n/a", "nan", "1,234", "1.234,5", "1e308",
+    "(1, 1, 1)", "99999999999999999999", "\ufeff", "Section: ", "----------", "  k (1, 1, 1)x(1, 1, 1), Context 1",
+    "thread Domain:Push/Pop_Range", '"Device Attribute","Device 0"', "Time (%)", "Total Time (ns)", "Instances",
+)  # fmt: skip
+JSON_WORDS = (
+    '"traceEvents"', '"ph"', '"X"', '"cat"', '"kernel"', '"cpu_op"', '"cuda_runtime"', '"user_annotation"', '"args"',
+    '"correlation"', '"ts"', '"dur"', '"pid"', '"tid"', '"grid"', "ProfilerStep#", "NaN", "Infinity", "-1", "1e999",
+    "9223372036854775808", "null", "true", "[", "{", "]", "}", ",", ":", '"deviceProperties"', '"compute Major"',
+)  # fmt: skip
+OPERATOR_WORDS = (
+    '{"ncu_bench_operators": 1', '"operator"', '"phase"', '"module"', '"iteration"', '"flops"', '"read"', '"ns"',
+    '"estimate"', '"device_name"', "null", "true", "1e999", "-1", "NaN", "[]", "{}", '"integer_operations"',
+    "9223372036854775808",
+)  # fmt: skip
+TOML_WORDS = (
+    "[[peak]]", "[[bandwidth]]", "[memory]", "unit = ", "value = ", "sparse = ", "inf", "nan", "[]", "{}", "true",
+    '"fp64"', '"dram"', "schema = 1", "device_names = ", "1e300", "2026-11-21", "measured", "bytes = ", "mma_sync = ",
+)  # fmt: skip
+MANIFEST_WORDS = (
+    '"tool_runs"', '"schema_version"', '"notes"', '"partial"', "null", "[]", "{}", "1e999", '"command"', "true", "NaN",
+)  # fmt: skip
+
+TARGETS: dict[str, Target] = {
+    "csv": Target(csv, seeds.csv_reports, CSV_WORDS),
+    "fast-path": Target(fast_path, seeds.ncu_pages, CSV_WORDS),
+    "operators": Target(operators, seeds.operator_files, OPERATOR_WORDS, 4096),
+    "nsys-bytes": Target(nsys_bytes, seeds.databases, longest=1 << 17),
+    "nsys-cells": Target(nsys_cells, lambda: [b"\x00\x04\x00", bytes(range(48))], longest=64),
+    "kineto": Target(kineto_events, seeds.traces, JSON_WORDS, 6000),
+    "parquet-bytes": Target(parquet_bytes, seeds.parquet_files, longest=1 << 16),
+    "parquet-schema": Target(parquet_schema, lambda: [b"\x05\x01", bytes(range(48))], longest=64),
+    "bench": Target(bench, lambda: [b"\x05\x01", bytes(range(48))], longest=64),
+    "machine": Target(machine, seeds.machine_files, TOML_WORDS, 4096),
+    "manifest": Target(manifest, seeds.manifests, MANIFEST_WORDS, 4096),
+    "ncu-rep": Target(ncu_rep, seeds.binary_reports, longest=4096),
+}
