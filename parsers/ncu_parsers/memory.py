@@ -11,7 +11,9 @@ import ctypes
 import gc
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -44,6 +46,31 @@ LARGE_UNPACKED, BOMB = 1 << 28, 300
 _UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?i?B?)\s*", re.IGNORECASE)
 _STATM = Path("/proc/self/statm")
+LIBRARIES = 200_000_000
+"""What this program and its libraries may hold before they read; more than that was there for another reason."""
+
+
+@dataclass
+class _Reading:
+    """Whether this process is reading, and what it held before that does not count."""
+
+    depth: int = 0
+    others: int = 0
+
+
+_reading = _Reading()
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Hold what is read inside to the limit. What a program of the user's own (a notebook) held before is its own."""
+    if not _reading.depth:
+        _reading.others = max(0, resident() - LIBRARIES)
+    _reading.depth += 1
+    try:
+        yield
+    finally:
+        _reading.depth -= 1
 
 
 class TooBig(NcuBenchError):
@@ -84,10 +111,12 @@ def longest_line() -> int:
 
 
 def hold(name: str, *, streaming: bool = False) -> None:
-    """Raise `TooBig` when what was read so far, of the report `name` last, takes its share of the limit."""
-    most = limit() * WHILE_READING
+    """Raise `TooBig` when what was read so far inside `limited`, of the report `name` last, takes its share."""
+    if not _reading.depth:
+        return
+    most = limit() * WHILE_READING + _reading.others
     if streaming:
-        most = min(most, max(limit() * WHILE_STREAMING, A_STREAM))
+        most = min(most, max(limit() * WHILE_STREAMING, A_STREAM) + _reading.others)
     if resident() < most:
         return
     give_back()

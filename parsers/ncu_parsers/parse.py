@@ -14,7 +14,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
 from ncu_parsers.join_runs import join_runs
-from ncu_parsers.memory import TooBig
+from ncu_parsers.memory import TooBig, limited
 from ncu_parsers.parquet import folder_beside, write_parts, write_table, writing_row_groups
 from ncu_parsers.ranks import by_origin, origin_of, with_origin
 from ncu_parsers.read import merge, read_report
@@ -42,6 +42,7 @@ STREAMED_FROM_BYTES = 1_000_000
 """A report of at least this size is written as it is read."""
 
 
+@limited()
 def parse_into(
     path: Path,
     sources: Sequence[Source],
@@ -145,6 +146,7 @@ def _is_big(source: Source) -> bool:
         return False
 
 
+@limited()
 def parse(
     sources: Sequence[Source], *, join: bool = True, reading: Callable[[Source], None] = lambda source: None
 ) -> Parsed:

@@ -24,7 +24,7 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
-from ncu_parsers.memory import TooBig, share_among
+from ncu_parsers.memory import TooBig, limited, share_among
 from ncu_parsers.parquet import RowGroups, write_table, writing_row_groups
 from ncu_parsers.read import Reading, read_report
 from ncu_parsers.report import Report
@@ -130,6 +130,7 @@ def _size(source: Source) -> int:
 # ------------------------------------------------------------------------------------------------------- one report
 
 
+@limited()
 def read_here(source: Source, path: Path, big: int) -> Part:
     """One report: streamed into the file `path` where it has at least `big` bytes, else in memory."""
     try:
