@@ -5,6 +5,7 @@ error is a paragraph, and the same command completes afterwards. `python -m test
 from __future__ import annotations
 
 import ast
+import json
 import os
 import random
 import resource
@@ -17,6 +18,8 @@ from pathlib import Path
 import pytest
 from ncu_launch import execute
 from ncu_launch.errors import WrongUsage
+from ncu_launch.execute import lines_of
+from ncu_launch.expectation import said_errors
 from ncu_launch.run_folder import make_folder, writing
 from ncu_parsers.parquet import read_launches
 
@@ -183,3 +186,18 @@ def test_an_empty_file_never_takes_the_place_of_launches(tmp_path: Path) -> None
     (tmp_path / "big.csv").write_bytes(b"no report at all\n" * 100_000)
     assert run(["parse", str(tmp_path / "big.csv"), "-o", str(kept)]) == 1
     assert kept.read_bytes() == before
+
+
+class TestALog:
+    @pytest.mark.parametrize(
+        "said", ["{", '{"ncu_bench_error": []}', '{"ncu_bench_error": {"what": 1}}', "\x1b[31m" * 9]
+    )
+    def test_in_which_a_program_speaks_as_we_do_is_read_all_the_same(self, said: str, tmp_path: Path) -> None:
+        log = tmp_path / "log.txt"
+        error = {"what": "It failed.", "cause": "", "advice": "", "exit_code": 2}
+        log.write_text(f'{{"ncu_bench_error": {said}\n{said}\n{json.dumps({"ncu_bench_error": error})}\n')
+        assert [(one.paragraph, one.exit_code) for one in said_errors(log)] == [("It failed.", 2)]
+
+    def test_that_is_one_endless_line_is_read_in_pieces(self, tmp_path: Path) -> None:
+        (tmp_path / "log.txt").write_bytes(b"x" * 1_000_000)
+        assert max(map(len, lines_of(tmp_path / "log.txt"))) == execute.LONGEST_LINE

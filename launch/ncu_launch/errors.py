@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+
+SPOKEN = '{"ncu_bench_error": '
+"""How the line begins by which a process of ours says, on standard error, what it raised on purpose."""
+
 
 class NcuBenchError(Exception):
     """The base of every error this project raises on purpose.
@@ -33,3 +39,14 @@ class WrongUsage(NcuBenchError):
     """The command was asked for something it does not take."""
 
     exit_code = 2
+
+
+def spoken(line: str) -> NcuBenchError | None:
+    """The error that a line of a log speaks of; None for every other line, whatever a program prints."""
+    if line.startswith(SPOKEN):
+        with suppress(ValueError, KeyError, TypeError):
+            parts = json.loads(line)["ncu_bench_error"]
+            error = NcuBenchError(*(str(parts[name]) for name in ("what", "cause", "advice")))
+            error.exit_code = int(parts["exit_code"])
+            return error
+    return None

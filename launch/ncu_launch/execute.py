@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +106,13 @@ def run(
     return Finished(
         process.returncode, seconds, timed_out, interrupted or ended_for is not None, tuple(kept), ended_for
     )
+
+
+def lines_of(log: Path) -> Iterator[str]:
+    """The lines of a log one by one, however long it is, without their ends; of a very long line, pieces."""
+    with log.open(encoding="utf-8", errors="replace") as stream:
+        while line := stream.readline(LONGEST_LINE):
+            yield line.rstrip()
 
 
 def _wait(

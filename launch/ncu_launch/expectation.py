@@ -6,20 +6,18 @@ import json
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.errors import NcuBenchError
-from ncu_launch.execute import own_environment, run
+from ncu_launch.errors import NcuBenchError, spoken
+from ncu_launch.execute import lines_of, own_environment, run
 from ncu_launch.request import Workload
 from ncu_launch.runs import Program
 
 TIMEOUT_S = 120
 EXPECTED = "expected.jsonl"
-LONGEST_LINE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -84,21 +82,6 @@ def _why_not(error: NcuBenchError | None, log: Path, timed_out: bool) -> str:
     return said[-1][:200] if said else "the process that counts it said nothing"
 
 
-def lines_of(log: Path) -> Iterator[str]:
-    """The lines of a log one by one, however long it is; of a very long line, pieces."""
-    with log.open(encoding="utf-8", errors="replace") as stream:
-        while line := stream.readline(LONGEST_LINE):
-            yield line.strip()
-
-
 def said_errors(log: Path) -> list[NcuBenchError]:
     """The errors that a process of ours wrote, each on a line of its own."""
-    found = []
-    for line in lines_of(log):
-        if line.startswith('{"ncu_bench_error": '):
-            with suppress(ValueError, KeyError, TypeError):  # a program may print what looks like one
-                parts = json.loads(line)["ncu_bench_error"]
-                error = NcuBenchError(*(str(parts[name]) for name in ("what", "cause", "advice")))
-                error.exit_code = int(parts["exit_code"])
-                found.append(error)
-    return found
+    return [error for error in map(spoken, lines_of(log)) if error is not None]

@@ -5,11 +5,12 @@ A tool's exit code does not say it: ncu ends with 0 when it profiled nothing, an
 
 from __future__ import annotations
 
-import json
 import re
+from collections import deque
 from pathlib import Path
 
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, spoken
+from ncu_launch.execute import lines_of
 from ncu_launch.failures import ToolFailed, recognise
 from ncu_launch.manifest import LOGS, REPORTS, Manifest, ToolRun
 
@@ -32,12 +33,9 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
         return None
     (ran,) = manifest.tool_runs[-1:]
     lines = _printed(folder, ran)
-    own = next((line for line in reversed(lines) if line.startswith('{"ncu_bench_error": ')), None)
+    own = next((error for line in reversed(lines) if (error := spoken(line)) is not None), None)
     if own is not None:
-        parts = json.loads(own)["ncu_bench_error"]
-        error = NcuBenchError(parts["what"], parts["cause"], parts["advice"])
-        error.exit_code = parts["exit_code"]
-        return error
+        return own
     log = folder / LOGS / ran.log
     if ran.interrupted:
         return NcuBenchError(
@@ -75,6 +73,9 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
     return None
 
 
+LINES_ASKED = 2000
+"""The last lines of a log are asked why a run failed."""
+
 _EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b")
 
 
@@ -95,6 +96,5 @@ def _printed(folder: Path, ran: ToolRun) -> list[str]:
     lines: list[str] = []
     for file in (folder / REPORTS / (ran.report or NCU_CSV), folder / LOGS / ran.log):
         if file.is_file():
-            with file.open(encoding="utf-8", errors="replace") as stream:
-                lines += [line.rstrip("\n") for line in stream if not line.startswith('"')][-2000:]
+            lines += deque((line for line in lines_of(file) if not line.startswith('"')), maxlen=LINES_ASKED)
     return lines

@@ -49,4 +49,4 @@ def _cell(value: Any) -> Any:
 
 
 def _safe(text: str) -> str:
-    return no_formula(printable(text))
+    return "\t".join(map(printable, no_formula(text).split("\t")))

@@ -12,7 +12,7 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,12 @@ REPORT_SUFFIXES = {
 COMPRESSED_SUFFIXES = {".gz", ".zst"}
 TRACE_WORDS = (b'"traceEvents"', b'"schemaVersion"', b'"ph":')
 """One of these stands near the beginning of a trace. JSON below a folder is a report only if it is a trace."""
+
+DAMAGE = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+"""What reading a damaged file raises."""
+
+HEAD = 4096
+"""By so many bytes at most, the encoding of a text is told."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -126,10 +132,24 @@ class Source:
 
 
 def _undamaged(stream: BinaryIO, count: int) -> bytes:
+    return _up_to_damage(stream, count)[0]
+
+
+def _up_to_damage(stream: BinaryIO, count: int) -> tuple[bytes, Exception | None]:
+    """The next bytes, less than `count` only at the end of the file or where damage begins, and what that is."""
+    found = b""
     try:
-        return stream.read(count)
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError):
-        return b""
+        while len(found) < count and (more := some_of(stream, count - len(found))):
+            found += more
+    except DAMAGE as error:
+        return found, error
+    return found, None
+
+
+def some_of(stream: BinaryIO, most: int) -> bytes:
+    """The next bytes, some at least and `most` at most: what one `read` has before it meets damage would be lost."""
+    read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+    return read(most)
 
 
 class _Rejoined(io.RawIOBase):
@@ -301,9 +321,10 @@ class Lines:
     replaced: int = 0
     complete: bool = True
     head: bytes = field(init=False)
+    _damage: Exception | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.head = self.stream.read(4096)
+        self.head, self._damage = _up_to_damage(self.stream, HEAD)
 
     def __iter__(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(encoding_of(self.head))("replace")
@@ -320,11 +341,16 @@ class Lines:
                 yield self._checked(line)
             if len(pending) > longest:
                 pending = LongLine(pending[: LongLine.KEPT])
-            block = self.stream.read(1 << 20)
+            block = self._block()
         pending = pending if isinstance(pending, LongLine) else pending + decoder.decode(b"", final=True)
         self.complete = not pending
         if pending:
             yield self._checked(pending)
+
+    def _block(self) -> bytes:
+        if self._damage is not None:
+            raise self._damage
+        return some_of(self.stream, 1 << 20)
 
     def _checked(self, line: str) -> str:
         if "\ufffd" in line:
