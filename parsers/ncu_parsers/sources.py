@@ -330,7 +330,7 @@ class Lines:
         decoder = codecs.getincrementaldecoder(encoding_of(self.head))("replace")
         longest = memory.longest_line()
         pending = ""
-        block = self.head
+        block = self.head or self._block()
         while block:
             memory.hold(self.name)
             lines = (pending + decoder.decode(block)).split("\n")
