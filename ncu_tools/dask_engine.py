@@ -15,12 +15,15 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.engine import Engine, attempted
+from ncu_parsers.engine import attempted
 
 from ncu_tools import __version__
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+Placement = dict[str, Any]
+"""Which workers may take an item, in words of dask's `Client.submit`: workers or resources."""
 
 LOCAL = "local"
 SECONDS_TO_ANSWER = 15
@@ -29,7 +32,7 @@ AHEAD = 1000
 
 
 @contextmanager
-def dask_engine(where: str) -> Iterator[Engine]:
+def dask_engine(where: str) -> Iterator[DaskEngine]:
     """The engine that `where` names: `local`, the address of a scheduler, or the JSON file that it wrote.
 
     Raises `NcuBenchError` without dask, and where no scheduler answers.
@@ -89,39 +92,71 @@ class DaskEngine:
         try:
             while waiting:
                 item, future = waiting.popleft()
-                yield self._result(item, future)
+                yield _result(item, future)
                 future.release()
                 waiting.extend(islice(submitted, 1))
         finally:
             self._client.cancel([future for _, future in waiting])
 
-    def _submit(self, function: Callable[[Item], Result], item: Item) -> Any:
-        return self._client.submit(_work, function, item, __version__, pure=False)
+    def as_finished(
+        self, function: Callable[[Item], Result], placed: Sequence[tuple[Item, Placement]]
+    ) -> Iterator[tuple[Item, Result | NcuBenchError]]:
+        """Each item with what `function` gives of it, as soon as it is there; of those not waited for work is ended.
 
-    def _result(self, item: object, future: Any) -> Any:
-        from distributed.scheduler import KilledWorker
+        Raises as `map` does.
+        """
+        from distributed import as_completed
 
+        waiting = {self._submit(function, item, **where): item for item, where in placed}
         try:
+            with _losses():
+                for future in as_completed(list(waiting), loop=self._client.loop):
+                    yield waiting[future], _result(waiting[future], future)
+                    del waiting[future]
+        finally:
+            self._client.cancel(list(waiting))
+
+    def on_each_worker(self, function: Callable[[Any], Result]) -> dict[str, Result]:
+        """What `function` gives of each worker that is there now, by the worker's address. Raises as `map` does."""
+        with _losses():
+            return dict(self._client.run(_asked, function, __version__))
+
+    def _submit(self, function: Callable[[Item], Result], item: Item, **where: Any) -> Any:
+        return self._client.submit(_work, function, item, __version__, pure=False, **where)
+
+
+def _result(item: object, future: Any) -> Any:
+    from distributed.scheduler import KilledWorker
+
+    try:
+        with _losses():
             return future.result()
-        except KilledWorker as error:
-            return NcuBenchError(
-                f"{_named(item)} could not be read: {error.allowed_failures + 1} dask workers died of it in a row.",
-                "Memory may have run out.", "Give each worker more of it, or parse that report by itself.",
-            )  # fmt: skip
-        except (ImportError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and "deserializ" not in str(error):
-                raise
-            raise NcuBenchError(
-                f"A dask scheduler or worker could not import what is to be run: {' '.join(str(error).split())}",
-                "It has no ncu-bench, or another one than this.",
-                f"Install ncu-bench {__version__} in the environment of the scheduler and the workers.",
-            ) from error
-        except (OSError, CancelledError) as error:
-            raise NcuBenchError(
-                f"The dask scheduler was lost: {type(error).__name__}.",
-                "It was stopped, or the connection broke.",
-                "Start the same command again: what was written is written once.",
-            ) from error
+    except KilledWorker as error:
+        return NcuBenchError(
+            f"{_named(item)} was given up: {error.allowed_failures + 1} dask workers died of it in a row.",
+            "Memory may have run out.", "Give each worker more of it, or do this one by itself, without --dask.",
+        )  # fmt: skip
+
+
+@contextmanager
+def _losses() -> Iterator[None]:
+    """Raise `NcuBenchError` for what dask raises of a scheduler that is lost and of workers without this ncu-bench."""
+    try:
+        yield
+    except (ImportError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "deserializ" not in str(error):
+            raise
+        raise NcuBenchError(
+            f"A dask scheduler or worker could not import what is to be run: {' '.join(str(error).split())}",
+            "It has no ncu-bench, or another one than this.",
+            f"Install ncu-bench {__version__} in the environment of the scheduler and the workers.",
+        ) from error
+    except (OSError, CancelledError) as error:
+        raise NcuBenchError(
+            f"The dask scheduler was lost: {type(error).__name__}.",
+            "It was stopped, or the connection broke.",
+            "Start the same command again: what was written is written once.",
+        ) from error
 
 
 def _named(item: object) -> str:
@@ -133,3 +168,10 @@ def _work(function: Callable[[Item], Result], item: Item, release: str) -> Resul
     if release != __version__:
         raise ImportError(f"the worker has ncu-bench {__version__}, and was asked by {release}")
     return attempted(function, item)
+
+
+def _asked(function: Callable[[Any], Result], release: str, dask_worker: Any) -> Result:
+    """What a worker answers. dask gives itself as `dask_worker`."""
+    if release != __version__:
+        raise ImportError(f"the worker has ncu-bench {__version__}, and was asked by {release}")
+    return function(dask_worker)

@@ -138,7 +138,8 @@ def _die_of_seven(number: int) -> int:
 class Cluster:
     """A scheduler and workers over loopback, each a process started as dask's users start them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self._environment = {**PATHS, **environment}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._log = (folder / "cluster.log").open("wb")
         self.file = folder / "scheduler.json"
@@ -148,6 +149,8 @@ class Cluster:
         self._start("dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(self.file))
         self.wait_for(lambda: self.file.is_file() and self.file.read_text("utf-8").endswith("}"))
         self.workers += [self._worker() for _ in range(2)]
+        with distributed.Client(self.address, set_as_default=False, timeout=30) as client:
+            client.wait_for_workers(2, timeout=30)
 
     @property
     def address(self) -> str:
@@ -158,7 +161,7 @@ class Cluster:
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.{program}", *arguments]
-        process = subprocess.Popen(command, env=PATHS, stdout=self._log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, env=self._environment, stdout=self._log, stderr=subprocess.STDOUT)
         self._processes.append(process)
         return process
 
@@ -181,8 +184,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     started = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         started.begin()
-        with distributed.Client(started.address, set_as_default=False, timeout=30) as client:
-            client.wait_for_workers(2, timeout=30)
         yield started
     finally:
         started.end()

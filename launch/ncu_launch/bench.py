@@ -9,15 +9,17 @@ OOPSLA 2007, p. 57; Kalibera and Jones, ISMM 2013, p. 63).
 from __future__ import annotations
 
 import json
+import platform
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ncu_launch.execute import Finished, own_environment, run
@@ -36,6 +38,8 @@ OK, OUT_OF_MEMORY, FAILED, CRASHED, TIMED_OUT = OUTCOMES = ("ok", "out of memory
 IMAGE_CONFIGURATIONS = ("ViTConfig",)
 Row = dict[str, Any]
 Heard = Callable[[str], None]
+Environment = Mapping[str, str | None]
+"""Variables to set in an environment; None takes one out of it."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +142,20 @@ def _name(workload: Workload, batch: int | None) -> str:
     return " ".join(part for part in parts if part)
 
 
-def measured(point: Point, effort: Effort, timeout: float, log: Path, *, heard: Heard = lambda stage: None) -> Row:
+def measured(
+    point: Point,
+    effort: Effort,
+    timeout: float,
+    log: Path,
+    *,
+    heard: Heard = lambda stage: None,
+    environment: Environment = MappingProxyType({}),
+    should_end: Callable[[], str | None] | None = None,
+) -> Row:
     """The row of a point, whatever becomes of its process, which is ended after `timeout` seconds.
 
-    What it prints goes into `log`; `heard` is told how far it is. Ctrl-C ends it, and is raised again.
+    What it prints goes into `log`; `heard` is told how far it is. `environment` is what differs from the environment
+    here. Ctrl-C ends the process, as does a reason that `should_end` gives: `KeyboardInterrupt` is raised.
     """
     stages = ["starting"]
 
@@ -156,15 +170,29 @@ def measured(point: Point, effort: Effort, timeout: float, log: Path, *, heard: 
         workload.write_text(point.workload.to_json(), encoding="utf-8")
         asked.write_text(json.dumps(asdict(effort)), encoding="utf-8")
         command = [sys.executable, "-m", "ncu_launch.timing", *map(str, (workload, asked, result))]
-        finished = run(command, log, timeout=timeout, environment=own_environment(), heard=listen)
+        finished = run(
+            command, log, timeout=timeout, environment=_changed(environment), heard=listen, should_end=should_end
+        )
         if finished.interrupted:
             raise KeyboardInterrupt
         found: Row = json.loads(result.read_text("utf-8")) if result.is_file() else {}
     ended = found if found.get("outcome") == OUT_OF_MEMORY else {**found, **_ended(finished, log, stages[-1], found)}
     if ended["outcome"] == OK:
         ended["process_means_ns"] = [ended["latency_mean_ns"]]
-    facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name}
+    facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name, "host": platform.node()}
     return {**_asked(point), **ended, **facts}
+
+
+def _changed(changes: Environment) -> dict[str, str]:
+    found = {**own_environment(), **changes}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def unmeasured(point: Point, reason: str, log: Path) -> Row:
+    """The row of a point that was lost with what should have measured it."""
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    lost = {"outcome": CRASHED, "reason": reason, "started": started, "seconds": 0.0, "log": log.name}
+    return {**_asked(point), **lost}
 
 
 def _asked(point: Point) -> Row:
@@ -230,11 +258,13 @@ def rows_of(
     heard: Callable[[Point, str], None],
     processes: int = 1,
     begun: Iterable[Row] = (),
+    **process: Any,
 ) -> Iterator[Row]:
     """The row of a point after each of its processes, in place of the one before; `heard` is told which is how far.
 
     Processes go round by round over all points, so that a machine that grows slower does so for all of them. `begun`
-    are rows of points that have had fewer processes. A point that fails is not tried again.
+    are rows of points that have had fewer processes. A point that fails is not tried again. `process` is what
+    `measured` is told of each, beside.
 
     Ctrl-C ends the process of the point it falls into, and is raised.
     """
@@ -248,7 +278,7 @@ def rows_of(
             heard(point, "starting")
             listen = partial(heard, point)
             least = effort if row is None else _as_long_as(row, effort)
-            found = measured(point, least, timeout, _log(logs, row), heard=listen)
+            found = measured(point, least, timeout, _log(logs, row), heard=listen, **process)
             if found["outcome"] != OK:
                 given_up.add(point.name)
             rows[point.name] = found if row is None else joined(row, found)
@@ -276,7 +306,7 @@ def joined(row: Row, further: Row) -> Row:
         failure = f"a further process {_ENDED[further['outcome']]} ({further['reason']}): see {further['log']}"
         return {**row, "notes": [*notes, failure], "seconds": row["seconds"] + further["seconds"]}
     for name, words in _CONDITIONS.items():
-        if row[name] != further[name]:
+        if row.get(name) is not None and row[name] != further[name]:
             again = f"measured anew: {words} was {row[name]} before and is {further[name]}"
             return {**further, "notes": [*further["notes"], again]}
     combined = {name: _of_known(how, (row.get(name), further.get(name))) for name, how in _OVER_PROCESSES.items()}
@@ -302,7 +332,12 @@ def _latency(row: Row, further: Row) -> Row:
     }
 
 
-_CONDITIONS = {"device_name": "the device", "torch": "PyTorch", "threads": "the number of threads"}
+_CONDITIONS = {
+    "host": "the machine",
+    "device_name": "the device",
+    "torch": "PyTorch",
+    "threads": "the number of threads",
+}
 _ENDED = {OUT_OF_MEMORY: "ran out of memory", FAILED: "failed", CRASHED: "crashed", TIMED_OUT: "timed out"}
 
 

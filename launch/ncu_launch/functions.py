@@ -37,6 +37,12 @@ def is_function(target: str) -> bool:
     return ":" in target and not target.startswith(("hf:", "timm:")) and not is_known_work(target)
 
 
+def in_any_folder(target: str) -> str:
+    """The target as a process in another folder may be given it: a file by its whole path."""
+    place, _, name = target.rpartition(":")
+    return f"{Path(place).absolute()}:{name}" if is_function(target) and place.endswith(".py") else target
+
+
 def sizes_taken(target: str) -> frozenset[str] | None:
     """Which of batch, input and sequence a function takes, by its source; None where that does not say.
 

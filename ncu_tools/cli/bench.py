@@ -20,6 +20,7 @@ from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES
 from ncu_launch.run_folder import writing
 
 from ncu_tools.cli.options import format_option, show
+from ncu_tools.dask_sweep import rows_by_dask
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.report.units import counted, digits, duration
 
@@ -119,6 +120,11 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS",
     help="End a process after this long: its point's row says so.",
 )  # fmt: skip
+@click.option(
+    "--dask",
+    metavar="ADDRESS|local",
+    help="Have the workers of a dask scheduler measure, one point at a time on each of their GPUs.",
+)
 @format_option
 def command(
     targets: tuple[str, ...],
@@ -139,6 +145,7 @@ def command(
     warmup: int,
     processes: int,
     timeout: float,
+    dask: str | None,
     output_format: str,
 ) -> None:
     """Measure latency, throughput and memory of models, every combination of the sizes, types, modes and phases given.
@@ -168,7 +175,7 @@ def command(
         if resume:
             done = f"{len(asked) - len(missing)} of {counted(len(asked), 'point', 'points')} are measured"
             click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
-        stopped = _measured(folder, kept, missing, begun, effort, timeout, processes)
+        stopped = _measured(folder, kept, missing, begun, effort, timeout, processes, dask)
     if stopped:
         number = len(asked) - sum(has_all(row, processes) for row in _rows_of(folder, asked))
         left = f"{number} of {counted(len(asked), 'point', 'points')} are left"
@@ -237,8 +244,12 @@ def _measured(
     effort: Effort,
     timeout: float,
     processes: int,
+    dask: str | None,
 ) -> bool:
     """Measure points, and write the file anew after each process; True when it was stopped before the end.
+
+    By dask it is written after each point, and points that had some of their processes have them all again, on one
+    machine.
 
     SIGTERM, as schedulers send it, stops it like Ctrl-C.
     """
@@ -256,8 +267,12 @@ def _measured(
     table, versions = kept, set[str]()
     try:
         total = processes * len(missing) - sum(len(process_means(row)) for row in begun)
-        with _progress(total) as (heard, finished):
-            for row in rows_of(missing, effort, timeout, logs, heard=heard, processes=processes, begun=begun):
+        with _progress(len(missing) if dask else total) as (heard, finished):
+            if dask:
+                rows = rows_by_dask(dask, missing, effort, timeout, processes, logs)
+            else:
+                rows = rows_of(missing, effort, timeout, logs, heard=heard, processes=processes, begun=begun)
+            for row in rows:
                 table = with_row(table, row, asked=sys.argv)
                 write_table(table, folder / BENCH)
                 versions |= {row["torch"]} if "torch" in row else set()

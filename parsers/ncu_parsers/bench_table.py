@@ -16,7 +16,7 @@ from ncu_parsers.tables import METADATA_KEY, Column, encoded, field_of
 BENCH = "bench"
 """What `table` in the file's metadata says of such a table."""
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11) the first; process_means_ns was added to it, and files without are read as null."""
+"""History: 1 (2026-11) the first; process_means_ns and host were added to it, and files without are read as null."""
 
 IDENTITY = (
     "target", "device_name", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "input_size",
@@ -77,6 +77,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("started", pa.string(), "", "when its first process started, UTC", "never"),
     Column("seconds", pa.float64(), "s", "how long its processes took", "never"),
     Column("log", pa.string(), "", "the file in logs/ with what its first process printed", "never"),
+    Column("host", _NAME, "", "the machine that measured it, by its name in the network", "of a file that has none"),
     Column("notes", pa.list_(pa.string()), "", "what is odd about it", _NOT_OK),
 )  # fmt: skip
 
