@@ -369,7 +369,17 @@ def main(arguments: list[str]) -> int:
     operators = Path(arguments[2]) if len(arguments) > 2 else None
     if operators is not None:  # no profiler stands between this process and the one that asked for it
         end_with_the_parent()
-    return exit_code_of(lambda: run(workload, Path(arguments[1]), operators))
+    code = exit_code_of(lambda: run(workload, Path(arguments[1]), operators))
+    if operators is not None and workload.data_parallel:
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End this process at once: all is written, and threads of gloo may abort a rank that takes Python down first."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

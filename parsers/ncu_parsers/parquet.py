@@ -1,7 +1,7 @@
 """The only file that reads or writes Parquet.
 
 Floats are split by byte and compressed with zstd (a third smaller and faster than dictionaries for counters), names
-are dictionaries. A file is written under a temporary name and renamed, so nobody ever sees half of one. A dataset is
+are dictionaries, pages have checksums. A file is written under a temporary name and renamed, so nobody ever sees half of one. A dataset is
 read by its engine, file by file; of a file only the columns that are asked for are read, on disk and behind URLs.
 """
 
@@ -45,6 +45,9 @@ Columns = Iterable[str] | Callable[[str], bool] | None
 DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError, DamagedFooter)
 """What Arrow raises for a damaged file; names of columns that are no text it decodes by Python."""
 
+CHECKED = {"page_checksum_verification": True}
+"""A changed byte in a page is noticed, where the file has checksums: those that this release writes have."""
+
 MAGIC = b"PAR1"
 """How a Parquet file begins and ends."""
 
@@ -70,7 +73,12 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
     numbers = [field.name for field in schema if pa.types.is_float64(field.type)]
     split = set(numbers)
     others = [field.name for field in schema if field.name not in split and not pa.types.is_nested(field.type)]
-    return {"compression": "zstd", "use_dictionary": others, "use_byte_stream_split": numbers}
+    return {
+        "compression": "zstd",
+        "use_dictionary": others,
+        "use_byte_stream_split": numbers,
+        "write_page_checksum": True,
+    }
 
 
 class RowGroups:
@@ -295,10 +303,10 @@ def _opened(path: File) -> Iterator[pq.ParquetFile]:
     """A file to read from; raises `NcuBenchError` when it is damaged, then or later."""
     try:
         if isinstance(path, RemoteFile):
-            with path.open() as stream, pq.ParquetFile(stream, pre_buffer=True) as file:
+            with path.open() as stream, pq.ParquetFile(stream, pre_buffer=True, **CHECKED) as file:
                 yield file
         else:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(path, **CHECKED) as file:
                 yield file
     except DAMAGE as error:
         raise NcuBenchError(
@@ -529,7 +537,7 @@ def fingerprint(path: Path) -> str | None:
 def read_beside(path: Path) -> pa.Table | None:
     """A table that `write_table` put beside a file of launches; None where there is none that can be read."""
     try:
-        return pq.ParquetFile(path).read()
+        return pq.ParquetFile(path, **CHECKED).read()
     except DAMAGE:
         return None
 
@@ -541,7 +549,7 @@ def read_bench(path: File) -> pa.Table:
     """
     try:
         with path.open("rb") if isinstance(path, Path) else path.open() as stream:
-            table = _with_sound_texts(pq.ParquetFile(stream).read())
+            table = _with_sound_texts(pq.ParquetFile(stream, **CHECKED).read())
     except DAMAGE as error:
         raise NcuBenchError(
             f"{path} could not be read as Parquet: {error}.", advice="Make one with: ncu-bench bench TARGET -o RUN"
