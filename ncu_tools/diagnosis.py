@@ -263,6 +263,15 @@ def _quantities(table: pa.Table, keys: npt.NDArray[np.int64], groups: int) -> di
     return result
 
 
+@cache
+def looked_at() -> frozenset[str]:
+    """The metrics of a report that a diagnosis can depend on, beside the columns of the contract."""
+    accesses = (pattern.format(access) for pattern in (SECTORS, REQUESTS) for access in ("ld", "st"))
+    local = (name for pair in LOCAL for name in pair)
+    stalls = map(STALL.format, stall_reasons())
+    return frozenset((*accesses, *local, SPILLS, *ALL_INSTRUCTIONS, *MEANS.values(), *DRAM_BUSY, *stalls))
+
+
 def _first(alternatives: Sequence[Floats]) -> Floats:
     """For each group the first value that is known."""
     result = alternatives[0]

@@ -5,11 +5,13 @@ DuckDB is an extra. Its access to files, networks, extensions and Python variabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.tables import COLUMN_NAMES
 
@@ -19,6 +21,10 @@ CONFIGURATION = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
+
+WHILE_SCANNING = re.compile(r"(?:reading the stream registered as .* failed|get_next failed\(\)): ", re.DOTALL)
+"""What DuckDB's releases say before the words of Arrow, where that cannot read on."""
+PICTURE = "\n\nLINE "
 
 
 @dataclass(frozen=True)
@@ -30,16 +36,37 @@ class Answer:
     rows: list[tuple[Any, ...]]
 
 
-def query(sql: str, tables: Mapping[str, pa.Table]) -> Answer:
-    """The answer to one SELECT over `tables`.
+@dataclass(frozen=True)
+class Queried:
+    """A table that a query may name: how it is got then, and which of its columns hold anything.
 
-    Raises `NcuBenchError` without DuckDB, and `WrongUsage` for what is not one query, and where DuckDB refuses it: with
-    its words and, where names or syntax are wrong, the columns that hold anything.
+    Of a dataset, DuckDB reads the columns and row groups that it needs.
+    """
+
+    rows: Callable[[], pa.Table | ds.Dataset]
+    held: Callable[[], list[str]]
+
+
+def held_in_memory(table: pa.Table) -> Queried:
+    """A table as a query may name it."""
+    return Queried(
+        lambda: table,
+        lambda: [name for name in table.column_names if table.column(name).null_count < len(table)],
+    )
+
+
+def query(sql: str, tables: Mapping[str, Queried]) -> Answer:
+    """The answer to one SELECT over `tables`, of which those are got that it mentions.
+
+    Raises `NcuBenchError` without DuckDB and for launches that turn out to be damaged, and `WrongUsage` for what is not
+    one query, and where DuckDB refuses it: with its words and, where names or syntax are wrong, the columns that hold
+    anything.
     """
     duckdb = _duckdb()
     with duckdb.connect(":memory:", config=CONFIGURATION) as connection:
         for name, table in tables.items():
-            connection.register(name, table)
+            if name in sql.lower():
+                connection.register(name, table.rows())
         connection.execute("SET lock_configuration = true")
         try:
             statements = connection.extract_statements(sql)
@@ -55,10 +82,16 @@ def query(sql: str, tables: Mapping[str, pa.Table]) -> Answer:
         except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
             raise WrongUsage(
                 _complaint(error),
-                " ".join(_columns(name, table) for name, table in tables.items()),
+                " ".join(_columns(name, table.held()) for name, table in tables.items()),
                 "Names with dots take double quotes; DESCRIBE launches lists every column with its type.",
             ) from error
         except duckdb.Error as error:
+            if WHILE_SCANNING.search(str(error)):
+                raise NcuBenchError(
+                    f"Launches could not be read to their end: {_line(WHILE_SCANNING.split(str(error))[-1])}.",
+                    "A Parquet file of the run is cut or damaged.",
+                    "Make it again with: ncu-bench parse",
+                ) from error
             raise WrongUsage(_complaint(error), f"A query reads {' and '.join(tables)}, and nothing else.") from error
 
 
@@ -91,13 +124,15 @@ def _told_apart(names: Sequence[str]) -> list[str]:
 
 def _complaint(error: Exception) -> str:
     """What DuckDB says, without its picture of the line."""
-    words = " ".join(str(error).split("\n\nLINE ")[0].split())
-    return f"DuckDB refuses the query: {words.rstrip('.')}."
+    return f"DuckDB refuses the query: {_line(str(error).split(PICTURE)[0])}."
 
 
-def _columns(name: str, table: pa.Table) -> str:
+def _line(words: str) -> str:
+    return " ".join(words.split()).rstrip(".")
+
+
+def _columns(name: str, held: Sequence[str]) -> str:
     """The columns of a table that hold anything; metrics of the report are counted, with one as an example."""
-    held = [column for column in table.column_names if table.column(column).null_count < len(table)]
     metrics = [column for column in held if "__" in column]
     ours = [column for column in held if column not in metrics and (name != "launches" or column in COLUMN_NAMES)]
     more = f' and {len(metrics)} metrics such as "{metrics[0]}"' if metrics else ""

@@ -17,16 +17,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import Manifest
+from ncu_parsers.parse import parse
 from ncu_parsers.report import Launch
+from ncu_parsers.sources import Source
 
 from ncu_tools.cli import run
 from ncu_tools.machine import find_machine
 from ncu_tools.report.html import LIBRARY, SCRIPTS, asset, embedded, page
-from ncu_tools.report.html_content import ReportedRun, content
+from ncu_tools.report.html_content import ReportedRun, content, is_reported
 from ncu_tools.report.units import FORMATS
 from tests.conftest import ROOT, SAMPLES
 from tests.launches import launch, metric, sass, table
+from tests.reports import sample_files
 from tests.test_pictures import hopper
 
 if TYPE_CHECKING:
@@ -500,3 +504,15 @@ class TestInChromium:
         found.page.keyboard.press("ArrowLeft")
         assert len(found.chosen()[0]) == 1
         found.page.close()
+
+
+@pytest.mark.parametrize("sample", [file.name for file in sample_files()])
+def test_a_page_needs_no_column_but_those_that_are_read_for_it(sample: str) -> None:
+    try:
+        whole = parse([Source(str(SAMPLES / sample))]).table
+    except NcuBenchError:
+        whole = None
+    if whole is None:
+        return
+    read = whole.select([name for name in whole.column_names if is_reported(name)])
+    assert content([ReportedRun(sample, read)]) == content([ReportedRun(sample, whole)])

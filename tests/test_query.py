@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli import cli
-from ncu_tools.query import Answer, query
+from ncu_tools.query import Answer, held_in_memory, query
 from tests.conftest import SAMPLES
 from tests.launches import launch, table
 
@@ -29,7 +29,7 @@ def ask(sql: str, *options: str, report: str = REPORT) -> Result:
 
 def answer(sql: str) -> Answer:
     launches = table(launch(EVIL, ns=5), launch("b", ns=None), launch("b", ns=7, grid=(1, 2, 3)))
-    return query(sql, {"launches": launches})
+    return query(sql, {"launches": held_in_memory(launches)})
 
 
 class TestAnAnswer:

@@ -13,6 +13,9 @@ from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from ncu_parsers.parquet import Columns
+
+    from ncu_tools.loading import OnDisk, Run
 
 FORMS = ("speedscope", "perfetto", "csv", "sections")
 TABLES = ("kernels", "launches", "layers")
@@ -65,25 +68,40 @@ def command(
     """
     from ncu_parsers.parquet import replacing
 
-    from ncu_tools.loading import load
+    from ncu_tools.layers import NEEDED
+    from ncu_tools.loading import locate
+    from ncu_tools.report.spreadsheet import to_spreadsheet
 
     if of is not None and form != "csv":
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
     with progress("Reading") as reading:
-        loaded = load(run, reading=reading)
-    if form == "csv":
-        text, rows, notes = _spreadsheet(run, loaded.table, of or "kernels", depth, machine_name)
-    elif form == "sections":
-        text, rows, notes = _sections(run, loaded.table)
-    else:
-        text, rows, notes = _trace(run, loaded.table, form, depth)
+        found = locate(run, reading=reading)
+        if form == "csv" and of in (None, "kernels"):
+            text, rows, notes = _kernels(found, machine_name)
+        elif form == "csv" and of == "launches":
+            table, notes = _read(found)
+            text, rows = to_spreadsheet(table), len(table)
+        elif form == "csv":
+            text, rows, notes = _layers(run, *_read(found, NEEDED), depth)
+        elif form == "sections":
+            text, rows, notes = _sections(run, *_read(found))
+        else:
+            text, rows, notes = _trace(run, *_read(found, NEEDED), form, depth)
     with replacing(output) as temporary:
         temporary.write_bytes(text.encode("utf-8", "replace"))
     row = {"file": str(output), "form": form, "rows": rows, "bytes": output.stat().st_size}
-    show(Table("export", COLUMNS, [row], [*loaded.notes, *notes]), output_format)
+    show(Table("export", COLUMNS, [row], notes), output_format)
 
 
-def _trace(run: str, table: pa.Table, form: str, depth: int | None) -> tuple[str, int, list[str]]:
+def _read(run: OnDisk | Run, columns: Columns = None) -> tuple[pa.Table, list[str]]:
+    """The launches with all of their columns or some, and what was odd about reading them."""
+    from ncu_tools.loading import OnDisk
+
+    whole = run.read(columns) if isinstance(run, OnDisk) else run
+    return whole.table, whole.notes
+
+
+def _trace(run: str, table: pa.Table, said: list[str], form: str, depth: int | None) -> tuple[str, int, list[str]]:
     from ncu_tools.report.perfetto import to_perfetto
     from ncu_tools.report.speedscope import to_speedscope
     from ncu_tools.report.units import counted
@@ -95,33 +113,31 @@ def _trace(run: str, table: pa.Table, form: str, depth: int | None) -> tuple[str
     write = to_speedscope if form == "speedscope" else to_perfetto
     iterations = counted(found.iterations, "iteration", "iterations")
     what = NOT_A_TIMELINE.format(iterations)
-    notes = [*found.notes, what, f"open {OPEN_IN[form]} and drop the file there"]
+    notes = [*said, *found.notes, what, f"open {OPEN_IN[form]} and drop the file there"]
     return write(found.rows, f"{run}: mean of {iterations}", what), len(found.rows), notes
 
 
-def _spreadsheet(
-    run: str, table: pa.Table, of: str, depth: int | None, machine_name: str | None
-) -> tuple[str, int, list[str]]:
-    from ncu_tools.ceilings import ceilings_of
-    from ncu_tools.hotspots import hotspots, kernels_table
-    from ncu_tools.layers import layers, layers_table
+def _kernels(run: OnDisk | Run, machine_name: str | None) -> tuple[str, int, list[str]]:
+    from ncu_tools.kernel_rows import kernels_table
+    from ncu_tools.kernels import hotspots_of
     from ncu_tools.machine import find_machine
     from ncu_tools.report.spreadsheet import to_spreadsheet
 
-    notes: list[str] = []
-    if of == "kernels":
-        machine = find_machine(machine_name) if machine_name else None
-        kernels = hotspots(table, ceilings_of(table, machine))
-        table, notes = kernels_table(kernels.rows), kernels.notes
-    elif of == "layers":
-        tree = layers(table, depth=depth)
-        if not tree.rows:
-            raise _without_layers(run, tree.notes)
-        table, notes = layers_table(tree.rows), tree.notes
-    return to_spreadsheet(table), len(table), notes
+    kernels = hotspots_of(run, find_machine(machine_name) if machine_name else None)
+    return to_spreadsheet(kernels_table(kernels.rows)), len(kernels.rows), kernels.notes
 
 
-def _sections(run: str, table: pa.Table) -> tuple[str, int, list[str]]:
+def _layers(run: str, table: pa.Table, said: list[str], depth: int | None) -> tuple[str, int, list[str]]:
+    from ncu_tools.layers import layers, layers_table
+    from ncu_tools.report.spreadsheet import to_spreadsheet
+
+    tree = layers(table, depth=depth)
+    if not tree.rows:
+        raise _without_layers(run, tree.notes)
+    return to_spreadsheet(layers_table(tree.rows)), len(tree.rows), [*said, *tree.notes]
+
+
+def _sections(run: str, table: pa.Table, said: list[str]) -> tuple[str, int, list[str]]:
     from ncu_tools.report.section_csv import to_section_csv
 
     text = to_section_csv(table)
@@ -131,7 +147,7 @@ def _sections(run: str, table: pa.Table) -> tuple[str, int, list[str]]:
             "Timelines and runs of operators have none.",
             "Write the kernels as a table instead: --as csv",
         )
-    return text, text.count("\n") - 1, []
+    return text, text.count("\n") - 1, said
 
 
 def _without_layers(run: str, notes: list[str]) -> NcuBenchError:

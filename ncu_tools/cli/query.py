@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ncu_tools.cli.options import format_option, machine_option, progress, show
 from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.loading import OnDisk, Run
+    from ncu_tools.machine import Machine
+    from ncu_tools.query import Queried
 
 
 class AnswerTable(Table):
@@ -39,23 +45,48 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str) ->
       ncu-bench query report.csv "SELECT kernel, bound FROM kernels WHERE bound_fraction < 0.5" --format csv
       ncu-bench query report.csv "DESCRIBE launches"
     """
-    from ncu_tools.ceilings import ceilings_of
-    from ncu_tools.hotspots import hotspots, kernels_table
-    from ncu_tools.loading import load
+    from ncu_tools.loading import locate
     from ncu_tools.machine import find_machine
     from ncu_tools.query import query
 
     machine = find_machine(machine_name) if machine_name else None
     with progress("Reading") as reading:
-        loaded = load(run, reading=reading)
-    kernels = kernels_table(hotspots(loaded.table, ceilings_of(loaded.table, machine)).rows)
-    answer = query(sql, {"launches": loaded.table, "kernels": kernels})
+        located = locate(run, reading=reading)
+    launches, notes = _launches(located)
+    answer = query(sql, {"launches": launches, "kernels": _kernels(located, machine)})
     columns = [_column(name, number) for name, number in zip(answer.columns, answer.numbers, strict=True)]
     nested = output_format == "json"
     rows = [
         {name: _plain(value, nested) for name, value in zip(answer.columns, row, strict=True)} for row in answer.rows
     ]
-    show(AnswerTable("query", columns, rows, loaded.notes), output_format)
+    show(AnswerTable("query", columns, rows, notes), output_format)
+
+
+def _launches(run: OnDisk | Run) -> tuple[Queried, list[str]]:
+    """The launches, which DuckDB reads itself where they are in Parquet, and what was odd about reading them."""
+    from ncu_parsers.parquet import filled_columns
+    from ncu_parsers.scanning import scanned
+
+    from ncu_tools.loading import Run
+    from ncu_tools.query import Queried, held_in_memory
+
+    if isinstance(run, Run):
+        return held_in_memory(run.table), run.notes
+    found = scanned(run.file)
+    return Queried(lambda: found.launches, lambda: filled_columns(run.file)), run.notes or found.notes
+
+
+def _kernels(run: OnDisk | Run, machine: Machine | None) -> Queried:
+    """The kernels of a run, summed when a query wants them."""
+    from ncu_tools.kernel_rows import kernels_table
+    from ncu_tools.kernels import hotspots_of
+    from ncu_tools.query import Queried, held_in_memory
+
+    @cache
+    def table() -> Queried:
+        return held_in_memory(kernels_table(hotspots_of(run, machine).rows))
+
+    return Queried(lambda: table().rows(), lambda: table().held())
 
 
 def _column(name: str, number: bool) -> Column:

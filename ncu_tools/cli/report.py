@@ -81,9 +81,9 @@ def command(
 def _reported(name: str, reading: Callable[[Source], None]) -> ReportedRun:
     """A run with its manifest and what was expected of it, where there are any."""
     from ncu_tools.loading import load
-    from ncu_tools.report.html_content import ReportedRun
+    from ncu_tools.report.html_content import ReportedRun, is_reported
 
-    run = load(name, reading=reading)
+    run = load(name, reading=reading, columns=is_reported)
     manifest, unreadable = _manifest(name)
     expected, unexpected = _expected(run)
     return ReportedRun(name, run.table, [*run.notes, *unreadable], manifest, expected, unexpected)

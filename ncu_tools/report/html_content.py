@@ -19,11 +19,13 @@ from ncu_parsers import tables
 from ncu_tools import __version__
 from ncu_tools.ceilings import BOARD_LIMIT, Ceiling, unit_title
 from ncu_tools.compose import MOST_ARROWS
-from ncu_tools.diagnosis import diagnoses
+from ncu_tools.diagnosis import diagnoses, looked_at
 from ncu_tools.expected import LAYER, Comparison, compare
 from ncu_tools.expected_work import Collection, collection_of
 from ncu_tools.hotspots import Hotspot, run_total, used_units
+from ncu_tools.kernels import is_compared
 from ncu_tools.layers import layers
+from ncu_tools.levels import needed_metrics
 from ncu_tools.machine import Machine
 from ncu_tools.report.table import Column, printable
 from ncu_tools.report.units import percent
@@ -127,6 +129,11 @@ CEILING_COLUMNS = (
     Column("kind", "holds at"),
     Column("source", "source"),
 )
+
+
+def is_reported(name: str) -> bool:
+    """Whether a page can depend on a column of launches."""
+    return is_compared(name) or name in looked_at() or name in needed_metrics() or name in ("dtype", "shapes")
 
 
 @dataclass

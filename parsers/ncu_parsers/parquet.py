@@ -1,8 +1,9 @@
-"""The only file that reads or writes Parquet.
+"""The only file that reads or writes Parquet; `scanning` lets others read it.
 
 Floats are split by byte and compressed with zstd (a third smaller and faster than dictionaries for counters), names
-are dictionaries, pages have checksums. A file is written under a temporary name and renamed, so nobody ever sees half of one. A dataset is
-read by its engine, file by file; of a file only the columns that are asked for are read, on disk and behind URLs.
+are dictionaries, pages have checksums. A file is written under a temporary name and renamed, so nobody ever sees half
+of one. A dataset is read by its engine, file by file; of a file only the columns that are asked for are read, on disk
+and behind URLs.
 """
 
 from __future__ import annotations
@@ -319,7 +320,7 @@ def _opened(path: File) -> Iterator[pq.ParquetFile]:
 def contents(path: File | Dataset) -> tuple[list[str], int]:
     """The columns of a table of launches, and how many there are. Raises `NcuBenchError` when the file is damaged."""
     if isinstance(path, Dataset):
-        found = [one for _, one in _each(path, _contents)[0]]
+        found = [one for _, one in each_partition(path, _contents)[0]]
         return contract_first(name for names, _ in found for name in names), sum(rows for _, rows in found)
     return _contents(Partition(path))
 
@@ -335,7 +336,7 @@ def filled_columns(path: File | Dataset) -> list[str]:
     Raises `NcuBenchError` when the file is damaged.
     """
     if isinstance(path, Dataset):
-        return contract_first(name for _, names in _each(path, _filled)[0] for name in names)
+        return contract_first(name for _, names in each_partition(path, _filled)[0] for name in names)
     return _filled(Partition(path))
 
 
@@ -359,6 +360,18 @@ def _footer(path: File) -> bytes:
         return stream.read(length)
 
 
+def schema_of(path: File) -> pa.Schema:
+    """The columns of a file of launches, and its metadata. Raises `NcuBenchError` where `read_launches` does."""
+    with _opened(path) as file:
+        _hold_ours(file.schema_arrow.empty_table(), path)
+        return file.schema_arrow
+
+
+def notes_of_all(schemas: Sequence[pa.Schema]) -> list[str]:
+    """What files of launches say was odd about their reports, by their schemas."""
+    return [note for schema in schemas for note in table_metadata(schema.empty_table()).get("notes", [])]
+
+
 def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
     """Read a table of launches; with `columns`, only those of them that it has.
 
@@ -367,7 +380,7 @@ def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
     """
     wanted = columns if columns is None or callable(columns) else list(columns)
     if isinstance(path, Dataset):
-        return _joined(path, *_each(path, partial(_read_partition, wanted)))
+        return _joined(path, *each_partition(path, partial(_read_partition, wanted)))
     with _opened(path) as file:
         table = _with_sound_texts(
             file.read(columns=None if wanted is None else _chosen(file.schema_arrow.names, wanted))
@@ -445,7 +458,7 @@ def left_out_note(partition: Partition, error: NcuBenchError) -> str:
     return f"{partition.file} was left out: {error.what}"
 
 
-def _each(
+def each_partition(
     dataset: Dataset, function: Callable[[Partition], Result]
 ) -> tuple[list[tuple[Partition, Result]], list[tuple[Partition, NcuBenchError]]]:
     """What `function` gives of each partition that can be read, and the others with their errors.

@@ -47,6 +47,11 @@ class RemoteFile:
         """The file of this name below."""
         return RemoteFile("/".join([self.url.rstrip("/"), *names]))
 
+    def found(self) -> tuple[Any, str]:
+        """Its file system as fsspec has it, and its path there. Raises `NcuBenchError` where that cannot be reached."""
+        with _reached(self.url) as found:
+            return found
+
     def is_file(self) -> bool:
         """Whether there is such a file. Raises `NcuBenchError` where the file system cannot be asked."""
         with _reached(self.url) as (system, path):
