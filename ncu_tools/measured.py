@@ -1,7 +1,8 @@
 """What was measured of a machine -> the text of its machine file, marked measured.
 
-DRAM is the best of copy, triad and read over arrays that no cache holds, L2 the best over those that it holds whole.
-Compute peaks are products of square matrices. The burst rate is the ceiling; the sustained one stands in the note.
+DRAM is the best of copy, triad and read over arrays that no cache holds, L2 the best over those that fill at most half
+of it. Compute peaks are products of square matrices. The burst rate is the ceiling; the sustained one stands in the
+note.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ GPU_UNITS = {
 ARRAYS = {"copy": 2, "triad": 3, "read": 1}
 """How many arrays of its size a work touches."""
 BEYOND_CACHE = 4
+HELD = 0.5
+"""The share of a cache that arrays may fill: of more, a part that depends on where their pages lie is not in it."""
 
 Sample = dict[str, Any]
 
@@ -40,7 +43,7 @@ def bandwidths(found: dict[str, Any]) -> dict[str, Sample]:
     largest = max(sample["size"] for sample in samples)
     levels = {"dram": [sample for sample in samples if sample["size"] >= min(beyond, largest)]}
     if "l2" in caches:
-        held = [sample for sample in samples if ARRAYS[sample["what"]] * sample["size"] <= caches["l2"]]
+        held = [sample for sample in samples if ARRAYS[sample["what"]] * sample["size"] <= HELD * caches["l2"]]
         levels["l2"] = [sample for sample in held if ARRAYS[sample["what"]] * sample["size"] > caches.get("l1", 0)]
     return {level: max(fitting, key=lambda one: one["burst"]) for level, fitting in levels.items() if fitting}
 
