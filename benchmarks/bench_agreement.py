@@ -6,9 +6,9 @@ Both time the same model in this process, a short stretch each, so that what els
 the code that a point's process runs (`ncu_launch.timing.sampled`), theirs `Timer.timeit`. Printed are the median of the
 pairs' ratios of means, with the interval that an order statistic gives it. The plan: within 3 % of 1.
 
-PyTorch 2.13.0, one thread of a 2-core Intel Xeon whose load was 3 to 5, 50 pairs: squeezenet1_1 at batch 1 and 64 x 64
-1.010 [0.994, 1.044], resnet18 at batch 4 and 64 x 64 0.990 [0.963, 1.002], mobilenet_v2 at batch 1 1.023 [0.955,
-1.105]. The last interval is too wide to tell; it wants an idle machine. No GPU was measured.
+PyTorch 2.13.0, one thread of an otherwise idle 2-core Intel Xeon, 200 pairs: squeezenet1_1 at batch 1 and 64 x 64
+1.003 [1.000, 1.007], resnet18 at batch 4 and 64 x 64 1.002 [1.000, 1.005], mobilenet_v2 at batch 1 1.012 [1.008,
+1.014]. No GPU was measured.
 """
 
 from __future__ import annotations

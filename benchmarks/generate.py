@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import TextIO
 
@@ -143,14 +143,16 @@ def quoted(cells: tuple[str, ...] | list[str]) -> str:
     return ",".join(f'"{cell}"' for cell in cells)
 
 
-def write(shape: str, path: Path, megabytes: float) -> None:
-    """Write a report of this shape and about this size; the same arguments give the same bytes."""
+def write(shape: str, path: Path, megabytes: float, most: int | None = None) -> None:
+    """Write a report of this shape and about this size, or of so many launches at most; the same arguments give the
+    same bytes.
+    """
     generator = random.Random(1)  # noqa: S311 - not for secrets
     names = kernel_names(generator, NAME_LENGTHS.get(shape, LONG_NAMES))
     with path.open("w", newline="", buffering=1 << 20) as file:
         written = file.write("==PROF== Connected to process 4711\nstep 0, loss = 9.1\n")
         rows_of = _wide(file, shape) if shape.startswith("wide") else _long(file, shape)
-        for identity, size in launches(generator, names):
+        for identity, size in islice(launches(generator, names), most):
             written += file.write(rows_of(generator, identity, size))
             if written >= megabytes * 1e6:
                 break

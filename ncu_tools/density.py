@@ -130,11 +130,16 @@ def kernels_in_brief(table: pa.Table) -> list[Hotspot]:
     return _with_shares(sorted(rows, key=lambda row: (-(row.time_total_ns or -1.0), row.kernel)))
 
 
-def thinned(table: pa.Table) -> pa.Table:
-    """Launches evenly taken from a table, with the first of every device: enough for the medians that ceilings are."""
+def thinned(table: pa.Table, of: int | None = None) -> pa.Table:
+    """Launches evenly taken from a table, with the first of every device: enough for the medians that ceilings are.
+
+    `of` is how many launches there are in all, where the table is a part of them.
+    """
+    if not len(table):
+        return table
     codes = [tables.codes(table, name)[0] for name in ("device_name", "compute_capability")]
     first = [np.unique(codes[0].astype(np.int64) * (codes[1].max() + 1) + codes[1], return_index=True)[1]]
-    step = max(1, len(table) // ENOUGH_FOR_CEILINGS)
+    step = max(1, (of or len(table)) // ENOUGH_FOR_CEILINGS)
     return table.take(arrays.whole(np.unique(np.concatenate([*first, np.arange(0, len(table), step)]))))
 
 

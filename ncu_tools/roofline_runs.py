@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,7 +65,8 @@ def load_for(
     summed = look.view == KERNELS and look.levels == (DRAM,) and not look.follow
     dense = look.view == LAUNCHES and rows >= density.DENSE_FROM
     wanted = _columns(run.file, look, summed=summed, dense=dense)
-    table = read_launches(run.file, wanted)
+    # Of kernels that were summed elsewhere only the ceilings are still wanted, and these are medians.
+    table = read_launches(run.file, wanted, part=partial(density.thinned, of=rows) if summed else None)
     notes = run.notes or list(table_metadata(table).get("notes", []))
     found = kernels.hotspots_of(run, machine, group=look.group) if summed else None
     return Loaded(run.name, table, notes, found)

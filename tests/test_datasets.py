@@ -25,12 +25,15 @@ from ncu_parsers.sources import Source
 from ncu_parsers.storage import RemoteFile, file_at
 from ncu_parsers.tables import with_metadata
 
+from ncu_tools import density
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.cli import run
 from ncu_tools.hotspots import GROUPS, Hotspot, RunSums, hotspots
 from ncu_tools.kernels import _in_rows, hotspots_of
 from ncu_tools.loading import OnDisk, load, on_disk
 from ncu_tools.machine import find_machine
+from ncu_tools.roofline import Look, roofline
+from ncu_tools.roofline_runs import load_for
 from tests.conftest import SAMPLES
 from tests.launches import launch, sass, table, tensor
 from tests.reports import sample_files
@@ -351,6 +354,24 @@ def test_many_files_are_summed_in_rows_that_depend_on_their_number_alone() -> No
 
 
 # ---------------------------------------------------------------------------------------------- what of it is read
+
+
+def test_a_roofline_of_many_files_takes_its_ceilings_from_some_launches_of_each(
+    tmp_path: Path, ranks: list[Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(tmp_path / "fleet")
+    parse_into_dataset(root, ranks)
+    whole = load_for(root, Look(), None)
+    monkeypatch.setattr(density, "ENOUGH_FOR_CEILINGS", 6)
+    some = load_for(root, Look(), None)
+    step = len(whole.table) // 6
+    assert step > 1
+    assert len(some.table) == len(ranks) * len(range(0, len(whole.table) // len(ranks), step))
+    assert some.kernels is not None
+    assert some.kernels == whole.kernels
+    drawn = [roofline({"fleet": run.table}, summed={"fleet": some.kernels}).ceilings for run in (some, whole)]
+    assert [(one.device, one.unit) for one in drawn[0]] == [(one.device, one.unit) for one in drawn[1]]
+    assert [one.value for one in drawn[0]] == pytest.approx([one.value for one in drawn[1]], rel=0.05)
 
 
 class _Counting:

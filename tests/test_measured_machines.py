@@ -52,7 +52,10 @@ def _fresh_machines() -> Any:
 class TestTheMachineFile:
     def test_takes_dram_from_arrays_that_no_cache_holds_and_l2_from_those_it_holds_whole(self) -> None:
         best = bandwidths(found())
-        assert (best["dram"]["burst"], best["l2"]["burst"]) == (17e9, 90e9)  # the triad of 3 x 512 KiB fills more than half
+        assert (best["dram"]["burst"], best["l2"]["burst"]) == (
+            17e9,
+            90e9,
+        )  # the triad of 3 x 512 KiB fills more than half
 
     def test_takes_dram_from_the_largest_arrays_where_none_is_beyond_the_cache(self) -> None:
         best = bandwidths(found(caches={"l3": 512 * MIB}))

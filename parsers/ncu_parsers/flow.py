@@ -23,6 +23,9 @@ from ncu_parsers.report import DECIMAL_COMMAS, Oddities, Page, Report
 from ncu_parsers.units import ENOUGH_VOTES
 
 TABLES_AHEAD = 2
+TABLES_UNRELEASED = 3
+"""So many tables are written between two times that the heap is tidied, which takes a sixth of the time if always."""
+
 IDENTITY_TITLES = frozenset({
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
     "Grid Size", "Device", "CC",
@@ -90,6 +93,7 @@ class Flow:
         self._write = write
         self._writer = writer
         self._writing: Future[None] | None = None
+        self._unreleased = 0
         self._tables: deque[Future[pa.Table]] = deque()
         self._last_ids: dict[int, int] = {}
         self._earlier_ids: dict[int, int] = {}
@@ -170,9 +174,17 @@ class Flow:
         while len(self._tables) > ahead:
             table = self._tables.popleft().result()
             self._wait_for_the_writer()
-            self._writing = self._writer.submit(self._write, table)
+            self._writing = self._writer.submit(self._write_and_release, table)
         if not ahead:
             self._wait_for_the_writer()
+
+    def _write_and_release(self, table: pa.Table) -> None:
+        """Write a table; of what those before took, the heap would keep ever more, so the system gets it at times."""
+        self._write(table)
+        self._unreleased += 1
+        if self._unreleased == TABLES_UNRELEASED:
+            self._unreleased = 0
+            pa.default_memory_pool().release_unused()
 
     def _wait_for_the_writer(self) -> None:
         if self._writing is not None:

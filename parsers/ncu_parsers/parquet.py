@@ -372,15 +372,18 @@ def notes_of_all(schemas: Sequence[pa.Schema]) -> list[str]:
     return [note for schema in schemas for note in table_metadata(schema.empty_table()).get("notes", [])]
 
 
-def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
-    """Read a table of launches; with `columns`, only those of them that it has.
+def read_launches(
+    path: File | Dataset, columns: Columns = None, *, part: Callable[[pa.Table], pa.Table] | None = None
+) -> pa.Table:
+    """Read a table of launches; with `columns`, only those of them that it has. Of each file of a dataset, what `part`
+    makes of its launches is kept, by whoever reads it.
 
     Raises `NcuBenchError` when the file is damaged, not ours, or of a newer schema than this release knows. Of a
     dataset, such a file is left out, with a note, as long as another can be read; its rows have the column `run`.
     """
     wanted = columns if columns is None or callable(columns) else list(columns)
     if isinstance(path, Dataset):
-        return _joined(path, *each_partition(path, partial(_read_partition, wanted)))
+        return _joined(path, *each_partition(path, partial(_read_partition, wanted, part)))
     with _opened(path) as file:
         table = _with_sound_texts(
             file.read(columns=None if wanted is None else _chosen(file.schema_arrow.names, wanted))
@@ -431,8 +434,9 @@ def _hold_sound(problem: str, path: File, command: str) -> None:
         raise NcuBenchError(f"{path} cannot be used: {problem}.", "It was changed by hand.", f"Make it anew: {command}")
 
 
-def _read_partition(columns: Columns, partition: Partition) -> pa.Table:
-    table = read_launches(partition.file, columns)
+def _read_partition(columns: Columns, part: Callable[[pa.Table], pa.Table] | None, partition: Partition) -> pa.Table:
+    whole = read_launches(partition.file, columns)
+    table = whole if part is None else part(whole)
     asked_for = callable(columns) or _chosen([RUN], columns)
     if partition.run is None or RUN in table.column_names or not asked_for:
         return table

@@ -1,0 +1,117 @@
+"""Much at once: ten thousand launches with 500 metrics, ten million launches, five thousand reports in one folder.
+
+    python -m benchmarks.load
+    python -m benchmarks.load --scale 0.01
+
+Every figure is a whole process of the command line: seconds of wall-clock time and its peak memory. They are printed,
+and written into benchmarks/results/load-MACHINE.json with what they were measured on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import generate
+from benchmarks.processes import measured
+
+RESULTS = Path(__file__).with_name("results")
+PROGRAM = str(Path(sys.executable).with_name("ncu-bench"))
+WITHOUT_END = 1e9
+"""Megabytes: the number of launches ends a report."""
+
+Case = Callable[[Path, float], str]
+
+
+def many_metrics(folder: Path, scale: float) -> str:
+    """One report of launches with 500 metrics each."""
+    count = round(10_000 * scale)
+    generate.write("wide500", folder / "report.csv", WITHOUT_END, count)
+    return f"{count:,} launches, 500 metrics"
+
+
+def many_launches(folder: Path, scale: float) -> str:
+    """One report of many launches."""
+    count = round(10_000_000 * scale)
+    generate.write("wide30", folder / "report.csv", WITHOUT_END, count)
+    return f"{count:,} launches, 30 metrics"
+
+
+def many_reports(folder: Path, scale: float) -> str:
+    """Many small reports in one folder, of a run each."""
+    count = round(5_000 * scale)
+    generate.write("wide30", folder / "first.csv", WITHOUT_END, 40)
+    text = (folder / "first.csv").read_text("utf-8")
+    (folder / "first.csv").unlink()
+    for number in range(count):
+        (folder / f"report-{number:05}.csv").write_text(text.replace('"4711"', f'"{10_000 + number}"'), "utf-8")
+    return f"{count:,} reports, 40 launches each"
+
+
+CASES: tuple[Case, ...] = (many_metrics, many_launches, many_reports)
+
+
+def taken(case: Case, place: Path, scale: float) -> Iterator[dict[str, Any]]:
+    """What each command takes of a case."""
+    reports, output = place / "reports", place / "launches.parquet"
+    reports.mkdir()
+    words = case(reports, scale)
+    size = sum(file.stat().st_size for file in reports.iterdir())
+    for name, command in (
+        ("parse", ["parse", str(reports), "-o", str(output)]),
+        ("hotspots", ["hotspots", str(output)]),
+        ("roofline", ["roofline", str(output), "-o", str(place / "roofline.svg")]),
+        ("report", ["report", str(output), "-o", str(place / "report.html")]),
+    ):
+        run = measured([PROGRAM, *command])
+        yield {
+            "load": words, "command": name, "seconds": round(run.seconds, 2), "peak_mb": round(run.megabytes),
+            "report_mb": round(size / 1e6, 1), "parquet_mb": round(output.stat().st_size / 1e6, 1),
+        }  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    """What the figures hold for."""
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    versions = {name: version(name) for name in ("ncu-bench", "pyarrow", "numpy")}
+    return {
+        "cpu": names[0] if names else platform.machine(), "cores": os.cpu_count(), "date": date.today().isoformat(),
+        "python": platform.python_version(), **versions,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Print the figures as Markdown, and keep them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="of how much there is at once")
+    asked = parser.parse_args()
+    found = []
+    print("| load | MB of CSV | command | s | peak MB |\n|---|---|---|---|---|")
+    for case in CASES:
+        with tempfile.TemporaryDirectory() as place:
+            for row in taken(case, Path(place), asked.scale):
+                found.append(row)
+                cells = (row["load"], row["report_mb"], row["command"], row["seconds"], row["peak_mb"])
+                print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    facts = machine()
+    name = re.sub(r"[^a-z0-9]+", "-", facts["cpu"].lower()).strip("-")
+    if asked.scale == 1:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"load-{name}.json").write_text(json.dumps({**facts, "rows": found}, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
