@@ -41,6 +41,8 @@ from ncu_parsers.tables import Floats
 from ncu_parsers.units import NumberFormat, unit
 
 BLOCK_BYTES = 2 << 20
+UNKNOWN_BYTES = 1 << 14
+"""Blocks are so small until the layout is known: their lines are judged one by one, which is slow."""
 BLOCKS_AHEAD = 3
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
 CELLS_OF_A_TABLE = 1_500_000
@@ -217,7 +219,7 @@ class WideReader:
     def read(self, stream: BinaryIO) -> bool:
         """Read all that follows; whether the last line was complete."""
         block = b"\n"
-        while more := stream.read(BLOCK_BYTES):
+        while more := stream.read(BLOCK_BYTES if self.layout is not None else UNKNOWN_BYTES):
             block = more if more.endswith(b"\n") else more + stream.readline()
             self._feed(block)
         while self._queue:
