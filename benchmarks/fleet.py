@@ -40,10 +40,9 @@ def engine(workers):
         from ncu_parsers.engine import InOrder
         yield InOrder(), lambda: []
         return
-    from distributed import Client, LocalCluster
-    from ncu_tools.dask_engine import DaskEngine
-    one_each = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(**one_each) as cluster, Client(cluster) as client:
+    from distributed import Client
+    from ncu_tools.dask_engine import DaskEngine, local_cluster
+    with local_cluster(workers) as cluster, Client(cluster) as client:
         yield DaskEngine(client), lambda: list(client.run(peak).values())
 
 def peak():

@@ -27,6 +27,9 @@ Placement = dict[str, Any]
 
 LOCAL = "local"
 SECONDS_TO_ANSWER = 15
+ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
+SLOW_HEAP = "MALLOC_TRIM_THRESHOLD_"
+"""With it dask has workers give back at once what is freed; parsing takes a third longer then."""
 AHEAD = 1000
 """So many items are with the scheduler at a time: results wait there until those before them have come."""
 
@@ -44,20 +47,33 @@ def dask_engine(where: str) -> Iterator[DaskEngine]:
             "--dask needs dask's schedulers, which could not be imported.", f"They are an extra ({error}).",
             "Install them with: pip install 'ncu-bench[dask]'",
         ) from error  # fmt: skip
-    with _cluster(where, distributed) as address, _client(where, address, distributed) as client:
+    with _cluster(where) as address, _client(where, address, distributed) as client:
         yield DaskEngine(client)
 
 
 @contextmanager
-def _cluster(where: str, distributed: Any) -> Iterator[Any]:
+def _cluster(where: str) -> Iterator[Any]:
     """What a client connects to; for `local` a worker per core, with memory of its own, ended with the block."""
     if where != LOCAL:
         yield where
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with distributed.LocalCluster(
-        n_workers=cores, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
-    ) as cluster:
+    with local_cluster(cores) as cluster:
+        yield cluster
+
+
+@contextmanager
+def local_cluster(workers: int) -> Iterator[Any]:
+    """Workers on this machine, ended with the block."""
+    import dask
+    import distributed
+
+    usual = dask.config.get(ENVIRONMENT)
+    with dask.config.set({ENVIRONMENT: {name: usual[name] for name in usual if name != SLOW_HEAP}}):
+        cluster = distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
+        )
+    with cluster:
         yield cluster
 
 
@@ -167,7 +183,10 @@ def _work(function: Callable[[Item], Result], item: Item, release: str) -> Resul
     """What a worker runs."""
     if release != __version__:
         raise ImportError(f"the worker has ncu-bench {__version__}, and was asked by {release}")
-    return attempted(function, item)
+    from ncu_parsers.stream import beside_others
+
+    with beside_others():
+        return attempted(function, item)
 
 
 def _asked(function: Callable[[Any], Result], release: str, dask_worker: Any) -> Result:

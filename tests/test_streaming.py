@@ -102,6 +102,7 @@ def plainly(path: Path) -> tuple[dict[str, Any], list[Any], list[Any]] | None:
 def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and stretches so short that even a small report has several."""
     monkeypatch.setattr(fast_wide, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(fast_wide, "UNKNOWN_BYTES", 400)
     monkeypatch.setattr(fast_long, "ROWS_OF_A_STRETCH", 12)
 
 
@@ -276,6 +277,16 @@ class TestWhatIsStreamed:
             for process in (7, 8)
         ]
         assert_streams_the_same(file_of(tmp_path, [*pages[0], *pages[1]]), tmp_path)
+
+    def test_in_this_thread_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(stream, "ThreadPoolExecutor", None)
+        wide = [*wide_header((TIME, "us")), *(row(*launch_cells(number), "1.50") for number in range(60))]
+        long = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
+        with stream.beside_others():
+            assert_streams_the_same(file_of(tmp_path, wide), tmp_path)
+            assert_streams_the_same(file_of(tmp_path, [row(*IDENTITY, *TAIL), *long]), tmp_path)
+            broken = [*wide, row(*launch_cells(60), "2,50"), *(row(*launch_cells(61 + n), "3,75") for n in range(9))]
+            assert streamed(file_of(tmp_path, broken), tmp_path) is None
 
     def test_windows_line_ends_and_a_byte_order_mark(self, tmp_path: Path) -> None:
         rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]

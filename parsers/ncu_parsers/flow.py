@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,9 +79,7 @@ class PageState:
 class Flow:
     """One file on its way: lines are accounted for, launches leave as tables through `write`, in order."""
 
-    def __init__(
-        self, report: Report, write: Callable[[pa.Table], None], pool: ThreadPoolExecutor, writer: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, report: Report, write: Callable[[pa.Table], None], pool: Executor, writer: Executor) -> None:
         self.report = report
         self.reading = Reading(report, [], deque(maxlen=50))
         self.pool = pool

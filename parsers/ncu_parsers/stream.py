@@ -10,10 +10,11 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 import pyarrow as pa
 from zstandard import ZstdError
@@ -27,6 +28,8 @@ from ncu_parsers.printed import NotCertain
 from ncu_parsers.read import before_any_page, era_of, note_cut
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source, encoding_of
+
+Result = TypeVar("Result")
 
 BUFFER_BYTES = 1 << 18
 BYTES_BETWEEN_CHECKS = 1 << 22
@@ -69,6 +72,35 @@ class Sink(Protocol):
         """Forget those taken: the first follow again."""
 
 
+_beside_others: ContextVar[bool] = ContextVar("beside others", default=False)
+
+
+@contextmanager
+def beside_others() -> Iterator[None]:
+    """Read reports in this thread alone, as long as the block: other processes have work for the other cores."""
+    token = _beside_others.set(True)
+    try:
+        yield
+    finally:
+        _beside_others.reset(token)
+
+
+class InThisThread(Executor):
+    """Does at once what it is given."""
+
+    def __init__(self, workers: int) -> None:
+        """As other executors; it needs no workers."""
+
+    def submit(self, function: Callable[..., Result], /, *arguments: Any, **keywords: Any) -> Future[Result]:
+        """The result, or what was raised, as a future that is done."""
+        future: Future[Result] = Future()
+        try:
+            future.set_result(function(*arguments, **keywords))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
     """Read a report and give its launches to `sink`, in tables that follow each other.
 
@@ -101,7 +133,8 @@ def _one_heap() -> Iterator[None]:
 
 def _stream(source: Source, write: Callable[[pa.Table], None], careful: bool) -> StreamedReport:
     report = StreamedReport(source.name)
-    with source.open() as stream, ThreadPoolExecutor(WORKERS) as pool, ThreadPoolExecutor(1) as writer:
+    threads = InThisThread if _beside_others.get() else ThreadPoolExecutor
+    with source.open() as stream, threads(WORKERS) as pool, threads(1) as writer:
         flow = Flow(report, write, pool, writer)
         try:
             complete = _read(flow, stream, careful)

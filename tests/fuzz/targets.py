@@ -147,6 +147,7 @@ def fast_path(data: bytes, thorough: bool) -> None:
         written(data, "report.csv") as path,
         _tables(thorough),
         patch.object(fast_wide, "BLOCK_BYTES", 2000),
+        patch.object(fast_wide, "UNKNOWN_BYTES", 500),
         patch.object(fast_long, "ROWS_OF_A_STRETCH", 4),
         patch.object(stream, "ThreadPoolExecutor", _Inline),
     ):
