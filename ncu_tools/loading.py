@@ -172,7 +172,7 @@ def expected_of(path: str) -> pa.Table:
 
     Raises `NcuBenchError` when the run has no such file, or one in which nothing can be read.
     """
-    from ncu_launch.expectation import EXPECTED
+    from ncu_launch.manifest import EXPECTED
 
     file = (Path(path) if Path(path).is_dir() else Path(path).parent) / EXPECTED
     if not file.is_file():

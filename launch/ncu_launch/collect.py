@@ -11,8 +11,7 @@ from typing import Any
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.execute import own_environment, run
-from ncu_launch.expectation import EXPECTED
-from ncu_launch.manifest import LOGS, REPORTS, Manifest, ToolRun, write_manifest
+from ncu_launch.manifest import EXPECTED, LOGS, REPORTS, Manifest, ToolRun, write_manifest
 from ncu_launch.outcome import timelines
 from ncu_launch.profile import FACTS, WORKLOAD, Command, Plan, Request
 from ncu_launch.progress import following

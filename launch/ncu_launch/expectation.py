@@ -17,7 +17,6 @@ from ncu_launch.request import Workload
 from ncu_launch.runs import Program
 
 TIMEOUT_S = 120
-EXPECTED = "expected.jsonl"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 REPORTS = "reports"
 LOGS = "logs"
+EXPECTED = "expected.jsonl"
+"""The operators that the model is expected to execute in one iteration, where the target is a model."""
 
 
 class DamagedManifest(NcuBenchError, ValueError):

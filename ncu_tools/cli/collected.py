@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.expectation import EXPECTED
-from ncu_launch.manifest import LOGS, REPORTS, Manifest
+from ncu_launch.manifest import EXPECTED, LOGS, REPORTS, Manifest
 from ncu_launch.outcome import timelines
 from ncu_parsers.parquet import write_table
 from ncu_parsers.parse import Parsed, parse, parse_two_runs

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.expectation import EXPECTED, Expectation, expectations_of
+from ncu_launch.expectation import Expectation, expectations_of
 from ncu_launch.known_work import default_phases, own_dtype
+from ncu_launch.manifest import EXPECTED
 from ncu_launch.request import DTYPES, PHASES, Workload
 
 from ncu_tools.cli.options import format_option, show
