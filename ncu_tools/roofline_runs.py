@@ -14,7 +14,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import MANIFEST
 from ncu_parsers.datasets import Dataset
 from ncu_parsers.engine import Engine
-from ncu_parsers.parquet import contents, filled_columns, read_launches
+from ncu_parsers.parquet import contents, filled_columns, read_in_parts, read_launches
 from ncu_parsers.sources import Source
 from ncu_parsers.storage import File
 from ncu_parsers.tables import table_metadata
@@ -65,8 +65,10 @@ def load_for(
     summed = look.view == KERNELS and look.levels == (DRAM,) and not look.follow
     dense = look.view == LAUNCHES and rows >= density.DENSE_FROM
     wanted = _columns(run.file, look, summed=summed, dense=dense)
-    # Of kernels that were summed elsewhere only the ceilings are still wanted, and these are medians.
-    table = read_launches(run.file, wanted, part=partial(density.thinned, of=rows) if summed else None)
+    if summed:  # only the ceilings are still wanted, and these are medians
+        table = read_in_parts(run.file, wanted, partial(density.thinned, of=rows))
+    else:
+        table = read_launches(run.file, wanted)
     notes = run.notes or list(table_metadata(table).get("notes", []))
     found = kernels.hotspots_of(run, machine, group=look.group) if summed else None
     return Loaded(run.name, table, notes, found)

@@ -14,7 +14,7 @@ import zstandard
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers import memory, nsys_ranges, sources
 from ncu_parsers.memory import SETTING, TooBig, limit, size_of
-from ncu_parsers.parquet import read_launches
+from ncu_parsers.parquet import read_in_parts, read_launches
 from ncu_parsers.parse import parse, parse_into
 from ncu_parsers.read import read_report
 from ncu_parsers.sources import Source
@@ -217,3 +217,23 @@ def test_ten_thousand_files_in_a_folder_are_found_one_by_one(tmp_path: Path) -> 
     for at in range(10_000):
         (tmp_path / f"{at}.csv").touch()
     assert len(sources.find_sources([str(tmp_path)])) == 10_000
+
+
+class TestLaunchesInParquet:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        path = tmp_path / "launches.parquet"
+        parse_into(path, [Source(str(SAMPLES / "d01-wide-raw.csv"))])
+        return path
+
+    def test_that_do_not_fit_are_refused_before_they_are_read(
+        self, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(memory, "limit", lambda: 1000)
+        with pytest.raises(TooBig, match=r"8 launches, of which .* would have to be in memory at once"):
+            read_launches(file)
+
+    def test_are_read_where_the_columns_that_are_needed_fit(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memory, "limit", lambda: 1000)
+        assert read_launches(file, ["launch_id"]).num_rows == 8
+        assert read_in_parts(file, ["launch_id", "duration_ns"], lambda part: part.slice(0, 1)).num_rows == 1

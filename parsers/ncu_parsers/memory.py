@@ -130,6 +130,16 @@ def hold(name: str, *, streaming: bool = False) -> None:
     )
 
 
+def hold_table(name: str, rows: int, size: int) -> None:
+    """Raise `TooBig` for launches that would take so many bytes, when that is more than reading may take."""
+    if size > limit():
+        raise TooBig(
+            f"{name} holds {rows:,} launches, of which {_said(size)} would have to be in memory at once.",
+            f"The limit for this program is {_said(limit())}.",
+            f"Give it more with {OPTION} {_said(2 * size)} or {SETTING}; hotspots, roofline and query do with less.",
+        )
+
+
 def hold_unpacked(name: str, packed: int, unpacked: int) -> None:
     """Raise `TooBig` for a packed file that has turned out to be a bomb; sizes in bytes, so far."""
     if unpacked > LARGE_UNPACKED and unpacked > BOMB * packed:

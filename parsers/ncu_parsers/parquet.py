@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers import arrays, bench_table
+from ncu_parsers import arrays, bench_table, memory
 from ncu_parsers.datasets import RUN, Dataset, Partition
 from ncu_parsers.footer import DamagedFooter, empty_columns
 from ncu_parsers.storage import File, RemoteFile
@@ -372,24 +372,52 @@ def notes_of_all(schemas: Sequence[pa.Schema]) -> list[str]:
     return [note for schema in schemas for note in table_metadata(schema.empty_table()).get("notes", [])]
 
 
-def read_launches(
-    path: File | Dataset, columns: Columns = None, *, part: Callable[[pa.Table], pa.Table] | None = None
-) -> pa.Table:
-    """Read a table of launches; with `columns`, only those of them that it has. Of each file of a dataset, what `part`
-    makes of its launches is kept, by whoever reads it.
+def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
+    """Read a table of launches; with `columns`, only those of them that it has.
 
-    Raises `NcuBenchError` when the file is damaged, not ours, or of a newer schema than this release knows. Of a
-    dataset, such a file is left out, with a note, as long as another can be read; its rows have the column `run`.
+    Raises `NcuBenchError` when the file is damaged, not ours, or of a newer schema than this release knows, and when it
+    would take more memory than reading may. Of a dataset, such a file is left out, with a note, as long as another can
+    be read; its rows have the column `run`.
     """
     wanted = columns if columns is None or callable(columns) else list(columns)
     if isinstance(path, Dataset):
-        return _joined(path, *each_partition(path, partial(_read_partition, wanted, part)))
+        return _joined(path, *each_partition(path, partial(_read_partition, wanted)))
     with _opened(path) as file:
-        table = _with_sound_texts(
-            file.read(columns=None if wanted is None else _chosen(file.schema_arrow.names, wanted))
-        )
+        chosen = _chosen(file.schema_arrow.names, wanted)
+        _hold_to_the_limit(file, chosen, path)
+        table = _with_sound_texts(file.read(columns=None if wanted is None else chosen))
     _hold_ours(table, path)
     return table
+
+
+def read_in_parts(path: File | Dataset, columns: Sequence[str], part: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """What `part` makes of each stretch of the launches, in order, as one table, with only these columns in memory.
+
+    Raises `NcuBenchError` where `read_launches` does.
+    """
+    if isinstance(path, Dataset):
+        return _joined(path, *each_partition(path, partial(_partition_in_parts, columns, part)))
+    parts = [part(stretch) for stretch in launch_stretches(path, columns)]
+    return pa.concat_tables(parts).unify_dictionaries() if parts else read_launches(path, columns)
+
+
+def _partition_in_parts(columns: Sequence[str], part: Callable[[pa.Table], pa.Table], partition: Partition) -> pa.Table:
+    return read_in_parts(partition.file, columns, part)
+
+
+def _hold_to_the_limit(file: pq.ParquetFile, columns: Sequence[str], path: File) -> None:
+    """Raise `memory.TooBig` where the columns would not fit into what reading may take."""
+    metadata = file.metadata
+    if metadata.num_rows * len(columns) * 8 <= memory.limit():
+        return
+    names = set(columns)
+    chunks = (
+        metadata.row_group(group).column(at)
+        for group in range(metadata.num_row_groups)
+        for at in range(metadata.num_columns)
+    )
+    size = sum(one.total_uncompressed_size for one in chunks if one.path_in_schema.partition(".")[0] in names)
+    memory.hold_table(str(path), metadata.num_rows, size)
 
 
 def _with_sound_texts(table: pa.Table) -> pa.Table:
@@ -434,9 +462,8 @@ def _hold_sound(problem: str, path: File, command: str) -> None:
         raise NcuBenchError(f"{path} cannot be used: {problem}.", "It was changed by hand.", f"Make it anew: {command}")
 
 
-def _read_partition(columns: Columns, part: Callable[[pa.Table], pa.Table] | None, partition: Partition) -> pa.Table:
-    whole = read_launches(partition.file, columns)
-    table = whole if part is None else part(whole)
+def _read_partition(columns: Columns, partition: Partition) -> pa.Table:
+    table = read_launches(partition.file, columns)
     asked_for = callable(columns) or _chosen([RUN], columns)
     if partition.run is None or RUN in table.column_names or not asked_for:
         return table
