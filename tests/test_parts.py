@@ -163,3 +163,14 @@ def test_a_parse_that_is_stopped_leaves_no_process_and_no_half_file(tmp_path: Pa
         assert running.returncode == 130
         assert said.decode().strip() == "Stopped."
         assert list(out.iterdir()) == []
+
+
+def test_many_small_reports_are_gathered_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse, "MANY_BYTES", 1000)
+    monkeypatch.setattr(parts, "ENOUGH_ROWS", 90)
+    sources = [report(tmp_path / f"{number}.csv", 100 + number, (TIME, "us")) for number in range(7)]
+    (tmp_path / "3.csv").write_text("no report\n", encoding="utf-8")
+    result = parse.parse_into(tmp_path / "out.parquet", sources)
+    assert result.table is None
+    assert list(result.refused) == [sources[3].name]
+    assert_same(tmp_path, sources, result)

@@ -40,6 +40,8 @@ class Parsed:
 
 STREAMED_FROM_BYTES = 1_000_000
 """A report of at least this size is written as it is read."""
+MANY_BYTES = 8_000_000
+"""Small reports of so many bytes together are read one after the other, each into a table of its own."""
 
 
 @limited()
@@ -81,7 +83,10 @@ def stream_into(
     It cannot where one report says something of another: a session page, or, with `join`, ids of launches that may
     stand in both. Raises `NcuBenchError` when the file cannot be written.
     """
-    if any(source.path == STANDARD_INPUT for source in sources) or not any(map(_is_big, sources)):
+    if any(source.path == STANDARD_INPUT for source in sources):
+        return None
+    sizes = list(map(_size, sources))
+    if max(sizes, default=0) < STREAMED_FROM_BYTES and sum(sizes) < MANY_BYTES:
         return None
     if any(origin_of(source.path) for source in sources):
         return None  # what is written as it is read says nothing of ranks
@@ -89,7 +94,9 @@ def stream_into(
         return _stream_one(path, sources[0], reading)
     from ncu_parsers.parts import begin_alike, read_parts
 
-    if join and begin_alike([source for source in sources if _is_big(source)]):
+    if join and begin_alike(
+        [source for source, size in zip(sources, sizes, strict=True) if size >= STREAMED_FROM_BYTES]
+    ):
         return None
     with folder_beside(path) as folder:
         parts = read_parts(sources, folder, big=STREAMED_FROM_BYTES, processes=processes, reading=reading)
@@ -101,7 +108,7 @@ def stream_into(
         for source, part in zip(sources, parts, strict=True):
             if part.refusal is not None:
                 result.refused[source.name] = NcuBenchError(*part.refusal)
-        written = [part.path or part.table for part in parts if part.has_launches]
+        written = [launches for part in parts if (launches := part.path or part.table) is not None]
         if written:
             write_parts(path, written, encoded(_metadata(result.reports, result.notes)))
             result.written = True
@@ -137,13 +144,11 @@ def share_ids(reports: Sequence[Mapping[int | None, tuple[int, int]]]) -> bool:
     return any(later[0] <= earlier[1] for each in map(sorted, spans.values()) for earlier, later in pairwise(each))
 
 
-def _is_big(source: Source) -> bool:
-    if source.path == STANDARD_INPUT:
-        return False
+def _size(source: Source) -> int:
     try:
-        return Path(source.path).stat().st_size >= STREAMED_FROM_BYTES
+        return Path(source.path).stat().st_size
     except OSError:
-        return False
+        return 0
 
 
 @limited()

@@ -25,11 +25,12 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
 from ncu_parsers.memory import TooBig, limited, share_among
-from ncu_parsers.parquet import RowGroups, write_table, writing_row_groups
+from ncu_parsers.parquet import ENOUGH_ROWS, RowGroups, write_table, writing_row_groups
 from ncu_parsers.read import Reading, read_report
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source
 from ncu_parsers.stream import StreamedReport, stream_report
+from ncu_parsers.tables import concatenated
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
@@ -50,6 +51,7 @@ class Part:
     """What reading one report gave: its account, and its launches in the file `path` or as `table`; or a refusal.
 
     `ids` are those of launches that may stand in another report too. `refusal` is what happened, cause and advice.
+    `is_gathered` says that the launches were put into one file with those of its neighbours, which the first has.
     """
 
     report: Report | None = None
@@ -57,11 +59,12 @@ class Part:
     table: pa.Table | None = None
     ids: Ids = field(default_factory=dict)
     refusal: tuple[str, str, str] | None = None
+    is_gathered: bool = False
 
     @property
     def has_launches(self) -> bool:
-        """Whether there is anything to write."""
-        return self.path is not None or self.table is not None
+        """Whether there are any; of a gathered part, they may be in the file of one before it."""
+        return self.path is not None or self.table is not None or self.is_gathered
 
 
 def read_parts(
@@ -71,7 +74,9 @@ def read_parts(
 
     `reading` is called with each source when it is waited for. Raises `NcuBenchError` when `folder` cannot be written.
     """
-    places = {source: folder / str(number) for number, source in enumerate(sources)}
+    numbers = {source: number for number, source in enumerate(sources)}
+    places = {source: folder / str(number) for source, number in numbers.items()}
+    small = _Small(folder)
     apart = [source for source in sources if _is_long_work(source)]
     if processes < 2 or len(apart) < 2:
         apart = []
@@ -86,7 +91,45 @@ def read_parts(
                 )
             except BrokenProcessPool:  # a process was killed
                 found[source] = read_here(source, places[source], big)
+            small.take(numbers[source], found[source])
+    small.finish()
     return [found[source] for source in sources]
+
+
+class _Small:
+    """Tables of small reports that follow each other, gathered in files: each by itself takes much memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._gathered: list[Part] = []
+        self._next = 0
+        self._rows = 0
+        self._files = 0
+
+    def take(self, number: int, part: Part) -> None:
+        """Gather a part, the one of this number, if it is a small one."""
+        if number != self._next:
+            self.finish()
+        self._next = number + 1
+        if part.table is None:
+            self.finish()
+            return
+        self._gathered.append(part)
+        self._rows += len(part.table)
+        if self._rows >= ENOUGH_ROWS:
+            self.finish()
+
+    def finish(self) -> None:
+        """Write what was gathered as the file of the first part; the others have nothing of their own then."""
+        tables = [part.table for part in self._gathered if part.table is not None]
+        if len(tables) > 1:
+            path = self._folder / f"small-{self._files}"
+            self._files += 1
+            write_table(concatenated(tables), path)
+            self._gathered[0].path = path
+            for part in self._gathered:
+                part.table, part.is_gathered = None, True
+        self._gathered, self._rows = [], 0
 
 
 def begin_alike(sources: Sequence[Source]) -> bool:
