@@ -168,8 +168,9 @@ def test_a_parse_that_is_stopped_leaves_no_process_and_no_half_file(tmp_path: Pa
 def test_many_small_reports_are_gathered_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parse, "MANY_BYTES", 1000)
     monkeypatch.setattr(parts, "ENOUGH_ROWS", 90)
-    sources = [report(tmp_path / f"{number}.csv", 100 + number, (TIME, "us")) for number in range(7)]
-    (tmp_path / "3.csv").write_text("no report\n", encoding="utf-8")
+    (tmp_path / "reports").mkdir()
+    sources = [report(tmp_path / "reports" / f"{number}.csv", 100 + number, (TIME, "us")) for number in range(7)]
+    Path(sources[3].path).write_text("no report\n", encoding="utf-8")
     result = parse.parse_into(tmp_path / "out.parquet", sources)
     assert result.table is None
     assert list(result.refused) == [sources[3].name]
