@@ -128,9 +128,17 @@ class TestKills:
         assert (aside / "reports" / "operators.jsonl").read_text() == "half"
         assert list((folder / "reports").iterdir()) == []
 
-    def test_a_run_that_ended_is_never_put_aside(self, tmp_path: Path) -> None:
+    def test_of_a_profile_that_had_not_read_its_launches_leave_its_reports(self, tmp_path: Path) -> None:
         make_folder(tmp_path / "run")
         (tmp_path / "run" / "manifest.json").write_text("{}")
+        aside = make_folder(tmp_path / "run")
+        assert aside is not None
+        assert (aside / "manifest.json").exists()
+
+    def test_a_run_that_ended_is_never_put_aside(self, tmp_path: Path) -> None:
+        make_folder(tmp_path / "run")
+        for part in ("manifest.json", "launches.parquet"):
+            (tmp_path / "run" / part).write_text("{}")
         with pytest.raises(WrongUsage, match="already holds a run"):
             make_folder(tmp_path / "run")
 

@@ -49,7 +49,10 @@ def _collect(request: Request, plan: Plan, folder: Path, heard: Heard, should_en
         write_whole(folder / EXPECTED, plan.expectation.records)
     manifest = _manifest(request, plan)
     if aside is not None:
-        manifest.notes.append(f"an earlier run here was killed; what it left is in {aside}")
+        manifest.notes.append(
+            f"an earlier run here was broken off before its launches were read; what it left is in {aside}, and may be "
+            f"read by: ncu-bench parse {aside} -o launches.parquet"
+        )
     for command in plan.commands:
         _run(command, folder, request.timeout, heard, manifest, should_end)
         left_none = manifest.tool_runs[-1].exit_code == 0 and not timelines(folder)

@@ -20,6 +20,7 @@ SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 REPORTS = "reports"
 LOGS = "logs"
+LAUNCHES = "launches.parquet"
 EXPECTED = "expected.jsonl"
 """The operators that the model is expected to execute in one iteration, where the target is a model."""
 

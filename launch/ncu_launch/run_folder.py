@@ -1,7 +1,7 @@
 """A run folder while it is written: by one process at a time, each file whole or not there.
 
-A process that was killed leaves a folder without a manifest. Its lock ends with it, so the next run may have the
-folder, and puts what lies there aside.
+A process that was killed leaves a folder without a manifest, or without the launches that its reports hold. Its lock
+ends with it, so the next run may have the folder, and puts what lies there aside.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.manifest import LOGS, MANIFEST, REPORTS
+from ncu_launch.manifest import LAUNCHES, LOGS, MANIFEST, REPORTS
 
 LOCK = ".lock"
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG}
@@ -84,9 +84,9 @@ def _lock(handle: int, folder: Path) -> None:
 def make_folder(folder: Path) -> Path | None:
     """Make the parts of a run folder; where it has those of a run that was killed, the folder they were put into.
 
-    Raises `WrongUsage` when it already holds a run that ended, `NcuBenchError` when it cannot be made.
+    Raises `WrongUsage` when it already holds a run whose launches were read, `NcuBenchError` when it cannot be made.
     """
-    if (folder / REPORTS).exists() and (folder / MANIFEST).exists():
+    if all((folder / part).exists() for part in (REPORTS, MANIFEST, LAUNCHES)):
         raise WrongUsage(f"{folder} already holds a run.", advice="Name another folder with -o, or remove this one.")
     part = folder
     try:

@@ -16,11 +16,11 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.manifest import LAUNCHES as LAUNCHES
 
 from ncu_parsers.engine import Engine, InOrder
 from ncu_parsers.storage import File, RemoteFile, file_at
 
-LAUNCHES = "launches.parquet"
 LOG = "_log.jsonl"
 RUN, RANK, REPORT = "run", "rank", "report"
 NOT_KNOWN = "__HIVE_DEFAULT_PARTITION__"

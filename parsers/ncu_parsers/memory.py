@@ -37,6 +37,9 @@ takes more where launches cannot leave, and then three times as much in the end.
 LINES_IN_IT, LONGEST = 64, 1 << 28
 """A line may have a 64th, because cut into cells it takes some twenty times its length; and 256 MB at most."""
 
+TIDIED = 0.95
+"""Giving memory back takes seconds: where it brings less than a twentieth it would soon be done again, and again."""
+
 MOST_UNPACKED = 4
 """A packed database is unpacked on disk up to four times the limit."""
 
@@ -120,7 +123,7 @@ def hold(name: str, *, streaming: bool = False) -> None:
     if resident() < most:
         return
     give_back()
-    if resident() < most:
+    if resident() < TIDIED * most:
         return
     raise TooBig(
         f"{name} was not read to its end, because that would take more memory than {_said(limit())}.",
