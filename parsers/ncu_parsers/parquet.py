@@ -406,18 +406,10 @@ def _partition_in_parts(columns: Sequence[str], part: Callable[[pa.Table], pa.Ta
 
 
 def _hold_to_the_limit(file: pq.ParquetFile, columns: Sequence[str], path: File) -> None:
-    """Raise `memory.TooBig` where the columns would not fit into what reading may take."""
-    metadata = file.metadata
-    if metadata.num_rows * len(columns) * 8 <= memory.limit():
-        return
-    names = set(columns)
-    chunks = (
-        metadata.row_group(group).column(at)
-        for group in range(metadata.num_row_groups)
-        for at in range(metadata.num_columns)
-    )
-    size = sum(one.total_uncompressed_size for one in chunks if one.path_in_schema.partition(".")[0] in names)
-    memory.hold_table(str(path), metadata.num_rows, size)
+    """Raise `memory.TooBig` where the columns would not fit into what reading may take. Nulls take space too."""
+    rows, names = file.metadata.num_rows, set(columns)
+    kinds = [field.type for field in file.schema_arrow if field.name in names]
+    memory.hold_table(str(path), rows, rows * sum(4 if pa.types.is_dictionary(kind) else 8 for kind in kinds))
 
 
 def _with_sound_texts(table: pa.Table) -> pa.Table:
