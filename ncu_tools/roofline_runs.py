@@ -69,7 +69,9 @@ def load_for(
         table = read_in_parts(run.file, wanted, partial(density.thinned, of=rows))
     else:
         table = read_launches(run.file, wanted)
-    notes = run.notes or list(table_metadata(table).get("notes", []))
+    notes = [*(run.notes or table_metadata(table).get("notes", []))]
+    if summed and len(table) < rows:
+        notes.append(f"{run.name}: ceilings are medians of {len(table):,} of its {rows:,} launches, evenly taken")
     found = kernels.hotspots_of(run, machine, group=look.group) if summed else None
     return Loaded(run.name, table, notes, found)
 

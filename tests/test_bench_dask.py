@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_launch.bench import Sweep, points
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.turns import environment_of, turn, visible_gpus
+from ncu_parsers.bench_table import bench_table
 from ncu_parsers.parquet import read_bench
 
-from ncu_tools.dask_sweep import Seen, placement
+from ncu_tools.dask_sweep import Seen, _kept, placement
 from tests.test_datasets import bench
 
 pytest.importorskip("distributed", reason="dask's schedulers are not installed (the extra dask)")
@@ -135,6 +137,7 @@ class TestACluster:
         result = bench("bench", "resnet18", "--device", "cuda", "-o", "sweep", "--dask", cluster.address)
         assert result.exit_code == 1
         assert "None of the 2 dask workers sees an NVIDIA GPU" in result.stderr
+        assert list((targets / "sweep").iterdir()) == []
 
     def test_ends_what_it_measures_when_the_sweep_is_stopped(self, cluster: Cluster, targets: Path) -> None:
         sweep = begun("targets.py:hangs_once", cluster)
@@ -173,6 +176,16 @@ def test_each_point_gets_a_gpu_for_itself(targets: Path, tmp_path: Path, stand_i
         )
         assert result.exit_code == 0, result.stderr
     assert "may use 0" in (targets / "sweep" / "logs" / "point-0001.txt").read_text("utf-8")
+
+
+def test_of_a_point_that_was_lost_nothing_is_made_up(tmp_path: Path) -> None:
+    (point,) = points(Sweep(("gemm:64,64,64,fp32",)))
+    lost = NcuBenchError("It was given up: 4 dask workers died of it in a row.", "Memory may have run out.")
+    row = _kept(point, "point-0007", lost, tmp_path)
+    assert (row["outcome"], row["reason"], row["log"]) == ("crashed", lost.paragraph, "point-0007.txt")
+    assert (tmp_path / "point-0007.txt").read_text("utf-8") == f"{lost.paragraph}\n"
+    (shown,) = bench_table([row]).to_pylist()
+    assert [shown[name] for name in ("started", "seconds", "host", "latency_mean_ns")] == [None] * 4
 
 
 class TestPlacement:
@@ -239,6 +252,11 @@ class TestTurns:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert visible_gpus() == gpus
 
-    def test_name_the_gpu_to_the_program(self) -> None:
-        assert environment_of("1")["CUDA_VISIBLE_DEVICES"] == "1"
+    def test_name_the_gpu_to_the_program_in_the_order_that_it_was_counted_in(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
+        assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "1"}
         assert environment_of("cpu") == {}

@@ -367,6 +367,7 @@ def test_a_roofline_of_many_files_takes_its_ceilings_from_some_launches_of_each(
     step = len(whole.table) // 6
     assert step > 1
     assert len(some.table) == len(ranks) * len(range(0, len(whole.table) // len(ranks), step))
+    assert any(f"medians of {len(some.table)} of its {len(whole.table)} launches" in note for note in some.notes)
     assert some.kernels is not None
     assert some.kernels == whole.kernels
     drawn = [roofline({"fleet": run.table}, summed={"fleet": some.kernels}).ceilings for run in (some, whole)]

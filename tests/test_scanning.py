@@ -119,7 +119,7 @@ class TestADataset:
         table = read_launches(file)
         index = table.schema.get_field_index("context")
         write_table(table.set_column(index, "context", table.column(index).cast(pa.int32())), file)
-        assert isinstance(scanned(dataset_of(root)).launches, pa.Table)
+        assert isinstance(scanned(dataset_of(root)).launches(), pa.Table)
         assert len(shown("query", str(root), "SELECT context FROM launches")["rows"]) == len(
             read_launches(dataset_of(root))
         )

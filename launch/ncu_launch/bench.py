@@ -189,10 +189,8 @@ def _changed(changes: Environment) -> dict[str, str]:
 
 
 def unmeasured(point: Point, reason: str, log: Path) -> Row:
-    """The row of a point that was lost with what should have measured it."""
-    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    lost = {"outcome": CRASHED, "reason": reason, "started": started, "seconds": 0.0, "log": log.name}
-    return {**_asked(point), **lost}
+    """The row of a point that was lost with what should have measured it: nobody knows when and how long."""
+    return {**_asked(point), "outcome": CRASHED, "reason": reason, "log": log.name}
 
 
 def _asked(point: Point) -> Row:

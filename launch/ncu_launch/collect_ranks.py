@@ -178,9 +178,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(values), encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, json.dumps(values).encode())
 
 
 # ------------------------------------------------------------------------------------------------- ranks started here

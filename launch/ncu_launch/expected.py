@@ -11,7 +11,6 @@ there are no times, and every row says so (source: estimate).
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.models import Built, build, device_of
 from ncu_launch.operators import collector_class, write_header
 from ncu_launch.request import Workload
+from ncu_launch.run_folder import replacing, write_whole
 from ncu_launch.workload import Step, assembled, exit_code_of, placed, with_each_tensor
 
 STARTED = time.perf_counter()
@@ -71,11 +71,10 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
         on_meta = placed(workload, built, "meta")
         with FakeTensorMode(allow_non_fake_inputs=True), _without_fast_paths():
             step = assembled(workload, built, *_pretending(*on_meta), "cpu")
-            with _whole(operators_path) as path:
+            with replacing(operators_path) as path:
                 summary = _run(step, path, seconds)
     summary.notes = [*notes, *built.notes]
-    with _whole(summary_path) as path:
-        path.write_text(json.dumps(asdict(summary)) + "\n", encoding="utf-8")
+    write_whole(summary_path, (json.dumps(asdict(summary)) + "\n").encode())
 
 
 def _runnable_without_data(workload: Workload) -> tuple[Workload, list[str]]:
@@ -270,18 +269,6 @@ class _Alive:
 
 def _bytes(tensor: Any) -> int:
     return int(tensor.numel() * tensor.element_size())
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A name to write to; what is written gets the name `path` when all of it is there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
 
 
 def main(arguments: list[str]) -> int:

@@ -29,8 +29,14 @@ def visible_gpus() -> list[str]:
 
 
 def environment_of(device: str) -> dict[str, str]:
-    """What a program needs in its environment to use this device alone."""
-    return {} if device == CPU else {VISIBLE: device, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    """What a program needs in its environment to use this device alone.
+
+    nvidia-smi counts GPUs in the order of their bus, which is CUDA's only when it is told so. Numbers that
+    CUDA_VISIBLE_DEVICES had here already are in the order that holds here already.
+    """
+    if device == CPU:
+        return {}
+    return {VISIBLE: device} if VISIBLE in os.environ else {VISIBLE: device, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from ncu_launch.models import Built, build
 from ncu_launch.operators import collector_class, write_header
 from ncu_launch.ranges import Ranges
 from ncu_launch.request import Facts, Workload
+from ncu_launch.run_folder import write_whole
 
 TORCH_DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
@@ -347,9 +348,7 @@ def _cuda_profiler(device: str) -> Iterator[None]:
 
 
 def _write(path: Path, facts: Facts) -> None:
-    own = path.with_name(f".{path.name}.{os.getpid()}")  # below one tool, the ranks of a node share the file
-    own.write_text(json.dumps(asdict(facts)), encoding="utf-8")
-    own.replace(path)
+    write_whole(path, json.dumps(asdict(facts)).encode())  # below one tool, the ranks of a node share the file
 
 
 def exit_code_of(work: Callable[[], None]) -> int:

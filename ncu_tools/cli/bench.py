@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import click
 from ncu_launch.bench import OK, Point, Sweep, has_all, points, process_means, rows_of, sizes_of
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.latency import Effort
-from ncu_launch.manifest import LOGS, Manifest, write_manifest
+from ncu_launch.manifest import LOGS, MANIFEST, Manifest, write_manifest
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES
 from ncu_launch.run_folder import writing
 
@@ -279,6 +279,12 @@ def _measured(
                 finished(row)
     except KeyboardInterrupt:
         return True
+    except NcuBenchError:
+        if table is None:  # nothing was begun: the same command may be typed again
+            (folder / MANIFEST).unlink(missing_ok=True)
+            with suppress(OSError):  # a log may be there
+                logs.rmdir()
+        raise
     finally:
         signal.signal(signal.SIGTERM, usual)
     manifest.partial = False

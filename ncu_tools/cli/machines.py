@@ -56,7 +56,7 @@ SAMPLE_COLUMNS = (
 @click.option("--check", is_flag=True, help="Check every machine file and say what is wrong.")
 @click.option("--device", type=click.Choice(DEVICES), default="auto", show_default=True, help="What to measure.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.01, 60), default=0.5, show_default=True, help="How long to measure each work."
+    "--seconds", type=click.FloatRange(0.01, 60), default=1.0, show_default=True, help="How long to measure each work."
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The machine file to write.")
 @format_option

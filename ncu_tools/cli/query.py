@@ -73,7 +73,7 @@ def _launches(run: OnDisk | Run) -> tuple[Queried, list[str]]:
     if isinstance(run, Run):
         return held_in_memory(run.table), run.notes
     found = scanned(run.file)
-    return Queried(lambda: found.launches, lambda: filled_columns(run.file)), run.notes or found.notes
+    return Queried(found.launches, lambda: filled_columns(run.file)), run.notes or found.notes
 
 
 def _kernels(run: OnDisk | Run, machine: Machine | None) -> Queried:

@@ -26,6 +26,7 @@ IDENTITY = (
 _MEANS = "process_means_ns"
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _NOT_OK = "the outcome is not ok"
+_LOST = "it was lost with its dask worker"
 _GPU = "not a GPU, or nvidia-smi does not say"
 _NOT_COUNTED = "could not be counted: expected_why_not"
 
@@ -74,10 +75,10 @@ COLUMNS: tuple[Column, ...] = (
     Column("gpu_temperature_c", pa.float64(), "degree Celsius", "temperature then", _GPU),
     Column("throttling", pa.string(), "", "what held clocks down then, or none", _GPU),
     Column("torch", _NAME, "", "version of PyTorch", _NOT_OK),
-    Column("started", pa.string(), "", "when its first process started, UTC", "never"),
-    Column("seconds", pa.float64(), "s", "how long its processes took", "never"),
+    Column("started", pa.string(), "", "when its first process started, UTC", _LOST),
+    Column("seconds", pa.float64(), "s", "how long its processes took", _LOST),
     Column("log", pa.string(), "", "the file in logs/ with what its first process printed", "never"),
-    Column("host", _NAME, "", "the machine that measured it, by its name in the network", "of a file that has none"),
+    Column("host", _NAME, "", "the machine that measured it, by its network name", f"{_LOST}, or the file has none"),
     Column("notes", pa.list_(pa.string()), "", "what is odd about it", _NOT_OK),
 )  # fmt: skip
 

@@ -42,6 +42,8 @@ STREAMED_FROM_BYTES = 1_000_000
 """A report of at least this size is written as it is read."""
 MANY_BYTES = 8_000_000
 """Small reports of so many bytes together are read one after the other, each into a table of its own."""
+FIRST_FEW = 8
+"""Of many small reports so many are asked whether they are sections of one run, as all of them would be then."""
 
 
 @limited()
@@ -94,9 +96,8 @@ def stream_into(
         return _stream_one(path, sources[0], reading)
     from ncu_parsers.parts import begin_alike, read_parts
 
-    if join and begin_alike(
-        [source for source, size in zip(sources, sizes, strict=True) if size >= STREAMED_FROM_BYTES]
-    ):
+    big = [source for source, size in zip(sources, sizes, strict=True) if size >= STREAMED_FROM_BYTES]
+    if join and begin_alike(big or sources[:FIRST_FEW]):
         return None
     with folder_beside(path) as folder:
         parts = read_parts(sources, folder, big=STREAMED_FROM_BYTES, processes=processes, reading=reading)

@@ -273,11 +273,8 @@ def _started(work: Sequence[tuple[Source, Path, int]], processes: int) -> Iterat
     try:
         count = min(processes, len(work))
         pool = ProcessPoolExecutor(count, context, _begin, (lifeline, count))
-    except (
-        ImportError,
-        NotImplementedError,
-        OSError,
-    ):  # a machine without semaphores: the caller reads one file after another
+    # A machine without semaphores, such as some containers: the caller reads one file after another.
+    except (ImportError, NotImplementedError, OSError):
         yield {}
         return
     try:

@@ -6,8 +6,9 @@ condition cannot hold; of a dataset, nor files of other runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -25,9 +26,9 @@ _FORMAT = ds.ParquetFileFormat(
 
 @dataclass(frozen=True)
 class Scanned:
-    """The launches, none of them read yet, and what was odd about finding them."""
+    """How the launches are got, none of them read yet, and what was odd about finding them."""
 
-    launches: ds.Dataset | pa.Table
+    launches: Callable[[], ds.Dataset | pa.Table]
     notes: list[str]
 
 
@@ -39,16 +40,15 @@ def scanned(path: File | Dataset) -> Scanned:
     """
     if not isinstance(path, Dataset):
         schema = schema_of(path)
-        return Scanned(_joined([_fragment(Partition(path))], schema), notes_of_all([schema]))
+        return Scanned(partial(_joined, [Partition(path)], schema), notes_of_all([schema]))
     found, left_out = each_partition(path, _schema_of)
     schemas = [schema for _, schema in found]
+    notes = [*path.notes, *notes_of_all(schemas), *(left_out_note(*one) for one in left_out)]
     whole = _whole(schemas)
     if whole is None:
-        table = read_launches(path)
-        return Scanned(table, notes_of_all([table.schema]))
-    fragments = [_fragment(partition) for partition, _ in found]
-    notes = [*path.notes, *notes_of_all(schemas), *(left_out_note(*one) for one in left_out)]
-    return Scanned(_joined(fragments, _with_run(whole)), list(dict.fromkeys(notes)))
+        return Scanned(partial(read_launches, path), list(dict.fromkeys(notes)))
+    launches = partial(_joined, [partition for partition, _ in found], _with_run(whole))
+    return Scanned(launches, list(dict.fromkeys(notes)))
 
 
 def _schema_of(partition: Partition) -> pa.Schema:
@@ -69,8 +69,8 @@ def _with_run(schema: pa.Schema) -> pa.Schema:
     return schema if RUN in schema.names else schema.append(pa.field(RUN, pa.string(), metadata=meaning))
 
 
-def _joined(fragments: Sequence[ds.Fragment], schema: pa.Schema) -> ds.Dataset:
-    return ds.FileSystemDataset(list(fragments), schema, _FORMAT)
+def _joined(partitions: Sequence[Partition], schema: pa.Schema) -> ds.Dataset:
+    return ds.FileSystemDataset(list(map(_fragment, partitions)), schema, _FORMAT)
 
 
 def _fragment(partition: Partition) -> ds.Fragment:

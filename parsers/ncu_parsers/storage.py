@@ -6,8 +6,6 @@ files and the environment.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.run_folder import copy_whole
 
 LOCAL_SCHEMES = ("file://", "local://")
 PACKAGES = {
@@ -118,9 +117,7 @@ def move(file: Path, target: File) -> None:
         try:
             file.replace(target)
         except OSError:  # another file system
-            beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-            shutil.copyfile(file, beside)
-            beside.replace(target)
+            copy_whole(file, target)
     except OSError as error:
         raise NcuBenchError(
             f"{target} could not be written: {error.strerror or error}.",
