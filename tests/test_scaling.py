@@ -15,6 +15,7 @@ from ncu_parsers.parquet import read_bench, read_launches, write_table
 
 from ncu_tools.cli import run
 from ncu_tools.intervals import student_quantile
+from ncu_tools.report.scaling_plot import _is_worth_a_label
 from ncu_tools.scaling import TOO_FEW, TOO_UNCERTAIN, by_group, correlations, fitted, knee, pearson, ranks, series
 
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -152,6 +153,10 @@ class TestTheCommand:
     def test_it_draws(self, folder: Path, suffix: str) -> None:
         assert run(["scaling", str(folder), "-o", str(folder / f"one.{suffix}")]) == 0
         assert (folder / f"one.{suffix}").stat().st_size > 5000
+
+    def test_an_axis_with_one_power_of_ten_is_labelled_between_them_too(self) -> None:
+        assert [value for value in range(1, 10) if _is_worth_a_label(value / 1000, (0.8e-3, 20e-3))] == [2, 5]
+        assert not any(_is_worth_a_label(value / 1000, (0.8e-3, 800e-3)) for value in range(1, 10))
 
     def test_text_shows_both_matrices(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["scaling", str(folder)]) == 0

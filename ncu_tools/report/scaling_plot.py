@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from ncu_tools.report.table import printable
@@ -19,6 +20,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 TOLD_APART_BY = ("target", "device_name", "dtype", "mode", "phase", "batch_size", "input_size", "sequence_length")
 MOST_COLUMNS = 3
 MOST_IN_LEGEND = 16
+SHORT_AXIS = 100
+"""From the least to the greatest value: a shorter one has two powers of ten at most."""
 GROUP_LENGTH = 70
 
 Panel = Callable[["Axes"], None]
@@ -186,12 +189,18 @@ def _log_log(plot: Axes, title: str, x_title: str, say: Callable[[float], str]) 
     plot.set_title(printable(title), loc="left", fontsize=9, parse_math=False)
     plot.set_xlabel(x_title)
     plot.yaxis.set_major_formatter(lambda value, _: say(value))
-    plot.yaxis.set_minor_formatter(lambda value, _: "")
+    plot.yaxis.set_minor_formatter(lambda value, _: say(value) if _is_worth_a_label(value, plot.get_ylim()) else "")
     plot.xaxis.set_minor_formatter(lambda value, _: "")
     plot.grid(True, which="both", color="#e3e3e3", linewidth=0.5)
     plot.set_axisbelow(True)
     if 0 < len(plot.get_legend_handles_labels()[0]) <= MOST_IN_LEGEND:
         plot.legend(fontsize=6, edgecolor="none", framealpha=0.6)
+
+
+def _is_worth_a_label(value: float, limits: tuple[float, float]) -> bool:
+    """Whether a tick between powers of ten has its label: 2 and 5 of an axis so short that it has few others."""
+    leading = round(value / 10 ** floor(log10(value)))
+    return limits[1] < SHORT_AXIS * limits[0] and leading in (2, 5)
 
 
 def _size_ticks(plot: Axes, sizes: set[int]) -> None:
