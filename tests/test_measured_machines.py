@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ class TestMeasuring:
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(measuring, "LARGEST_BYTES", 4 * MIB)
         monkeypatch.setattr(measuring, "SIDES", (64, 256))
-        monkeypatch.setattr(measuring, "LEAST_WORK_S", {"cpu": 0.0})
+        monkeypatch.setattr(measuring, "LEAST_BYTES", 0)
 
     def test_gives_plausible_rates_that_follow_from_amounts_and_times(self) -> None:
         result = asdict(measuring.measure(0.02, "cpu"))
@@ -104,11 +105,21 @@ class TestMeasuring:
             assert one["sustained"] == pytest.approx(one["amount"] / one["seconds"])
             assert one["burst"] >= one["sustained"]
         rates = {one["what"]: one for one in result["products"]}
+        assert len({(one["what"], one["size"]) for one in result["products"]}) == len(result["products"])
         assert {"fp64", "fp32", "bf16"} <= set(rates)
         assert "tf32" not in rates
         assert 1e8 < rates["fp32"]["burst"] < 1e14
         amounts = {one["what"]: one["amount"] / one["size"] for one in result["memory"]}
         assert amounts == {"copy": 2, "triad": 3, "read": 1}
+
+    def test_keeps_the_better_of_two_samples_of_each_work(self) -> None:
+        bursts = iter((3.0, 5.0, 4.0, 1.0))
+
+        def samples() -> Iterator[measuring.Sample]:
+            for what in ("copy", "read"):
+                yield measuring.Sample(what, MIB, MIB, next(bursts), 1.0, 0.0, 1.0)
+
+        assert [(one.what, one.burst) for one in measuring._twice(samples)] == [("copy", 4.0), ("read", 5.0)]
 
     def test_of_a_gpu_that_is_not_there_is_refused(self) -> None:
         if torch.cuda.is_available():
