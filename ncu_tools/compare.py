@@ -11,18 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers import arrays, tables
 
-from ncu_tools.ceilings import ceilings_of
 from ncu_tools.changes import Change, Subject, Subjects
-from ncu_tools.conditions import Conditions, Difference, clock_note, differences, known_of_one
-from ncu_tools.hotspots import OPERATORS, Hotspot, hotspots, run_total
-from ncu_tools.intervals import Codes, Totals, of_single_launches, ratio_interval, totals
+from ncu_tools.conditions import Conditions, Difference, Observed, clock_note, differences, known_of_one
+from ncu_tools.hotspots import OPERATORS, Hotspot, kernels_of, run_total
+from ncu_tools.intervals import Codes, Moments, Totals, ratio_interval, totals
 from ncu_tools.kernel_pairs import Pair, Pairing, pair_kernels
-from ncu_tools.layers import without_failed
 from ncu_tools.report.units import counted
+from ncu_tools.run_works import Works
 
 MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
 """What is compared, and the field of `Hotspot` that holds it: sums over the launches of a kernel."""
@@ -98,22 +95,22 @@ def hold_alike(found: Sequence[Difference], names: tuple[str, str], meant: str =
         )
 
 
-def compare(base: pa.Table, new: pa.Table, conditions: tuple[Conditions, Conditions]) -> Comparison:
-    """What changed from one table of launches to another, with the conditions of both; failed launches are left out."""
-    sides = without_failed(base), without_failed(new)
-    pairing = pair_kernels(*sides)
-    hotspots_of = [_hotspots(table, codes) for table, codes in zip(sides, (pairing.base, pairing.new), strict=True)]
-    intervals = {measure: _intervals(pairing, *sides, column) for measure, column in VALUES.items()}
+def compare(base: Works, new: Works, conditions: tuple[Conditions, Conditions]) -> Comparison:
+    """What changed from the works of one run to those of another, with the conditions of both."""
+    pairing = pair_kernels(base.signatures, new.signatures)
+    hotspots_of = _hotspots(base, pairing.base), _hotspots(new, pairing.new)
+    intervals = {measure: _intervals(pairing, base, new, column) for measure, column in VALUES.items()}
     kernels = []
     for number, pair in enumerate(pairing.pairs):
         ours, theirs = (rows.get(number) for rows in hotspots_of)
         found = {measure: by_pair.get(number) for measure, by_pair in intervals.items()}
         kernels.append(ComparedKernel(pair, ours, theirs, _changes(ours, theirs, found)))
     before, after = (run_total(list(rows.values())) for rows in hotspots_of)
-    whole = {measure: _interval_of_runs(pairing, *sides, column) for measure, column in VALUES.items()}
+    whole = {measure: _interval_of_runs(pairing, base, new, column) for measure, column in VALUES.items()}
     total = ComparedKernel(Pair("all kernels", None, None), before, after, _changes(before, after, whole))
     result = Comparison(ordered(kernels, "change"), total, differences(*conditions))
-    result.notes = [*notes_on_conditions(result.differences, base, new, conditions), *_notes_on_noise(result)]
+    observed = base.observed, new.observed
+    result.notes = [*notes_on_conditions(result.differences, observed, conditions), *_notes_on_noise(result)]
     return result
 
 
@@ -129,17 +126,9 @@ def ordered(kernels: list[ComparedKernel], by: str) -> list[ComparedKernel]:
     return sorted(kernels, key=key)
 
 
-def _hotspots(table: pa.Table, pairs: Codes) -> dict[int, Hotspot]:
-    """The launches of each pair as one kernel, by the number of the pair."""
-    if not len(table):
-        return {}
-    numbers, codes = np.unique(pairs, return_inverse=True)
-    names = pa.DictionaryArray.from_arrays(
-        arrays.indices(codes.astype(np.int32)), arrays.texts([str(n) for n in numbers])
-    )
-    place = table.schema.get_field_index("kernel_name")
-    numbered = table.set_column(place, table.schema.field(place), names)
-    return {int(row.kernel): row for row in hotspots(numbered, ceilings_of(numbered)).rows}
+def _hotspots(side: Works, pairs: Codes) -> dict[int, Hotspot]:
+    """The works of each pair as one kernel, by the number of the pair."""
+    return {int(row.kernel): row for row in kernels_of(side.sums.titled([str(pair) for pair in pairs.tolist()]))}
 
 
 def _changes(
@@ -165,40 +154,45 @@ def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
 # ------------------------------------------------------------------------------------------------------ intervals
 
 
-def _intervals(pairing: Pairing, base: pa.Table, new: pa.Table, column: str) -> dict[int, tuple[float, float, str]]:
+def _intervals(pairing: Pairing, base: Works, new: Works, column: str) -> dict[int, tuple[float, float, str]]:
     """The interval of the ratio of each pair, with what it rests on, where it is known."""
-    before, after = of_single_launches(base, column), of_single_launches(new, column)
     count = len(pairing.pairs)
-    within = (
-        totals(before, pairing.base, pairing.base_work, count),
-        totals(after, pairing.new, pairing.new_work, count),
+    sides = _strata(pairing, base, new, column)
+    within, over_all = (
+        tuple(totals(strata, pairs, count) for strata, pairs in sides[basis]) for basis in (WITHIN_WORKS, OF_ALL)
     )
-    over_all = totals(before, pairing.base, pairing.base, count), totals(after, pairing.new, pairing.new, count)
     found = {}
     for number in range(count):
         known = all(math.isfinite(side.variance[number]) for side in within)
-        sides, basis = (within, WITHIN_WORKS) if known else (over_all, OF_ALL)
-        interval = _interval(sides, number)
+        (before, after), basis = (within, WITHIN_WORKS) if known else (over_all, OF_ALL)
+        interval = _interval((before, after), number)
         if interval is not None:
             found[number] = (*interval, basis)
     return found
 
 
-def _interval_of_runs(pairing: Pairing, base: pa.Table, new: pa.Table, column: str) -> tuple[float, float, str] | None:
+def _interval_of_runs(pairing: Pairing, base: Works, new: Works, column: str) -> tuple[float, float, str] | None:
     """The interval of the ratio of two runs as a whole; None where any kernel of either has no known scatter."""
-    sides = (
-        (of_single_launches(base, column), pairing.base, pairing.base_work),
-        (of_single_launches(new, column), pairing.new, pairing.new_work),
-    )
-    for basis in (WITHIN_WORKS, OF_ALL):
-        before, after = (
-            totals(values, np.zeros(len(values), np.int64), works if basis == WITHIN_WORKS else pairs, 1)
-            for values, pairs, works in sides
-        )
+    for basis, sides in _strata(pairing, base, new, column).items():
+        before, after = (totals(strata, np.zeros_like(pairs), 1) for strata, pairs in sides)
         if math.isfinite(before.variance[0]) and math.isfinite(after.variance[0]):
             interval = _interval((before, after), 0)
             return None if interval is None else (*interval, basis)
     return None
+
+
+def _strata(pairing: Pairing, base: Works, new: Works, column: str) -> dict[str, list[tuple[Moments, Codes]]]:
+    """For each basis the strata of both runs, with the pair of each."""
+    sides = ((base, pairing.base, pairing.base_work), (new, pairing.new, pairing.new_work))
+    works = 1 + max((int(codes.max(initial=-1)) for _, _, codes in sides), default=-1)
+    within, over_all = [], []
+    for side, pairs, codes in sides:
+        pair_of = np.zeros(works, np.int64)
+        pair_of[codes] = pairs
+        moments = side.moments[column]
+        within.append((moments.joined(codes, works), pair_of))
+        over_all.append((moments.joined(pairs, len(pairing.pairs)), np.arange(len(pairing.pairs))))
+    return {WITHIN_WORKS: within, OF_ALL: over_all}
 
 
 def _interval(sides: tuple[Totals, Totals], number: int) -> tuple[float, float] | None:
@@ -212,19 +206,18 @@ def _interval(sides: tuple[Totals, Totals], number: int) -> tuple[float, float] 
 
 
 def notes_on_conditions(
-    found: Sequence[Difference], base: pa.Table, new: pa.Table, conditions: tuple[Conditions, Conditions]
+    found: Sequence[Difference], observed: tuple[Observed, Observed], conditions: tuple[Conditions, Conditions]
 ) -> list[str]:
     """In what two runs differ, what is known of one only, and what of their launches is left out or means less."""
     notes = [f"the runs differ in {difference}" for difference in found]
     unsure = known_of_one(*conditions)
     if unsure:
         notes.append(f"known of one of the runs only, so perhaps not alike: {', '.join(unsure)}")
-    notes += [note for note in (clock_note(base, new),) if note]
-    for title, table in (("base", base), ("new run", new)):
-        failed = len(table) - len(without_failed(table))
-        if failed:
-            notes.append(f"{counted(failed, 'failed launch', 'failed launches')} of the {title} left out")
-    if "operators" in tables.codes(base, "source")[1] + tables.codes(new, "source")[1]:
+    notes += [note for note in (clock_note(*observed),) if note]
+    for title, side in zip(("base", "new run"), observed, strict=True):
+        if side.failed:
+            notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
+    if any("operators" in side.words["source"] for side in observed):
         notes.append(OPERATORS)
     return notes
 

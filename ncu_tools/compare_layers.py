@@ -18,7 +18,7 @@ from ncu_parsers.tables import Floats
 
 from ncu_tools.changes import Change, Subject, Subjects
 from ncu_tools.compare import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
-from ncu_tools.conditions import Conditions, Difference, differences
+from ncu_tools.conditions import Conditions, Difference, Observed, differences
 from ncu_tools.intervals import mean_of, ratio_interval
 from ncu_tools.layers import NO_MODULE, WHOLE, Layer, layers, sums_by_iteration, whole_run, without_failed
 from ncu_tools.report.units import counted
@@ -88,7 +88,8 @@ def compare_layers(
     sums = _sums(base, None), _sums(new, None)
     total = _compared(WHOLE, NO_PHASE, whole_run(base), whole_run(new), sums, flops_are_alike=alike)
     result = LayerComparison(ordered(found, "change"), total, differences(*conditions))
-    result.notes = [*notes_on_conditions(result.differences, base, new, conditions), *_notes(base, new, result)]
+    observed = Observed.of(base), Observed.of(new)
+    result.notes = [*notes_on_conditions(result.differences, observed, conditions), *_notes(base, new, result)]
     return result
 
 

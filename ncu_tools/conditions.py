@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.manifest import Manifest
 from ncu_parsers import tables
-from ncu_parsers.tables import table_metadata
+from ncu_parsers.tables import Floats, table_metadata
 
 REFUSED = ("source", "GPU", "compute capability", "clock control")
 """Conditions in which runs that are compared must agree, unless the user wants it anyway."""
@@ -18,6 +19,9 @@ CLOCKS_ALIKE = 0.02
 """How far the median SM clocks of two runs may be apart, as a share of the lower, without a word."""
 
 NOT_KNOWN = "not known"
+OF_LAUNCHES = ("source", "device_name", "compute_capability")
+DIGITS_OF_CLOCKS = 4
+"""So many digits of clocks are kept, so that what is kept of a run does not grow with it."""
 
 Conditions = dict[str, str | None]
 
@@ -35,22 +39,74 @@ class Difference:
         return f"{self.condition}: {self.base} in the base, {self.new} in the new run"
 
 
-def conditions_of(table: pa.Table, manifest: Manifest | None = None) -> Conditions:
-    """The conditions of a run; None where neither its table nor its manifest knows. A report has no manifest."""
+class Observed:
+    """What launches themselves say of their conditions, and how many failed, a stretch of launches at a time."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, set[str]] = {name: set() for name in OF_LAUNCHES}
+        self.tool_versions: set[str] = set()
+        self.failed = 0
+        self._clocks: Counter[float] = Counter()
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Observed:
+        """What all launches of a table say."""
+        result = cls()
+        result.add(table)
+        return result
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        for name, known in self.words.items():
+            known.update(_words(table, name))
+        reports = table_metadata(table).get("reports", [])
+        self.tool_versions |= {report["tool_version"] for report in reports if report.get("tool_version")}
+        if "failed" in table.column_names:
+            self.failed += int(np.nansum(tables.floats(table, "failed")))
+        clocks = tables.floats(table, "sm_clock_hz")
+        values, counts = np.unique(_rounded(clocks[clocks > 0]), return_counts=True)
+        self._clocks.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+    def merge(self, other: Observed) -> None:
+        """Take what other launches say."""
+        for name, known in self.words.items():
+            known |= other.words[name]
+        self.tool_versions |= other.tool_versions
+        self.failed += other.failed
+        self._clocks.update(other._clocks)
+
+    @property
+    def median_clock(self) -> float | None:
+        """The median SM clock in Hz, to so many digits as are kept; None where no launch knows its own."""
+        passed, total = 0, self._clocks.total()
+        for value, count in sorted(self._clocks.items()):
+            passed += count
+            if 2 * passed >= total:
+                return value
+        return None
+
+
+def _rounded(clocks: Floats) -> Floats:
+    """Numbers above 0 with as many digits as are kept of clocks."""
+    step: Floats = 10.0 ** (np.floor(np.log10(clocks)) + 1 - DIGITS_OF_CLOCKS)
+    return np.round(clocks / step) * step
+
+
+def conditions_of(observed: Observed, manifest: Manifest | None = None) -> Conditions:
+    """The conditions of a run; None where neither its launches nor its manifest know. A report has no manifest."""
     workload = manifest.workload if manifest else {}
     facts = manifest.facts if manifest else {}
     versions = manifest.versions if manifest else {}
-    sources = _words(table, "source")
-    reports = table_metadata(table).get("reports", [])
+    sources = observed.words["source"]
     return {
         "source": _listed(sources),
-        "GPU": _listed(_words(table, "device_name")) or facts.get("device_name"),
-        "compute capability": _listed(_words(table, "compute_capability")),
+        "GPU": _listed(observed.words["device_name"]) or facts.get("device_name"),
+        "compute capability": _listed(observed.words["compute_capability"]),
         "clock control": manifest.clock_control if manifest else None,
         "cache control": manifest.cache_control if manifest else None,
         "replay mode": manifest.replay_mode if manifest else None,
         "tool version": _listed(versions[source] for source in sources if source in versions)
-        or _listed(report["tool_version"] for report in reports if report.get("tool_version")),
+        or _listed(observed.tool_versions),
         **{f"version of {name}": versions.get(name) for name in ("torch", "torchvision", "transformers", "timm")},
         "target": _text(workload.get("target")),
         "dtype": _text(workload.get("dtype")),
@@ -78,14 +134,15 @@ def known_of_one(base: Conditions, new: Conditions) -> list[str]:
     return [name for name in base if (base[name] is None) != (new[name] is None)]
 
 
-def clock_note(base: pa.Table, new: pa.Table) -> str | None:
+def clock_note(base: Observed, new: Observed) -> str | None:
     """A sentence where the median SM clocks that the reports hold are apart; None where they agree or are not known."""
-    clocks = [tables.floats(table, "sm_clock_hz") for table in (base, new)]
-    medians = [float(np.median(known)) if len(known := one[~np.isnan(one)]) else 0.0 for one in clocks]
-    if min(medians) <= 0 or max(medians) / min(medians) - 1 <= CLOCKS_ALIKE:
+    before, after = base.median_clock, new.median_clock
+    if before is None or after is None or max(before, after) / min(before, after) - 1 <= CLOCKS_ALIKE:
         return None
-    before, after = (f"{median / 1e9:.3g} GHz" for median in medians)
-    return f"the median SM clock is {before} in the base and {after} in the new run: times scale with it"
+    return (
+        f"the median SM clock is {before / 1e9:.3g} GHz in the base and {after / 1e9:.3g} GHz in the new run: "
+        "times scale with it"
+    )
 
 
 def _words(table: pa.Table, name: str) -> list[str]:

@@ -58,7 +58,7 @@ class RunSums:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._sums = KernelSums()
+        self._sums: KernelSums[str] = KernelSums()
         self._account = _Account()
 
     def add(self, table: pa.Table, ceilings: Ceilings) -> None:
@@ -78,57 +78,62 @@ class RunSums:
 
     def kernels(self) -> list[Hotspot]:
         """Every kernel, without its shares of the run."""
-        sums = self._sums
-        seconds, timed, count, partial = (sums.of(name) for name in ("seconds", "timed", "launches", "partial"))
-        mean, deviation = sums.mean_seconds(), sums.deviation_seconds()
-        shortest, longest = sums.shortest_seconds(), sums.longest_seconds()
-        flops, flops_rate, dram, dram_rate = (
-            sums.total("flops"),
-            sums.rate("flops"),
-            sums.total("dram"),
-            sums.rate("dram"),
-        )
-        intensity, bounds, units, flags = sums.intensity(), self._bounds(), sums.main_units(), sums.flags()
-        work = {unit: sums.total(unit) for unit in sums.used_units()}
-        titles = sums.titles
-        rows = [
-            Hotspot(
-                kernel=titles[key],
-                launches=int(count[key]),
-                time_total_ns=or_none(seconds[key] * 1e9) if timed[key] == count[key] > 0 else None,
-                time_mean_ns=or_none(mean[key] * 1e9),
-                time_min_ns=or_none(shortest[key] * 1e9),
-                time_max_ns=or_none(longest[key] * 1e9),
-                time_std_ns=or_none(deviation[key] * 1e9),
-                time_share=None,
-                time_cumulative=None,
-                flops=or_none(flops[key]),
-                flops_per_s=or_none(flops_rate[key]),
-                dram_bytes=or_none(dram[key]),
-                dram_bytes_per_s=or_none(dram_rate[key]),
-                arithmetic_intensity=or_none(intensity[key]),
-                bound=bounds[key][0],
-                bound_fraction=bounds[key][1],
-                unit=units[key],
-                flops_basis=BETWEEN_BASES.join(sorted(sums.bases(key))) or None,
-                flops_lower_bound=bool(partial[key]) and not np.isnan(flops_rate[key]),
-                flag=flags.get(key),
-                work={unit: or_none(amount[key]) for unit, amount in work.items()},
-            )
-            for key in sums.kernels()
-        ]
-        return [_with_headroom(row) for row in rows]
+        return kernels_of(self._sums)
 
-    def _bounds(self) -> list[tuple[str | None, float | None]]:
-        """What bounds each kernel and how near it is; nothing where DRAM is nearest and not all FLOPs are known."""
-        partial = self._sums.of("judged partial")
-        result: list[tuple[str | None, float | None]] = []
-        for kernel, bound in enumerate(self._sums.bounds()):
-            if bound is None or (partial[kernel] and bound[0] == "dram" and bound[1] < CERTAIN_FRACTION):
-                result.append((None, None))
-            else:
-                result.append((unit_title(bound[0]), bound[1]))
-        return result
+
+def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
+    """A row for every kernel of these sums, without its share of the run."""
+    seconds, timed, count, partial = (sums.of(name) for name in ("seconds", "timed", "launches", "partial"))
+    mean, deviation = sums.mean_seconds(), sums.deviation_seconds()
+    shortest, longest = sums.shortest_seconds(), sums.longest_seconds()
+    flops, flops_rate, dram, dram_rate = (
+        sums.total("flops"),
+        sums.rate("flops"),
+        sums.total("dram"),
+        sums.rate("dram"),
+    )
+    intensity, bounds, units, flags = sums.intensity(), _bounds(sums), sums.main_units(), sums.flags()
+    work = {unit: sums.total(unit) for unit in sums.used_units()}
+    titles = sums.titles
+    rows = [
+        Hotspot(
+            kernel=titles[key],
+            launches=int(count[key]),
+            time_total_ns=or_none(seconds[key] * 1e9) if timed[key] == count[key] > 0 else None,
+            time_mean_ns=or_none(mean[key] * 1e9),
+            time_min_ns=or_none(shortest[key] * 1e9),
+            time_max_ns=or_none(longest[key] * 1e9),
+            time_std_ns=or_none(deviation[key] * 1e9),
+            time_share=None,
+            time_cumulative=None,
+            flops=or_none(flops[key]),
+            flops_per_s=or_none(flops_rate[key]),
+            dram_bytes=or_none(dram[key]),
+            dram_bytes_per_s=or_none(dram_rate[key]),
+            arithmetic_intensity=or_none(intensity[key]),
+            bound=bounds[key][0],
+            bound_fraction=bounds[key][1],
+            unit=units[key],
+            flops_basis=BETWEEN_BASES.join(sorted(sums.bases(key))) or None,
+            flops_lower_bound=bool(partial[key]) and not np.isnan(flops_rate[key]),
+            flag=flags.get(key),
+            work={unit: or_none(amount[key]) for unit, amount in work.items()},
+        )
+        for key in sums.kernels()
+    ]
+    return [_with_headroom(row) for row in rows]
+
+
+def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
+    """What bounds each kernel and how near it is; nothing where DRAM is nearest and not all FLOPs are known."""
+    partial = sums.of("judged partial")
+    result: list[tuple[str | None, float | None]] = []
+    for kernel, bound in enumerate(sums.bounds()):
+        if bound is None or (partial[kernel] and bound[0] == "dram" and bound[1] < CERTAIN_FRACTION):
+            result.append((None, None))
+        else:
+            result.append((unit_title(bound[0]), bound[1]))
+    return result
 
 
 def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:

@@ -37,24 +37,62 @@ class Totals:
     freedom: Floats
 
 
-def totals(values: Floats, groups: Codes, strata: Codes, count: int) -> Totals:
-    """The sums of `count` groups of launches; a stratum lies within one group, and all its launches do the same work.
+@dataclass(frozen=True)
+class Moments:
+    """Of groups of values how many there are, their sum, and the squares of their distances from their mean, summed.
+
+    NaN where one of the values is.
+    """
+
+    size: Floats
+    total: Floats
+    squares: Floats
+
+    @classmethod
+    def of(cls, values: Floats, groups: Codes, count: int) -> Moments:
+        """Those of `count` groups."""
+        size = np.bincount(groups, minlength=count).astype(np.float64)
+        total = _summed(groups, values, count)
+        mean = _mean(total, size)
+        return cls(size, total, _summed(groups, (values - mean[groups]) ** 2, count))
+
+    def joined(self, groups: Codes, count: int) -> Moments:
+        """Those of `count` groups of these groups.
+
+        The distances from a mean of means are those within the groups and between them (Chan, Golub and LeVeque,
+        The American Statistician 37, 1983, p. 242).
+        """
+        size, total = _summed(groups, self.size, count), _summed(groups, self.total, count)
+        mean, of_each = _mean(total, size), _mean(self.total, self.size)
+        between = np.where(self.size > 0, self.size * (of_each - mean[groups]) ** 2, 0.0)
+        return Moments(size, total, _summed(groups, self.squares + between, count))
+
+    def behind(self, other: Moments, numbers: Codes, count: int) -> Moments:
+        """These with the values of other groups, which are the `numbers` here, behind them."""
+        pairs = ((self.size, other.size), (self.total, other.total), (self.squares, other.squares))
+        places = np.concatenate([np.arange(len(self.size)), numbers])
+        return Moments(*(np.concatenate(pair) for pair in pairs)).joined(places, count)
+
+
+def totals(strata: Moments, groups: Codes, count: int) -> Totals:
+    """The sums of `count` groups of launches; all launches of a stratum are in one group, and do the same work.
 
     The number of launches is taken as fixed. The variance of a sum is then that of its strata, launches x the
     variance within the stratum, with the degrees of freedom of Satterthwaite (Biometrics Bulletin 2, 1946, p. 110).
     Variance and freedom are NaN where a stratum has fewer than two launches or a launch has no value.
     """
-    strata = np.unique(strata, return_inverse=True)[1]
-    size = np.bincount(strata).astype(np.float64)
-    group_of = np.zeros(len(size), np.int64)
-    group_of[strata] = groups
-    mean = np.bincount(strata, values) / size
-    squares = np.bincount(strata, (values - mean[strata]) ** 2)
+    there = strata.size > 0
+    size, squares, of_group = strata.size[there], strata.squares[there], groups[there]
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.where(size > 1, size * squares / (size - 1), np.nan)
-        variance = _summed(group_of, spread, count)
-        freedom = variance**2 / _summed(group_of, spread**2 / (size - 1), count)
-    return Totals(_summed(groups, values, count), variance, freedom)
+        variance = _summed(of_group, spread, count)
+        freedom = variance**2 / _summed(of_group, spread**2 / (size - 1), count)
+    return Totals(_summed(of_group, strata.total[there], count), variance, freedom)
+
+
+def _mean(total: Floats, size: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return total / size
 
 
 def of_single_launches(table: pa.Table, column: str) -> Floats:

@@ -11,11 +11,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from ncu_parsers.tables import short_name
 
 from ncu_tools.kernel_names import spelled_alike
-from ncu_tools.signatures import Codes, Launches, launches_of
+from ncu_tools.signatures import Codes, Signatures
 
 BY_NAME = "name"
 BY_SHORT_NAME = "short name, grid, block, range"
@@ -38,10 +37,9 @@ class Pair:
 
 @dataclass
 class Pairing:
-    """Pairs, and of each launch of both runs the number of its pair and the number of its work.
+    """Pairs, and of each signature of both runs the number of its pair and the number of its work.
 
-    Launches of one work have the pair, grid, block and NVTX range in common; numbers of iterations in ranges do not
-    count.
+    What is of one work has the pair, grid, block and NVTX range in common; numbers of iterations do not count.
     """
 
     pairs: list[Pair]
@@ -51,9 +49,11 @@ class Pairing:
     new_work: Codes
 
 
-def pair_kernels(base_table: pa.Table, new_table: pa.Table) -> Pairing:
-    """The kernels of two runs, brought together where they are the same; every launch of both is in one pair."""
-    base, new = launches_of(base_table), launches_of(new_table)
+def pair_kernels(base: Signatures, new: Signatures) -> Pairing:
+    """The kernels of two runs, brought together where they are the same; every signature of both is in one pair.
+
+    Signatures stand in the order of their first launches.
+    """
     pairing = _paired_by_name(base, new)
     _pair_renamed(pairing, base, new)
     for side, codes, is_base in ((base, pairing.base, True), (new, pairing.new, False)):
@@ -64,7 +64,7 @@ def pair_kernels(base_table: pa.Table, new_table: pa.Table) -> Pairing:
     return pairing
 
 
-def _paired_by_name(base: Launches, new: Launches) -> Pairing:
+def _paired_by_name(base: Signatures, new: Signatures) -> Pairing:
     none = np.empty(0, np.int64)
     names = [{spelled_alike(side.names[code]): side.names[code] for code in _used(side)} for side in (base, new)]
     shared = [spelling for spelling in names[1] if spelling in names[0]]
@@ -76,14 +76,14 @@ def _paired_by_name(base: Launches, new: Launches) -> Pairing:
     return Pairing([Pair(names[1][spelling], None, BY_NAME) for spelling in shared], ours, theirs, none, none)
 
 
-def _used(side: Launches) -> list[int]:
+def _used(side: Signatures) -> list[int]:
     """The codes of names that launches have, in the order of their first launch."""
     codes, first = np.unique(side.name_codes, return_index=True)
     found: list[int] = codes[np.argsort(first)].tolist()
     return found
 
 
-def _pair_renamed(pairing: Pairing, base: Launches, new: Launches) -> None:
+def _pair_renamed(pairing: Pairing, base: Signatures, new: Signatures) -> None:
     """Give launches whose name only one run has the pair of a key that both have, in place."""
     with_ranges = all(any(side.ranges) for side in (base, new))
     by_short = BY_SHORT_NAME if with_ranges else BY_SHORT_NAME_ALONE
@@ -105,7 +105,7 @@ def _pair_renamed(pairing: Pairing, base: Launches, new: Launches) -> None:
             pairing.new[theirs[key]] = number
 
 
-def _open_by_key(codes: Codes, side: Launches, with_ranges: bool, *, named: bool) -> dict[Hashable, list[int]]:
+def _open_by_key(codes: Codes, side: Signatures, with_ranges: bool, *, named: bool) -> dict[Hashable, list[int]]:
     """The launches without a pair by what they are launched with, where that is known."""
     found: dict[Hashable, list[int]] = {}
     for row in np.flatnonzero(codes < 0).tolist():
@@ -117,11 +117,11 @@ def _open_by_key(codes: Codes, side: Launches, with_ranges: bool, *, named: bool
     return found
 
 
-def _names(side: Launches, rows: list[int]) -> str:
+def _names(side: Signatures, rows: list[int]) -> str:
     return BETWEEN_NAMES.join(sorted({side.names[side.name_codes[row]] for row in rows}))
 
 
-def _add_unpaired(pairing: Pairing, side: Launches, codes: Codes, *, is_base: bool) -> None:
+def _add_unpaired(pairing: Pairing, side: Signatures, codes: Codes, *, is_base: bool) -> None:
     """Make a pair of one side for each kernel that the other run lacks, in place."""
     for code in _used(side):
         rows = (side.name_codes == code) & (codes < 0)
@@ -131,6 +131,6 @@ def _add_unpaired(pairing: Pairing, side: Launches, codes: Codes, *, is_base: bo
             pairing.pairs.append(Pair(name, name if is_base else None, None))
 
 
-def _works(codes: Codes, side: Launches, known: dict[Hashable, int]) -> Codes:
+def _works(codes: Codes, side: Signatures, known: dict[Hashable, int]) -> Codes:
     works = zip(codes.tolist(), side.shapes, side.ranges, strict=True)
     return np.array([known.setdefault(work, len(known)) for work in works], np.int64)

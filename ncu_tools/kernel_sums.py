@@ -6,8 +6,9 @@ read piece by piece gives what the whole table does, in memory that grows with t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ from ncu_tools import board
 from ncu_tools.ceilings import Ceilings, Origin
 from ncu_tools.flags import TOLERANCE, Excess, flag
 from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, UNIT_COLUMNS, work_by_unit
+
+Title = TypeVar("Title", bound=Hashable)
+Other = TypeVar("Other", bound=Hashable)
 
 Mask = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.int64]
@@ -127,11 +131,14 @@ def _extended(values: Floats, size: int, filling: float) -> Floats:
     return np.concatenate([values, np.full(size - len(values), filling)]) if len(values) < size else values
 
 
-class KernelSums:
-    """What the launches of each kernel add up to. Kernels are numbered in the order in which they are first seen."""
+class KernelSums(Generic[Title]):
+    """What the launches of each kernel add up to. Kernels are numbered in the order in which they are first seen.
+
+    What a kernel is, its title says: a name, or whatever else launches are told apart by.
+    """
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[Title, int] = {}
         self._sums = _Sums()
         self._first = np.empty(0)
         self._shortest = np.empty(0)
@@ -140,7 +147,7 @@ class KernelSums:
         self._evidence: dict[str, list[_Evidence]] = {}
         self._launches = np.empty(0, np.int64)
 
-    def add(self, launches: Launches, keys: Keys, titles: Sequence[str]) -> None:
+    def add(self, launches: Launches, keys: Keys, titles: Sequence[Title]) -> None:
         """Take the next launches; `keys` says of each which of `titles` its kernel is called."""
         numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
         keys = numbers[keys]
@@ -160,13 +167,22 @@ class KernelSums:
             self._add_bounds(launches)
             self._add_fractions(launches, keys)
 
-    def merge(self, other: KernelSums) -> None:
+    def merge(self, other: KernelSums[Title]) -> None:
         """Take the sums of the launches behind those here: what is known of a kernel's first launch stays.
 
         Sums of sums are in the order of the merges, so that the same parts merged in the same order give the same
         digits. They may differ in the last from those of all launches added one by one.
         """
-        numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in other.titles], np.int64)
+        self._take(other, other.titles)
+
+    def titled(self, titles: Sequence[Other]) -> KernelSums[Other]:
+        """The sums of fewer kernels: a title for each kernel, and those of the same title are one from now on."""
+        result: KernelSums[Other] = KernelSums()
+        result._take(self, titles)
+        return result
+
+    def _take(self, other: KernelSums[Any], titles: Sequence[Title]) -> None:
+        numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
         self._sums.turn_to(numbers, len(self._numbers))
         moved = self._distance_moved(other, numbers)
         theirs = {name: other.of(name) for name in other._sums.names} | moved
@@ -181,7 +197,7 @@ class KernelSums:
             for one in evidence:
                 self._keep_evidence(resource, replace(one, keys=numbers[one.keys]))
 
-    def _distance_moved(self, other: KernelSums, numbers: Keys) -> dict[str, Floats]:
+    def _distance_moved(self, other: KernelSums[Any], numbers: Keys) -> dict[str, Floats]:
         """The other's distances from the first launches here, and extremes and first launches of both.
 
         With d the step from one first launch to the other, sum (x + d)^2 = sum x^2 + 2 d sum x + n d^2.
@@ -189,8 +205,8 @@ class KernelSums:
         size = len(self._numbers)
         self._first = _extended(self._first, size, np.nan)
         self._shortest, self._longest = _extended(self._shortest, size, np.inf), _extended(self._longest, size, -np.inf)
-        new = np.isnan(self._first[numbers])
-        self._first[numbers[new]] = other._first[new]
+        new = np.flatnonzero(np.isnan(self._first[numbers]) & ~np.isnan(other._first))[::-1]
+        self._first[numbers[new]] = other._first[new]  # of equal places the last one stays: the first launch
         np.minimum.at(self._shortest, numbers, other._shortest)
         np.maximum.at(self._longest, numbers, other._longest)
         step = np.nan_to_num(other._first - self._first[numbers])
@@ -285,9 +301,9 @@ class KernelSums:
             evidence.append(_Evidence.of(launches, resource, kernels, rows[at]))
 
     def _add_bases(self, launches: Launches, keys: Keys) -> None:
-        seen = np.zeros((self._sums.kernels, len(launches.bases)), bool)
-        seen[keys[launches.alive], launches.basis_codes[launches.alive]] = True
-        for key, code in zip(*(places.tolist() for places in np.nonzero(seen)), strict=True):
+        count = len(launches.bases)
+        seen = np.unique(keys[launches.alive] * count + launches.basis_codes[launches.alive])
+        for key, code in zip((seen // count).tolist(), (seen % count).tolist(), strict=True):
             basis = launches.bases[code]
             if basis:
                 self._bases.setdefault(key, set()).add(basis)
@@ -295,9 +311,13 @@ class KernelSums:
     # ------------------------------------------------------------------------------------------------------ results
 
     @property
-    def titles(self) -> list[str]:
+    def titles(self) -> list[Title]:
         """What the kernels are called."""
         return list(self._numbers)
+
+    def number(self, title: Title) -> int:
+        """The number of the kernel that is called so. Raises `KeyError` where none is."""
+        return self._numbers[title]
 
     def kernels(self) -> list[int]:
         """The numbers of the kernels that have a row."""

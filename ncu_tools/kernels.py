@@ -2,9 +2,6 @@
 
 What was kept holds as long as the launches, the machine files and this release are those it was made with; else it is
 as if it were not there. It answers what no other grouping, machine or launch by itself is asked for.
-
-The files of a dataset are summed by its engine, some in a row by one worker, and these sums are added up in the order
-of the dataset. Which files are in a row depends on their number alone, so that every engine gives the same digits.
 """
 
 from __future__ import annotations
@@ -13,30 +10,19 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from ncu_launch import metrics as known
-from ncu_launch.errors import NcuBenchError
 from ncu_parsers import tables
-from ncu_parsers.datasets import Dataset, Partition
-from ncu_parsers.parquet import (
-    contents,
-    filled_columns,
-    fingerprint,
-    launch_stretches,
-    left_out_note,
-    nothing_in,
-    read_beside,
-    read_launches,
-    write_table,
-)
+from ncu_parsers.datasets import Dataset
+from ncu_parsers.parquet import contents, filled_columns, fingerprint, read_beside, read_launches, write_table
 from ncu_parsers.storage import File
 from ncu_parsers.tables import SCHEMA_VERSION
 
 from ncu_tools import __version__
+from ncu_tools.file_sums import EXTREMES, decides_ceilings, needed, notes_of_reports, stretches, sums_of_dataset
 from ncu_tools.kernel_rows import Hotspot, Hotspots, kernels_table, ranked
 from ncu_tools.loading import KERNELS, OnDisk, Run, notes_of
 from ncu_tools.machine import Machine, machine_files
@@ -45,18 +31,7 @@ from ncu_tools.work import UNIT_COLUMNS
 if TYPE_CHECKING:
     from ncu_tools.hotspots import RunSums
 
-OF_THE_BOARD = ("device__attribute_", known.TENSOR_PREFIX)
-EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
-OF_CEILINGS = frozenset({"device_name", "compute_capability", "sm_clock_hz"})
-OF_SUMS = frozenset({
-    "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
-    "dram_bytes", *UNIT_COLUMNS.values(), *EXTREMES,
-})  # fmt: skip
 OF_COMPARISONS = frozenset({*EXTREMES, "start_ns", "operation", "host"})
-OF_GROUPS = {"grid": ("grid", "block"), "nvtx": ("nvtx_path",)}
-
-TASKS, MOST_IN_A_ROW = 64, 32
-"""A dataset is summed as so many tasks at least, where it has as many files, and of so many files each at most."""
 
 
 def hotspots_of(
@@ -153,26 +128,26 @@ class _Summed:
 
 def _summed(launches: File, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str]]:
     """The kernels of a file of launches and the notes on them, with some row groups in memory at a time."""
-    summed = _sums_of(launches, machine, group)
+    summed = _sums_of(machine, group, launches)
     if len(summed.said) == 1:
         # Medians that print alike in every stretch print so over all of them.
         ((notes, _),) = summed.said
     else:
         from ncu_tools.ceilings import ceilings_of
 
-        columns = _needed(group, contents(launches)[0], filled_columns(launches))
-        whole = read_launches(launches, [name for name in columns if _decides_ceilings(name)])
+        columns = needed(group, contents(launches)[0], filled_columns(launches))
+        whole = read_launches(launches, [name for name in columns if decides_ceilings(name)])
         notes = tuple(ceilings_of(whole, machine).notes)
     return summed.run.kernels(), [*summed.run.notes(), *notes]
 
 
-def _sums_of(launches: File, machine: Machine | None, group: str) -> _Summed:
+def _sums_of(machine: Machine | None, group: str, launches: File) -> _Summed:
     from ncu_tools.ceilings import ceilings_of  # kept kernels do without all that it takes to make them
     from ncu_tools.hotspots import RunSums
 
     result = _Summed(RunSums(group))
-    for stretch in launch_stretches(launches, partial(_needed, group)):
-        result.reports |= dict.fromkeys(tables.table_metadata(stretch).get("notes", []))
+    for stretch in stretches(launches, group):
+        result.reports |= notes_of_reports(stretch)
         ceilings = ceilings_of(stretch, machine)
         result.run.add(stretch, ceilings)
         from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
@@ -180,57 +155,11 @@ def _sums_of(launches: File, machine: Machine | None, group: str) -> _Summed:
     return result
 
 
-# -------------------------------------------------------------------------------------------------------- datasets
-
-
 def _summed_dataset(dataset: Dataset, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str]]:
-    """The kernels of a dataset and its notes; files that cannot be read are left out, and noted.
-
-    Raises `NcuBenchError` where none can be read.
-    """
-    from ncu_tools.hotspots import RunSums
-
-    rows = _in_rows(dataset.partitions)
-    whole = _Summed(RunSums(group), reports=dict.fromkeys(dataset.notes))
-    lost = 0
-    for row, summed in zip(rows, dataset.engine.map(partial(_sums_of_row, machine, group), rows), strict=True):
-        if isinstance(summed, NcuBenchError):
-            lost += 1
-            whole.reports |= dict.fromkeys(left_out_note(one, summed) for one in row)
-            error = summed
-        else:
-            whole.merge(summed)
-    if lost == len(rows):
-        raise error if rows else nothing_in(dataset)
+    """The kernels of a dataset and its notes; raises as `sums_of_dataset` does."""
+    whole = sums_of_dataset(dataset, partial(_sums_of, machine, group))
     notes = list(dict.fromkeys(note for said, _ in whole.said for note in said))
     return whole.run.kernels(), [*whole.reports, *whole.run.notes(), *_alike(notes)]
-
-
-def _in_rows(partitions: Sequence[Partition]) -> list[list[Partition]]:
-    """The files of a dataset in its order, in rows of the same length, the last shorter."""
-    length = max(1, min(MOST_IN_A_ROW, len(partitions) // TASKS))
-    return [list(partitions[start : start + length]) for start in range(0, len(partitions), length)]
-
-
-def _sums_of_row(machine: Machine | None, group: str, row: Sequence[Partition]) -> _Summed:
-    """The sums of some files, one in memory at a time. Raises `NcuBenchError` where none of them can be read."""
-    result: _Summed | None = None
-    left_out: dict[str, None] = {}
-    for partition in row:
-        try:
-            summed = _sums_of(partition.file, machine, group)
-        except NcuBenchError as error:
-            left_out[left_out_note(partition, error)] = None
-            last = error
-            continue
-        if result is None:
-            result = summed
-        else:
-            result.merge(summed)
-    if result is None:
-        raise last
-    result.reports |= left_out
-    return result
 
 
 def _alike(notes: Sequence[str]) -> list[str]:
@@ -244,28 +173,6 @@ def _alike(notes: Sequence[str]) -> list[str]:
     ]
 
 
-def _needed(group: str, names: Sequence[str], filled: Sequence[str]) -> list[str]:
-    """The columns that the kernels depend on and some launch has; of tensor counters, that there is one says much."""
-    wanted, known_of_some = {*OF_SUMS, *OF_GROUPS.get(group, ())}, set(filled)
-    return [
-        name
-        for name in names
-        if (name in known_of_some or name.startswith(known.TENSOR_PREFIX))
-        and (name in wanted or _decides_ceilings(name))
-    ]
-
-
 def is_compared(name: str) -> bool:
     """Whether a column is needed to compare two runs: those of the contract, and what decides ceilings and order."""
-    return (name in tables.COLUMN_NAMES and name != "rules") or name in OF_COMPARISONS or _decides_ceilings(name)
-
-
-def _decides_ceilings(name: str) -> bool:
-    return name in _of_ceilings() or name.startswith(OF_THE_BOARD)
-
-
-@lru_cache(maxsize=1)
-def _of_ceilings() -> frozenset[str]:
-    from ncu_tools.ceilings import PEAK_COLUMNS
-
-    return OF_CEILINGS.union(PEAK_COLUMNS.values(), (ceiling.metric for ceiling in known.ceilings()))
+    return (name in tables.COLUMN_NAMES and name != "rules") or name in OF_COMPARISONS or decides_ceilings(name)

@@ -36,6 +36,7 @@ from ncu_tools.levels import TRAFFIC, asked_for, bytes_of, definition_titles
 from ncu_tools.machine import Machine
 from ncu_tools.report.units import scaled
 from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, Density, Place, Run
+from ncu_tools.signatures import signatures_of, works_of
 from ncu_tools.views import says_nothing, seen_as
 
 DRAM_BYTE = "DRAM byte"
@@ -255,11 +256,11 @@ def _followed(runs: dict[str, pa.Table], look: Look) -> dict[tuple[str, str], st
     """The kernel that each kernel of a run was in the run before, where that has another name."""
     if look.view != KERNELS or look.group != "name":
         return {}
-    names = list(runs)
+    signatures = {name: signatures_of(works_of(table)[1]) for name, table in runs.items()}
     return {
         (new, pair.kernel): pair.was
-        for base, new in pairwise(names)
-        for pair in pair_kernels(runs[base], runs[new]).pairs
+        for base, new in pairwise(signatures)
+        for pair in pair_kernels(signatures[base], signatures[new]).pairs
         if pair.was is not None
     }
 

@@ -19,7 +19,7 @@ from ncu_parsers.sources import Source
 from ncu_parsers.storage import File
 from ncu_parsers.tables import table_metadata
 
-from ncu_tools import density, kernels, levels, views
+from ncu_tools import density, file_sums, kernels, levels, views
 from ncu_tools.ceilings import PEAK_COLUMNS
 from ncu_tools.hotspots import Hotspots
 from ncu_tools.loading import OnDisk, locate
@@ -82,17 +82,17 @@ def _columns(file: File | Dataset, look: Look, *, summed: bool, dense: bool) -> 
     if dense:
         wanted |= {*density.NEEDED, *FLOAT_UNITS.values()}
     elif not summed:
-        wanted |= {*kernels.OF_SUMS}
+        wanted |= {*file_sums.OF_SUMS}
     by_level = look.levels != (DRAM,) or not (summed or dense)
     if by_level:
         wanted |= {*levels.COLUMNS.values()}
-    wanted |= {ceiling.metric for ceiling in known.ceilings()} | kernels.OF_CEILINGS
+    wanted |= {ceiling.metric for ceiling in known.ceilings()} | file_sums.OF_CEILINGS
     wanted |= {*PEAK_COLUMNS.values(), "dram_clock_hz"}
     others = levels.needed_metrics() if by_level else ()
     filled = [
         name
         for name in filled_columns(file)
-        if name in wanted or name in others or name.startswith(kernels.OF_THE_BOARD) or name == "failed"
+        if name in wanted or name in others or name.startswith(file_sums.OF_THE_BOARD) or name == "failed"
     ]
     return [*filled, *(name for name in FOR_PAIRS if look.follow and name not in filled)]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,14 +55,20 @@ _SPELLINGS: dict[str, Callable[[str], str]] = {
 
 
 @dataclass(frozen=True)
-class Launches:
-    """The launches of one side, as columns: what their signatures consist of, and where they ran."""
+class Signatures:
+    """What signatures consist of, as columns; None for a shape or range that is not known."""
 
-    table: pa.Table
     name_codes: Codes
     names: list[str]
     shapes: list[Hashable]
     ranges: list[Hashable]
+
+
+@dataclass(frozen=True)
+class Launches(Signatures):
+    """The launches of one side, as columns: their signatures, and where they ran."""
+
+    table: pa.Table
     lanes: Codes
     weight: Floats
     is_kernel: Mask
@@ -89,11 +96,11 @@ def launches_of(table: pa.Table) -> Launches:
     lanes = (table.column(name).to_pylist() for name in ("process_id", "rank", "device_id"))
     invocations = tables.floats(table, "invocations")
     return Launches(
-        table,
         codes.astype(np.int64),
         [name or "?" for name in names],
-        [(*grid, *block) if grid and block else None for grid, block in zip(grids, blocks, strict=True)],
+        [_shape(grid, block) for grid, block in zip(grids, blocks, strict=True)],
         [None if path is None else _without_iterations(path) for path in paths],
+        table,
         _numbered(zip(*lanes, strict=True)),
         np.where(np.isnan(invocations), 1.0, invocations),
         ~is_one_of(table, "operation", COPIES),
@@ -101,11 +108,56 @@ def launches_of(table: pa.Table) -> Launches:
     )
 
 
+class Work(NamedTuple):
+    """What launches do that have kernel, grid and block, and NVTX range in common, whatever their iteration."""
+
+    name: str
+    shape: Hashable
+    range: Hashable
+
+
+def works_of(table: pa.Table) -> tuple[Codes, list[Work]]:
+    """For each launch of a table the number of its work, and the works in the order of their first launches."""
+    name_codes, names = tables.codes(table, "kernel_name")
+    columns = [name_codes.astype(np.int64)]
+    lists: list[list[tuple[Any, ...] | None]] = []
+    for column in ("grid", "block", "nvtx_path"):
+        codes, values = tables.list_codes(table, column)
+        columns.append(codes)
+        lists.append(values)
+    grids, blocks, paths = lists
+    combined, _ = _combined(columns, len(table))
+    _, first, codes = np.unique(combined, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    places = first[order]
+    without: list[Hashable] = [None if path is None else _without_iterations(path) for path in paths]
+    rows = zip(*(column[places].tolist() for column in columns), strict=True)
+    works = [
+        Work(names[name] or "?", _shape(grids[grid], blocks[block]), without[path]) for name, grid, block, path in rows
+    ]
+    known: dict[Work, int] = {}
+    numbers = np.empty(len(first), np.int64)
+    numbers[order] = [known.setdefault(work, len(known)) for work in works]
+    return numbers[codes], list(known)
+
+
+def signatures_of(works: Sequence[Work]) -> Signatures:
+    """The signatures of works, one of each."""
+    names: dict[str, int] = {}
+    codes = np.array([names.setdefault(work.name, len(names)) for work in works], np.int64)
+    return Signatures(codes, list(names), [work.shape for work in works], [work.range for work in works])
+
+
 def is_one_of(table: pa.Table, name: str, words: Sequence[str]) -> Mask:
     """Where a text column is one of `words`."""
     codes, values = tables.codes(table, name)
     wanted: Mask = np.array([value in words for value in values], dtype=bool)[codes]
     return wanted
+
+
+def _shape(grid: Sequence[int] | None, block: Sequence[int] | None) -> Hashable:
+    """Grid and block in one, None where one of them is not known."""
+    return (*grid, *block) if grid and block else None
 
 
 def _without_iterations(path: Sequence[str]) -> tuple[str, ...]:

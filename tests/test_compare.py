@@ -25,10 +25,11 @@ from ncu_parsers.tables import SCHEMA_VERSION, Floats, with_metadata
 from ncu_tools.changes import Change
 from ncu_tools.cli import run
 from ncu_tools.compare import OF_ALL, WITHIN_WORKS, ComparedKernel, Comparison, compare, ordered
-from ncu_tools.conditions import conditions_of, differences, known_of_one
+from ncu_tools.conditions import Conditions, Observed, conditions_of, differences, known_of_one
 from ncu_tools.gate import GateOutcome, evaluate, exit_code, parse_gate
-from ncu_tools.intervals import Codes, ratio_interval, student_quantile, totals
+from ncu_tools.intervals import Codes, Moments, ratio_interval, student_quantile, totals
 from ncu_tools.kernel_pairs import BY_PLACE, BY_SHORT_NAME, BY_SHORT_NAME_ALONE
+from ncu_tools.run_works import Works
 from tests.launches import launch, metric, sass, table
 
 GRID, BLOCK = (8, 1, 1), (128, 1, 1)
@@ -44,9 +45,13 @@ def several(name: str, *times: float, **attributes: Any) -> list[Launch]:
     return [one(name, ns, **attributes) for ns in times]
 
 
+def known_of(found: pa.Table, manifest: Manifest | None = None) -> Conditions:
+    return conditions_of(Observed.of(found), manifest)
+
+
 def compared(base: list[Launch], new: list[Launch]) -> Comparison:
     before, after = table(*base), table(*new)
-    return compare(before, after, (conditions_of(before), conditions_of(after)))
+    return compare(Works.of(before), Works.of(after), (known_of(before), known_of(after)))
 
 
 def only(comparison: Comparison) -> ComparedKernel:
@@ -59,7 +64,8 @@ def gated(text: str, base: list[Launch], new: list[Launch]) -> GateOutcome:
 
 
 def side_of(times: Floats, strata: Codes) -> tuple[float, float, float]:
-    found = totals(times, np.zeros(len(times), np.int64), strata, 1)
+    count = int(strata.max()) + 1
+    found = totals(Moments.of(times, strata, count), np.zeros(count, np.int64), 1)
     return float(found.total[0]), float(found.variance[0]), float(found.freedom[0])
 
 
@@ -276,8 +282,8 @@ class TestConditions:
         return Manifest([], "ncu", "", **values)
 
     def test_other_gpus_and_clock_modes_are_refused_and_dtypes_noted(self) -> None:
-        base = conditions_of(table(one()), self.manifest(clock_control="base", workload={"dtype": "fp32"}))
-        new = conditions_of(
+        base = known_of(table(one()), self.manifest(clock_control="base", workload={"dtype": "fp32"}))
+        new = known_of(
             table(one(device="NVIDIA T4", capability="7.5")),
             self.manifest(clock_control="none", workload={"dtype": "fp16"}),
         )
@@ -285,8 +291,8 @@ class TestConditions:
         assert found == {"GPU": True, "compute capability": True, "clock control": True, "dtype": False}
 
     def test_what_only_one_run_knows_is_said(self) -> None:
-        base = conditions_of(table(one()), self.manifest(cache_control="all"))
-        assert known_of_one(base, conditions_of(table(one()))) == ["cache control"]
+        base = known_of(table(one()), self.manifest(cache_control="all"))
+        assert known_of_one(base, known_of(table(one()))) == ["cache control"]
 
     def test_a_clock_that_reports_show_to_differ_is_noted(self) -> None:
         clock = "sm__cycles_elapsed.avg.per_second"
@@ -487,6 +493,6 @@ class TestRunsThatAreNotAlike:
     def test_raise_an_error_from_the_library_too(self) -> None:
         from ncu_tools.compare import hold_comparable
 
-        base, new = (conditions_of(table(one(device=name))) for name in ("NVIDIA A100", "NVIDIA T4"))
+        base, new = (known_of(table(one(device=name))) for name in ("NVIDIA A100", "NVIDIA T4"))
         with pytest.raises(NcuBenchError, match="GPU: NVIDIA A100 in the base, NVIDIA T4 in the new run"):
             hold_comparable(base, new, ("a", "b"))

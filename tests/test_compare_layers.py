@@ -18,7 +18,7 @@ from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import cli
 from ncu_tools.compare_layers import ComparedLayer, LayerComparison, compare_layers
-from ncu_tools.conditions import conditions_of
+from ncu_tools.conditions import Observed, conditions_of
 from ncu_tools.forward_backward import PhaseRatio, forward_backward
 from ncu_tools.intervals import ratio_interval
 from tests.launches import launch, metric, sass, table
@@ -36,7 +36,9 @@ def ran(module: str | None, *times: float, phase: str = "forward", fma: float = 
 
 def compared(base: list[Launch], new: list[Launch], **options: Any) -> LayerComparison:
     before, after = table(*base), table(*new)
-    return compare_layers(before, after, (conditions_of(before), conditions_of(after)), **options)
+    return compare_layers(
+        before, after, (conditions_of(Observed.of(before)), conditions_of(Observed.of(after))), **options
+    )
 
 
 def layer_of(comparison: LayerComparison, module: str, phase: str = "forward") -> ComparedLayer:

@@ -28,8 +28,9 @@ from ncu_parsers.tables import with_metadata
 from ncu_tools import density
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.cli import run
+from ncu_tools.file_sums import _in_rows
 from ncu_tools.hotspots import GROUPS, Hotspot, RunSums, hotspots
-from ncu_tools.kernels import _in_rows, hotspots_of
+from ncu_tools.kernels import hotspots_of
 from ncu_tools.loading import OnDisk, load, on_disk
 from ncu_tools.machine import find_machine
 from ncu_tools.roofline import Look, roofline
@@ -286,13 +287,13 @@ class TestHotspotsOfADataset:
     def test_do_not_depend_on_how_many_files_are_in_a_row(
         self, tmp_path: Path, ranks: list[Source], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from ncu_tools import kernels
+        from ncu_tools import file_sums
 
         parse_into_dataset(str(tmp_path / "fleet"), ranks)
         run = on_disk(str(tmp_path / "fleet"))
         assert run is not None
         alone = hotspots_of(run)
-        monkeypatch.setattr(kernels, "TASKS", 1)
+        monkeypatch.setattr(file_sums, "TASKS", 1)
         assert all(nearly(*pair) for pair in zip(hotspots_of(run).rows, alone.rows, strict=True))
 
     def test_leave_out_a_file_that_is_damaged_and_say_so(self, tmp_path: Path, ranks: list[Source]) -> None:

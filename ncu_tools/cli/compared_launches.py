@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 from ncu_launch.manifest import read_manifest
@@ -17,8 +17,11 @@ from ncu_tools.report.table import Column, Table
 if TYPE_CHECKING:
     from ncu_tools.compare import ComparedKernel, Comparison
     from ncu_tools.compare_layers import ComparedLayer, LayerComparison
-    from ncu_tools.conditions import Conditions
-    from ncu_tools.loading import Run
+    from ncu_tools.conditions import Conditions, Observed
+    from ncu_tools.loading import OnDisk, Run
+    from ncu_tools.run_works import Works
+
+Known = TypeVar("Known")
 
 BY = "change"
 KERNEL = (
@@ -61,16 +64,13 @@ FOR_MACHINES = (
 
 
 @dataclass(frozen=True)
-class _Side:
-    """A run with what its manifest says of its conditions."""
+class _Side(Generic[Known]):
+    """A run: what is known of its launches, its conditions, and what was odd about reading it."""
 
     name: str
-    run: Run
+    run: Known
     conditions: Conditions
-
-    @property
-    def table(self) -> pa.Table:
-        return self.run.table
+    notes: list[str]
 
 
 def compared_kernels(asked: Asked) -> Compared:
@@ -79,10 +79,10 @@ def compared_kernels(asked: Asked) -> Compared:
 
     found: dict[str, Comparison] = {}
     notes: dict[str, list[str]] = {}
-    for ours, theirs in _pairs(asked):
-        one = compare(ours.table, theirs.table, (ours.conditions, theirs.conditions))
+    for ours, theirs in _pairs(asked, _summed):
+        one = compare(ours.run, theirs.run, (ours.conditions, theirs.conditions))
         found[theirs.name] = one
-        notes[theirs.name] = [*one.notes, *ours.run.notes, *theirs.run.notes]
+        notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
         name: ([_kernel_cells(kernel) for kernel in ordered(one.kernels, asked.by or BY)], _kernel_cells(one.total))
         for name, one in found.items()
@@ -99,10 +99,10 @@ def compared_layers(asked: Asked) -> Compared:
 
     found: dict[str, LayerComparison] = {}
     notes: dict[str, list[str]] = {}
-    for ours, theirs in _pairs(asked):
-        one = compare_layers(ours.table, theirs.table, (ours.conditions, theirs.conditions), depth=asked.depth)
+    for ours, theirs in _pairs(asked, _whole):
+        one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=asked.depth)
         found[theirs.name] = one
-        notes[theirs.name] = [*one.notes, *ours.run.notes, *theirs.run.notes]
+        notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
         name: ([_layer_cells(layer) for layer in ordered(one.layers, asked.by or BY)], _layer_cells(one.total))
         for name, one in found.items()
@@ -116,31 +116,49 @@ def compared_layers(asked: Asked) -> Compared:
 # ------------------------------------------------------------------------------------------------------- the runs
 
 
-def _pairs(asked: Asked) -> list[tuple[_Side, _Side]]:
+def _pairs(
+    asked: Asked, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
+) -> list[tuple[_Side[Known], _Side[Known]]]:
     """The base with each new run, once it is clear that they may be compared."""
     from ncu_tools.compare import hold_comparable
-    from ncu_tools.kernels import is_compared
-    from ncu_tools.loading import load
+    from ncu_tools.loading import locate
 
     with engine_of(asked.dask) as engine, progress("Reading") as reading:
-        runs = [load(path, reading=reading, columns=is_compared, engine=engine) for path in asked.runs]
-    ours, *theirs = (_Side(path, run, _conditions(path, run)) for path, run in zip(asked.runs, runs, strict=True))
+        ours, *theirs = (side_of(path, locate(path, reading=reading, engine=engine)) for path in asked.runs)
     if not asked.anyway:
         for side in theirs:
             hold_comparable(ours.conditions, side.conditions, (ours.name, side.name))
     return [(ours, side) for side in theirs]
 
 
-def _conditions(path: str, run: Run) -> Conditions:
+def _summed(path: str, found: OnDisk | Run) -> _Side[Works]:
+    """A run of any size, summed by what its launches do."""
+    from ncu_tools.run_works import works_of_run
+
+    works = works_of_run(found)
+    return _Side(path, works, _conditions(path, works.observed), list(works.reports))
+
+
+def _whole(path: str, found: OnDisk | Run) -> _Side[pa.Table]:
+    """A run with all of its launches, and the columns of them that a comparison can depend on."""
+    from ncu_tools.conditions import Observed
+    from ncu_tools.kernels import is_compared
+    from ncu_tools.loading import OnDisk
+
+    run = found.read(is_compared) if isinstance(found, OnDisk) else found
+    return _Side(path, run.table, _conditions(path, Observed.of(run.table)), run.notes)
+
+
+def _conditions(path: str, observed: Observed) -> Conditions:
     """The conditions of a run, with what its manifest says of them, where it has one that can be read."""
     from ncu_tools.conditions import conditions_of
 
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     belongs = Path(path).is_dir() or Path(path).name == "launches.parquet"
     try:
-        return conditions_of(run.table, read_manifest(folder) if belongs else None)
+        return conditions_of(observed, read_manifest(folder) if belongs else None)
     except (OSError, ValueError, TypeError):
-        return conditions_of(run.table)
+        return conditions_of(observed)
 
 
 # ------------------------------------------------------------------------------------------------------ the table

@@ -7,7 +7,8 @@ for every command. None becomes null in every array.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +148,38 @@ def _lists(kind: pa.DataType, values: Sequence[Sequence[object] | None], items: 
     offsets = _buffer(_offsets([len(value or ()) for value in values]))
     present = _validity([value is not None for value in values])
     return pa.Array.from_buffers(kind, len(values), [present, offsets], children=[items])
+
+
+def distinct_lists(array: pa.ListArray) -> tuple[npt.NDArray[np.int64], list[tuple[Any, ...] | None]]:
+    """For each list of texts or int32 its place among the distinct ones, and those; None among them for null."""
+    if not len(array):
+        return np.empty(0, np.int64), []
+    items = array.values
+    lists: dict[Any, int] = {}
+    if items.null_count:
+        plain = (None if one is None else tuple(one) for one in array.to_pylist())
+        return np.array([lists.setdefault(one, len(lists)) for one in plain], np.int64), list(lists)
+    texts = None
+    if not pa.types.is_integer(items.type):
+        encoded = items.dictionary_encode()
+        items, texts = encoded.indices, encoded.dictionary.to_pylist()
+    data, size = values_of(items, np.int32).tobytes(), np.dtype(np.int32).itemsize
+    edges = (_list_edges(array) * size).tolist()
+    keys = (data[begin:end] for begin, end in pairwise(edges))
+    there = present(array).tolist()
+    places = [lists.setdefault(key if known else None, len(lists)) for key, known in zip(keys, there, strict=True)]
+    return np.array(places, np.int64), [None if key is None else _list_of(key, texts) for key in lists]
+
+
+def _list_of(key: bytes, texts: list[str] | None) -> tuple[Any, ...]:
+    numbers = np.frombuffer(key, np.int32).tolist()
+    return tuple(numbers) if texts is None else tuple(texts[number] for number in numbers)
+
+
+def _list_edges(array: pa.ListArray) -> npt.NDArray[np.int64]:
+    """Where each list of an array begins among its values, and where the last ends."""
+    offsets = np.frombuffer(array.buffers()[1], np.int32)
+    return offsets[array.offset : array.offset + len(array) + 1].astype(np.int64)
 
 
 def words_of(array: pa.DictionaryArray) -> list[str | None]:

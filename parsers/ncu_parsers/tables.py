@@ -254,6 +254,18 @@ def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str |
     return np.concatenate(parts), values
 
 
+def list_codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[tuple[Any, ...] | None]]:
+    """A column of lists of texts or int32 as whole numbers and the lists they stand for, None for null."""
+    if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
+        return np.zeros(len(table), np.int64), [None]
+    known: dict[tuple[Any, ...] | None, int] = {}
+    parts = [np.empty(0, np.int64)]
+    for chunk in table.column(name).chunks:
+        places, lists = arrays.distinct_lists(chunk)
+        parts.append(np.array([known.setdefault(one, len(known)) for one in lists], np.int64)[places])
+    return np.concatenate(parts), list(known)
+
+
 def words(table: pa.Table, name: str) -> list[str | None]:
     """A text column as Python strings, None where it is null or the table lacks it."""
     if name not in table.column_names:

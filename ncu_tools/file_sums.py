@@ -1,0 +1,132 @@
+"""Sums over the launches of a run that lies in files, taken without ever holding all of its launches.
+
+A file of launches is summed some row groups at a time. The files of a dataset are summed by its engine, some in a row
+by one worker, and these sums are added up in the order of the dataset. Which files are in a row depends on their number
+alone, so that every engine gives the same digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+from ncu_launch import metrics as known
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers import tables
+from ncu_parsers.datasets import Dataset, Partition
+from ncu_parsers.parquet import launch_stretches, left_out_note, nothing_in
+from ncu_parsers.storage import File
+
+from ncu_tools.work import UNIT_COLUMNS
+
+OF_THE_BOARD = ("device__attribute_", known.TENSOR_PREFIX)
+EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
+OF_CEILINGS = frozenset({"device_name", "compute_capability", "sm_clock_hz"})
+OF_SUMS = frozenset({
+    "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
+    "dram_bytes", *UNIT_COLUMNS.values(), *EXTREMES,
+})  # fmt: skip
+OF_GROUPS = {"grid": ("grid", "block"), "nvtx": ("nvtx_path",), "work": ("grid", "block", "nvtx_path")}
+"""The columns that launches are told apart by beside their names, by how they are grouped."""
+
+TASKS, MOST_IN_A_ROW = 64, 32
+"""A dataset is summed as so many tasks at least, where it has as many files, and of so many files each at most."""
+
+
+class Sums(Protocol):
+    """What launches add up to, and the notes of reading their reports."""
+
+    reports: dict[str, None]
+
+    def merge(self, other: Any, /) -> None:
+        """Take what comes behind, of the same kind."""
+
+
+AnySums = TypeVar("AnySums", bound=Sums)
+
+
+def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> AnySums:
+    """What the launches of all files add up to; files that cannot be read are left out, and noted.
+
+    `sums_of` gives that of one file, and travels to workers. Raises `NcuBenchError` where no file can be read.
+    """
+    rows = _in_rows(dataset.partitions)
+    whole: AnySums | None = None
+    lost: dict[str, None] = {}
+    for row, found in zip(rows, dataset.engine.map(partial(_sums_of_row, sums_of), rows), strict=True):
+        if isinstance(found, NcuBenchError):
+            lost |= dict.fromkeys(left_out_note(one, found) for one in row)
+            error = found
+        elif whole is None:
+            whole = found
+        else:
+            whole.merge(found)
+    if whole is None:
+        raise error if rows else nothing_in(dataset)
+    whole.reports = dict.fromkeys([*dataset.notes, *whole.reports, *lost])
+    return whole
+
+
+def _in_rows(partitions: Sequence[Partition]) -> list[list[Partition]]:
+    """The files of a dataset in its order, in rows of the same length, the last shorter."""
+    length = max(1, min(MOST_IN_A_ROW, len(partitions) // TASKS))
+    return [list(partitions[start : start + length]) for start in range(0, len(partitions), length)]
+
+
+def _sums_of_row(sums_of: Callable[[File], AnySums], row: Sequence[Partition]) -> AnySums:
+    """The sums of some files, one in memory at a time. Raises `NcuBenchError` where none of them can be read."""
+    result: AnySums | None = None
+    left_out: dict[str, None] = {}
+    for partition in row:
+        try:
+            found = sums_of(partition.file)
+        except NcuBenchError as error:
+            left_out[left_out_note(partition, error)] = None
+            last = error
+            continue
+        if result is None:
+            result = found
+        else:
+            result.merge(found)
+    if result is None:
+        raise last
+    result.reports |= left_out
+    return result
+
+
+def stretches(launches: File, group: str) -> Iterator[pa.Table]:
+    """The launches of a file, some row groups at a time, with the columns that sums by `group` depend on.
+
+    Raises `NcuBenchError` where the file is damaged or not ours.
+    """
+    return launch_stretches(launches, partial(needed, group))
+
+
+def needed(group: str, names: Sequence[str], filled: Sequence[str]) -> list[str]:
+    """The columns that sums depend on and some launch has; of tensor counters, that there is one says much."""
+    wanted, known_of_some = {*OF_SUMS, *OF_GROUPS.get(group, ())}, set(filled)
+    return [
+        name
+        for name in names
+        if (name in known_of_some or name.startswith(known.TENSOR_PREFIX))
+        and (name in wanted or decides_ceilings(name))
+    ]
+
+
+def decides_ceilings(name: str) -> bool:
+    """Whether the ceilings of launches depend on a column."""
+    return name in _of_ceilings() or name.startswith(OF_THE_BOARD)
+
+
+@lru_cache(maxsize=1)
+def _of_ceilings() -> frozenset[str]:
+    from ncu_tools.ceilings import PEAK_COLUMNS
+
+    return OF_CEILINGS.union(PEAK_COLUMNS.values(), (ceiling.metric for ceiling in known.ceilings()))
+
+
+def notes_of_reports(stretch: pa.Table) -> dict[str, None]:
+    """The notes of reading the reports that launches came from."""
+    return dict.fromkeys(tables.table_metadata(stretch).get("notes", []))

@@ -1,0 +1,102 @@
+"""A run summed by what its launches do, which is all that it takes to compare it with another one.
+
+Launches of one work have kernel, grid, block and NVTX range in common. What is kept of a run grows with the number of
+its works, not with its launches, and what is known of its files can be merged, so that a run of any size is compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.datasets import Dataset
+from ncu_parsers.storage import File
+
+from ncu_tools.ceilings import ceilings_of
+from ncu_tools.conditions import Observed
+from ncu_tools.file_sums import notes_of_reports, stretches, sums_of_dataset
+from ncu_tools.intervals import Moments, of_single_launches
+from ncu_tools.kernel_sums import KernelSums, Launches
+from ncu_tools.layers import without_failed
+from ncu_tools.loading import OnDisk, Run
+from ncu_tools.signatures import Codes, Signatures, Work, signatures_of, works_of
+
+SCATTERED = ("duration_ns", "dram_bytes")
+"""The columns that scatter from launch to launch of one work."""
+
+
+def _no_moments() -> dict[str, Moments]:
+    return {column: Moments(*(np.empty(0) for _ in range(3))) for column in SCATTERED}
+
+
+@dataclass
+class Works:
+    """The works of a run in the order of their first launches: what each adds up to, and how its launches scatter.
+
+    Failed launches are left out. `observed` is what all launches say of their conditions.
+    """
+
+    sums: KernelSums[Work] = field(default_factory=KernelSums)
+    moments: dict[str, Moments] = field(default_factory=_no_moments)
+    observed: Observed = field(default_factory=Observed)
+    reports: dict[str, None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Works:
+        """The works of a whole table of launches."""
+        result = cls()
+        result.add(table)
+        return result
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        self.observed.add(table)
+        self.reports |= notes_of_reports(table)
+        alive = without_failed(table)
+        codes, works = works_of(alive)
+        self.sums.add(Launches(alive, ceilings_of(alive)), codes, works)
+        numbers = self._numbers(works)
+        for column, moments in self.moments.items():
+            new = Moments.of(of_single_launches(alive, column), codes, len(works))
+            self.moments[column] = moments.behind(new, numbers, len(self.sums.titles))
+
+    def merge(self, other: Works) -> None:
+        """Take the works of the launches that come behind; see `KernelSums.merge`."""
+        self.sums.merge(other.sums)
+        numbers = self._numbers(other.sums.titles)
+        for column, moments in self.moments.items():
+            self.moments[column] = moments.behind(other.moments[column], numbers, len(self.sums.titles))
+        self.observed.merge(other.observed)
+        self.reports |= other.reports
+
+    def _numbers(self, works: list[Work]) -> Codes:
+        return np.array([self.sums.number(work) for work in works], np.int64)
+
+    @property
+    def signatures(self) -> Signatures:
+        """The signature of each work."""
+        return signatures_of(self.sums.titles)
+
+
+def works_of_run(run: OnDisk | Run) -> Works:
+    """The works of a run; what is in Parquet is never in memory all at once, and a dataset is summed by its engine.
+
+    Raises `NcuBenchError` where a file is damaged or not ours, or no file of a dataset can be read.
+    """
+    if not isinstance(run, OnDisk):
+        result = Works.of(run.table)
+    elif isinstance(run.file, Dataset):
+        result = sums_of_dataset(run.file, _works_of_file)
+    else:
+        result = _works_of_file(run.file)
+    if run.notes:
+        result.reports = dict.fromkeys(run.notes)
+    return result
+
+
+def _works_of_file(launches: File) -> Works:
+    result = Works()
+    for stretch in stretches(launches, "work"):
+        result.add(stretch)
+    return result
