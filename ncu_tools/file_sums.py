@@ -7,7 +7,7 @@ alone, so that every engine gives the same digits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
@@ -28,7 +28,13 @@ OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
     "dram_bytes", *UNIT_COLUMNS.values(), *EXTREMES,
 })  # fmt: skip
-OF_GROUPS = {"grid": ("grid", "block"), "nvtx": ("nvtx_path",), "work": ("grid", "block", "nvtx_path")}
+OF_GROUPS = {
+    "name": (),
+    "short": (),
+    "grid": ("grid", "block"),
+    "nvtx": ("nvtx_path",),
+    "work": ("grid", "block", "nvtx_path"),
+}
 """The columns that launches are told apart by beside their names, by how they are grouped."""
 
 TASKS, MOST_IN_A_ROW = 64, 32
@@ -96,17 +102,17 @@ def _sums_of_row(sums_of: Callable[[File], AnySums], row: Sequence[Partition]) -
     return result
 
 
-def stretches(launches: File, group: str) -> Iterator[pa.Table]:
-    """The launches of a file, some row groups at a time, with the columns that sums by `group` depend on.
+def stretches(launches: File, others: Collection[str] = ()) -> Iterator[pa.Table]:
+    """The launches of a file, some row groups at a time, with the columns that sums depend on, and `others`.
 
     Raises `NcuBenchError` where the file is damaged or not ours.
     """
-    return launch_stretches(launches, partial(needed, group))
+    return launch_stretches(launches, partial(needed, others))
 
 
-def needed(group: str, names: Sequence[str], filled: Sequence[str]) -> list[str]:
+def needed(others: Collection[str], names: Sequence[str], filled: Sequence[str]) -> list[str]:
     """The columns that sums depend on and some launch has; of tensor counters, that there is one says much."""
-    wanted, known_of_some = {*OF_SUMS, *OF_GROUPS.get(group, ())}, set(filled)
+    wanted, known_of_some = {*OF_SUMS, *others}, set(filled)
     return [
         name
         for name in names

@@ -22,7 +22,15 @@ from ncu_parsers.storage import File
 from ncu_parsers.tables import SCHEMA_VERSION
 
 from ncu_tools import __version__
-from ncu_tools.file_sums import EXTREMES, decides_ceilings, needed, notes_of_reports, stretches, sums_of_dataset
+from ncu_tools.file_sums import (
+    EXTREMES,
+    OF_GROUPS,
+    decides_ceilings,
+    needed,
+    notes_of_reports,
+    stretches,
+    sums_of_dataset,
+)
 from ncu_tools.kernel_rows import Hotspot, Hotspots, kernels_table, ranked
 from ncu_tools.loading import KERNELS, OnDisk, Run, notes_of
 from ncu_tools.machine import Machine, machine_files
@@ -112,54 +120,67 @@ def _made_of(launches: Path) -> list[str | None]:
 
 
 @dataclass
-class _Summed:
+class Summed:
     """The sums of a file or of several, and what was said on their ceilings: in notes, and by which the rates are."""
 
     run: RunSums
     said: dict[tuple[tuple[str, ...], frozenset[Any]], None] = field(default_factory=dict)
     reports: dict[str, None] = field(default_factory=dict)
 
-    def merge(self, other: _Summed) -> None:
+    def add(self, stretch: pa.Table, machine: Machine | None) -> None:
+        """Take the next launches."""
+        from ncu_tools.ceilings import ceilings_of  # kept kernels do without all that it takes to make them
+
+        self.reports |= notes_of_reports(stretch)
+        ceilings = ceilings_of(stretch, machine)
+        self.run.add(stretch, ceilings)
+        from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
+        self.said[tuple(ceilings.notes), from_file] = None
+
+    def merge(self, other: Summed) -> None:
         """Take what comes behind."""
         self.run.merge(other.run)
         self.said |= other.said
         self.reports |= other.reports
 
+    def notes(self, file: File | Dataset, machine: Machine | None) -> list[str]:
+        """What is missing in the launches or odd about them, and where their ceilings come from.
+
+        Raises `NcuBenchError` when the file that they were read from is damaged now.
+        """
+        if isinstance(file, Dataset):
+            return [*self.run.notes(), *_alike(list(dict.fromkeys(note for said, _ in self.said for note in said)))]
+        if len(self.said) == 1:
+            # Medians that print alike in every stretch print so over all of them.
+            ((notes, _),) = self.said
+        else:
+            from ncu_tools.ceilings import ceilings_of
+
+            columns = needed((), contents(file)[0], filled_columns(file))
+            whole = read_launches(file, [name for name in columns if decides_ceilings(name)])
+            notes = tuple(ceilings_of(whole, machine).notes)
+        return [*self.run.notes(), *notes]
+
 
 def _summed(launches: File, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str]]:
     """The kernels of a file of launches and the notes on them, with some row groups in memory at a time."""
     summed = _sums_of(machine, group, launches)
-    if len(summed.said) == 1:
-        # Medians that print alike in every stretch print so over all of them.
-        ((notes, _),) = summed.said
-    else:
-        from ncu_tools.ceilings import ceilings_of
-
-        columns = needed(group, contents(launches)[0], filled_columns(launches))
-        whole = read_launches(launches, [name for name in columns if decides_ceilings(name)])
-        notes = tuple(ceilings_of(whole, machine).notes)
-    return summed.run.kernels(), [*summed.run.notes(), *notes]
+    return summed.run.kernels(), summed.notes(launches, machine)
 
 
-def _sums_of(machine: Machine | None, group: str, launches: File) -> _Summed:
-    from ncu_tools.ceilings import ceilings_of  # kept kernels do without all that it takes to make them
+def _sums_of(machine: Machine | None, group: str, launches: File) -> Summed:
     from ncu_tools.hotspots import RunSums
 
-    result = _Summed(RunSums(group))
-    for stretch in stretches(launches, group):
-        result.reports |= notes_of_reports(stretch)
-        ceilings = ceilings_of(stretch, machine)
-        result.run.add(stretch, ceilings)
-        from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
-        result.said[tuple(ceilings.notes), from_file] = None
+    result = Summed(RunSums(group))
+    for stretch in stretches(launches, OF_GROUPS[group]):
+        result.add(stretch, machine)
     return result
 
 
 def _summed_dataset(dataset: Dataset, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str]]:
     """The kernels of a dataset and its notes; raises as `sums_of_dataset` does."""
     whole = sums_of_dataset(dataset, partial(_sums_of, machine, group))
-    notes = list(dict.fromkeys(note for said, _ in whole.said for note in said))
-    return whole.run.kernels(), [*whole.reports, *whole.run.notes(), *_alike(notes)]
+    return whole.run.kernels(), [*whole.reports, *whole.notes(dataset, machine)]
 
 
 def _alike(notes: Sequence[str]) -> list[str]:

@@ -29,14 +29,16 @@ from ncu_tools.ceilings import (
     instructions_of,
     unit_title,
 )
-from ncu_tools.density import DENSE_FROM, density_of, kernels_in_brief, thinned, units_at_work, weights
-from ncu_tools.hotspots import Hotspot, Hotspots, hotspots
+from ncu_tools.density import DENSE_FROM, density_of, kernels_in_brief, thinned, units_at_work
+from ncu_tools.hotspots import Hotspot, hotspots
 from ncu_tools.kernel_pairs import pair_kernels
-from ncu_tools.levels import TRAFFIC, asked_for, bytes_of, definition_titles
+from ncu_tools.levels import TRAFFIC, asked_for, definition_titles
 from ncu_tools.machine import Machine
+from ncu_tools.point_sums import Intensities, Points
 from ncu_tools.report.units import scaled
 from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, Density, Place, Run
-from ncu_tools.signatures import signatures_of, works_of
+from ncu_tools.signatures import Work, signatures_of, works_of
+from ncu_tools.views import Look as Look
 from ncu_tools.views import says_nothing, seen_as
 
 DRAM_BYTE = "DRAM byte"
@@ -105,34 +107,17 @@ class Roofline:
         return [point for point in self.points if min(point.place) > 0 or (point.places and point.place[1] > 0)]
 
 
-@dataclass(frozen=True)
-class Look:
-    """What to look at: what a point is, at which memory levels, by which definition of their bytes.
-
-    `view` is one of `scene.VIEWS`, `group` what counts as one kernel, `depth` how far below the model modules are told
-    apart, `levels` are of `scene.LEVELS`, `definition` one of `levels.DEFINITIONS`. With `follow` the same kernel of
-    several runs is paired, also after a rename.
-    """
-
-    view: str = KERNELS
-    group: str = "name"
-    depth: int | None = None
-    levels: tuple[str, ...] = (DRAM,)
-    definition: str = TRAFFIC
-    follow: bool = False
-
-
 def roofline(
     runs: dict[str, pa.Table],
     machine: Machine | None = None,
     *,
     group: str = "name",
     look: Look | None = None,
-    summed: Mapping[str, Hotspots] | None = None,
+    summed: Mapping[str, Points] | None = None,
 ) -> Roofline:
     """The roofline of some runs (by name), every kernel a point, or what `look` makes one.
 
-    `summed` are the kernels of runs for which they are known already; of those runs only ceilings are taken.
+    `summed` are the points of runs for which they are known already; of the tables of those only ceilings are taken.
     """
     look = look or Look(group=group)
     bytes_title = _bytes_title(runs)
@@ -145,6 +130,7 @@ def roofline(
     )
     dense = look.view == LAUNCHES and sum(map(len, runs.values())) >= DENSE_FROM
     units: set[str | None] = set()
+    works: dict[str, list[Work]] = {}
     for name, table in runs.items():
         ceilings = ceilings_of(thinned(table) if dense else table, machine)
         _add_ceilings(result, ceilings)
@@ -153,7 +139,9 @@ def roofline(
             result.points += [Point(name, row) for row in kernels_in_brief(table)]
             units |= units_at_work(table)
         else:
-            _add_points(result, name, table, ceilings, look, (summed or {}).get(name))
+            points = (summed or {}).get(name) or _points_in(table, ceilings, look, name)
+            works[name] = points.works
+            _add_points(result, name, points, look)
         result.runs.append(_run(name, table, [point.hotspot for point in result.points if point.run == name]))
     units |= {point.hotspot.unit for point in result.points}
     result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)
@@ -161,7 +149,7 @@ def roofline(
     if dense:
         _add_density(result, runs, look)
     if look.follow:
-        result.followed = _followed(runs, look)
+        result.followed = _followed(works, look)
     _leave_out_empty_levels(result, look)
     _note_what_is_missing(result)
     return result
@@ -191,40 +179,25 @@ def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
     result.known += [ceiling for ceiling in found if ceiling not in result.known]
 
 
-def _add_points(
-    result: Roofline, name: str, table: pa.Table, ceilings: Ceilings, look: Look, spots: Hotspots | None
-) -> None:
-    if spots is None:
-        seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=name)
-        spots = hotspots(seen, ceilings)
-        places = _places(seen, look)
-        result.points += [Point(name, row, places.get(row.kernel, ())) for row in spots.rows]
-    else:
-        result.points += [Point(name, row, _dram_place(row)) for row in spots.rows]
-    meaningless = says_nothing(table, look.view)
+def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str) -> Points:
+    """The points of a whole table of launches."""
+    seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
+    return Points(hotspots(seen, ceilings), _places(seen, look), works_of(table)[1] if look.follow else [])
+
+
+def _add_points(result: Roofline, name: str, points: Points, look: Look) -> None:
+    rows = points.spots.rows
+    result.points += [Point(name, row, points.places.get(row.kernel, ())) for row in rows]
+    meaningless = says_nothing({row.kernel for row in rows}, look.view)
     result.notes += [
-        note for note in (*spots.notes, *([meaningless] if meaningless else [])) if note not in result.notes
+        note for note in (*points.spots.notes, *([meaningless] if meaningless else [])) if note not in result.notes
     ]
 
 
 def _places(seen: pa.Table, look: Look) -> dict[str, tuple[Place, ...]]:
-    """For each point of a table its intensities, FLOPs per byte as ratios of sums over the launches that have both."""
-    codes, names = tables.codes(seen, "kernel_name")
-    flops, weight = tables.floats(seen, "flops"), weights(seen)
-    found: dict[str, tuple[Place, ...]] = {}
-    for level, moved in bytes_of(seen, look.levels, look.definition).items():
-        both = ~np.isnan(flops) & ~np.isnan(moved) & (weight > 0)
-        sums = [np.bincount(codes[both], (values * weight)[both], len(names)) for values in (flops, moved)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            intensities = sums[0] / sums[1]
-        for place in np.flatnonzero(np.isfinite(intensities) & (intensities > 0)).tolist():
-            name = names[place] or "?"
-            found[name] = (*found.get(name, ()), Place(level, float(intensities[place])))
-    return found
-
-
-def _dram_place(row: Hotspot) -> tuple[Place, ...]:
-    return (Place(DRAM, row.arithmetic_intensity),) if row.arithmetic_intensity else ()
+    intensities = Intensities()
+    intensities.add(seen, look)
+    return intensities.places()
 
 
 def _run(name: str, table: pa.Table, rows: list[Hotspot]) -> Run:
@@ -252,11 +225,11 @@ def _add_density(result: Roofline, runs: Mapping[str, pa.Table], look: Look) -> 
         result.notes.append(f"{missing:,} launches have no place on the plot: FLOPs, bytes or time zero or unknown")
 
 
-def _followed(runs: dict[str, pa.Table], look: Look) -> dict[tuple[str, str], str]:
+def _followed(works: dict[str, list[Work]], look: Look) -> dict[tuple[str, str], str]:
     """The kernel that each kernel of a run was in the run before, where that has another name."""
     if look.view != KERNELS or look.group != "name":
         return {}
-    signatures = {name: signatures_of(works_of(table)[1]) for name, table in runs.items()}
+    signatures = {name: signatures_of(of_run) for name, of_run in works.items()}
     return {
         (new, pair.kernel): pair.was
         for base, new in pairwise(signatures)

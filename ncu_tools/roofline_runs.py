@@ -19,31 +19,26 @@ from ncu_parsers.sources import Source
 from ncu_parsers.storage import File
 from ncu_parsers.tables import table_metadata
 
-from ncu_tools import density, file_sums, kernels, levels, views
+from ncu_tools import density, file_sums, levels
 from ncu_tools.ceilings import PEAK_COLUMNS
-from ncu_tools.hotspots import Hotspots
 from ncu_tools.loading import OnDisk, locate
 from ncu_tools.machine import Machine
+from ncu_tools.point_sums import Points, points_of
 from ncu_tools.roofline import Look
-from ncu_tools.scene import DRAM, KERNELS, LAUNCHES
+from ncu_tools.scene import DRAM, LAUNCHES
 from ncu_tools.work import FLOAT_UNITS
 
 SCENE_KEY = "scene"
-FOR_PAIRS = (
-    "kernel_name", "grid", "block", "nvtx_path", "process_id", "rank", "device_id", "invocations", "operation",
-    "start_ns",
-)  # fmt: skip
-"""What tells which kernel of one run is which of the next; needed also where it is empty."""
 
 
 @dataclass
 class Loaded:
-    """One run: the columns of its launches that are needed, and its kernels where those were summed without them."""
+    """One run: the columns of its launches that are needed, and its points where those were summed without them."""
 
     name: str
     table: pa.Table
     notes: list[str] = field(default_factory=list)
-    kernels: Hotspots | None = None
+    points: Points | None = None
 
 
 def load_for(
@@ -62,9 +57,8 @@ def load_for(
     if not isinstance(run, OnDisk):
         return Loaded(run.name, run.table, run.notes)
     _, rows = contents(run.file)
-    summed = look.view == KERNELS and look.levels == (DRAM,) and not look.follow
-    dense = look.view == LAUNCHES and rows >= density.DENSE_FROM
-    wanted = _columns(run.file, look, summed=summed, dense=dense)
+    summed = look.view != LAUNCHES
+    wanted = _columns(run.file, look, dense=not summed and rows >= density.DENSE_FROM)
     if summed:  # only the ceilings are still wanted, and these are medians
         table = read_in_parts(run.file, wanted, partial(density.thinned, of=rows))
     else:
@@ -72,29 +66,27 @@ def load_for(
     notes = [*(run.notes or table_metadata(table).get("notes", []))]
     if summed and len(table) < rows:
         notes.append(f"{run.name}: ceilings are medians of {len(table):,} of its {rows:,} launches, evenly taken")
-    found = kernels.hotspots_of(run, machine, group=look.group) if summed else None
-    return Loaded(run.name, table, notes, found)
+    return Loaded(run.name, table, notes, points_of(run, machine, look) if summed else None)
 
 
-def _columns(file: File | Dataset, look: Look, *, summed: bool, dense: bool) -> list[str]:
+def _columns(file: File | Dataset, look: Look, *, dense: bool) -> list[str]:
     """The columns to read: what no launch has a value in would take time too."""
-    wanted = {*views.NEEDED[look.view], *views.needed_by_group(look.group), "source", "duration_ns"}
+    wanted = {"source", "duration_ns"}
     if dense:
         wanted |= {*density.NEEDED, *FLOAT_UNITS.values()}
-    elif not summed:
+    elif look.view == LAUNCHES:
         wanted |= {*file_sums.OF_SUMS}
-    by_level = look.levels != (DRAM,) or not (summed or dense)
+    by_level = look.levels != (DRAM,) or (look.view == LAUNCHES and not dense)
     if by_level:
         wanted |= {*levels.COLUMNS.values()}
     wanted |= {ceiling.metric for ceiling in known.ceilings()} | file_sums.OF_CEILINGS
     wanted |= {*PEAK_COLUMNS.values(), "dram_clock_hz"}
     others = levels.needed_metrics() if by_level else ()
-    filled = [
+    return [
         name
         for name in filled_columns(file)
         if name in wanted or name in others or name.startswith(file_sums.OF_THE_BOARD) or name == "failed"
     ]
-    return [*filled, *(name for name in FOR_PAIRS if look.follow and name not in filled)]
 
 
 def model_of(path: str) -> str | None:

@@ -15,7 +15,7 @@ from ncu_parsers.storage import File
 
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.conditions import Observed
-from ncu_tools.file_sums import notes_of_reports, stretches, sums_of_dataset
+from ncu_tools.file_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_dataset
 from ncu_tools.intervals import Moments, of_single_launches
 from ncu_tools.kernel_sums import KernelSums, Launches
 from ncu_tools.layers import without_failed
@@ -97,6 +97,6 @@ def works_of_run(run: OnDisk | Run) -> Works:
 
 def _works_of_file(launches: File) -> Works:
     result = Works()
-    for stretch in stretches(launches, "work"):
+    for stretch in stretches(launches, OF_GROUPS["work"]):
         result.add(stretch)
     return result

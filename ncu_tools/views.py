@@ -6,7 +6,8 @@ like kernels are: intensities and rates are ratios of sums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,8 @@ from ncu_parsers import arrays, tables
 
 from ncu_tools.hotspots import grouping
 from ncu_tools.layers import NO_MODULE
-from ncu_tools.scene import KERNELS, LAUNCHES, MODULES, PHASES, RUNS
+from ncu_tools.levels import TRAFFIC
+from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, MODULES, PHASES, RUNS
 
 NO_PHASE = "(no phase)"
 
@@ -25,9 +27,21 @@ NEEDED = {MODULES: ("module",), PHASES: ("phase",), KERNELS: (), LAUNCHES: (), R
 """The columns that a view takes beside those of every roofline."""
 
 
-def needed_by_group(group: str) -> tuple[str, ...]:
-    """The columns that grouping kernels takes."""
-    return {"grid": ("grid", "block"), "nvtx": ("nvtx_path",)}.get(group, ())
+@dataclass(frozen=True)
+class Look:
+    """What to look at: what a point is, at which memory levels, by which definition of their bytes.
+
+    `view` is one of `scene.VIEWS`, `group` what counts as one kernel, `depth` how far below the model modules are told
+    apart, `levels` are of `scene.LEVELS`, `definition` one of `levels.DEFINITIONS`. With `follow` the same kernel of
+    several runs is paired, also after a rename.
+    """
+
+    view: str = KERNELS
+    group: str = "name"
+    depth: int | None = None
+    levels: tuple[str, ...] = (DRAM,)
+    definition: str = TRAFFIC
+    follow: bool = False
 
 
 def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | None = None, run: str = "") -> pa.Table:
@@ -69,10 +83,10 @@ def _numbered(codes: npt.NDArray[np.int32], texts: Sequence[str]) -> tuple[Codes
     return numbers[codes], list(known)
 
 
-def says_nothing(table: pa.Table, view: str) -> str | None:
-    """Why a view of a table has one point without a meaning, None where it has not."""
-    if view == MODULES and all(module is None for module in tables.words(table, "module")):
+def says_nothing(points: Set[str], view: str) -> str | None:
+    """Why a view with points of these names has one point without a meaning, None where it has not."""
+    if view == MODULES and points <= {NO_MODULE}:
         return "no launch knows its module: profile a model target, or use NVTX ranges"
-    if view == PHASES and all(phase is None for phase in tables.words(table, "phase")):
+    if view == PHASES and points <= {NO_PHASE}:
         return "no launch knows its phase: profile a model target, or use NVTX ranges"
     return None

@@ -196,6 +196,8 @@ def test_commands_give_what_one_process_gives(cluster: Cluster, alone: Path, tmp
         ["hotspots", fleet],
         ["hotspots", fleet, "--diagnose"],
         ["roofline", fleet],
+        ["roofline", fleet, "--points", "phases", "--levels", "all"],
+        ["roofline", fleet, f"{fleet}/", "--arrows"],
         ["compare", fleet, f"{fleet}/"],
         ["scaling", str(tmp_path)],
     ):

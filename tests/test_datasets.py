@@ -369,9 +369,9 @@ def test_a_roofline_of_many_files_takes_its_ceilings_from_some_launches_of_each(
     assert step > 1
     assert len(some.table) == len(ranks) * len(range(0, len(whole.table) // len(ranks), step))
     assert any(f"medians of {len(some.table)} of its {len(whole.table)} launches" in note for note in some.notes)
-    assert some.kernels is not None
-    assert some.kernels == whole.kernels
-    drawn = [roofline({"fleet": run.table}, summed={"fleet": some.kernels}).ceilings for run in (some, whole)]
+    assert some.points is not None
+    assert some.points == whole.points
+    drawn = [roofline({"fleet": run.table}, summed={"fleet": some.points}).ceilings for run in (some, whole)]
     assert [(one.device, one.unit) for one in drawn[0]] == [(one.device, one.unit) for one in drawn[1]]
     assert [one.value for one in drawn[0]] == pytest.approx([one.value for one in drawn[1]], rel=0.05)
 

@@ -254,7 +254,7 @@ def _roofline(
     with engine_of(dask) as engine, progress("Reading") as reading:
         loaded = [load_for(run, look, own, reading=reading, engine=engine) for run in runs]
     notes = [note for run in loaded for note in run.notes]
-    summed = {run.name: run.kernels for run in loaded if run.kernels is not None}
+    summed = {run.name: run.points for run in loaded if run.points is not None}
     result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
     if len(machines) > 1:
         model.beside(result, machines)

@@ -1,0 +1,129 @@
+"""The points of a roofline summed as launches are read: what each point is, and its intensity at each memory level.
+
+Every number is a ratio of sums over launches, so that a run of any size becomes points, file by file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers import tables
+from ncu_parsers.datasets import Dataset
+from ncu_parsers.storage import File
+
+from ncu_tools import levels, views
+from ncu_tools.density import weights
+from ncu_tools.file_sums import OF_GROUPS, stretches, sums_of_dataset
+from ncu_tools.hotspots import RunSums
+from ncu_tools.kernel_rows import Hotspots, ranked
+from ncu_tools.kernels import Summed, hotspots_of
+from ncu_tools.loading import OnDisk
+from ncu_tools.machine import Machine
+from ncu_tools.scene import DRAM, KERNELS, Place
+from ncu_tools.signatures import Work, works_of
+from ncu_tools.views import Look, seen_as
+
+
+@dataclass
+class Intensities:
+    """FLOPs and bytes of points at memory levels, over the launches that have both."""
+
+    sums: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+
+    def add(self, seen: pa.Table, look: Look) -> None:
+        """Take launches that `views.seen_as` gave their points' names."""
+        codes, names = tables.codes(seen, "kernel_name")
+        flops, weight = tables.floats(seen, "flops"), weights(seen)
+        for level, moved in levels.bytes_of(seen, look.levels, look.definition).items():
+            both = ~np.isnan(flops) & ~np.isnan(moved) & (weight > 0)
+            work, traffic = (
+                np.bincount(codes[both], (amounts * weight)[both], len(names)).tolist() for amounts in (flops, moved)
+            )
+            for place in np.unique(codes[both]).tolist():
+                self._add((level, names[place] or "?"), work[place], traffic[place])
+
+    def merge(self, other: Intensities) -> None:
+        """Take what comes behind."""
+        for key, (work, traffic) in other.sums.items():
+            self._add(key, work, traffic)
+
+    def _add(self, key: tuple[str, str], work: float, traffic: float) -> None:
+        before = self.sums.get(key, (0.0, 0.0))
+        self.sums[key] = before[0] + work, before[1] + traffic
+
+    def places(self) -> dict[str, tuple[Place, ...]]:
+        """For each point its intensities, FLOPs per byte, where they are known and above 0."""
+        found: dict[str, tuple[Place, ...]] = {}
+        for (level, name), (work, traffic) in self.sums.items():
+            if work > 0 and traffic > 0 and np.isfinite(intensity := work / traffic):
+                found[name] = (*found.get(name, ()), Place(level, intensity))
+        return found
+
+
+@dataclass
+class Points:
+    """The points of one run with their places, and its works where kernels are to be followed from run to run."""
+
+    spots: Hotspots
+    places: dict[str, tuple[Place, ...]]
+    works: list[Work] = field(default_factory=list)
+
+
+@dataclass
+class _PointSums:
+    """What the points of some launches add up to."""
+
+    kernels: Summed = field(default_factory=lambda: Summed(RunSums("name")))
+    intensities: Intensities = field(default_factory=Intensities)
+    works: dict[Work, None] = field(default_factory=dict)
+
+    @property
+    def reports(self) -> dict[str, None]:
+        return self.kernels.reports
+
+    @reports.setter
+    def reports(self, notes: dict[str, None]) -> None:
+        self.kernels.reports = notes
+
+    def add(self, stretch: pa.Table, machine: Machine | None, look: Look, run: str) -> None:
+        seen = seen_as(stretch, look.view, group=look.group, depth=look.depth, run=run)
+        self.kernels.add(seen, machine)
+        self.intensities.add(seen, look)
+        if look.follow:
+            self.works |= dict.fromkeys(works_of(stretch)[1])
+
+    def merge(self, other: _PointSums) -> None:
+        self.kernels.merge(other.kernels)
+        self.intensities.merge(other.intensities)
+        self.works |= other.works
+
+
+def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
+    """The points of a run that lies in files, never with all of its launches in memory; a dataset's by its engine.
+
+    Raises `NcuBenchError` where a file is damaged or not ours, or no file of a dataset can be read.
+    """
+    if look.view == KERNELS and look.levels == (DRAM,) and not look.follow:
+        spots = hotspots_of(run, machine, group=look.group)
+        return Points(spots, {row.kernel: _dram_place(row.arithmetic_intensity) for row in spots.rows})
+    sums_of = partial(_sums_of, machine, look, run.name)
+    sums = sums_of_dataset(run.file, sums_of) if isinstance(run.file, Dataset) else sums_of(run.file)
+    spots = ranked(sums.kernels.run.kernels(), sums.kernels.notes(run.file, machine))
+    return Points(spots, sums.intensities.places(), list(sums.works))
+
+
+def _dram_place(intensity: float | None) -> tuple[Place, ...]:
+    return (Place(DRAM, intensity),) if intensity else ()
+
+
+def _sums_of(machine: Machine | None, look: Look, run: str, launches: File) -> _PointSums:
+    wanted = {*views.NEEDED[look.view], *OF_GROUPS[look.group], *levels.COLUMNS.values(), *levels.needed_metrics()}
+    if look.follow:
+        wanted |= {*OF_GROUPS["work"]}
+    result = _PointSums()
+    for stretch in stretches(launches, wanted):
+        result.add(stretch, machine, look, run)
+    return result

@@ -1,0 +1,102 @@
+"""Points of a roofline that are summed file by file: what whole tables give, with some launches in memory at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ncu_parsers import memory, parquet
+from ncu_parsers.parquet import write_table
+from ncu_parsers.report import Launch
+from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
+
+from ncu_tools.point_sums import Points, points_of
+from ncu_tools.roofline import Look, Roofline, roofline
+from ncu_tools.roofline_runs import load_for
+from ncu_tools.scene import KERNELS, LAUNCHES, LEVELS, MODULES, PHASES, RUNS
+from tests.launches import launch, metric, sass, table
+
+VIEWS = (
+    Look(group="grid"), Look(levels=LEVELS), Look(levels=("l2",), definition="nvidia"), Look(KERNELS, follow=True),
+    Look(MODULES), Look(MODULES, depth=1, levels=LEVELS), Look(PHASES), Look(RUNS, levels=("dram", "l2")),
+)  # fmt: skip
+
+
+def one(at: int, name: str) -> Launch:
+    moved = {"lts__t_bytes.sum": metric(4000.0 + at), "l1tex__t_bytes.sum": metric(9000.0 * (at % 5))}
+    return launch(
+        name, {**sass(ffma=100 + 7 * at, fadd=at % 3), **moved}, ns=100.0 + at % 7, dram=None if at % 11 == 0 else 1e3 + at,
+        grid=(1 + at % 4, 1, 1), block=(128, 1, 1), module=f"net.layer{at % 2}.{at % 3}", failed=at == 13,
+        phase="forward" if at % 2 else "backward", nvtx_path=["net", f"iteration {at % 5}"],
+    )  # fmt: skip
+
+
+def written(path: Path, names: tuple[str, ...]) -> str:
+    whole = table(*(one(at, names[at % len(names)]) for at in range(60)))
+    write_table(with_metadata(whole, {"schema_version": SCHEMA_VERSION, "notes": []}), path)
+    return str(path)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two runs between which a kernel was renamed, in row groups of a few launches that are read one by one."""
+    monkeypatch.setattr(parquet, "ROWS_OF_A_GROUP", 7)
+    monkeypatch.setattr(parquet, "ROWS_OF_A_STRETCH", 7)
+    return [
+        written(tmp_path / "before.parquet", ("gemm<float>", "relu", "copy<1>")),
+        written(tmp_path / "after.parquet", ("gemm<float>", "relu", "copy<2>")),
+    ]
+
+
+def drawn(runs: list[str], look: Look, *, in_pieces: bool) -> Roofline:
+    loaded = [load_for(run, look, None) for run in runs]
+    tables = {run: parquet.read_launches(Path(run)) for run in runs}
+    points = {one.name: one.points for one in loaded if one.points is not None}
+    assert len(points) == len(runs)
+    return roofline({one.name: one.table for one in loaded} if in_pieces else tables, look=look,
+                    summed=points if in_pieces else None)  # fmt: skip
+
+
+@pytest.mark.parametrize("look", VIEWS, ids=lambda look: f"{look.view}-{look.group}-{','.join(look.levels)}")
+def test_points_of_files_are_those_of_whole_tables(runs: list[str], look: Look) -> None:
+    summed, whole = (drawn(runs, look, in_pieces=in_pieces) for in_pieces in (True, False))
+    assert [(one.run, one.hotspot.kernel) for one in summed.points] == [
+        (one.run, one.hotspot.kernel) for one in whole.points
+    ]
+    for one, other in zip(summed.points, whole.points, strict=True):
+        assert [place.level for place in one.places] == [place.level for place in other.places]
+        assert [place.intensity for place in one.places] == pytest.approx([place.intensity for place in other.places])
+        assert one.hotspot.time_total_ns == pytest.approx(other.hotspot.time_total_ns)
+        assert one.hotspot.flops == pytest.approx(other.hotspot.flops)
+    assert summed.levels == whole.levels
+    assert summed.followed == whole.followed
+    assert bool(summed.followed) == look.follow
+    assert [(one.device, one.unit, one.value) for one in summed.ceilings] == [
+        (one.device, one.unit, one.value) for one in whole.ceilings
+    ]
+    assert [note for note in whole.notes if note not in summed.notes] == []
+
+
+def test_of_a_run_without_modules_there_is_one_point_and_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "launches.parquet"
+    write_table(with_metadata(table(launch("a", ns=1.0)), {"schema_version": SCHEMA_VERSION, "notes": []}), path)
+    look = Look(MODULES)
+    found = load_for(str(path), look, None)
+    assert isinstance(found.points, Points)
+    result = roofline({found.name: found.table}, look=look, summed={found.name: found.points})
+    assert len(result.points) == 1
+    assert "no launch knows its module: profile a model target, or use NVTX ranges" in result.notes
+
+
+def test_runs_that_do_not_fit_in_memory_become_points_all_the_same(
+    runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ncu_tools.loading import on_disk
+
+    monkeypatch.setattr(memory, "limit", lambda: 600)
+    run = on_disk(runs[0])
+    assert run is not None
+    points = points_of(run, None, Look(MODULES, levels=LEVELS))
+    assert len(points.spots.rows) == 6
+    with pytest.raises(memory.TooBig):
+        load_for(runs[0], Look(LAUNCHES), None)
