@@ -18,10 +18,11 @@ from ncu_parsers.tables import Floats
 
 from ncu_tools.changes import Change, Subject, Subjects
 from ncu_tools.compare import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
-from ncu_tools.conditions import Conditions, Difference, Observed, differences
+from ncu_tools.conditions import Conditions, Difference, differences
 from ncu_tools.intervals import mean_of, ratio_interval
 from ncu_tools.layers import NO_MODULE, WHOLE, Layer, layers, sums_by_iteration, whole_run, without_failed
 from ncu_tools.report.units import counted
+from ncu_tools.run_layers import LayerSums
 
 MEASURES = {"launches": "launches", "time": "time_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
 """What is compared, and the field of `Layer` that holds it: means over the iterations."""
@@ -70,12 +71,13 @@ class LayerComparison:
 
 
 def compare_layers(
-    base: pa.Table, new: pa.Table, conditions: tuple[Conditions, Conditions], *, depth: int | None = None
+    base_run: LayerSums, new_run: LayerSums, conditions: tuple[Conditions, Conditions], *, depth: int | None = None
 ) -> LayerComparison:
-    """What changed from one table of launches to another, at most `depth` levels below the model.
+    """What changed from one run to another, at most `depth` levels below the model.
 
     Raises `NcuBenchError` where no launch of a run knows its module.
     """
+    base, new = base_run.launches, new_run.launches
     for name, table in (("base", base), ("new run", new)):
         if all(module is None for module in tables.words(table, "module")):
             raise NcuBenchError(
@@ -88,7 +90,7 @@ def compare_layers(
     sums = _sums(base, None), _sums(new, None)
     total = _compared(WHOLE, NO_PHASE, whole_run(base), whole_run(new), sums, flops_are_alike=alike)
     result = LayerComparison(ordered(found, "change"), total, differences(*conditions))
-    observed = Observed.of(base), Observed.of(new)
+    observed = base_run.observed, new_run.observed
     result.notes = [*notes_on_conditions(result.differences, observed, conditions), *_notes(base, new, result)]
     return result
 

@@ -31,6 +31,9 @@ NEEDED = (
     "dram_bytes", "invocations",
 )  # fmt: skip
 """The columns of launches that the layers are made of."""
+TOLD_APART = ("source", "kernel_name", "phase", "module", "flops_basis")
+COUNT = "launches"
+"""The column of a condensed table that says how many launches a row stands for."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,50 @@ def without_failed(table: pa.Table) -> pa.Table:
     return table.filter(arrays.booleans([not value for value in failed])) if any(failed) else table
 
 
+def condensed(table: pa.Table) -> pa.Table:
+    """Launches of which the layers are the same: one row for those of one kernel in one module, phase and iteration.
+
+    Failed launches are left out. Rows are in the order of their first launches, and may be condensed again with others
+    behind them.
+    """
+    table = without_failed(table)
+    named = np.unique(np.nan_to_num(tables.floats(table, "iteration"), nan=-1.0), return_inverse=True)[1]
+    columns: list[Rows] = [named, *(tables.codes(table, name)[0].astype(np.int64) for name in TOLD_APART)]
+    groups, count = np.zeros(len(table), np.int64), 1
+    for codes in columns:
+        groups, count = _renumbered(groups * (int(codes.max(initial=0)) + 1) + codes)
+    first = np.full(count, len(table), np.int64)
+    np.minimum.at(first, groups, np.arange(len(table)))
+
+    def summed(name: str) -> pa.Array:
+        return arrays.floats(np.bincount(groups, tables.floats(table, name), count).astype(np.float64))
+
+    def kept(name: str) -> pa.Array | pa.ChunkedArray:
+        return table.column(name).take(arrays.whole(first)) if name in table.column_names else pa.nulls(count)
+
+    most = np.full(count, np.nan)
+    np.fmax.at(most, groups, tables.floats(table, "invocations"))
+    return pa.table({
+        **{name: kept(name) for name in (*TOLD_APART, "iteration")},
+        **{name: summed(name) for name in ("duration_ns", "flops", "dram_bytes")},
+        "invocations": arrays.floats(most),
+        COUNT: arrays.floats(np.bincount(groups, _counts(table), count).astype(np.float64)),
+    })  # fmt: skip
+
+
+def _renumbered(keys: Rows) -> tuple[Rows, int]:
+    """The same groups numbered from 0 in the order in which they are first met, and how many they are."""
+    _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
+    place = np.empty(len(first), np.int64)
+    place[np.argsort(first)] = np.arange(len(first))
+    return place[groups], len(first)
+
+
+def _counts(table: pa.Table) -> Floats:
+    """How many launches each row stands for."""
+    return tables.floats(table, COUNT) if COUNT in table.column_names else np.ones(len(table))
+
+
 def layers_table(rows: Sequence[Layer]) -> pa.Table:
     """The layers as a table, a column for each field of `Layer`."""
     make: dict[str, Callable[[list[Any]], pa.Array]] = {
@@ -171,6 +218,7 @@ class _Launches:
 
     def __init__(self, table: pa.Table) -> None:
         self.rows = len(table)
+        self.counts = _counts(table)
         self.modules = tables.words(table, "module")
         self.kernels = tables.codes(table, "kernel_name")[0]
         self.phases = np.array([phase or "" for phase in tables.words(table, "phase")], dtype=object)
@@ -213,7 +261,7 @@ class _Launches:
             name=module if module in (NO_MODULE, WHOLE) else module.rpartition(".")[2],
             depth=0 if module in (NO_MODULE, WHOLE) else module.count("."),
             is_leaf=is_leaf,
-            launches=rows.size / self.iterations,
+            launches=float(self.counts[rows].sum()) / self.iterations,
             kernels=len(np.unique(self.kernels[rows])),
             time_ns=time,
             forward_ns=times["forward"],

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import pyarrow as pa
 from ncu_launch.manifest import read_manifest
 
 from ncu_tools.cli.compared import RUN, SEVERAL_ROWS, Asked, Compared, change_cells, verdict
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from ncu_tools.compare_layers import ComparedLayer, LayerComparison
     from ncu_tools.conditions import Conditions, Observed
     from ncu_tools.loading import OnDisk, Run
+    from ncu_tools.run_layers import LayerSums
     from ncu_tools.run_works import Works
 
 Known = TypeVar("Known")
@@ -99,7 +99,7 @@ def compared_layers(asked: Asked) -> Compared:
 
     found: dict[str, LayerComparison] = {}
     notes: dict[str, list[str]] = {}
-    for ours, theirs in _pairs(asked, _whole):
+    for ours, theirs in _pairs(asked, _layered):
         one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=asked.depth)
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
@@ -139,14 +139,12 @@ def _summed(path: str, found: OnDisk | Run) -> _Side[Works]:
     return _Side(path, works, _conditions(path, works.observed), list(works.reports))
 
 
-def _whole(path: str, found: OnDisk | Run) -> _Side[pa.Table]:
-    """A run with all of its launches, and the columns of them that a comparison can depend on."""
-    from ncu_tools.conditions import Observed
-    from ncu_tools.kernels import is_compared
-    from ncu_tools.loading import OnDisk
+def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:
+    """A run of any size, condensed to what its layers are made of."""
+    from ncu_tools.run_layers import layers_of_run
 
-    run = found.read(is_compared) if isinstance(found, OnDisk) else found
-    return _Side(path, run.table, _conditions(path, Observed.of(run.table)), run.notes)
+    run = layers_of_run(found)
+    return _Side(path, run, _conditions(path, run.observed), list(run.reports))
 
 
 def _conditions(path: str, observed: Observed) -> Conditions:

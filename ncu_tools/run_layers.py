@@ -1,0 +1,84 @@
+"""A run condensed to what its layers are made of, file by file, so that layers of runs of any size are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from ncu_parsers.datasets import Dataset
+from ncu_parsers.parquet import launch_stretches
+from ncu_parsers.storage import File
+
+from ncu_tools.conditions import OF_LAUNCHES, Observed
+from ncu_tools.file_sums import notes_of_reports, sums_of_dataset
+from ncu_tools.layers import NEEDED, condensed
+from ncu_tools.loading import OnDisk, Run
+
+
+@dataclass
+class LayerSums:
+    """The launches of a run as `layers.condensed` gives them, what all of them say of their conditions, and notes.
+
+    What is kept grows with kernels x modules x iterations, and not with the ranks of a run.
+    """
+
+    table: pa.Table | None = None
+    observed: Observed = field(default_factory=Observed)
+    reports: dict[str, None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: pa.Table) -> LayerSums:
+        """Those of a whole table of launches."""
+        result = cls()
+        result.add(table)
+        return result
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        self.observed.add(table)
+        self.reports |= notes_of_reports(table)
+        self._behind(condensed(table))
+
+    def merge(self, other: LayerSums) -> None:
+        """Take the launches that come behind."""
+        self.observed.merge(other.observed)
+        self.reports |= other.reports
+        if other.table is not None:
+            self._behind(other.table)
+
+    @property
+    def launches(self) -> pa.Table:
+        """The launches, condensed. Raises `ValueError` before any were taken."""
+        if self.table is None:
+            raise ValueError("no launches were taken")
+        return self.table
+
+    def _behind(self, more: pa.Table) -> None:
+        self.table = more if self.table is None else condensed(_joined(self.table, more))
+
+
+def _joined(table: pa.Table, more: pa.Table) -> pa.Table:
+    return pa.concat_tables([table, more], promote_options="permissive").unify_dictionaries().combine_chunks()
+
+
+def layers_of_run(run: OnDisk | Run) -> LayerSums:
+    """The layers of a run; what is in Parquet is never in memory all at once, and a dataset's files go to its engine.
+
+    Raises `NcuBenchError` where a file is damaged or not ours, or no file of a dataset can be read.
+    """
+    if not isinstance(run, OnDisk):
+        result = LayerSums.of(run.table)
+    elif isinstance(run.file, Dataset):
+        result = sums_of_dataset(run.file, _layers_of_file)
+    else:
+        result = _layers_of_file(run.file)
+    if run.notes:
+        result.reports = dict.fromkeys(run.notes)
+    return result
+
+
+def _layers_of_file(launches: File) -> LayerSums:
+    result = LayerSums()
+    for stretch in launch_stretches(launches, {*NEEDED, *OF_LAUNCHES, "sm_clock_hz"}):
+        result.add(stretch)
+    return result
