@@ -125,6 +125,42 @@ class TestSeveralBigReports:
         assert not (tmp_path / "out.parquet").exists()
 
 
+class TestManySmallReports:
+    """They are so many that together they are worth processes, which read some of them each."""
+
+    @pytest.fixture(autouse=True)
+    def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(parse, "MANY_BYTES", 1000)
+        monkeypatch.setattr(parts, "WORTH_A_PROCESS", 30_000)
+        monkeypatch.setattr(parts, "BATCH_BYTES", 12_000)
+
+    @pytest.fixture
+    def sources(self, tmp_path: Path) -> list[Source]:
+        folder = tmp_path / "reports"
+        found = different_reports(folder)
+        more = [report(folder / f"{number}.csv", number, (TIME, "us"), (OTHER, "")) for number in range(20, 32)]
+        return [*more[:5], *found, *more[5:]]
+
+    def test_are_shared_out_in_their_order(self, sources: list[Source]) -> None:
+        batches = parts._batches(sources)
+        assert len(batches) > 2
+        assert [source for batch in batches for source in batch] == sources
+        assert min(len(batch) for batch in batches[:-1]) > 1
+
+    @pytest.mark.parametrize("processes", [1, 2])
+    def test_give_the_file_that_their_table_would(self, tmp_path: Path, sources: list[Source], processes: int) -> None:
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=processes)
+        assert result.table is None
+        assert len(result.refused) == 1
+        assert_same(tmp_path, sources, result)
+
+    def test_are_read_here_where_a_process_dies(
+        self, tmp_path: Path, sources: list[Source], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(parts, "read_apart", die)
+        assert_same(tmp_path, sources, parse.parse_into(tmp_path / "out.parquet", sources, processes=2))
+
+
 def die(*_: object) -> None:
     os._exit(3)
 

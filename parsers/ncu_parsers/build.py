@@ -15,10 +15,8 @@ from ncu_parsers.operators import DIALECT, ESTIMATE_DIALECT
 from ncu_parsers.report import Launch, Report
 from ncu_parsers.tables import (
     COLUMN_NAMES,
-    COLUMNS,
-    MEASURE_COLUMNS,
+    contract_fields,
     field_metadata,
-    field_of,
 )
 from ncu_parsers.tensor_opcodes import OPCODES, named_instances
 
@@ -71,11 +69,10 @@ def contract_table(
     )
     derived = _with_own_measures(measures(counters), launches)
     columns: list[pa.Array] = []
-    fields: list[pa.Field] = []
-    for column in COLUMNS:
-        fields.append(field_of(column))
-        values = derived.get(column.name) if column in MEASURE_COLUMNS else identity[column.name]
-        columns.append(_array(values, column.type, rows))
+    fields = list(contract_fields())
+    for field in fields:
+        values = identity[field.name] if field.name in identity else derived.get(field.name)
+        columns.append(_array(values, field.type, rows))
     for name in sorted({*numbers, *texts} - COLUMN_NAMES):
         values = numbers[name] if name in numbers else texts[name]
         columns.append(values if isinstance(values, pa.Array) else _array(values, _kind_of(values), rows))

@@ -1,7 +1,7 @@
 """Several reports, each read on its own: big ones into Parquet files beside each other, in processes where that pays.
 
-Starting a process takes longer than reading a small report, so small ones are read here, while the others work. A
-process that reads ends with the one that started it, however that ends.
+Starting a process takes longer than reading a small report, so a few small ones are read here, while the others work;
+where they are many, a process reads some at a time. It ends with the process that started it, however that ends.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
@@ -29,12 +31,15 @@ from ncu_parsers.parquet import ENOUGH_ROWS, RowGroups, write_table, writing_row
 from ncu_parsers.read import Reading, read_report
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source
-from ncu_parsers.stream import StreamedReport, stream_report
-from ncu_parsers.tables import concatenated
+from ncu_parsers.stream import StreamedReport, beside_others, stream_report
+from ncu_parsers.tables import concatenated, floats
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
 """From these sizes on a report is read in a process of its own: CSV as it is streamed, and what is read slower."""
+
+BATCH_BYTES = 4_000_000
+"""Small reports that follow each other are read by one process, so many of them."""
 
 HEAD_BYTES = 1 << 16
 """So much of a report is looked at to see how it begins."""
@@ -76,44 +81,59 @@ def read_parts(
     """
     numbers = {source: number for number, source in enumerate(sources)}
     places = {source: folder / str(number) for source, number in numbers.items()}
-    small = _Small(folder)
-    apart = [source for source in sources if _is_long_work(source)]
-    if processes < 2 or len(apart) < 2:
-        apart = []
+    small = _Small()
+    batches = _batches(sources) if processes > 1 else []
+    work = [[(source, places[source]) for source in batch] for batch in batches] if len(batches) > 1 else []
     found: dict[Source, Part] = {}
-    work = [(source, places[source], big) for source in apart]
-    with _started(work, min(processes, MOST_PROCESSES)) as running:
+    with _started(work, big, min(processes, MOST_PROCESSES)) as running:
         for source in sorted(sources, key=lambda source: source in running):
             reading(source)
             try:
-                found[source] = (
-                    running[source].result() if source in running else read_here(source, places[source], big)
-                )
+                found[source] = running[source]() if source in running else read_here(source, places[source], big)
             except BrokenProcessPool:  # a process was killed
                 found[source] = read_here(source, places[source], big)
-            small.take(numbers[source], found[source])
+            small.take(numbers[source], found[source], places[source])
     small.finish()
     return [found[source] for source in sources]
+
+
+def _batches(sources: Sequence[Source]) -> list[list[Source]]:
+    """What processes of their own read: reports that are long work, each alone, and small ones where they are many."""
+    long = [source for source in sources if _is_long_work(source)]
+    others = [(source, _size(source)) for source in sources if source not in set(long)]
+    batches = [[source] for source in long]
+    if sum(size for _, size in others) < WORTH_A_PROCESS:
+        return batches
+    batch: list[Source] = []
+    taken = 0
+    for source, size in others:
+        batch.append(source)
+        taken += size
+        if taken >= BATCH_BYTES:
+            batches.append(batch)
+            batch, taken = [], 0
+    return [*batches, batch] if batch else batches
 
 
 class _Small:
     """Tables of small reports that follow each other, gathered in files: each by itself takes much memory."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._gathered: list[Part] = []
+        self._place = Path()
         self._next = 0
         self._rows = 0
-        self._files = 0
 
-    def take(self, number: int, part: Part) -> None:
-        """Gather a part, the one of this number, if it is a small one."""
+    def take(self, number: int, part: Part, place: Path) -> None:
+        """Gather a part, the one of this number, if it is a small one; `place` is where its file would be."""
         if number != self._next:
             self.finish()
         self._next = number + 1
         if part.table is None:
             self.finish()
             return
+        if not self._gathered:
+            self._place = place
         self._gathered.append(part)
         self._rows += len(part.table)
         if self._rows >= ENOUGH_ROWS:
@@ -123,10 +143,8 @@ class _Small:
         """Write what was gathered as the file of the first part; the others have nothing of their own then."""
         tables = [part.table for part in self._gathered if part.table is not None]
         if len(tables) > 1:
-            path = self._folder / f"small-{self._files}"
-            self._files += 1
-            write_table(concatenated(tables), path)
-            self._gathered[0].path = path
+            write_table(concatenated(tables), self._place)
+            self._gathered[0].path = self._place
             for part in self._gathered:
                 part.table, part.is_gathered = None, True
         self._gathered, self._rows = [], 0
@@ -177,23 +195,30 @@ def _size(source: Source) -> int:
 def read_here(source: Source, path: Path, big: int) -> Part:
     """One report: streamed into the file `path` where it has at least `big` bytes, else in memory."""
     try:
-        streams = _size(source) >= big and reader_of(source) is read_report
+        streams = reader_of(source) is read_report
     except NcuBenchError:
         streams = False  # the plain reader says what is wrong
     try:
-        part = _streamed(source, path) if streams else None
+        part = None
+        if streams:
+            part = _streamed(source, path) if _size(source) >= big else _streamed_here(source)
     except TooBig as error:
         return Part(refusal=(error.what, error.cause, error.advice))
     return part or _read_whole(source)
 
 
-def read_apart(source: Source, path: Path, big: int) -> Part:
-    """The same in a process of its own: launches do not travel between processes but through `path`."""
-    part = read_here(source, path, big)
-    if part.table is not None:
-        write_table(part.table, path)
-        part.path, part.table = path, None
-    return part
+def read_apart(work: Sequence[tuple[Source, Path]], big: int) -> list[Part]:
+    """The same for some reports in a process of its own: launches do not travel between processes but through files."""
+    parts = [read_here(source, path, big) for source, path in work]
+    small = _Small()
+    for number, (part, (_, path)) in enumerate(zip(parts, work, strict=True)):
+        small.take(number, part, path)
+    small.finish()
+    for part, (_, path) in zip(parts, work, strict=True):
+        if part.table is not None:
+            write_table(part.table, path)
+            part.path, part.table = path, None
+    return parts
 
 
 def _streamed(source: Source, path: Path) -> Part | None:
@@ -204,6 +229,34 @@ def _streamed(source: Source, path: Path) -> Part | None:
             return None
         groups.finish(b"{}")
     return Part(report, path, ids=sink.ids)
+
+
+def _streamed_here(source: Source) -> Part | None:
+    """A small report, which takes less time so than by the plain reader."""
+    kept = _Kept()
+    with beside_others():
+        report = stream_report(source, kept)
+    if report is None:
+        return None
+    part = Part(report, table=concatenated(kept.tables))
+    for table in kept.tables:
+        _note_ids(part.ids, table)
+    return part
+
+
+class _Kept:
+    """Launches in memory."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+
+    def write(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        self.tables.append(table)
+
+    def restart(self) -> None:
+        """Forget those taken."""
+        self.tables = []
 
 
 class _Noting:
@@ -240,12 +293,13 @@ def _read_whole(source: Source) -> Part:
 
 
 def _note_ids(ids: Ids, table: pa.Table) -> None:
-    known = table.select(["process_id", "launch_id"]).group_by("process_id")
-    for row in known.aggregate([("launch_id", "min"), ("launch_id", "max")]).to_pylist():
-        if row["launch_id_min"] is not None:
-            process, least, greatest = row["process_id"], row["launch_id_min"], row["launch_id_max"]
-            before = ids.get(process, (least, greatest))
-            ids[process] = (min(least, before[0]), max(greatest, before[1]))
+    processes, launches = (floats(table, name) for name in ("process_id", "launch_id"))
+    known = ~np.isnan(launches)
+    for number in np.unique(processes[known]).tolist():
+        process = None if number != number else int(number)
+        own = launches[known & (np.isnan(processes) if process is None else processes == number)]
+        before = ids.get(process, (int(own.min()), int(own.max())))
+        ids[process] = (min(int(own.min()), before[0]), max(int(own.max()), before[1]))
 
 
 def without_launches(report: Report) -> StreamedReport:
@@ -263,8 +317,13 @@ def without_launches(report: Report) -> StreamedReport:
 
 
 @contextmanager
-def _started(work: Sequence[tuple[Source, Path, int]], processes: int) -> Iterator[dict[Source, Future[Part]]]:
-    """Processes that do the `work` of `read_apart`; they have ended when the block has, also by an error or Ctrl-C."""
+def _started(
+    work: Sequence[Sequence[tuple[Source, Path]]], big: int, processes: int
+) -> Iterator[dict[Source, Callable[[], Part]]]:
+    """Processes that do the `work` of `read_apart`, and for each report what waits for its part.
+
+    They have ended when the block has, also by an error or Ctrl-C.
+    """
     if not work:
         yield {}
         return
@@ -279,8 +338,12 @@ def _started(work: Sequence[tuple[Source, Path, int]], processes: int) -> Iterat
         return
     try:
         with _interrupts_held_back():
-            running = {one[0]: pool.submit(read_apart, *one) for one in work}
-        yield running
+            running = [(pool.submit(read_apart, one, big), one) for one in work]
+        yield {
+            source: partial(_of_batch, future, place)
+            for future, one in running
+            for place, (source, _) in enumerate(one)
+        }
     except BaseException:
         held.close()
         raise
@@ -288,6 +351,10 @@ def _started(work: Sequence[tuple[Source, Path, int]], processes: int) -> Iterat
         pool.shutdown(wait=True, cancel_futures=True)
         held.close()
         lifeline.close()
+
+
+def _of_batch(future: Future[list[Part]], place: int) -> Part:
+    return future.result()[place]
 
 
 @contextmanager

@@ -141,6 +141,12 @@ def field_of(column: Column) -> pa.Field:
     return pa.field(column.name, column.type, metadata=field_metadata(unit=column.unit, meaning=column.meaning))
 
 
+@lru_cache(maxsize=1)
+def contract_fields() -> tuple[pa.Field, ...]:
+    """The fields of all columns of the contract, in its order."""
+    return tuple(map(field_of, COLUMNS))
+
+
 def field_metadata(**entries: str) -> dict[bytes, bytes]:
     """Metadata of a field: unit, label, section, meaning."""
     return {FIELD_KEY: json.dumps({key: value for key, value in entries.items() if value}).encode()}
