@@ -19,6 +19,7 @@ from ncu_parsers.datasets import Dataset, Partition
 from ncu_parsers.parquet import launch_stretches, left_out_note, nothing_in
 from ncu_parsers.storage import File
 
+from ncu_tools.loading import OnDisk, Run
 from ncu_tools.work import UNIT_COLUMNS
 
 OF_THE_BOARD = ("device__attribute_", known.TENSOR_PREFIX)
@@ -46,11 +47,40 @@ class Sums(Protocol):
 
     reports: dict[str, None]
 
+    def add(self, table: pa.Table, /) -> None:
+        """Take the next launches."""
+
     def merge(self, other: Any, /) -> None:
         """Take what comes behind, of the same kind."""
 
 
 AnySums = TypeVar("AnySums", bound=Sums)
+
+
+def sums_of_run(run: OnDisk | Run, new: Callable[[], AnySums], read: Callable[[File], Iterator[pa.Table]]) -> AnySums:
+    """What the launches of a run add up to. What is in Parquet comes as `read` gives it, a stretch at a time.
+
+    `new` gives sums of nothing; both travel to workers. Raises `NcuBenchError` where a file is damaged or not ours,
+    or no file of a dataset can be read.
+    """
+    if not isinstance(run, OnDisk):
+        result = new()
+        result.add(run.table)
+    elif isinstance(run.file, Dataset):
+        result = sums_of_dataset(run.file, partial(sums_of_file, new, read))
+    else:
+        result = sums_of_file(new, read, run.file)
+    if run.notes:
+        result.reports = dict.fromkeys(run.notes)
+    return result
+
+
+def sums_of_file(new: Callable[[], AnySums], read: Callable[[File], Iterator[pa.Table]], launches: File) -> AnySums:
+    """What the launches of one file add up to; as `sums_of_run`."""
+    result = new()
+    for stretch in read(launches):
+        result.add(stretch)
+    return result
 
 
 def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> AnySums:

@@ -30,6 +30,7 @@ from ncu_tools.file_sums import (
     notes_of_reports,
     stretches,
     sums_of_dataset,
+    sums_of_file,
 )
 from ncu_tools.kernel_rows import Hotspot, Hotspots, kernels_table, ranked
 from ncu_tools.loading import KERNELS, OnDisk, Run, notes_of
@@ -124,16 +125,17 @@ class Summed:
     """The sums of a file or of several, and what was said on their ceilings: in notes, and by which the rates are."""
 
     run: RunSums
+    machine: Machine | None
     said: dict[tuple[tuple[str, ...], frozenset[Any]], None] = field(default_factory=dict)
     reports: dict[str, None] = field(default_factory=dict)
 
-    def add(self, stretch: pa.Table, machine: Machine | None) -> None:
+    def add(self, table: pa.Table) -> None:
         """Take the next launches."""
         from ncu_tools.ceilings import ceilings_of  # kept kernels do without all that it takes to make them
 
-        self.reports |= notes_of_reports(stretch)
-        ceilings = ceilings_of(stretch, machine)
-        self.run.add(stretch, ceilings)
+        self.reports |= notes_of_reports(table)
+        ceilings = ceilings_of(table, self.machine)
+        self.run.add(table, ceilings)
         from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
         self.said[tuple(ceilings.notes), from_file] = None
 
@@ -143,7 +145,7 @@ class Summed:
         self.said |= other.said
         self.reports |= other.reports
 
-    def notes(self, file: File | Dataset, machine: Machine | None) -> list[str]:
+    def notes(self, file: File | Dataset) -> list[str]:
         """What is missing in the launches or odd about them, and where their ceilings come from.
 
         Raises `NcuBenchError` when the file that they were read from is damaged now.
@@ -158,29 +160,26 @@ class Summed:
 
             columns = needed((), contents(file)[0], filled_columns(file))
             whole = read_launches(file, [name for name in columns if decides_ceilings(name)])
-            notes = tuple(ceilings_of(whole, machine).notes)
+            notes = tuple(ceilings_of(whole, self.machine).notes)
         return [*self.run.notes(), *notes]
 
 
 def _summed(launches: File, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str]]:
     """The kernels of a file of launches and the notes on them, with some row groups in memory at a time."""
     summed = _sums_of(machine, group, launches)
-    return summed.run.kernels(), summed.notes(launches, machine)
+    return summed.run.kernels(), summed.notes(launches)
 
 
 def _sums_of(machine: Machine | None, group: str, launches: File) -> Summed:
     from ncu_tools.hotspots import RunSums
 
-    result = Summed(RunSums(group))
-    for stretch in stretches(launches, OF_GROUPS[group]):
-        result.add(stretch, machine)
-    return result
+    return sums_of_file(lambda: Summed(RunSums(group), machine), partial(stretches, others=OF_GROUPS[group]), launches)
 
 
 def _summed_dataset(dataset: Dataset, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str]]:
     """The kernels of a dataset and its notes; raises as `sums_of_dataset` does."""
     whole = sums_of_dataset(dataset, partial(_sums_of, machine, group))
-    return whole.run.kernels(), [*whole.reports, *whole.notes(dataset, machine)]
+    return whole.run.kernels(), [*whole.reports, *whole.notes(dataset)]
 
 
 def _alike(notes: Sequence[str]) -> list[str]:

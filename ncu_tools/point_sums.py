@@ -11,12 +11,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 from ncu_parsers import tables
-from ncu_parsers.datasets import Dataset
-from ncu_parsers.storage import File
 
 from ncu_tools import levels, views
 from ncu_tools.density import weights
-from ncu_tools.file_sums import OF_GROUPS, stretches, sums_of_dataset
+from ncu_tools.file_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_run
 from ncu_tools.hotspots import RunSums
 from ncu_tools.kernel_rows import Hotspots, ranked
 from ncu_tools.kernels import Summed, hotspots_of
@@ -74,28 +72,31 @@ class Points:
 
 @dataclass
 class _PointSums:
-    """What the points of some launches add up to."""
+    """What the points of some launches add up to. `run` is what the only point of a whole run is called."""
 
-    kernels: Summed = field(default_factory=lambda: Summed(RunSums("name")))
+    look: Look
+    machine: Machine | None
+    run: str
+    kernels: Summed = field(init=False)
     intensities: Intensities = field(default_factory=Intensities)
     works: dict[Work, None] = field(default_factory=dict)
+    reports: dict[str, None] = field(default_factory=dict)
 
-    @property
-    def reports(self) -> dict[str, None]:
-        return self.kernels.reports
+    def __post_init__(self) -> None:
+        self.kernels = Summed(RunSums("name"), self.machine)
 
-    @reports.setter
-    def reports(self, notes: dict[str, None]) -> None:
-        self.kernels.reports = notes
-
-    def add(self, stretch: pa.Table, machine: Machine | None, look: Look, run: str) -> None:
-        seen = seen_as(stretch, look.view, group=look.group, depth=look.depth, run=run)
-        self.kernels.add(seen, machine)
-        self.intensities.add(seen, look)
-        if look.follow:
-            self.works |= dict.fromkeys(works_of(stretch)[1])
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        seen = seen_as(table, self.look.view, group=self.look.group, depth=self.look.depth, run=self.run)
+        self.reports |= notes_of_reports(table)
+        self.kernels.add(seen)
+        self.intensities.add(seen, self.look)
+        if self.look.follow:
+            self.works |= dict.fromkeys(works_of(table)[1])
 
     def merge(self, other: _PointSums) -> None:
+        """Take what comes behind."""
+        self.reports |= other.reports
         self.kernels.merge(other.kernels)
         self.intensities.merge(other.intensities)
         self.works |= other.works
@@ -104,26 +105,18 @@ class _PointSums:
 def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
     """The points of a run that lies in files, never with all of its launches in memory; a dataset's by its engine.
 
-    Raises `NcuBenchError` where a file is damaged or not ours, or no file of a dataset can be read.
+    Raises `NcuBenchError` as `sums_of_run` does.
     """
     if look.view == KERNELS and look.levels == (DRAM,) and not look.follow:
         spots = hotspots_of(run, machine, group=look.group)
         return Points(spots, {row.kernel: _dram_place(row.arithmetic_intensity) for row in spots.rows})
-    sums_of = partial(_sums_of, machine, look, run.name)
-    sums = sums_of_dataset(run.file, sums_of) if isinstance(run.file, Dataset) else sums_of(run.file)
-    spots = ranked(sums.kernels.run.kernels(), sums.kernels.notes(run.file, machine))
+    others = {*views.NEEDED[look.view], *OF_GROUPS[look.group], *levels.COLUMNS.values(), *levels.needed_metrics()}
+    if look.follow:
+        others |= {*OF_GROUPS["work"]}
+    sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(stretches, others=others))
+    spots = ranked(sums.kernels.run.kernels(), sums.kernels.notes(run.file))
     return Points(spots, sums.intensities.places(), list(sums.works))
 
 
 def _dram_place(intensity: float | None) -> tuple[Place, ...]:
     return (Place(DRAM, intensity),) if intensity else ()
-
-
-def _sums_of(machine: Machine | None, look: Look, run: str, launches: File) -> _PointSums:
-    wanted = {*views.NEEDED[look.view], *OF_GROUPS[look.group], *levels.COLUMNS.values(), *levels.needed_metrics()}
-    if look.follow:
-        wanted |= {*OF_GROUPS["work"]}
-    result = _PointSums()
-    for stretch in stretches(launches, wanted):
-        result.add(stretch, machine, look, run)
-    return result

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
-from ncu_parsers.datasets import Dataset
 from ncu_parsers.parquet import launch_stretches
-from ncu_parsers.storage import File
 
 from ncu_tools.conditions import OF_LAUNCHES, Observed
-from ncu_tools.file_sums import notes_of_reports, sums_of_dataset
+from ncu_tools.file_sums import notes_of_reports, sums_of_run
 from ncu_tools.layers import NEEDED, condensed
 from ncu_tools.loading import OnDisk, Run
 
@@ -64,21 +63,6 @@ def _joined(table: pa.Table, more: pa.Table) -> pa.Table:
 def layers_of_run(run: OnDisk | Run) -> LayerSums:
     """The layers of a run; what is in Parquet is never in memory all at once, and a dataset's files go to its engine.
 
-    Raises `NcuBenchError` where a file is damaged or not ours, or no file of a dataset can be read.
+    Raises `NcuBenchError` as `sums_of_run` does.
     """
-    if not isinstance(run, OnDisk):
-        result = LayerSums.of(run.table)
-    elif isinstance(run.file, Dataset):
-        result = sums_of_dataset(run.file, _layers_of_file)
-    else:
-        result = _layers_of_file(run.file)
-    if run.notes:
-        result.reports = dict.fromkeys(run.notes)
-    return result
-
-
-def _layers_of_file(launches: File) -> LayerSums:
-    result = LayerSums()
-    for stretch in launch_stretches(launches, {*NEEDED, *OF_LAUNCHES, "sm_clock_hz"}):
-        result.add(stretch)
-    return result
+    return sums_of_run(run, LayerSums, partial(launch_stretches, columns={*NEEDED, *OF_LAUNCHES, "sm_clock_hz"}))

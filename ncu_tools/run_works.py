@@ -7,15 +7,14 @@ its works, not with its launches, and what is known of its files can be merged, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from ncu_parsers.datasets import Dataset
-from ncu_parsers.storage import File
 
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.conditions import Observed
-from ncu_tools.file_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_dataset
+from ncu_tools.file_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_run
 from ncu_tools.intervals import Moments, of_single_launches
 from ncu_tools.kernel_sums import KernelSums, Launches
 from ncu_tools.layers import without_failed
@@ -82,21 +81,6 @@ class Works:
 def works_of_run(run: OnDisk | Run) -> Works:
     """The works of a run; what is in Parquet is never in memory all at once, and a dataset is summed by its engine.
 
-    Raises `NcuBenchError` where a file is damaged or not ours, or no file of a dataset can be read.
+    Raises `NcuBenchError` as `sums_of_run` does.
     """
-    if not isinstance(run, OnDisk):
-        result = Works.of(run.table)
-    elif isinstance(run.file, Dataset):
-        result = sums_of_dataset(run.file, _works_of_file)
-    else:
-        result = _works_of_file(run.file)
-    if run.notes:
-        result.reports = dict.fromkeys(run.notes)
-    return result
-
-
-def _works_of_file(launches: File) -> Works:
-    result = Works()
-    for stretch in stretches(launches, OF_GROUPS["work"]):
-        result.add(stretch)
-    return result
+    return sums_of_run(run, Works, partial(stretches, others=OF_GROUPS["work"]))

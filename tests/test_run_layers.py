@@ -21,7 +21,7 @@ from ncu_tools.layers import condensed, layers, sums_by_iteration, whole_run
 from ncu_tools.loading import on_disk
 from ncu_tools.run_layers import LayerSums, layers_of_run
 from tests.launches import launch, sass, table
-from tests.test_run_works import pieces
+from tests.test_run_works import in_pieces
 
 
 @st.composite
@@ -41,12 +41,7 @@ def launches(draw: st.DrawFn) -> Launch:
 @given(st.lists(launches(), min_size=1, max_size=14), st.lists(st.integers(0, 14), max_size=3), st.booleans())
 def test_layers_of_condensed_launches_are_those_of_all(found: list[Launch], cuts: list[int], merged: bool) -> None:
     whole = table(*found)
-    sums = LayerSums()
-    for piece in pieces(whole, cuts):
-        if merged:
-            sums.merge(LayerSums.of(piece))
-        else:
-            sums.add(piece)
+    sums = in_pieces(LayerSums, whole, cuts, merged=merged)
     for phase in (None, "forward", ""):
         assert layers(sums.launches, phase=phase) == layers(whole, phase=phase)
         assert asdict(whole_run(sums.launches, phase)) == asdict(whole_run(whole, phase))

@@ -19,6 +19,7 @@ from ncu_parsers.tables import SCHEMA_VERSION, list_codes, with_metadata
 
 from ncu_tools.compare import Comparison, compare
 from ncu_tools.conditions import Observed, conditions_of
+from ncu_tools.file_sums import AnySums
 from ncu_tools.intervals import Moments
 from ncu_tools.loading import on_disk
 from ncu_tools.run_works import Works, works_of_run
@@ -42,9 +43,16 @@ def launches(draw: st.DrawFn) -> Launch:
     return launch(name, sass(ffma=draw(st.integers(0, 50))), ns=ns, **attributes)
 
 
-def pieces(found: pa.Table, cuts: list[int]) -> list[pa.Table]:
+def in_pieces(kind: type[AnySums], found: pa.Table, cuts: list[int], *, merged: bool) -> AnySums:
+    """Sums of launches taken in pieces, one after the other, or each by itself and merged."""
     edges = [0, *sorted({cut % (len(found) + 1) for cut in cuts}), len(found)]
-    return [found.slice(begin, end - begin) for begin, end in pairwise(edges)]
+    result = kind()
+    for begin, end in pairwise(edges):
+        piece = kind() if merged else result
+        piece.add(found.slice(begin, end - begin))
+        if merged:
+            result.merge(piece)
+    return result
 
 
 def compared(base: Works, new: Works) -> Comparison:
@@ -72,12 +80,7 @@ class TestWorks:
         self, found: list[Launch], cuts: list[int], merged: bool
     ) -> None:
         whole = table(*found)
-        apart = Works()
-        for piece in pieces(whole, cuts):
-            if merged:
-                apart.merge(Works.of(piece))
-            else:
-                apart.add(piece)
+        apart = in_pieces(Works, whole, cuts, merged=merged)
         other = Works.of(whole.slice(0, (len(whole) + 1) // 2))
         assert numbers(compared(apart, other)) == numbers(compared(Works.of(whole), other))
         assert apart.observed.failed == sum(one.failed for one in found)
