@@ -93,7 +93,7 @@ def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
         return np.where(amount == 0, 0.0, amount / ceiling)
 
 
-class _Sums:
+class NamedSums:
     """Named sums for each kernel."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class KernelSums(Generic[Title]):
 
     def __init__(self) -> None:
         self._numbers: dict[Title, int] = {}
-        self._sums = _Sums()
+        self._sums = NamedSums()
         self._first = np.empty(0)
         self._shortest = np.empty(0)
         self._longest = np.empty(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def launches(draw: st.DrawFn) -> Launch:
     return launch(name, sass(ffma=draw(st.integers(0, 50))), ns=ns, **attributes)
 
 
-def in_pieces(kind: type[AnySums], found: pa.Table, cuts: list[int], *, merged: bool) -> AnySums:
+def in_pieces(kind: Callable[[], AnySums], found: pa.Table, cuts: list[int], *, merged: bool) -> AnySums:
     """Sums of launches taken in pieces, one after the other, or each by itself and merged."""
     edges = [0, *sorted({cut % (len(found) + 1) for cut in cuts}), len(found)]
     result = kind()

@@ -21,9 +21,9 @@ from ncu_tools.cli.options import (
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from ncu_parsers.engine import Engine
 
+    from ncu_tools.diagnosis_sums import DiagnosisSums
     from ncu_tools.hotspots import Hotspot, Hotspots
     from ncu_tools.loading import OnDisk, Run
     from ncu_tools.machine import Machine
@@ -117,13 +117,13 @@ def command(
 
         machine = find_machine(machine_name)
     with engine_of(dask) as engine:
-        result, table = _kernels(runs, machine, by, group, engine, whole=diagnose)
+        result, sums = _kernels(runs, machine, by, group, engine, diagnose=diagnose)
     notes = list(result.notes)
     if len(result.rows) > top:
         rest = sum(row.time_share or 0.0 for row in result.rows[top:])
         notes.insert(0, f"{len(result.rows) - top} more kernels take {100 * rest:.1f} % of the time; --top shows more")
     shown = result.rows[:top]
-    sentences = _diagnoses(table, shown, group) if table is not None else {}
+    sentences = _diagnoses(sums, shown) if sums is not None else {}
     rows = [{**asdict(row), "diagnosis": sentences.get(row.kernel)} for row in shown]
     columns: Sequence[Column] = COLUMNS
     if output_format == "text" and terminal_width() < WIDE_ENOUGH:
@@ -138,33 +138,32 @@ def command(
 
 
 def _kernels(
-    runs: Sequence[str], machine: Machine | None, by: str, group: str, engine: Engine | None, *, whole: bool
-) -> tuple[Hotspots, pa.Table | None]:
-    """The kernels of all `runs` together; with `whole`, their launches too."""
+    runs: Sequence[str], machine: Machine | None, by: str, group: str, engine: Engine | None, *, diagnose: bool
+) -> tuple[Hotspots, DiagnosisSums | None]:
+    """The kernels of all `runs` together; to `diagnose` them, what that looks at too."""
+    from ncu_tools.kernels import hotspots_of
     from ncu_tools.loading import load_all, locate, on_disk, together
 
-    if (len(runs) == 1 or engine is not None) and not whole:
-        from ncu_tools.kernels import hotspots_of
+    found: OnDisk | Run | None = None
+    if engine is not None:
+        found = together(runs, engine)
+    elif len(runs) == 1:
+        found = on_disk(runs[0])
+    if found is None:
+        with progress("Reading") as reading:
+            found = locate(runs[0], reading=reading) if len(runs) == 1 else load_all(runs, reading=reading)
+    result = hotspots_of(found, machine, by=by, group=group)
+    if not diagnose:
+        return result, None
+    from ncu_tools.diagnosis_sums import sums_to_diagnose
 
-        found: OnDisk | Run | None = on_disk(runs[0]) if engine is None else together(runs, engine)
-        if found is None:
-            with progress("Reading") as reading:
-                found = locate(runs[0], reading=reading)
-        return hotspots_of(found, machine, by=by, group=group), None
-    from ncu_tools.ceilings import ceilings_of
-    from ncu_tools.hotspots import hotspots
-
-    with progress("Reading") as reading:
-        run = load_all(runs, reading=reading, engine=engine)
-    result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
-    result.notes = [*run.notes, *result.notes]
-    return result, run.table if whole else None
+    return result, sums_to_diagnose(found, group)
 
 
-def _diagnoses(table: pa.Table, kernels: list[Hotspot], group: str) -> dict[str, str]:
-    from ncu_tools.diagnosis import diagnoses
+def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> dict[str, str]:
+    from ncu_tools.diagnosis import sentences
 
-    return diagnoses(table, kernels, group)
+    return sentences(sums, kernels)
 
 
 def _by_unit(

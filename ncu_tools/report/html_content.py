@@ -19,7 +19,8 @@ from ncu_parsers import tables
 from ncu_tools import __version__
 from ncu_tools.ceilings import BOARD_LIMIT, Ceiling, unit_title
 from ncu_tools.compose import MOST_ARROWS
-from ncu_tools.diagnosis import diagnoses, looked_at
+from ncu_tools.diagnosis import diagnoses
+from ncu_tools.diagnosis_sums import looked_at
 from ncu_tools.expected import LAYER, Comparison, compare
 from ncu_tools.expected_work import Collection, collection_of
 from ncu_tools.hotspots import Hotspot, run_total, used_units
