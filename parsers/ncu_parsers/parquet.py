@@ -383,6 +383,7 @@ def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
     if isinstance(path, Dataset):
         return _joined(path, *each_partition(path, partial(_read_partition, wanted)))
     with _opened(path) as file:
+        _hold_ours(file.read(columns=[]), path)  # first: pages of others may claim to hold gigabytes
         chosen = _chosen(file.schema_arrow.names, wanted)
         _hold_to_the_limit(file, chosen, path)
         table = _with_sound_texts(file.read(columns=None if wanted is None else chosen))
