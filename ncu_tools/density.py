@@ -1,22 +1,27 @@
-"""Launches as a density: how many lie in each cell of a fine logarithmic grid, and where the means of kernels lie.
+"""Launches as a density: how many lie in each cell of a fine logarithmic grid.
 
-For more launches than a plot can show as points. Nothing here is done launch by launch in Python.
+For more launches than a plot can show as points, and more than fit in memory. Nothing here is done launch by launch in
+Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers import arrays, tables
+from ncu_parsers.parquet import launch_stretches
 from ncu_parsers.tables import Floats
 
-from ncu_tools.hotspots import Hotspot
-from ncu_tools.levels import TRAFFIC, bytes_of
+from ncu_tools.file_sums import AnySums, sums_of_run
+from ncu_tools.levels import COLUMNS as COLUMNS_OF_LEVELS
+from ncu_tools.levels import TRAFFIC, bytes_of, needed_metrics
+from ncu_tools.loading import OnDisk, Run
 from ncu_tools.scene import DRAM, Density
-from ncu_tools.work import FLOAT_UNITS
 
 DENSE_FROM = 10_000
 """From this number of launches on they are drawn as a density."""
@@ -25,17 +30,7 @@ COLUMNS, ROWS = 180, 120
 
 ENOUGH_FOR_CEILINGS = 20_000
 
-NEEDED = ("kernel_name", "duration_ns", "flops", "dram_bytes", "failed", "invocations", "source")
-
-
-@dataclass(frozen=True)
-class _Launches:
-    """FLOPs, DRAM bytes and seconds of the launches that did not fail, NaN for others; `weight` is launches per row."""
-
-    flops: Floats
-    dram: Floats
-    seconds: Floats
-    weight: Floats
+NEEDED = ("duration_ns", "flops", "dram_bytes", "failed", "invocations")
 
 
 def weights(table: pa.Table) -> Floats:
@@ -47,87 +42,127 @@ def weights(table: pa.Table) -> Floats:
     return weight
 
 
-def _launches(table: pa.Table) -> _Launches:
-    weight = weights(table)
-    flops, dram = tables.floats(table, "flops"), tables.floats(table, "dram_bytes")
-    return _Launches(flops, dram, tables.floats(table, "duration_ns") / 1e9, weight)
+@dataclass
+class Extent:
+    """Where launches lie at a memory level: the ends of the decimal logarithms of FLOP/B and FLOP/s.
+
+    `drawn` counts those that have a place, `missing` those of which something is zero or unknown.
+    """
+
+    x: tuple[float, float] = (np.inf, -np.inf)
+    y: tuple[float, float] = (np.inf, -np.inf)
+    drawn: int = 0
+    missing: int = 0
+
+    def joined(self, other: Extent) -> Extent:
+        """That of the launches of both."""
+        x, y = ((min(one[0], two[0]), max(one[1], two[1])) for one, two in ((self.x, other.x), (self.y, other.y)))
+        return Extent(x, y, self.drawn + other.drawn, self.missing + other.missing)
 
 
-def density_of(
-    runs: Iterable[pa.Table], level: str = DRAM, definition: str = TRAFFIC
-) -> tuple[Density | None, int]:  # fmt: skip
+@dataclass
+class Extents:
+    """The extent of launches at each of some memory levels, a stretch of launches at a time."""
+
+    levels: Sequence[str]
+    definition: str
+    found: dict[str, Extent] = field(default_factory=dict)
+    reports: dict[str, None] = field(default_factory=dict)
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        for level in self.levels:
+            x, y, weight, missing = _places(table, level, self.definition)
+            ends = [(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))) for values in (x, y)]
+            self._join(level, Extent(ends[0], ends[1], int(weight.sum()), missing))
+
+    def merge(self, other: Extents) -> None:
+        """Take what comes behind."""
+        for level, extent in other.found.items():
+            self._join(level, extent)
+
+    def _join(self, level: str, extent: Extent) -> None:
+        self.found[level] = self.found.get(level, Extent()).joined(extent)
+
+
+@dataclass
+class Counts:
+    """How many launches lie in each cell of a grid over an extent, a stretch of launches at a time."""
+
+    level: str
+    definition: str
+    x: tuple[float, float]
+    y: tuple[float, float]
+    cells: Floats = field(default_factory=lambda: np.zeros(COLUMNS * ROWS))
+    reports: dict[str, None] = field(default_factory=dict)
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches; all lie within the extent."""
+        x, y, weight, _ = _places(table, self.level, self.definition)
+        places = _cells(x, self.x, COLUMNS) * ROWS + _cells(y, self.y, ROWS)
+        self.cells += np.bincount(places, weight, COLUMNS * ROWS)
+
+    def merge(self, other: Counts) -> None:
+        """Take what comes behind."""
+        self.cells += other.cells
+
+
+class Launches:
+    """The launches of a run for a density, read twice: for where they lie, and into the grid that all runs share."""
+
+    def __init__(self, run: OnDisk | Run, levels: Sequence[str], definition: str = TRAFFIC) -> None:
+        """Read where the launches lie. Raises `NcuBenchError` as `sums_of_run` does."""
+        self._run, self._definition = run, definition
+        self.extents = self._summed(partial(Extents, levels, definition)).found
+
+    def counts(self, level: str, extent: Extent) -> Floats:
+        """How many launches are in each cell of the grid over `extent`. Raises as before."""
+        return self._summed(partial(Counts, level, self._definition, *grid(extent))).cells
+
+    def _summed(self, new: Callable[[], AnySums]) -> AnySums:
+        columns = {*NEEDED, *COLUMNS_OF_LEVELS.values(), *needed_metrics(), "compute_capability"}
+        return sums_of_run(self._run, new, partial(launch_stretches, columns=columns))
+
+
+def density_of(runs: Sequence[Launches], level: str = DRAM) -> tuple[Density | None, int]:
     """The density of the launches of all runs by the bytes of a memory level, and how many have no place in it.
 
-    Such have something zero or unknown. None where no launch has a place. `definition` is one of `levels.DEFINITIONS`.
+    None where no launch has a place. Raises `NcuBenchError` as `Launches` does.
     """
-    places = [_place(_launches(table), bytes_of(table, [level], definition)[level]) for table in runs]
-    intensity, rate, weight = (np.concatenate(parts) for parts in zip(*places, strict=True))
-    drawn = np.isfinite(intensity) & np.isfinite(rate) & (weight > 0)
-    missing = int(weight[~drawn].sum())
-    if not drawn.any():
-        return None, missing
-    return _counted(intensity[drawn], rate[drawn], weight[drawn]), missing
-
-
-def _place(launches: _Launches, moved: Floats) -> tuple[Floats, Floats, Floats]:
-    """Decimal logarithms of FLOP/B and FLOP/s, not finite where there is no place; launches per row."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return (
-            np.log10(launches.flops / moved),
-            np.log10(launches.flops / launches.seconds),
-            launches.weight,
-        )
-
-
-def _counted(intensity: Floats, rate: Floats, weight: Floats) -> Density:
-    x, columns = _cells(intensity, COLUMNS)
-    y, rows = _cells(rate, ROWS)
-    counts = np.bincount(columns * ROWS + rows, weight, COLUMNS * ROWS)
+    extent = Extent()
+    for run in runs:
+        extent = extent.joined(run.extents.get(level, Extent()))
+    if not extent.drawn:
+        return None, extent.missing
+    counts = sum((run.counts(level, extent) for run in runs), np.zeros(COLUMNS * ROWS))
     cells = tuple((cell // ROWS, cell % ROWS, round(counts[cell])) for cell in np.flatnonzero(counts).tolist())
-    return Density(x, y, COLUMNS, ROWS, cells)
+    return Density(*grid(extent), COLUMNS, ROWS, cells), extent.missing
 
 
-def _cells(values: Floats, count: int) -> tuple[tuple[float, float], np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """The ends of an even grid over all values, at least a tenth of a decade wide, and the cell of each value."""
-    low, high = float(values.min()), float(values.max())
-    margin = max(0.0, 0.1 - (high - low)) / 2
-    low, high = low - margin, high + margin
-    cells = ((values - low) * (count / (high - low))).astype(np.int64)
-    return (low, high), np.minimum(cells, count - 1)
-
-
-def kernels_in_brief(table: pa.Table) -> list[Hotspot]:
-    """The kernels with their sums and rates, the hottest first; what bounds them is left out.
-
-    A rate is over the launches that have both numbers, as in `ncu_tools.hotspots`.
-    """
-    launches = _launches(table)
-    codes, names = tables.codes(table, "kernel_name")
-    groups, alive = len(names), launches.weight > 0
-
-    def total(values: Floats, *needed: Floats) -> Floats:
-        known = alive & ~np.isnan(np.sum([values, *needed], axis=0))
-        sums = np.bincount(codes[known], (values * launches.weight)[known], groups)
-        return np.where(np.bincount(codes[known], minlength=groups) > 0, sums, np.nan)
-
-    def whole(values: Floats) -> Floats:
-        """Totals, NaN where one launch has no value."""
-        missing = np.bincount(codes[alive & np.isnan(values)], minlength=groups)
-        return np.where(missing == 0, total(values), np.nan)
-
-    flops, dram, seconds = launches.flops, launches.dram, launches.seconds
+def _places(table: pa.Table, level: str, definition: str) -> tuple[Floats, Floats, Floats, int]:
+    """Decimal logarithms of FLOP/B and FLOP/s of rows that have a place, launches in each, and those without one."""
+    flops, weight = tables.floats(table, "flops"), weights(table)
+    moved = bytes_of(table, [level], definition)[level]
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate = total(flops, seconds) / total(seconds, flops)
-        bandwidth = total(dram, seconds) / total(seconds, dram)
-        intensity = total(flops, dram) / total(dram, flops)
-    count = np.bincount(codes, launches.weight, groups)
-    time = whole(seconds) * 1e9
-    columns = (time, whole(flops), rate, whole(dram), bandwidth, intensity)
-    rows = [
-        _brief(names[group] or "?", int(count[group]), [_known(column[group]) for column in columns])
-        for group in np.flatnonzero(count).tolist()
-    ]
-    return _with_shares(sorted(rows, key=lambda row: (-(row.time_total_ns or -1.0), row.kernel)))
+        x, y = np.log10(flops / moved), np.log10(flops / (tables.floats(table, "duration_ns") / 1e9))
+    drawn = np.isfinite(x) & np.isfinite(y) & (weight > 0)
+    return x[drawn], y[drawn], weight[drawn], int(weight[~drawn].sum())
+
+
+def grid(extent: Extent) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The ends of an even grid over an extent, at least a tenth of a decade wide."""
+    return _widened(*extent.x), _widened(*extent.y)
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    margin = max(0.0, 0.1 - (high - low)) / 2
+    return low - margin, high + margin
+
+
+def _cells(values: Floats, ends: tuple[float, float], count: int) -> npt.NDArray[np.int64]:
+    """The cell of each value in an even grid."""
+    cells = ((values - ends[0]) * (count / (ends[1] - ends[0]))).astype(np.int64)
+    return np.minimum(cells, count - 1)
 
 
 def thinned(table: pa.Table, of: int | None = None) -> pa.Table:
@@ -141,44 +176,3 @@ def thinned(table: pa.Table, of: int | None = None) -> pa.Table:
     first = [np.unique(codes[0].astype(np.int64) * (codes[1].max() + 1) + codes[1], return_index=True)[1]]
     step = max(1, (of or len(table)) // ENOUGH_FOR_CEILINGS)
     return table.take(arrays.whole(np.unique(np.concatenate([*first, np.arange(0, len(table), step)]))))
-
-
-def units_at_work(table: pa.Table) -> set[str]:
-    """The compute units that did at least a hundredth of all counted FLOPs."""
-    sums = {unit: float(np.nansum(tables.floats(table, column))) for unit, column in FLOAT_UNITS.items()
-            if column in table.column_names}  # fmt: skip
-    return {unit for unit, amount in sums.items() if amount > 0.01 * sum(sums.values())}
-
-
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _brief(kernel: str, launches: int, numbers: Sequence[float | None]) -> Hotspot:
-    time, flops, rate, dram, bandwidth, intensity = numbers
-    return Hotspot(
-        kernel=kernel,
-        launches=launches,
-        time_total_ns=time,
-        time_mean_ns=None if time is None else time / launches,
-        time_min_ns=None,
-        time_max_ns=None,
-        time_std_ns=None,
-        time_share=None,
-        time_cumulative=None,
-        flops=flops,
-        flops_per_s=rate,
-        dram_bytes=dram,
-        dram_bytes_per_s=bandwidth,
-        arithmetic_intensity=intensity,
-        bound=None,
-        bound_fraction=None,
-    )
-
-
-def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:
-    whole = sum(row.time_total_ns or 0.0 for row in rows)
-    return [
-        replace(row, time_share=row.time_total_ns / whole if row.time_total_ns is not None and whole else None)
-        for row in rows
-    ]

@@ -5,7 +5,7 @@ Every number is a ratio of sums over launches, so that a run of any size becomes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -13,14 +13,14 @@ import pyarrow as pa
 from ncu_parsers import tables
 
 from ncu_tools import levels, views
-from ncu_tools.density import weights
+from ncu_tools.density import Launches, weights
 from ncu_tools.file_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_run
 from ncu_tools.hotspots import RunSums
 from ncu_tools.kernel_rows import Hotspots, ranked
 from ncu_tools.kernels import Summed, hotspots_of
 from ncu_tools.loading import OnDisk
 from ncu_tools.machine import Machine
-from ncu_tools.scene import DRAM, KERNELS, Place
+from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, Place
 from ncu_tools.signatures import Work, works_of
 from ncu_tools.views import Look, seen_as
 
@@ -63,11 +63,15 @@ class Intensities:
 
 @dataclass
 class Points:
-    """The points of one run with their places, and its works where kernels are to be followed from run to run."""
+    """The points of one run with their places, and its works where kernels are to be followed from run to run.
+
+    Where its launches are to be drawn as a density, those too; the points are its kernels then.
+    """
 
     spots: Hotspots
     places: dict[str, tuple[Place, ...]]
     works: list[Work] = field(default_factory=list)
+    launches: Launches | None = None
 
 
 @dataclass
@@ -107,6 +111,10 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
+    if look.view == LAUNCHES:
+        found = points_of(run, machine, replace(look, view=KERNELS, group="name"))
+        found.launches = Launches(run, look.levels, look.definition)
+        return found
     if look.view == KERNELS and look.levels == (DRAM,) and not look.follow:
         spots = hotspots_of(run, machine, group=look.group)
         return Points(spots, {row.kernel: _dram_place(row.arithmetic_intensity) for row in spots.rows})

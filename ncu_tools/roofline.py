@@ -29,10 +29,11 @@ from ncu_tools.ceilings import (
     instructions_of,
     unit_title,
 )
-from ncu_tools.density import DENSE_FROM, density_of, kernels_in_brief, thinned, units_at_work
+from ncu_tools.density import DENSE_FROM, Launches, density_of
 from ncu_tools.hotspots import Hotspot, hotspots
 from ncu_tools.kernel_pairs import pair_kernels
 from ncu_tools.levels import TRAFFIC, asked_for, definition_titles
+from ncu_tools.loading import Run as Table
 from ncu_tools.machine import Machine
 from ncu_tools.point_sums import Intensities, Points
 from ncu_tools.report.units import scaled
@@ -129,27 +130,21 @@ def roofline(
         bytes_by_level=definition_titles(look.levels, look.definition, BYTES_IN_WORDS.get(bytes_title, bytes_title)),
     )
     dense = look.view == LAUNCHES and sum(map(len, runs.values())) >= DENSE_FROM
-    units: set[str | None] = set()
-    works: dict[str, list[Work]] = {}
+    points: dict[str, Points] = {}
     for name, table in runs.items():
-        ceilings = ceilings_of(thinned(table) if dense else table, machine)
+        ceilings = ceilings_of(table, machine)
         _add_ceilings(result, ceilings)
         result.sparse_units |= {unit for unit, share in board.sparse_shares(table).items() if np.nansum(share) > 0}
-        if dense:
-            result.points += [Point(name, row) for row in kernels_in_brief(table)]
-            units |= units_at_work(table)
-        else:
-            points = (summed or {}).get(name) or _points_in(table, ceilings, look, name)
-            works[name] = points.works
-            _add_points(result, name, points, look)
-        result.runs.append(_run(name, table, [point.hotspot for point in result.points if point.run == name]))
-    units |= {point.hotspot.unit for point in result.points}
+        points[name] = (summed or {}).get(name) or _points_in(table, ceilings, look, name, dense=dense)
+        _add_points(result, name, points[name], look)
+        result.runs.append(_run(name, table, points[name].spots.rows))
+    units = {point.hotspot.unit for point in result.points}
     result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)
     result.ridges = ridges(result.ceilings)
     if dense:
-        _add_density(result, runs, look)
+        _add_density(result, [one.launches for one in points.values() if one.launches is not None], look)
     if look.follow:
-        result.followed = _followed(works, look)
+        result.followed = _followed({name: one.works for name, one in points.items()}, look)
     _leave_out_empty_levels(result, look)
     _note_what_is_missing(result)
     return result
@@ -179,8 +174,12 @@ def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
     result.known += [ceiling for ceiling in found if ceiling not in result.known]
 
 
-def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str) -> Points:
-    """The points of a whole table of launches."""
+def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, dense: bool) -> Points:
+    """The points of a whole table of launches, its kernels where the launches are drawn as a density."""
+    if dense:
+        points = _points_in(table, ceilings, replace(look, view=KERNELS, group="name"), run, dense=False)
+        points.launches = Launches(Table(run, table), look.levels, look.definition)
+        return points
     seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
     return Points(hotspots(seen, ceilings), _places(seen, look), works_of(table)[1] if look.follow else [])
 
@@ -207,15 +206,16 @@ def _run(name: str, table: pa.Table, rows: list[Hotspot]) -> Run:
     return Run(name, PurePath(name).name or name, time, next(iter(devices)) if len(devices) == 1 else None)
 
 
-def _add_density(result: Roofline, runs: Mapping[str, pa.Table], look: Look) -> None:
+def _add_density(result: Roofline, runs: Sequence[Launches], look: Look) -> None:
     """The launches as a density by the bytes of one memory level, the first of those asked for that has any."""
     result.notes.append(f"from {DENSE_FROM:,} launches on they are drawn as a density, and numbers stand for kernels")
     for level in look.levels:
-        result.density, missing = density_of(runs.values(), level, look.definition)
+        result.density, missing = density_of(runs, level)
         if result.density is not None:
             break
-    of_runs = {name: _places(table, replace(look, levels=(level,))) for name, table in runs.items()}
-    result.points = [replace(point, places=of_runs[point.run].get(point.hotspot.kernel, ())) for point in result.points]
+    result.points = [
+        replace(point, places=tuple(place for place in point.places if place.level == level)) for point in result.points
+    ]
     if len(look.levels) > 1:
         result.notes.append(
             f"a density is drawn by the bytes of one memory level, here {unit_title(level)}; name another one alone"

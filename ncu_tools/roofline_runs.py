@@ -26,7 +26,6 @@ from ncu_tools.machine import Machine
 from ncu_tools.point_sums import Points, points_of
 from ncu_tools.roofline import Look
 from ncu_tools.scene import DRAM, LAUNCHES
-from ncu_tools.work import FLOAT_UNITS
 
 SCENE_KEY = "scene"
 
@@ -57,8 +56,8 @@ def load_for(
     if not isinstance(run, OnDisk):
         return Loaded(run.name, run.table, run.notes)
     _, rows = contents(run.file)
-    summed = look.view != LAUNCHES
-    wanted = _columns(run.file, look, dense=not summed and rows >= density.DENSE_FROM)
+    summed = look.view != LAUNCHES or rows >= density.DENSE_FROM
+    wanted = _columns(run.file, look, summed=summed)
     if summed:  # only the ceilings are still wanted, and these are medians
         table = read_in_parts(run.file, wanted, partial(density.thinned, of=rows))
     else:
@@ -69,14 +68,12 @@ def load_for(
     return Loaded(run.name, table, notes, points_of(run, machine, look) if summed else None)
 
 
-def _columns(file: File | Dataset, look: Look, *, dense: bool) -> list[str]:
+def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
     """The columns to read: what no launch has a value in would take time too."""
     wanted = {"source", "duration_ns"}
-    if dense:
-        wanted |= {*density.NEEDED, *FLOAT_UNITS.values()}
-    elif look.view == LAUNCHES:
+    if not summed:
         wanted |= {*file_sums.OF_SUMS}
-    by_level = look.levels != (DRAM,) or (look.view == LAUNCHES and not dense)
+    by_level = look.levels != (DRAM,) or not summed
     if by_level:
         wanted |= {*levels.COLUMNS.values()}
     wanted |= {ceiling.metric for ceiling in known.ceilings()} | file_sums.OF_CEILINGS

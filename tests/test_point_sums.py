@@ -10,6 +10,8 @@ from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
+from ncu_tools import density
+from ncu_tools import roofline as rooflines
 from ncu_tools.point_sums import Points, points_of
 from ncu_tools.roofline import Look, Roofline, roofline
 from ncu_tools.roofline_runs import load_for
@@ -86,6 +88,37 @@ def test_of_a_run_without_modules_there_is_one_point_and_a_note(tmp_path: Path) 
     result = roofline({found.name: found.table}, look=look, summed={found.name: found.points})
     assert len(result.points) == 1
     assert "no launch knows its module: profile a model target, or use NVTX ranges" in result.notes
+
+
+@pytest.mark.parametrize("level", ["dram", "l2", "l1"])
+def test_a_density_of_files_is_that_of_whole_tables(
+    runs: list[str], monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    for module in (density, rooflines):
+        monkeypatch.setattr(module, "DENSE_FROM", 50)
+    look = Look(LAUNCHES, levels=(level,))
+    summed, whole = (drawn(runs, look, in_pieces=in_pieces) for in_pieces in (True, False))
+    assert summed.density is not None
+    assert summed.density == whole.density
+    count = sum(launches for _, _, launches in summed.density.cells)
+    without = [note for note in summed.notes if "have no place on the plot" in note]
+    assert set(without) <= set(whole.notes)
+    assert bool(without) == (level != "l2")
+    assert count + sum(int(note.split()[0]) for note in without) == 2 * (60 - 1)
+    assert [(one.run, one.hotspot.kernel, one.places) for one in summed.points] == [
+        (one.run, one.hotspot.kernel, one.places) for one in whole.points
+    ]
+
+
+def test_launches_that_do_not_fit_in_memory_become_a_density(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(density, "DENSE_FROM", 50)
+    monkeypatch.setattr(density, "ENOUGH_FOR_CEILINGS", 5)
+    monkeypatch.setattr(memory, "limit", lambda: 100)
+    found = load_for(runs[0], Look(LAUNCHES), None)
+    assert found.points is not None
+    assert found.points.launches is not None
+    assert found.points.launches.extents["dram"].drawn == 60 - 1 - 6
+    assert len(found.table) < 60
 
 
 def test_runs_that_do_not_fit_in_memory_become_points_all_the_same(
