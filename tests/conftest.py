@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# What a shell starts in the background ignores Ctrl-C, and so would everything that tests start to interrupt it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_reports"

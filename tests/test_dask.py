@@ -166,7 +166,7 @@ class Cluster:
         return process
 
     @staticmethod
-    def wait_for(true: Any, seconds: float = 30) -> None:
+    def wait_for(true: Any, seconds: float = 90) -> None:
         end = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < end, "the cluster does not come up"
