@@ -107,7 +107,7 @@ class Counts:
         self.cells += other.cells
 
 
-class Launches:
+class DenseLaunches:
     """The launches of a run for a density, read twice: for where they lie, and into the grid that all runs share."""
 
     def __init__(self, run: OnDisk | Run, levels: Sequence[str], definition: str = TRAFFIC) -> None:
@@ -124,10 +124,10 @@ class Launches:
         return sums_of_run(self._run, new, partial(launch_stretches, columns=columns))
 
 
-def density_of(runs: Sequence[Launches], level: str = DRAM) -> tuple[Density | None, int]:
+def density_of(runs: Sequence[DenseLaunches], level: str = DRAM) -> tuple[Density | None, int]:
     """The density of the launches of all runs by the bytes of a memory level, and how many have no place in it.
 
-    None where no launch has a place. Raises `NcuBenchError` as `Launches` does.
+    None where no launch has a place. Raises `NcuBenchError` as `DenseLaunches` does.
     """
     extent = Extent()
     for run in runs:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ncu_parsers import tables
 
 from ncu_tools import levels, views
-from ncu_tools.density import Launches, weights
+from ncu_tools.density import DenseLaunches, weights
 from ncu_tools.file_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_run
 from ncu_tools.hotspots import RunSums
 from ncu_tools.kernel_rows import Hotspots, ranked
@@ -71,7 +71,7 @@ class Points:
     spots: Hotspots
     places: dict[str, tuple[Place, ...]]
     works: list[Work] = field(default_factory=list)
-    launches: Launches | None = None
+    launches: DenseLaunches | None = None
 
 
 @dataclass
@@ -113,7 +113,7 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
     """
     if look.view == LAUNCHES:
         found = points_of(run, machine, replace(look, view=KERNELS, group="name"))
-        found.launches = Launches(run, look.levels, look.definition)
+        found.launches = DenseLaunches(run, look.levels, look.definition)
         return found
     if look.view == KERNELS and look.levels == (DRAM,) and not look.follow:
         spots = hotspots_of(run, machine, group=look.group)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_parsers import tables
 
-from ncu_tools import board
+from ncu_tools import board, loading
 from ncu_tools.ceilings import (
     BOARD_LIMIT,
     DATA_SHEET,
@@ -29,11 +29,10 @@ from ncu_tools.ceilings import (
     instructions_of,
     unit_title,
 )
-from ncu_tools.density import DENSE_FROM, Launches, density_of
+from ncu_tools.density import DENSE_FROM, DenseLaunches, density_of
 from ncu_tools.hotspots import Hotspot, hotspots
 from ncu_tools.kernel_pairs import pair_kernels
 from ncu_tools.levels import TRAFFIC, asked_for, definition_titles
-from ncu_tools.loading import Run as Table
 from ncu_tools.machine import Machine
 from ncu_tools.point_sums import Intensities, Points
 from ncu_tools.report.units import scaled
@@ -178,7 +177,7 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
     """The points of a whole table of launches, its kernels where the launches are drawn as a density."""
     if dense:
         points = _points_in(table, ceilings, replace(look, view=KERNELS, group="name"), run, dense=False)
-        points.launches = Launches(Table(run, table), look.levels, look.definition)
+        points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
         return points
     seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
     return Points(hotspots(seen, ceilings), _places(seen, look), works_of(table)[1] if look.follow else [])
@@ -206,7 +205,7 @@ def _run(name: str, table: pa.Table, rows: list[Hotspot]) -> Run:
     return Run(name, PurePath(name).name or name, time, next(iter(devices)) if len(devices) == 1 else None)
 
 
-def _add_density(result: Roofline, runs: Sequence[Launches], look: Look) -> None:
+def _add_density(result: Roofline, runs: Sequence[DenseLaunches], look: Look) -> None:
     """The launches as a density by the bytes of one memory level, the first of those asked for that has any."""
     result.notes.append(f"from {DENSE_FROM:,} launches on they are drawn as a density, and numbers stand for kernels")
     for level in look.levels:
