@@ -160,9 +160,9 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 
 def _cells(values: Floats, ends: tuple[float, float], count: int) -> npt.NDArray[np.int64]:
-    """The cell of each value in an even grid."""
+    """The cell of each value in an even grid; a value beyond it, of a file that changed meanwhile, is at its edge."""
     cells = ((values - ends[0]) * (count / (ends[1] - ends[0]))).astype(np.int64)
-    return np.minimum(cells, count - 1)
+    return np.clip(cells, 0, count - 1)
 
 
 def thinned(table: pa.Table, of: int | None = None) -> pa.Table:
