@@ -136,7 +136,10 @@ class _Reader:
         """Type and number of the elements that follow."""
         head = self._byte()
         count = head >> 4
-        return head & 15, self._varint() if count == 15 else count
+        count = self._varint() if count == 15 else count
+        if count > len(self._data) - self._at:  # every element takes a byte at least
+            raise ValueError("a list is longer than the footer")
+        return head & 15, count
 
     def _binary(self) -> bytes:
         length = self._varint()
