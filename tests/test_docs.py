@@ -96,11 +96,11 @@ def test_the_columns_in_the_architecture_page_are_those_of_the_code() -> None:
 def test_every_room_of_the_architecture_page_exists_and_every_module_is_in_it() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     rooms = text.partition("## Rooms")[2].partition("## The table")[0]
-    for folder in (ROOT / "launch" / "ncu_launch", ROOT / "parsers" / "ncu_parsers", ROOT / "ncu_tools"):
-        for module in folder.glob("*.py"):
-            assert module.name == "__init__.py" or module.name in rooms, module.name
-    for name in re.findall(r"\b(\w+\.py)\b", rooms):
-        assert list(ROOT.glob(f"*/**/{name}")), name
+    folders = (ROOT / "launch" / "ncu_launch", ROOT / "parsers" / "ncu_parsers", ROOT / "ncu_tools")
+    modules = {module.name for folder in folders for module in folder.glob("*.py")}
+    assert {name for name in modules - {"__init__.py"} if name not in rooms} == set()
+    there = {module.name for folder in folders for module in folder.rglob("*.py")}
+    assert set(re.findall(r"\b(\w+\.py)\b", rooms)) - there == set()
 
 
 def test_the_number_of_machines_in_the_readme_is_right() -> None:
