@@ -76,46 +76,15 @@ def keep_kernels(launches: Path) -> Path | None:
     None when another process replaces the launches meanwhile: the kernels are then its to write. Raises `NcuBenchError`
     when a file cannot be read or written.
     """
-    return _keep(launches, _made_of(launches), _sums_of(None, "name", launches))
-
-
-def _keep(launches: Path, made_of: list[str | None], summed: Summed) -> Path | None:
-    rows, notes, said = summed.run.kernels(), summed.notes(launches), notes_of(launches)
+    made_of = _made_of(launches)
+    rows, notes = _summed(launches, None, "name")
+    said = notes_of(launches)
     if _made_of(launches) != made_of:
         return None
     path = launches.with_name(KERNELS)
     kept = {"schema_version": SCHEMA_VERSION, "kernels": {"made_of": made_of, "said": said, "notes": notes}}
     write_table(tables.with_metadata(kernels_table(ranked(rows, notes).rows), kept), path)
     return path
-
-
-class KernelsOfPassing:
-    """The kernels of launches summed while these are written, so that the file need not be read for it."""
-
-    def __init__(self) -> None:
-        self._summed: Summed | None = None
-        self._columns: list[str] | None = None
-
-    def write(self, table: pa.Table) -> None:
-        """Take the next launches. Once their columns are others than before, the file has to be read after all."""
-        from ncu_tools.hotspots import RunSums
-
-        if self._columns is None:
-            self._columns, self._summed = table.column_names, Summed(RunSums("name"), None)
-        if self._summed is not None and table.column_names == self._columns:
-            self._summed.add(table)
-        else:
-            self._summed = None
-
-    def restart(self) -> None:
-        """Forget the launches taken."""
-        self._summed = self._columns = None
-
-    def keep(self, launches: Path, fingerprint: str | None) -> Path | None:
-        """As `keep_kernels`, of launches that passed by until the file of this fingerprint was written."""
-        if self._summed is None or fingerprint is None:
-            return keep_kernels(launches)
-        return _keep(launches, _made_of_file(fingerprint), self._summed)
 
 
 def kept_kernels(launches: Path) -> tuple[list[Hotspot], list[str], list[str]] | None:
@@ -147,12 +116,8 @@ def _rows_of(table: pa.Table) -> list[Hotspot]:
 
 def _made_of(launches: Path) -> list[str | None]:
     """What the kernels of a file of launches depend on."""
-    return _made_of_file(fingerprint(launches))
-
-
-def _made_of_file(written: str | None) -> list[str | None]:
     machines = hashlib.sha256(repr(machine_files()).encode()).hexdigest()
-    return [__version__, machines, written]
+    return [__version__, machines, fingerprint(launches)]
 
 
 @dataclass

@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers import fast_long, fast_wide, parquet
-from ncu_parsers import parse as parsing
+from ncu_parsers import parquet
 from ncu_parsers.parquet import write_table
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source
@@ -23,10 +22,9 @@ from ncu_tools import kernels
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.cli.hotspots import command
 from ncu_tools.hotspots import GROUPS, ORDERS, Hotspots, RunSums, hotspots, kernels_table
-from ncu_tools.kernels import KernelsOfPassing, hotspots_of, keep_kernels, kept_kernels
+from ncu_tools.kernels import hotspots_of, keep_kernels, kept_kernels
 from ncu_tools.loading import LAUNCHES, OnDisk, load
 from ncu_tools.machine import find_machine
-from tests.conftest import SAMPLES
 from tests.launches import launch, metric, sass, table, tensor
 from tests.reports import needs_shared_reports, sample_files, shared_reports
 
@@ -192,76 +190,3 @@ class TestKeptKernels:
         after = CliRunner().invoke(command, asked)
         assert before.exit_code == after.exit_code == 0
         assert json.loads(before.output) == json.loads(after.output)
-
-
-def launches_of_each(folder: Path) -> dict[str, int]:
-    """How many launches the kernels of a file of launches have."""
-    return {row.kernel: row.launches for row in of_whole(OnDisk("", folder / LAUNCHES)).rows}
-
-
-class TestKernelsOfPassingLaunches:
-    """Summed while the launches are written, they are what the file gives."""
-
-    @pytest.fixture(autouse=True)
-    def _streamed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(parsing, "STREAMED_FROM_BYTES", 1)
-        monkeypatch.setattr(fast_wide, "CELLS_OF_A_TABLE", 300)
-        monkeypatch.setattr(fast_long, "ROWS_OF_A_STRETCH", 40)
-
-    def written(self, folder: Path, source: Path, monkeypatch: pytest.MonkeyPatch, *, may_read: bool) -> pa.Table:
-        """The kernels of a report, kept while it is read."""
-        folder.mkdir()
-        passing = KernelsOfPassing()
-        result = parsing.parse_into(folder / LAUNCHES, [Source(str(source))], beside=passing)
-        assert result.written
-        with monkeypatch.context() as patched:
-            if not may_read:
-                patched.setattr(kernels, "_sums_of", unread)
-            passing.keep(folder / LAUNCHES, result.fingerprint)
-        return parquet.read_beside(folder / "kernels.parquet")
-
-    @pytest.mark.parametrize("path", sample_files(), ids=lambda path: path.name)
-    def test_are_those_of_the_file(self, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        if parsed(path) is None:
-            return
-        passing = self.written(tmp_path / "passing", path, monkeypatch, may_read=True)
-        keep_kernels(tmp_path / "passing" / LAUNCHES)
-        of_file = parquet.read_beside(tmp_path / "passing" / "kernels.parquet")
-        assert of_file is not None
-        assert passing.equals(of_file)
-        assert passing.schema.metadata == of_file.schema.metadata
-
-    def test_are_summed_without_reading_the_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        report = SAMPLES / "d01-wide-raw.csv"
-        assert len(self.written(tmp_path / "run", report, monkeypatch, may_read=False)) == 6
-
-    def test_are_read_from_the_file_where_columns_change_on_the_way(self, tmp_path: Path) -> None:
-        passing = KernelsOfPassing()
-        one, other = some_launches(), some_launches().append_column("more", pa.array([1.0] * len(some_launches())))
-        passing.write(one)
-        passing.write(other)
-        passing.write(one)
-        kept_in(tmp_path, one)
-        fingerprint = parquet.fingerprint(tmp_path / LAUNCHES)
-        assert passing.keep(tmp_path / LAUNCHES, fingerprint) is not None
-        found = kept_kernels(tmp_path / LAUNCHES)
-        assert found is not None
-        assert {row.kernel: row.launches for row in found[0]} == launches_of_each(tmp_path)
-
-    def test_are_not_kept_beside_launches_of_another_process(self, tmp_path: Path) -> None:
-        passing = KernelsOfPassing()
-        passing.write(some_launches())
-        kept_in(tmp_path, some_launches())
-        assert passing.keep(tmp_path / LAUNCHES, "of another file") is None
-        assert not (tmp_path / "kernels.parquet").exists()
-
-    def test_forget_what_is_read_again(self, tmp_path: Path) -> None:
-        passing = KernelsOfPassing()
-        passing.write(some_launches())
-        passing.restart()
-        passing.write(some_launches())
-        kept_in(tmp_path, some_launches())
-        passing.keep(tmp_path / LAUNCHES, parquet.fingerprint(tmp_path / LAUNCHES))
-        found = kept_kernels(tmp_path / LAUNCHES)
-        assert found is not None
-        assert {row.kernel: row.launches for row in found[0]} == launches_of_each(tmp_path)

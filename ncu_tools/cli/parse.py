@@ -15,7 +15,7 @@ from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
 from ncu_parsers.storage import is_url
 
 from ncu_tools.cli.options import dask_option, engine_of, format_option, progress, show
-from ncu_tools.kernels import KernelsOfPassing
+from ncu_tools.kernels import keep_kernels
 from ncu_tools.loading import LAUNCHES
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.report.units import counted
@@ -115,11 +115,10 @@ def _check(output: str, as_dataset: bool, run: str, dask: str | None) -> None:
 
 
 def _into_file(output: Path, sources: list[Source], separate: bool) -> Parsed:
-    kernels = KernelsOfPassing() if output.name == LAUNCHES else None
     with progress("Reading") as reading:
-        parsed = parse_into(output, sources, join=not separate, processes=_cores(), reading=reading, beside=kernels)
-    if parsed.written and kernels is not None:
-        kernels.keep(output, parsed.fingerprint)
+        parsed = parse_into(output, sources, join=not separate, processes=_cores(), reading=reading)
+    if parsed.written and output.name == LAUNCHES:
+        keep_kernels(output)
     return parsed
 
 

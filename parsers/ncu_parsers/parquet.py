@@ -114,11 +114,6 @@ class RowGroups:
         self._parts[-1].replace(self._path)
         self.finished = True
 
-    @property
-    def fingerprint(self) -> str | None:
-        """That of the finished file."""
-        return fingerprint(self._path)
-
     def restart(self) -> None:
         """Forget all that was written."""
         self.discard()

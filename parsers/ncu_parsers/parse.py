@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
@@ -22,9 +22,6 @@ from ncu_parsers.report import Launch, Report, shortened
 from ncu_parsers.sources import STANDARD_INPUT, Source
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, encoded, with_metadata
 
-if TYPE_CHECKING:
-    from ncu_parsers.stream import Sink
-
 
 @dataclass
 class Parsed:
@@ -39,7 +36,6 @@ class Parsed:
     notes: list[str] = field(default_factory=list)
     mismatch: str = ""
     written: bool = False
-    fingerprint: str | None = None
 
 
 STREAMED_FROM_BYTES = 1_000_000
@@ -58,17 +54,15 @@ def parse_into(
     join: bool = True,
     processes: int = 1,
     reading: Callable[[Source], None] = lambda source: None,
-    beside: Sink | None = None,
 ) -> Parsed:
     """Read every source into the Parquet file `path`, which is the same as writing the table of `parse`.
 
     Big reports are written as they are read, several of them in as many as `processes` beside each other: then `table`
     is None, and no more than a stretch of the launches is ever in memory. With `processes`, the program that calls this
-    must be one that can be imported (`if __name__ == "__main__"`). `written` says whether there is a file. The launches
-    of a single big report are given to `beside`, too, and `fingerprint` is that of the file. Raises `NcuBenchError`
-    when it cannot be written.
+    must be one that can be imported (`if __name__ == "__main__"`). `written` says whether there is a file. Raises
+    `NcuBenchError` when it cannot be written.
     """
-    streamed = stream_into(path, sources, join=join, processes=processes, reading=reading, beside=beside)
+    streamed = stream_into(path, sources, join=join, processes=processes, reading=reading)
     if streamed is not None:
         return streamed
     result = parse(sources, join=join, reading=reading)
@@ -85,7 +79,6 @@ def stream_into(
     join: bool = True,
     processes: int = 1,
     reading: Callable[[Source], None] = lambda source: None,
-    beside: Sink | None = None,
 ) -> Parsed | None:
     """Write big reports into the Parquet file `path` as they are read; None where that cannot be done.
 
@@ -100,7 +93,7 @@ def stream_into(
     if any(origin_of(source.path) for source in sources):
         return None  # what is written as it is read says nothing of ranks
     if len(sources) == 1:
-        return _stream_one(path, sources[0], reading, beside)
+        return _stream_one(path, sources[0], reading)
     from ncu_parsers.parts import begin_alike, read_parts
 
     big = [source for source, size in zip(sources, sizes, strict=True) if size >= STREAMED_FROM_BYTES]
@@ -123,7 +116,7 @@ def stream_into(
     return result
 
 
-def _stream_one(path: Path, source: Source, reading: Callable[[Source], None], beside: Sink | None) -> Parsed | None:
+def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -> Parsed | None:
     try:
         if reader_of(source) is not read_report:
             return None
@@ -134,31 +127,13 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None], b
     reading(source)
     try:
         with writing_row_groups(path) as groups:
-            report = stream_report(source, groups if beside is None else _Both(groups, beside))
+            report = stream_report(source, groups)
             if report is None:
                 return None
             groups.finish(encoded(_metadata([report], [])))
-            written = groups.fingerprint
     except TooBig as error:
         return Parsed(None, refused={source.name: error.alone()})
-    return Parsed(None, [report], written=True, fingerprint=written)
-
-
-class _Both:
-    """Launches for two, one after the other."""
-
-    def __init__(self, first: Sink, second: Sink) -> None:
-        self._sinks = (first, second)
-
-    def write(self, table: pa.Table) -> None:
-        """Give both the next launches."""
-        for sink in self._sinks:
-            sink.write(table)
-
-    def restart(self) -> None:
-        """Let both forget those given."""
-        for sink in self._sinks:
-            sink.restart()
+    return Parsed(None, [report], written=True)
 
 
 def share_ids(reports: Sequence[Mapping[int | None, tuple[int, int]]]) -> bool:
