@@ -38,7 +38,9 @@ CSV_READER = "import csv, sys\nprint(sum(1 for row in csv.reader(open(sys.argv[1
 OURS = (
     "import sys; from pathlib import Path\n"
     "from ncu_parsers.parse import parse_into; from ncu_parsers.sources import Source\n"
+    "from ncu_tools.kernels import keep_kernels\n"
     "result = parse_into(Path(sys.argv[2]), [Source(sys.argv[1])])\n"
+    "keep_kernels(Path(sys.argv[2]))\n"
     "assert result.table is None, 'it was not streamed'; assert 'pandas' not in sys.modules\n"
     "print(result.reports[0].rows)\n"
 )
