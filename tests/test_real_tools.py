@@ -105,11 +105,14 @@ def test_real_ncu_without_a_gpu_is_driven_to_its_failure_and_explained(tmp_path:
         if "ncu lost the program" not in done.stderr:  # without a driver, on a busy machine, this ncu now and then does
             break
     assert done.returncode == 1
-    assert "no kernel was profiled" in done.stderr
-    assert "==WARNING== No kernels were profiled" in done.stderr
-    assert "--target-processes all" in done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "run" / "manifest.json").is_file()
+    if "ncu lost the program" in done.stderr:  # beside a CUDA build of PyTorch, always
+        assert "Check that the program starts without ncu and really uses the GPU" in done.stderr
+    else:
+        assert "no kernel was profiled" in done.stderr
+        assert "==WARNING== No kernels were profiled" in done.stderr
+        assert "--target-processes all" in done.stderr
 
 
 @needs_ncu

@@ -53,7 +53,7 @@ def pinned(file: str) -> dict[str, set[str]]:
 def needed(name: str, seen: set[str]) -> Iterator[str]:
     """A package and all it needs, as far as it is installed; NVIDIA's libraries come with CUDA builds of PyTorch."""
     key = name.lower().replace("_", "-")
-    if key in seen or key.startswith("nvidia-") or key in OF_THE_USER:
+    if key in seen or key.startswith(("nvidia-", "cuda-")) or key in OF_THE_USER:
         return
     seen.add(key)
     try:
