@@ -48,13 +48,6 @@ class Observed:
         self.failed = 0
         self._clocks: Counter[float] = Counter()
 
-    @classmethod
-    def of(cls, table: pa.Table) -> Observed:
-        """What all launches of a table say."""
-        result = cls()
-        result.add(table)
-        return result
-
     def add(self, table: pa.Table) -> None:
         """Take the next launches."""
         for name, known in self.words.items():

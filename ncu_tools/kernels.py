@@ -23,7 +23,6 @@ from ncu_parsers.tables import SCHEMA_VERSION
 
 from ncu_tools import __version__
 from ncu_tools.file_sums import (
-    EXTREMES,
     OF_GROUPS,
     decides_ceilings,
     needed,
@@ -39,8 +38,6 @@ from ncu_tools.work import UNIT_COLUMNS
 
 if TYPE_CHECKING:
     from ncu_tools.hotspots import RunSums
-
-OF_COMPARISONS = frozenset({*EXTREMES, "start_ns", "operation", "host"})
 
 
 def hotspots_of(
@@ -191,8 +188,3 @@ def _alike(notes: Sequence[str]) -> list[str]:
         same[0] if len(same) == 1 else f"{same[0]} (so of one report; {len(same) - 1} more differ in the numbers)"
         for same in groups.values()
     ]
-
-
-def is_compared(name: str) -> bool:
-    """Whether a column is needed to compare two runs: those of the contract, and what decides ceilings and order."""
-    return (name in tables.COLUMN_NAMES and name != "rules") or name in OF_COMPARISONS or decides_ceilings(name)

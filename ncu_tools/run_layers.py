@@ -25,13 +25,6 @@ class LayerSums:
     observed: Observed = field(default_factory=Observed)
     reports: dict[str, None] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, table: pa.Table) -> LayerSums:
-        """Those of a whole table of launches."""
-        result = cls()
-        result.add(table)
-        return result
-
     def add(self, table: pa.Table) -> None:
         """Take the next launches."""
         self.observed.add(table)

@@ -41,13 +41,6 @@ class Works:
     observed: Observed = field(default_factory=Observed)
     reports: dict[str, None] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, table: pa.Table) -> Works:
-        """The works of a whole table of launches."""
-        result = cls()
-        result.add(table)
-        return result
-
     def add(self, table: pa.Table) -> None:
         """Take the next launches."""
         self.observed.add(table)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from ncu_parsers.build import launches_table
 from ncu_parsers.report import Launch, Metric, Report
+
+
+class Takes(Protocol):
+    """What takes launches a table at a time."""
+
+    def add(self, table: pa.Table, /) -> None:
+        """Take the next ones."""
+
 
 OPCODES = ("dadd", "dmul", "dfma", "fadd", "fmul", "ffma", "hadd", "hmul", "hfma")
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
@@ -14,6 +23,17 @@ TENSOR = {
     "8.0": ("bf16_dst_fp32", "fp16_dst_fp16", "fp16_dst_fp32", "fp64", "tf32_dst_fp32"),
     "9.0": ("bf16_dst_fp32", "fp16", "fp64", "fp8", "tf32_dst_fp32"),
 }
+
+
+Taking = TypeVar("Taking", bound=Takes)
+
+
+def taken(kind: Callable[[], Taking], *tables: pa.Table) -> Taking:
+    """Sums of a kind over the launches of some tables, one table after the other."""
+    result = kind()
+    for one in tables:
+        result.add(one)
+    return result
 
 
 def metric(value: float | str, unit: str = "") -> Metric:

@@ -30,7 +30,7 @@ from ncu_tools.gate import GateOutcome, evaluate, exit_code, parse_gate
 from ncu_tools.intervals import Codes, Moments, ratio_interval, student_quantile, totals
 from ncu_tools.kernel_pairs import BY_PLACE, BY_SHORT_NAME, BY_SHORT_NAME_ALONE
 from ncu_tools.run_works import Works
-from tests.launches import launch, metric, sass, table
+from tests.launches import launch, metric, sass, table, taken
 
 GRID, BLOCK = (8, 1, 1), (128, 1, 1)
 
@@ -46,12 +46,12 @@ def several(name: str, *times: float, **attributes: Any) -> list[Launch]:
 
 
 def known_of(found: pa.Table, manifest: Manifest | None = None) -> Conditions:
-    return conditions_of(Observed.of(found), manifest)
+    return conditions_of(taken(Observed, found), manifest)
 
 
 def compared(base: list[Launch], new: list[Launch]) -> Comparison:
     before, after = table(*base), table(*new)
-    return compare(Works.of(before), Works.of(after), (known_of(before), known_of(after)))
+    return compare(taken(Works, before), taken(Works, after), (known_of(before), known_of(after)))
 
 
 def only(comparison: Comparison) -> ComparedKernel:

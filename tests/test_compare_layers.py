@@ -22,7 +22,7 @@ from ncu_tools.conditions import Observed, conditions_of
 from ncu_tools.forward_backward import PhaseRatio, forward_backward
 from ncu_tools.intervals import ratio_interval
 from ncu_tools.run_layers import LayerSums
-from tests.launches import launch, metric, sass, table
+from tests.launches import launch, metric, sass, table, taken
 
 IDLE = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
 
@@ -38,9 +38,9 @@ def ran(module: str | None, *times: float, phase: str = "forward", fma: float = 
 def compared(base: list[Launch], new: list[Launch], **options: Any) -> LayerComparison:
     before, after = table(*base), table(*new)
     return compare_layers(
-        LayerSums.of(before),
-        LayerSums.of(after),
-        (conditions_of(Observed.of(before)), conditions_of(Observed.of(after))),
+        taken(LayerSums, before),
+        taken(LayerSums, after),
+        (conditions_of(taken(Observed, before)), conditions_of(taken(Observed, after))),
         **options,
     )
 

@@ -112,6 +112,26 @@ class TestMeasuring:
         amounts = {one["what"]: one["amount"] / one["size"] for one in result["memory"]}
         assert amounts == {"copy": 2, "triad": 3, "read": 1}
 
+    def test_says_from_which_side_on_products_do_not_run_and_keeps_the_others(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = measuring._matrix
+
+        def limited(name: str, side: int, device: str) -> Any:
+            if name == "fp64" and side > 64:
+                raise torch.OutOfMemoryError("no memory is left\nfor it")
+            if name == "bf16":
+                raise NotImplementedError
+            return whole(name, side, device)
+
+        monkeypatch.setattr(measuring, "_matrix", limited)
+        found = measuring.measure(0.01, "cpu")
+        assert "fp64 products larger than 64 do not run here: no memory is left" in found.notes
+        assert "bf16 products do not run here: ?" in found.notes
+        sides = {(one.what, one.size) for one in found.products}
+        assert {("fp64", 64), ("fp32", 64), ("fp32", 256)} <= sides
+        assert not {("fp64", 256), ("bf16", 64)} & sides
+
     def test_keeps_the_better_of_two_samples_of_each_work(self) -> None:
         bursts = iter((3.0, 5.0, 4.0, 1.0))
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from ncu_parsers import parse, parts
 from ncu_parsers.parquet import read_launches, write_table
@@ -159,6 +160,17 @@ class TestManySmallReports:
     ) -> None:
         monkeypatch.setattr(parts, "read_apart", die)
         assert_same(tmp_path, sources, parse.parse_into(tmp_path / "out.parquet", sources, processes=2))
+
+
+def test_ids_are_noted_exactly_however_large() -> None:
+    large = 2**53
+    columns = {
+        "process_id": pa.array([7, None, 7, large + 1, None], pa.int64()),
+        "launch_id": pa.array([large + 1, 3, large + 3, None, 5], pa.int64()),
+    }
+    ids: parts.Ids = {7: (large + 2, large + 2)}
+    parts._note_ids(ids, pa.table(columns))
+    assert ids == {7: (large + 1, large + 3), None: (3, 5)}
 
 
 def die(*_: object) -> None:

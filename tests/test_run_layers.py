@@ -20,7 +20,7 @@ from ncu_tools.conditions import conditions_of
 from ncu_tools.layers import condensed, layers, sums_by_iteration, whole_run
 from ncu_tools.loading import on_disk
 from ncu_tools.run_layers import LayerSums, layers_of_run
-from tests.launches import launch, sass, table
+from tests.launches import launch, sass, table, taken
 from tests.test_run_works import in_pieces
 
 
@@ -86,4 +86,4 @@ def test_runs_that_do_not_fit_in_memory_are_compared_by_layers_all_the_same(
     def compared(base: LayerSums, new: LayerSums) -> LayerComparison:
         return compare_layers(base, new, (conditions_of(base.observed), conditions_of(new.observed)))
 
-    assert compared(before, after) == compared(LayerSums.of(ranks(3)), LayerSums.of(ranks(8)))
+    assert compared(before, after) == compared(taken(LayerSums, ranks(3)), taken(LayerSums, ranks(8)))

@@ -25,7 +25,7 @@ from ncu_tools.intervals import Moments
 from ncu_tools.loading import on_disk
 from ncu_tools.run_works import Works, works_of_run
 from ncu_tools.signatures import launches_of, works_of
-from tests.launches import launch, sass, table
+from tests.launches import launch, sass, table, taken
 
 VALUES = st.one_of(st.just(math.nan), st.floats(1e-3, 1e6))
 
@@ -82,8 +82,8 @@ class TestWorks:
     ) -> None:
         whole = table(*found)
         apart = in_pieces(Works, whole, cuts, merged=merged)
-        other = Works.of(whole.slice(0, (len(whole) + 1) // 2))
-        assert numbers(compared(apart, other)) == numbers(compared(Works.of(whole), other))
+        other = taken(Works, whole.slice(0, (len(whole) + 1) // 2))
+        assert numbers(compared(apart, other)) == numbers(compared(taken(Works, whole), other))
         assert apart.observed.failed == sum(one.failed for one in found)
 
     @given(st.lists(launches(), min_size=1, max_size=12))
@@ -107,7 +107,7 @@ class TestWorks:
         works = works_of_run(run)
         assert [work.name for work in works.sums.titles] == ["kernel 0", "kernel 1", "kernel 2"]
         assert list(works.reports) == ["it rained"]
-        assert numbers(compared(works, works)) == numbers(compared(Works.of(whole), Works.of(whole)))
+        assert numbers(compared(works, works)) == numbers(compared(taken(Works, whole), taken(Works, whole)))
 
 
 class TestMoments:
@@ -132,10 +132,10 @@ class TestObserved:
         whole = table(*(launch("kernel", ns=1.0) for _ in clocks))
         place = whole.schema.get_field_index("sm_clock_hz")
         whole = whole.set_column(place, whole.schema.field(place), arrays.floats(np.array(clocks)))
-        merged = Observed.of(whole.slice(0, 2))
-        merged.merge(Observed.of(whole.slice(2)))
-        assert merged.median_clock == Observed.of(whole).median_clock == pytest.approx(1.41e9, rel=1e-12)
-        assert Observed.of(table(launch("kernel"))).median_clock is None
+        merged = taken(Observed, whole.slice(0, 2))
+        merged.merge(taken(Observed, whole.slice(2)))
+        assert merged.median_clock == taken(Observed, whole).median_clock == pytest.approx(1.41e9, rel=1e-12)
+        assert taken(Observed, table(launch("kernel"))).median_clock is None
 
 
 class TestListCodes:

@@ -21,6 +21,8 @@ PERMISSIVE = re.compile(
 STRONG = re.compile(r"\bA?GPL|General Public|Proprietary|Non-?Commercial", re.I)
 READ_BY_HAND = {"atheris": "Apache-2.0"}
 """Packages whose metadata names no licence; what their licence file says."""
+OF_CUDA_BUILDS = {"cuda-toolkit"}
+"""NVIDIA's, beside its libraries, required by CUDA builds of PyTorch alone; its metadata names no licence."""
 OF_THE_USER = {"ncu-report"}
 """Optional, never shipped: NVIDIA's own reader."""
 TESTED_WITH_THE_LOWEST = (
@@ -53,7 +55,7 @@ def pinned(file: str) -> dict[str, set[str]]:
 def needed(name: str, seen: set[str]) -> Iterator[str]:
     """A package and all it needs, as far as it is installed; NVIDIA's libraries come with CUDA builds of PyTorch."""
     key = name.lower().replace("_", "-")
-    if key in seen or key.startswith(("nvidia-", "cuda-")) or key in OF_THE_USER:
+    if key in seen or key.startswith("nvidia-") or key in OF_CUDA_BUILDS | OF_THE_USER:
         return
     seen.add(key)
     try:

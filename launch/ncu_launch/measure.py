@@ -202,11 +202,16 @@ def _products(device: str, seconds: float, result: Measured) -> Iterator[Sample]
     for name in PRODUCT_TYPES:
         if name == "tf32" and device == "cpu":
             continue
+        done = 0
         try:
-            yield from _products_of(name, device, seconds)
-        # This PyTorch has no kernel of the type for this device; the other types are measured all the same.
+            for sample in _products_of(name, device, seconds):
+                done = sample.size
+                yield sample
+        # This PyTorch has no kernel of the type for this device, or its memory ends: what was measured before counts,
+        # and so do the other types.
         except (RuntimeError, NotImplementedError) as error:
-            result.notes.append(f"{name} products do not run here: {(str(error).splitlines() or ['?'])[0][:120]}")
+            what = f"larger than {done:,} do not run here" if done else "do not run here"
+            result.notes.append(f"{name} products {what}: {(str(error).splitlines() or ['?'])[0][:120]}")
 
 
 def _products_of(name: str, device: str, seconds: float) -> Iterator[Sample]:

@@ -23,8 +23,8 @@ from ncu_tools.diagnosis import diagnoses
 from ncu_tools.diagnosis_sums import looked_at
 from ncu_tools.expected import LAYER, Comparison, compare
 from ncu_tools.expected_work import Collection, collection_of
+from ncu_tools.file_sums import EXTREMES, decides_ceilings
 from ncu_tools.hotspots import Hotspot, run_total, used_units
-from ncu_tools.kernels import is_compared
 from ncu_tools.layers import layers
 from ncu_tools.levels import needed_metrics
 from ncu_tools.machine import Machine
@@ -132,9 +132,14 @@ CEILING_COLUMNS = (
 )
 
 
+OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shapes"})
+"""Columns beside those of the contract that say when, where and of what types something ran."""
+
+
 def is_reported(name: str) -> bool:
     """Whether a page can depend on a column of launches."""
-    return is_compared(name) or name in looked_at() or name in needed_metrics() or name in ("dtype", "shapes")
+    known = (name in tables.COLUMN_NAMES and name != "rules") or decides_ceilings(name)
+    return known or name in OF_PAGES or name in looked_at() or name in needed_metrics()
 
 
 @dataclass

@@ -24,15 +24,17 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
+from ncu_parsers import arrays
 from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
 from ncu_parsers.memory import TooBig, limited, share_among
 from ncu_parsers.parquet import ENOUGH_ROWS, RowGroups, write_table, writing_row_groups
+from ncu_parsers.printed import Mask
 from ncu_parsers.read import Reading, read_report
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source
 from ncu_parsers.stream import StreamedReport, beside_others, stream_report
-from ncu_parsers.tables import concatenated, floats
+from ncu_parsers.tables import concatenated
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
@@ -293,13 +295,20 @@ def _read_whole(source: Source) -> Part:
 
 
 def _note_ids(ids: Ids, table: pa.Table) -> None:
-    processes, launches = (floats(table, name) for name in ("process_id", "launch_id"))
-    known = ~np.isnan(launches)
-    for number in np.unique(processes[known]).tolist():
-        process = None if number != number else int(number)
-        own = launches[known & (np.isnan(processes) if process is None else processes == number)]
-        before = ids.get(process, (int(own.min()), int(own.max())))
-        ids[process] = (min(int(own.min()), before[0]), max(int(own.max()), before[1]))
+    columns = (arrays.one(table.column(name)) for name in ("process_id", "launch_id"))
+    (processes, of_process), (launches, known) = (
+        (arrays.values_of(column, np.int64), arrays.present(column)) for column in columns
+    )
+    groups: list[tuple[int | None, Mask]] = [(None, known & ~of_process)]
+    groups += [
+        (process, known & of_process & (processes == process))
+        for process in np.unique(processes[known & of_process]).tolist()
+    ]
+    for process, chosen in groups:
+        if chosen.any():
+            least, most = int(launches[chosen].min()), int(launches[chosen].max())
+            before = ids.get(process, (least, most))
+            ids[process] = (min(least, before[0]), max(most, before[1]))
 
 
 def without_launches(report: Report) -> StreamedReport:
