@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -91,11 +92,10 @@ def machines() -> dict[str, Machine]:
         machine_id: parse_machine(machine_id, text)
         for machine_id, text in machine_files_in(files("ncu_tools") / "machines")
     }
-    own = {
-        machine_id: parse_machine(machine_id, text)
-        for machine_id, text in machine_files_in(own_folder())
-        if not problems(text)
-    }
+    own: dict[str, Machine] = {}
+    for machine_id, text in machine_files_in(own_folder()):
+        with suppress(NcuBenchError):
+            own[machine_id] = parse_machine(machine_id, text)
     return dict(sorted({**shipped, **own}.items()))
 
 
@@ -122,12 +122,11 @@ def parse_machine(machine_id: str, text: str) -> Machine:
 
     Raises `NcuBenchError` when the file has a problem that `problems` finds.
     """
-    found = problems(text)
+    data, found = _checked(text)
     if found:
         raise NcuBenchError(
             f"The machine file {machine_id} is not valid: {found[0]}.", advice="See ncu-bench machines --check."
         )
-    data = tomllib.loads(text)
     rates = {}
     for entry in (*data.get("peak", []), *data.get("bandwidth", [])):
         unit = entry.get("unit") or entry["level"]
@@ -205,15 +204,21 @@ def _kind(wanted: type | tuple[type, ...]) -> str:
 
 def problems(text: str) -> list[str]:
     """What is wrong with the text of a machine file; empty when nothing is."""
+    return _checked(text)[1]
+
+
+def _checked(text: str) -> tuple[dict[str, Any], list[str]]:
+    """What a machine file says, and what is wrong with it."""
     if "\ufffd" in text:
-        return ["not UTF-8"]
+        return {}, ["not UTF-8"]
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        return [f"not TOML: {error}"]
-    found = _of_wrong_types(data)
-    if found:
-        return found
+        return {}, [f"not TOML: {error}"]
+    return data, _of_wrong_types(data) or _of_wrong_values(data)
+
+
+def _of_wrong_values(data: dict[str, Any]) -> list[str]:
     found = [f"{key} is missing" for key in ("name", "kind", "vendor", "source") if not data.get(key)]
     found += [f"{key} is not a key of machine files" for key in sorted(set(data) - _KEYS)]
     if data.get("schema") != 1:

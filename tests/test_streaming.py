@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +228,14 @@ class TestAnyReport:
             assert text not in ABSENT
             assert number is not None
             assert cells.values[place] == number.value
+
+    @same_for_any
+    @given(st.lists(st.from_regex(r"[0-9]{1,4}([,.][0-9]{0,4}){0,3}", fullmatch=True), min_size=1, max_size=30))
+    def test_cells_are_read_together_exactly_where_each_groups_its_thousands(self, texts: list[str]) -> None:
+        plain = re.compile(r"([0-9]+|[1-9][0-9]{0,2}(,[0-9]{3})+)(\.[0-9]*)?")
+        cells = printed.all_simple(pa.array(texts, pa.string()), ".")
+        assert (cells is not None) == all(map(plain.fullmatch, texts))
+        assert cells is None or cells.values.tolist() == [float(text.replace(",", "")) for text in texts]
 
 
 # ------------------------------------------------------------------------------------------------ single decisions

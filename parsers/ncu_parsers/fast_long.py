@@ -436,7 +436,7 @@ def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str]) 
     except pa.ArrowInvalid as error:
         raise Unexpected from error
     columns = {title: arrays.one(table.column(title)) for title in titles}
-    if len(table) != lines or not are_rows(block, columns.values()):
+    if len(table) != lines or not are_rows(block, lines, columns.values()):
         raise Unexpected
     if any(may_open_a_page(text_buffers(texts)[0]) for texts in map(arrays.distinct, columns.values())):
         raise Unexpected

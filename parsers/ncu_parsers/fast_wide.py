@@ -124,9 +124,13 @@ def read_block(
             pc_csv.ConvertOptions(column_types=kinds_of, strings_can_be_null=False),
         )
         columns = [arrays.decoded(arrays.one(column)) for column in table.columns]
-        if len(table) != line_ends(block) or not (judged or are_rows(block, columns)):
+        metrics = _Metrics.of(columns, layout)
+        if judged and len(table) != line_ends(block):
             return None
-        part = _part(columns, layout, decimal, count_votes)
+        identity = [columns[place] for place in layout.identity.values()]
+        if not judged and not are_rows(block, len(table), [*identity, *metrics.few]):
+            return None
+        part = _part(columns, metrics, layout, decimal, count_votes)
     except pa.ArrowInvalid:
         return None
     return part if judged or part is None or not _may_hold_a_header(part) else None
@@ -138,7 +142,30 @@ def _may_hold_a_header(part: Part) -> bool:
     return any(map(may_open_a_page, texts))
 
 
-def _part(columns: list[pa.Array], layout: Layout, decimal: str, count_votes: bool) -> Part | None:
+@dataclass
+class _Metrics:
+    """The metrics of a block: every column, the places of those that were simple numbers so far, and these as one."""
+
+    columns: list[pa.Array]
+    simple: list[int]
+    together: pa.Array | None
+
+    @classmethod
+    def of(cls, columns: list[pa.Array], layout: Layout) -> _Metrics:
+        metrics = [columns[place] for place in layout.places]
+        simple = [at for at in range(len(metrics)) if at not in layout.odd]
+        return cls(metrics, simple, pa.concat_arrays([metrics[at] for at in simple]) if simple else None)
+
+    @property
+    def few(self) -> list[pa.Array]:
+        """All cells in as few columns as there can be."""
+        if self.together is None:
+            return self.columns
+        simple = set(self.simple)
+        return [self.together, *(column for at, column in enumerate(self.columns) if at not in simple)]
+
+
+def _part(columns: list[pa.Array], metrics: _Metrics, layout: Layout, decimal: str, count_votes: bool) -> Part | None:
     ids = whole_numbers(columns[layout.identity["ID"]])
     process_at = layout.identity.get("Process ID")
     processes = None if process_at is None else whole_numbers(columns[process_at])
@@ -161,22 +188,21 @@ def _part(columns: list[pa.Array], layout: Layout, decimal: str, count_votes: bo
         nans,
         Votes(),
     )
-    _read_metrics(part, [columns[at] for at in layout.places], layout, count_votes)
+    _read_metrics(part, metrics, layout, count_votes)
     return part
 
 
-def _read_metrics(part: Part, columns: list[pa.Array], layout: Layout, count_votes: bool) -> None:
+def _read_metrics(part: Part, metrics: _Metrics, layout: Layout, count_votes: bool) -> None:
     """Columns of simple numbers are read as one long column, the others each alone."""
-    simple = [at for at in range(len(columns)) if at not in layout.odd]
-    together = (
-        all_simple(pa.concat_arrays([columns[at] for at in simple]), part.decimal, count_votes) if simple else None
-    )
+    simple, together = metrics.simple, None
+    if metrics.together is not None:
+        together = all_simple(metrics.together, part.decimal, count_votes)
     if together is not None:
         part.votes = votes_of(together, part.decimal)
         matrix = together.values.reshape(len(simple), part.rows)
     taken = dict(zip(simple, matrix, strict=True)) if together is not None else {}
     number_format = NumberFormat(part.decimal)
-    for at, column in enumerate(columns):
+    for at, column in enumerate(metrics.columns):
         factor = unit(layout.units[at]).factor
         if at in taken:
             part.values.append(taken[at] * factor if factor != 1 else taken[at])

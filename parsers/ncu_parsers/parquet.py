@@ -173,10 +173,8 @@ def _grown(known: pa.Schema | None, other: pa.Schema) -> pa.Schema:
 
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [
-        table.column(field.name) if field.name in table.column_names else pa.nulls(len(table), field.type)
-        for field in schema
-    ]
+    known = dict(zip(table.column_names, table.columns, strict=True))
+    columns = [known[field.name] if field.name in known else pa.nulls(len(table), field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 

@@ -6,7 +6,7 @@ A cell of digits, with or without groups of three and decimals, is converted tog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,18 +72,18 @@ def line_ends(block: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == LINE_END))
 
 
-def are_rows(block: bytes, columns: Collection[pa.Array]) -> bool:
-    """Whether the quotes of each line close, and no character of it is odd.
+def are_rows(block: bytes, rows: int, columns: Iterable[pa.Array]) -> bool:
+    """Whether each line of a block is one of so many rows, its quotes close, and no character of it is odd.
 
-    `columns` are all columns of the block as pyarrow read them, texts or dictionaries, a row for each line.
+    `columns` are all cells of the block as pyarrow read them, texts or dictionaries; several columns may be one.
     """
     if b"\r" in block or b"\0" in block or not (block.isascii() or b"\xef\xbf\xbd" not in block):
         return False
-    return _plainly_quoted(block, columns) or _closed_rows(block)
+    return _plainly_quoted(block, columns) or _closed_rows(block, rows)
 
 
 def _plainly_quoted(block: bytes, columns: Iterable[pa.Array]) -> bool:
-    """Whether every cell stands in quotes with none inside.
+    """Whether every cell stands in quotes, with no quote and no line end inside.
 
     With a pair of quotes around each cell, and a comma or line end behind it, the texts are all bytes there are; since
     no text holds a quote, there are no other ones.
@@ -91,7 +91,7 @@ def _plainly_quoted(block: bytes, columns: Iterable[pa.Array]) -> bool:
     size = 0
     for column in columns:
         data, offsets = text_buffers(arrays.distinct(column))
-        if b'"' in data:
+        if b'"' in data or b"\n" in data:
             return False
         if isinstance(column, pa.DictionaryArray):
             uses = np.bincount(arrays.values_of(column.indices, np.int32), minlength=len(column.dictionary))
@@ -102,12 +102,14 @@ def _plainly_quoted(block: bytes, columns: Iterable[pa.Array]) -> bool:
     return size == len(block)
 
 
-def _closed_rows(block: bytes) -> bool:
-    """Whether each line begins with a quote, and has an even number of them."""
+def _closed_rows(block: bytes, rows: int) -> bool:
+    """Whether there are so many lines, and each begins with a quote and has an even number of them."""
     letters = np.frombuffer(block, np.uint8)
     quotes, ends = np.flatnonzero(letters == QUOTE), np.flatnonzero(letters == LINE_END)
     begins = np.concatenate([[0], ends[:-1] + 1])
-    return bool((letters[begins] == QUOTE).all()) and not (np.searchsorted(quotes, ends) % 2).any()
+    if len(ends) != rows or (letters[begins] != QUOTE).any():
+        return False
+    return not (np.searchsorted(quotes, ends) % 2).any()
 
 
 def text_buffers(texts: pa.StringArray) -> tuple[bytes, npt.NDArray[np.int64]]:
@@ -208,10 +210,7 @@ def all_simple(texts: pa.StringArray | pa.BinaryArray, decimal: str, count_votes
     if commas.any():
         if not _group_thousands(letters, commas, offsets):
             return None
-        before = np.empty(len(letters) + 1, np.int32)
-        before[0] = 0
-        np.cumsum(commas, out=before[1:])
-        before = before[offsets]
+        before = _counts_before(commas, offsets)
         data = data.translate(None, b",")
         offsets = offsets - before
         if own is not None and ambiguous is not None:
@@ -242,29 +241,40 @@ def _decimals(points: Integers, offsets: Integers) -> tuple[Mask, Mask]:
 def _group_thousands(letters: npt.NDArray[np.uint8], commas: Mask, offsets: Integers) -> bool:
     """Whether every comma stands before three digits of the whole part, and every group is there.
 
-    `letters` are those of all cells behind each other, digits, points and commas; a cell begins at each offset. All
-    letters are looked at together, at a distance of up to four to either side.
+    `letters` are those of all cells behind each other, digits, points and commas; a cell begins at each offset. Marks
+    of all letters are one number of as many bits, so that `marks >> 1` has at each letter the mark of the next one:
+    that takes a third of the time that arrays of marks take.
     """
-    reach = 4
-    size = len(letters)
+    begins = np.zeros(len(letters) + 1, bool)
+    begins[offsets] = True
+    begin, comma, digit, leading = map(_bits, (begins, commas, letters >= ZERO, letters > ZERO))
+    inside = digit & ~begin
+    group = (inside >> 1) & (inside >> 2) & (inside >> 3) & ((begin >> 4) | ~(digit >> 4))
+    one = begin & leading
+    two = (one << 1) & inside
+    three = (two << 1) & inside
+    before = (one << 1) | (two << 1) | (three << 1) | (comma << 4)
+    return not comma & ~(group & before & ~begin)
 
-    def padded(marks: Mask) -> Callable[[int], Mask]:
-        wide = np.zeros(size + 2 * reach, bool)
-        wide[reach : reach + size] = marks
-        return lambda distance: wide[reach + distance : reach + distance + size]
 
-    begins = np.zeros(size + 2 * reach, bool)
-    begins[offsets + reach] = True
+def _bits(marks: Mask) -> int:
+    """Marks as the bits of a number; the lowest one is that of the first letter."""
+    return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
 
-    def begin(distance: int) -> Mask:
-        return begins[reach + distance : reach + distance + size]
 
-    comma, digit, leading = padded(commas), padded(letters >= ZERO), padded(letters > ZERO)
-    group = digit(1) & digit(2) & digit(3) & ~(begin(1) | begin(2) | begin(3)) & (begin(4) | ~digit(4))
-    one = begin(-1) & leading(-1)
-    two = begin(-2) & leading(-2) & digit(-1) & ~begin(-1)
-    three = begin(-3) & leading(-3) & digit(-2) & digit(-1) & ~(begin(-2) | begin(-1))
-    return not (commas & ~(group & ~begin(0) & (one | two | three | comma(-4)))).any()
+_ONES = np.unpackbits(np.arange(1 << 16, dtype="<u2").view(np.uint8)).reshape(-1, 16).sum(axis=1, dtype=np.uint8)
+"""How many bits of a number are set."""
+
+
+def _counts_before(marks: Mask, places: Integers) -> Integers:
+    """How many marks there are before each place: four times faster than all their sums."""
+    packed = np.packbits(marks, bitorder="little")
+    words = np.append(packed, np.zeros(4 - len(packed) % 2, np.uint8)).view("<u2")
+    before = np.zeros(len(words) + 1, np.int64)
+    np.cumsum(_ONES[words], out=before[1:])
+    word, below = places >> 4, (1 << (places & 15)) - 1
+    counts: Integers = before[word] + _ONES[words[word] & below]
+    return counts
 
 
 def votes_of(cells: Cells, decimal: str) -> Votes:

@@ -32,6 +32,8 @@ from ncu_parsers.sources import STANDARD_INPUT, Source, encoding_of
 Result = TypeVar("Result")
 
 BUFFER_BYTES = 1 << 18
+LINE_BYTES = 1 << 13
+"""Few lines are longer."""
 BYTES_BETWEEN_CHECKS = 1 << 22
 """Of memory: asking for it takes some time."""
 
@@ -186,8 +188,11 @@ class _Held(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         count = self._stream.readinto(buffer) or 0
-        end = bytes(buffer[:count]).rfind(b"\n")
-        self._line = self._line + count if end < 0 else count - end
+        tail = max(count - LINE_BYTES, 0)
+        end = bytes(buffer[tail:count]).rfind(b"\n")
+        if end < 0:
+            tail, end = 0, bytes(buffer[:count]).rfind(b"\n")
+        self._line = self._line + count if end < 0 else count - tail - end
         if self._line > self._longest:
             raise NotCertain("a line of it is too long")
         self._unheld += count
