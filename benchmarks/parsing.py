@@ -44,6 +44,16 @@ OURS = (
     "assert result.table is None, 'it was not streamed'; assert 'pandas' not in sys.modules\n"
     "print(result.reports[0].rows)\n"
 )
+PANDAS = HEADER + (
+    "import pandas\n"
+    "rows = pandas.read_csv(sys.argv[1], skiprows=skip)\n"
+    "rows['Metric Value'] = rows['Metric Value'].astype(str).str.replace(',', '').astype(float)\n"
+    "sums = rows.groupby(['Kernel Name', 'Metric Name'])['Metric Value'].sum()\n"
+    "means = pandas.pivot_table(rows, index='Kernel Name', columns='Metric Name', values='Metric Value')\n"
+    "launches = rows.groupby('Kernel Name')['ID'].count() / len(means.columns)\n"
+    "print(len(sums), launches.sum())\n"
+)
+"""What scripts for rooflines do with such a report: kernels by name, whatever the units; no launches are kept."""
 IMPORTS = "import numpy, pyarrow.csv, pyarrow.parquet, pyarrow.compute\n"
 REGULAR = ("long", "short", "wide30", "wide120")
 """Shapes that pyarrow can read: the others are ragged."""
@@ -68,6 +78,21 @@ def shape_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
     seconds = statistics.median(one.seconds for one in ours)
     scan = ratio(ours, scans) if scans else "it fails"
     return f"| {shape} | {seconds:.2f} | {scan} | {ratio(ours, loops)} | {peak(ours)} |"
+
+
+def script_line(folder: Path, megabytes: float, rounds: int) -> str:
+    """One line for what a script with pandas takes of a long report, as ratios of time and memory to ours."""
+    path, output = folder / "long.csv", folder / "launches.parquet"
+    write("long", path, megabytes)
+    ours, scripts = [], []
+    for _ in range(rounds):
+        ours.append(run(OURS, str(path), str(output)))
+        scripts.append(run(PANDAS, str(path)))
+    path.unlink()
+    return (
+        f"| a long report by a script with pandas / ours | {ratio(scripts, ours)}; "
+        f"{peak(scripts)} MB / {peak(ours)} MB |"
+    )
 
 
 def start_lines(folder: Path, rounds: int) -> list[str]:
@@ -102,6 +127,7 @@ def main() -> None:
         for shape in asked.shapes:
             print(shape_line(shape, Path(folder), asked.mb, asked.rounds), flush=True)
         print("\n| whole processes | ratio |\n|---|---|")
+        print(script_line(Path(folder), asked.mb, asked.rounds), flush=True)
         print("\n".join(start_lines(Path(folder), asked.rounds)))
 
 

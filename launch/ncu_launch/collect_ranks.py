@@ -27,10 +27,20 @@ from typing import Any
 from ncu_launch.collect import Heard, collect
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.execute import own_environment, run
-from ncu_launch.manifest import LOGS, MANIFEST, REPORTS, Manifest, ToolRun, read_manifest, write_manifest
+from ncu_launch.manifest import (
+    LOGS,
+    MANIFEST,
+    NODES,
+    RANKS,
+    REPORTS,
+    Manifest,
+    ToolRun,
+    read_manifest,
+    write_manifest,
+)
 from ncu_launch.outcome import explain
 from ncu_launch.profile import WITHOUT_TOOL, Plan, Request, make_plan
-from ncu_launch.ranks import NODES, RANKS, Nodes, node_folder, place_here, rank_folder, torchrun_command
+from ncu_launch.ranks import Nodes, node_folder, place_here, rank_folder, torchrun_command
 from ncu_launch.run_folder import write_whole
 
 REQUEST, STATE, FAILED, PROCESSES = "request.json", "state.json", "failed.json", "processes"

@@ -21,6 +21,8 @@ MANIFEST = "manifest.json"
 REPORTS = "reports"
 LOGS = "logs"
 LAUNCHES = "launches.parquet"
+RANKS, NODES = "ranks", "nodes"
+"""The folders of a run folder that hold a run folder for each rank, or for each node."""
 EXPECTED = "expected.jsonl"
 """The operators that the model is expected to execute in one iteration, where the target is a model."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ncu_launch.command import Version
 from ncu_launch.errors import WrongUsage
+from ncu_launch.manifest import NODES, RANKS
 
 TOOL_PER = ("rank", "node", "rank0")
 """How many instances of the tool there are: one for each rank, one around the ranks of a node, one for rank 0."""
@@ -29,9 +30,6 @@ COLLECTIVE_KERNELS = "nccl|nvshmem|cross_device_reduce|one_shot_all_reduce|two_s
 """Part of the function name of kernels that wait for other ranks: NCCL, NVSHMEM, PyTorch's symmetric memory, vLLM."""
 
 _COLLECTIVE = re.compile(rf"^_?c10d\w*::|{COLLECTIVE_KERNELS}")
-
-RANKS, NODES = "ranks", "nodes"
-"""The folders of a run folder that hold a run folder for each rank, or for each node."""
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from ncu_launch.collect_ranks import (
     write_run,
 )
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.manifest import REPORTS, Manifest, ToolRun
+from ncu_launch.manifest import NODES, RANKS, REPORTS, Manifest, ToolRun
 from ncu_launch.outcome import explain
 from ncu_launch.profile import Plan, Request, default_folder, make_plan
-from ncu_launch.ranks import NODES, RANKS, Place, nodes_of, place_here, rank_folder, runnable, starts_ranks
+from ncu_launch.ranks import Place, nodes_of, place_here, rank_folder, runnable, starts_ranks
 from ncu_launch.tools import find_tool
 from ncu_parsers.parquet import write_table
 from ncu_parsers.parse import Parsed, parse

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.manifest import MANIFEST, REPORTS
-from ncu_launch.ranks import RANKS
+from ncu_launch.manifest import MANIFEST, RANKS, REPORTS
 
 from ncu_parsers import arrays, tables
 from ncu_parsers.report import Report

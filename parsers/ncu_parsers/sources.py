@@ -20,8 +20,7 @@ from typing import Any, BinaryIO, cast
 
 import zstandard
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.manifest import EXPECTED, LOGS, MANIFEST
-from ncu_launch.ranks import NODES, RANKS
+from ncu_launch.manifest import EXPECTED, LOGS, MANIFEST, NODES, RANKS
 
 from ncu_parsers import memory
 from ncu_parsers.same_timeline import without_repeats
