@@ -309,12 +309,13 @@ def _fallback(
     if agreed:
         missing = [unit_title(unit) for unit in ("fp32", "dram") if unit not in agreed]
         if needed:
-            unknown = f"; they differ in {' and '.join(missing)}, which have no ceiling" if missing else ""
+            lacks = "has no ceiling" if len(missing) == 1 else "have no ceiling"
+            unknown = f"; they differ in {' and '.join(missing)}, which {lacks}" if missing else ""
             notes.append(
                 f"the report names no device: ceilings are what {_ids(family)} agree on (compute capability "
                 f"{capability}){unknown}. Say --machine NAME to choose one"
             )
-        return _Fallback(agreed, f"compute capability {capability}: {_ids(family)} agree", family[0].boost_clock_hz)
+        return _Fallback(agreed, f"machine files {_ids(family)} agree", family[0].boost_clock_hz)
     if needed:
         others = [candidate.id for candidate in machines_of_capability(capability)] if capability else []
         known_ones = f" (of compute capability {capability} there are {', '.join(others)})" if others else ""

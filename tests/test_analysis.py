@@ -263,7 +263,7 @@ class TestCeilings:
         found = ceilings_of(table(launch("k")))
         assert found.per_launch["fp32"].tolist() == [19.5e12]
         assert math.isnan(found.per_launch["dram"][0])
-        assert "they differ in DRAM, which have no ceiling" in found.notes[0]
+        assert "they differ in DRAM, which has no ceiling" in found.notes[0]
 
     @pytest.mark.parametrize("capability", ["7.5", "8.6", "8.9", "9.0", "12.0", None])
     def test_a_compute_capability_of_different_boards_gives_nothing(self, capability: str | None) -> None:
