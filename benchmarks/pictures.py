@@ -95,7 +95,7 @@ def write(folder: Path, rows: int) -> Path:
     folder.mkdir()
     program = (
         "import sys; from pathlib import Path; from benchmarks.pictures import launches\n"
-        "from ncu_parsers.parquet import write_table; from ncu_tools.kernels import keep_kernels\n"
+        "from ncu_parsers.row_groups import write_table; from ncu_tools.kernels import keep_kernels\n"
         "file = Path(sys.argv[1]); write_table(launches(int(sys.argv[2])), file); keep_kernels(file)"
     )
     file = folder / "launches.parquet"

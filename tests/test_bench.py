@@ -26,7 +26,8 @@ from ncu_launch.timing import peak_of
 from ncu_launch.torchscript import for_inference
 from ncu_launch.workload import Step, prepared
 from ncu_parsers.bench_table import COLUMNS, appended, bench_table, with_row
-from ncu_parsers.parquet import read_bench, write_table
+from ncu_parsers.parquet import read_bench
+from ncu_parsers.row_groups import write_table
 
 from ncu_tools.cli import run
 from ncu_tools.intervals import student_quantile

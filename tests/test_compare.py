@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.manifest import Manifest, write_manifest
-from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, Floats, with_metadata
 
 from ncu_tools.changes import Change

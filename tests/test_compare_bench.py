@@ -20,7 +20,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.latency import summed_up
 from ncu_launch.manifest import Manifest, write_manifest
 from ncu_parsers.bench_table import bench_table
-from ncu_parsers.parquet import write_table
+from ncu_parsers.row_groups import write_table
 
 from ncu_tools.bench_runs import BenchRun, completed, is_bench, load_bench
 from ncu_tools.bench_summaries import Summary, summaries

@@ -18,9 +18,10 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers import storage
 from ncu_parsers.bench_table import bench_table
 from ncu_parsers.datasets import LogLine, Partition, encoded, find_dataset, read_log
-from ncu_parsers.parquet import contents, filled_columns, read_launches, write_table
+from ncu_parsers.parquet import contents, filled_columns, read_launches
 from ncu_parsers.parse import parse, parse_into
 from ncu_parsers.parse_dataset import parse_into_dataset, run_of, works_of
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import Source
 from ncu_parsers.storage import RemoteFile, file_at
 from ncu_parsers.tables import with_metadata

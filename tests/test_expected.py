@@ -13,8 +13,8 @@ import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import EXPECTED, Manifest, ToolRun, write_manifest
 from ncu_launch.operators import FORMAT, FORMAT_VERSION
-from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import run

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers import tables
-from ncu_parsers.parquet import write_table
 from ncu_parsers.parse import parse
 from ncu_parsers.report import Launch, Metric
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 

@@ -19,8 +19,8 @@ import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.models import build
 from ncu_launch.request import Workload
-from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import run

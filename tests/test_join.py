@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import arrays, tables
-from ncu_parsers.parquet import read_launches, write_table
+from ncu_parsers.parquet import read_launches
 from ncu_parsers.report import Launch
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings import ceilings_of

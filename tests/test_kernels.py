@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers import parquet
-from ncu_parsers.parquet import write_table
 from ncu_parsers.parse import parse
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import with_metadata
 

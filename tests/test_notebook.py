@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 import ncu_tools

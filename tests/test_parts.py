@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from ncu_parsers import parse, parts
-from ncu_parsers.parquet import read_launches, write_table
+from ncu_parsers.parquet import read_launches
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import table_metadata
 

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_parsers.parquet import read_launches, write_table
+from ncu_parsers.parquet import read_launches
+from ncu_parsers.row_groups import write_table
 
 from benchmarks.pictures import launches
 from docs.pictures import PICTURES, make

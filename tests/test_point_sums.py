@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from ncu_parsers import memory, parquet
-from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools import density

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers import memory, parquet
-from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.compare_layers import LayerComparison, compare_layers

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers import arrays, memory
-from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, list_codes, with_metadata
 
 from ncu_tools.compare import Comparison, compare

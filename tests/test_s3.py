@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from ncu_parsers.parquet import write_table
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import with_metadata
 
 from tests.conftest import SAMPLES

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_parsers.parquet import read_launches, write_table
+from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import Parsed, account, parse
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import contract_first
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.bench_table import bench_table
-from ncu_parsers.parquet import read_bench, read_launches, write_table
+from ncu_parsers.parquet import read_bench, read_launches
+from ncu_parsers.row_groups import write_table
 
 from ncu_tools.cli import run
 from ncu_tools.intervals import student_quantile

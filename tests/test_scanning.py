@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.datasets import Dataset, find_dataset
-from ncu_parsers.parquet import read_launches, write_table
+from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import parse, parse_into
 from ncu_parsers.parse_dataset import parse_into_dataset
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.scanning import scanned
 from ncu_parsers.sources import Source
 

@@ -10,8 +10,8 @@ import pytest
 from ncu_launch.manifest import Manifest
 from ncu_launch.profile import Request
 from ncu_parsers import arrays
-from ncu_parsers.parquet import write_table
 from ncu_parsers.report import Launch
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli.ranked import notes_on_collectives

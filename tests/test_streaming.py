@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import fast_long, fast_wide, parse, printed, stream
 from ncu_parsers.build import launches_table
-from ncu_parsers.parquet import read_launches, write_table, writing_row_groups
+from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import account
 from ncu_parsers.read import read_report
+from ncu_parsers.row_groups import write_table, writing_row_groups
 from ncu_parsers.sources import Source
 from ncu_parsers.units import ABSENT, NumberFormat
 

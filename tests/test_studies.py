@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from ncu_launch.models import build
 from ncu_launch.request import Workload
 from ncu_parsers.bench_table import bench_table
-from ncu_parsers.parquet import read_bench, write_table
+from ncu_parsers.parquet import read_bench
+from ncu_parsers.row_groups import write_table
 
 from ncu_tools.cli import cli
 from tests.conftest import ROOT

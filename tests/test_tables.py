@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import arrays, tables
-from ncu_parsers.parquet import read_launches, replacing, write_table
+from ncu_parsers.parquet import read_launches
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import COLUMNS, SCHEMA_VERSION, concatenated, with_metadata
+from ncu_parsers.whole_files import replacing
 
 from tests.launches import launch, metric, sass, table
 

@@ -254,7 +254,7 @@ def _measured(
     SIGTERM, as schedulers send it, stops it like Ctrl-C.
     """
     from ncu_parsers.bench_table import with_row
-    from ncu_parsers.parquet import write_table
+    from ncu_parsers.row_groups import write_table
 
     logs = folder / LOGS
     try:

@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.manifest import Manifest
 from ncu_launch.outcome import explain
 from ncu_launch.profile import Expect, Plan, Request, make_plan
-from ncu_parsers.parquet import write_table
+from ncu_parsers.row_groups import write_table
 
 from ncu_tools.budget import kernel_pattern, launch_count, plan
 from ncu_tools.cli.collected import nothing, parsed_reports, show_collected

@@ -9,8 +9,8 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import EXPECTED, LOGS, REPORTS, Manifest
 from ncu_launch.outcome import timelines
-from ncu_parsers.parquet import write_table
 from ncu_parsers.parse import Parsed, parse, parse_two_runs
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import find_sources
 
 from ncu_tools.ceilings import ceilings_of

@@ -155,7 +155,7 @@ def _show_below(compared: Compared, gates: Table) -> None:
 def _write_junit(path: Path | None, outcomes: dict[str, list[GateOutcome]]) -> None:
     if path is None:
         return
-    from ncu_parsers.parquet import replacing
+    from ncu_parsers.whole_files import replacing
 
     from ncu_tools.report.junit import to_junit
 

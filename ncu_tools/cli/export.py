@@ -66,7 +66,7 @@ def command(
       ncu-bench export report.ncu-rep -o kernels.csv --as csv
       ncu-bench export report.ncu-rep -o details.csv --as sections
     """
-    from ncu_parsers.parquet import replacing
+    from ncu_parsers.whole_files import replacing
 
     from ncu_tools.layers import NEEDED
     from ncu_tools.loading import locate

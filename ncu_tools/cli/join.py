@@ -45,7 +45,7 @@ def command(counts: str, timeline: str, output: Path, tolerance: float, top: int
       ncu-bench join counts.csv timeline.sqlite -o joined.parquet
       ncu-bench hotspots joined.parquet
     """
-    from ncu_parsers.parquet import write_table
+    from ncu_parsers.row_groups import write_table
 
     from ncu_tools.join import join
     from ncu_tools.loading import load

@@ -131,7 +131,7 @@ def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
 
 
 def _draw(result: Layers, output: Path, title: str) -> None:
-    from ncu_parsers.parquet import replacing
+    from ncu_parsers.whole_files import replacing
 
     from ncu_tools.report.layer_bars import draw_bars
 

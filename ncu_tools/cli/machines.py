@@ -87,7 +87,7 @@ def command(
 
 def _measure(device: str, seconds: float, output: Path | None, output_format: str) -> None:
     """Measure, write the machine file, and show every work with its spread."""
-    from ncu_parsers.parquet import replacing
+    from ncu_parsers.whole_files import replacing
 
     found = _measured(device, seconds)
     text = machine_text(found, f"{datetime.now(timezone.utc):%Y-%m-%d}")

@@ -31,8 +31,8 @@ from ncu_launch.outcome import explain
 from ncu_launch.profile import Plan, Request, default_folder, make_plan
 from ncu_launch.ranks import Place, nodes_of, place_here, rank_folder, runnable, starts_ranks
 from ncu_launch.tools import find_tool
-from ncu_parsers.parquet import write_table
 from ncu_parsers.parse import Parsed, parse
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import TIMELINE, Source, find_sources
 
 from ncu_tools.cli.collected import nothing, show_collected, without_gpu_work

@@ -57,7 +57,7 @@ def command(
       ncu-bench report runs/resnet18-20260102T030405Z --open
       ncu-bench report before.csv after.csv --machine a100-sxm4-80gb -o both.html
     """
-    from ncu_parsers.parquet import replacing
+    from ncu_parsers.whole_files import replacing
 
     from ncu_tools.machine import find_machine
     from ncu_tools.report.html import page

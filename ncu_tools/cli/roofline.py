@@ -378,7 +378,7 @@ def _amount(ceiling: Ceiling) -> str:
 
 
 def _write_picture(scene: Scene, style: Style) -> None:
-    from ncu_parsers.parquet import replacing
+    from ncu_parsers.whole_files import replacing
 
     from ncu_tools.report.roofline_plot import draw
 

@@ -197,7 +197,7 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
 
 def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output: Path, title: str) -> str:
     """Draw, and say where."""
-    from ncu_parsers.parquet import replacing
+    from ncu_parsers.whole_files import replacing
 
     from ncu_tools.report.scaling_plot import draw_scaling
     from ncu_tools.scaling import by_group

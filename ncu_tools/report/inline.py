@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ncu_launch.errors import WrongUsage
-from ncu_parsers.parquet import replacing
+from ncu_parsers.whole_files import replacing
 
 from ncu_tools.report.table import Column, cell
 

@@ -1,21 +1,18 @@
-"""The only file that reads or writes Parquet; `scanning` lets others read it.
+"""The only file that reads Parquet; `row_groups` writes it, and `scanning` lets others read it.
 
-Floats are split by byte and compressed with zstd (a third smaller and faster than dictionaries for counters), names
-are dictionaries, pages have checksums. A file is written under a temporary name and renamed, so nobody ever sees half
-of one. A dataset is read by its engine, file by file; of a file only the columns that are asked for are read, on disk
-and behind URLs.
+A dataset is read by its engine, file by file; of a file only the columns that are asked for are read, on disk and
+behind URLs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,240 +49,8 @@ CHECKED = {"page_checksum_verification": True}
 MAGIC = b"PAR1"
 """How a Parquet file begins and ends."""
 
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table of launches or kernels.
-
-    Raises `NcuBenchError` when the folder does not exist or cannot be written.
-    """
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, row_group_size=ROWS_OF_A_GROUP, **_encodings(table.schema))
-
-
-ROWS_OF_A_GROUP = 128 * 1024
 ROWS_OF_A_STRETCH = 16 * 1024
 """Row groups are read together until they have so many rows."""
-
-ENOUGH_ROWS = 8 * 1024
-"""Tables of fewer rows are gathered before they are written as a row group."""
-
-
-def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    numbers = [field.name for field in schema if pa.types.is_float64(field.type)]
-    split = set(numbers)
-    others = [field.name for field in schema if field.name not in split and not pa.types.is_nested(field.type)]
-    return {
-        "compression": "zstd",
-        "use_dictionary": others,
-        "use_byte_stream_split": numbers,
-        "write_page_checksum": True,
-    }
-
-
-class RowGroups:
-    """A Parquet file of launches written table by table.
-
-    Tables may bring new columns: what was written before is null in them. Rows written under fewer columns are copied
-    in the end, a row group at a time.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._parts: list[Path] = []
-        self._writer: pq.ParquetWriter | None = None
-        self._schema: pa.Schema | None = None
-        self._waiting: list[pa.Table] = []
-        self.finished = False
-
-    def write(self, table: pa.Table) -> None:
-        """Write the rows of a table behind those before."""
-        self._waiting.append(table)
-        if sum(map(len, self._waiting)) >= ENOUGH_ROWS:
-            self._write_waiting()
-
-    def finish(self, metadata: bytes) -> None:
-        """Write the file-level metadata, and close the file."""
-        self._write_waiting()
-        if len(self._parts) > 1:
-            self._copy_parts()
-        assert self._writer is not None  # noqa: S101 - finish() follows write()
-        self._writer.add_key_value_metadata({METADATA_KEY: metadata})
-        self._close()
-        self._parts[-1].replace(self._path)
-        self.finished = True
-
-    def restart(self) -> None:
-        """Forget all that was written."""
-        self.discard()
-        self._parts, self._schema = [], None
-
-    def discard(self) -> None:
-        """Remove what is not finished."""
-        self._waiting = []
-        self._close()
-        for part in self._parts:
-            part.unlink(missing_ok=True)
-
-    def _write_waiting(self) -> None:
-        if not self._waiting:
-            return
-        schema = self._schema
-        for table in self._waiting:
-            schema = _grown(schema, table.schema)
-        if schema != self._schema:
-            self._begin(schema)
-        assert self._writer is not None  # noqa: S101 - _begin() made it
-        tables = [_conformed(table, schema) for table in self._waiting]
-        self._waiting = []
-        self._writer.write_table(pa.concat_tables(tables).unify_dictionaries() if len(tables) > 1 else tables[0])
-
-    def _begin(self, schema: pa.Schema) -> None:
-        self._close()
-        self._schema = schema
-        self._parts.append(self._path.with_name(f"{self._path.name}.{len(self._parts)}"))
-        self._writer = pq.ParquetWriter(self._parts[-1], schema, **_encodings(schema))
-
-    def _copy_parts(self) -> None:
-        assert self._schema is not None  # noqa: S101 - there are parts
-        parts = list(self._parts)
-        self._begin(self._schema)
-        assert self._writer is not None  # noqa: S101 - _begin() made it
-        for part in parts:
-            with pq.ParquetFile(part) as file:
-                for group in range(file.num_row_groups):
-                    self._writer.write_table(_conformed(file.read_row_group(group), self._schema))
-            part.unlink()
-
-    def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-
-def _grown(known: pa.Schema | None, other: pa.Schema) -> pa.Schema:
-    """A schema with the columns of both in the order of a table of launches; what is known of a column stays."""
-    if known is None:
-        return other
-    fields = {field.name: field for field in (*other, *known)}
-    if len(fields) == len(known):
-        return known
-    return pa.schema([fields[name] for name in contract_first(fields)])
-
-
-def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    known = dict(zip(table.column_names, table.columns, strict=True))
-    columns = [known[field.name] if field.name in known else pa.nulls(len(table), field.type) for field in schema]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-@contextmanager
-def writing_row_groups(path: Path) -> Iterator[RowGroups]:
-    """A file of launches to write table by table; it appears under its name if it was finished, else what has it stays.
-
-    Raises `NcuBenchError` when the folder cannot be written.
-    """
-    with replacing(path) as temporary:
-        groups = RowGroups(temporary)
-        try:
-            yield groups
-        finally:
-            groups.discard()
-        if not groups.finished:
-            temporary.unlink()
-
-
-def write_parts(path: Path, parts: Sequence[Path | pa.Table], metadata: bytes) -> None:
-    """Write launches that lie in several files and tables as one file, with the columns that `concatenated` gives them.
-
-    Raises `NcuBenchError` when the file cannot be written.
-    """
-    schemas = [part.schema if isinstance(part, pa.Table) else pq.read_schema(part) for part in parts]
-    schema = concatenated([_as_made(one).empty_table() for one in schemas]).schema.remove_metadata()
-    with writing_row_groups(path) as groups:
-        for part in parts:
-            for table in [part] if isinstance(part, pa.Table) else _row_groups(part):
-                groups.write(_as(schema, table))
-        groups.finish(metadata)
-
-
-def _as_made(schema: pa.Schema) -> pa.Schema:
-    """The schema with list types as tables are made with: from a file they come with other names inside."""
-    lists = {column.name: column.type for column in COLUMNS if pa.types.is_nested(column.type)}
-    return pa.schema([field.with_type(lists.get(field.name, field.type)) for field in schema])
-
-
-def _row_groups(path: Path) -> Iterator[pa.Table]:
-    with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            yield file.read_row_group(group)
-
-
-def _as(schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """The table with these columns, in their types."""
-    for place, field in enumerate(table.schema):
-        wanted = schema.field(field.name)
-        if field.type != wanted.type:
-            table = table.set_column(place, wanted, table.column(place).cast(wanted.type))
-    return _conformed(table, schema)
-
-
-@contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
-    """A folder for what becomes the file `path`, removed when the block ends.
-
-    Raises `NcuBenchError` when the folder of `path` cannot be written.
-    """
-    try:
-        folder = tempfile.TemporaryDirectory(prefix=f".{path.name[:40]}.", suffix=".parts", dir=path.parent)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    with folder as name:
-        yield Path(name)
-
-
-def _unwritable(path: Path, error: OSError) -> NcuBenchError:
-    return NcuBenchError(
-        f"{path} could not be written: {error.strerror}.", advice="Check that its folder exists and is yours to write."
-    )
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, renamed onto it when the block ends well and removed when it does not.
-
-    A block that removes it itself leaves `path` as it is.
-
-    Raises `NcuBenchError` when the folder cannot be written.
-    """
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        if temporary.exists():
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-    except OSError as error:
-        raise NcuBenchError(
-            f"{path} could not be written: {error.strerror or error}.", advice="Check the disk's free space."
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def bytes_replaced(path: Path, data: bytes) -> None:
-    """Write a small file, whole or not at all. Raises `NcuBenchError` when the folder cannot be written."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def is_parquet(path: Path) -> bool:

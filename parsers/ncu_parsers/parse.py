@@ -15,12 +15,13 @@ from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
 from ncu_parsers.join_runs import join_runs
 from ncu_parsers.memory import TooBig, limited
-from ncu_parsers.parquet import folder_beside, write_parts, write_table, writing_row_groups
 from ncu_parsers.ranks import by_origin, origin_of, with_origin
 from ncu_parsers.read import merge, read_report
 from ncu_parsers.report import Launch, Report, shortened
+from ncu_parsers.row_groups import write_parts, write_table, writing_row_groups
 from ncu_parsers.sources import STANDARD_INPUT, Source
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, encoded, with_metadata
+from ncu_parsers.whole_files import folder_beside
 
 
 @dataclass

@@ -20,13 +20,14 @@ from ncu_launch.manifest import NODES, RANKS, REPORTS
 from ncu_parsers import datasets
 from ncu_parsers.datasets import LOG, READ, REFUSED, RUN, LogLine, folders_of, log_bytes, read_log
 from ncu_parsers.engine import Engine, InOrder
-from ncu_parsers.parquet import bytes_replaced, folder_beside, one_value, spans_of_ids
+from ncu_parsers.parquet import one_value, spans_of_ids
 from ncu_parsers.parse import Parsed, parse_into, share_ids
 from ncu_parsers.parts import without_launches
 from ncu_parsers.ranks import origin_of
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source
 from ncu_parsers.storage import File, RemoteFile, file_at, move
+from ncu_parsers.whole_files import bytes_replaced, folder_beside
 
 Ids = Mapping[int | None, tuple[int, int]]
 

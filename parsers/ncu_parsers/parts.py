@@ -28,10 +28,10 @@ from ncu_parsers import arrays
 from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
 from ncu_parsers.memory import TooBig, limited, share_among
-from ncu_parsers.parquet import ENOUGH_ROWS, RowGroups, write_table, writing_row_groups
 from ncu_parsers.printed import Mask
 from ncu_parsers.read import Reading, read_report
 from ncu_parsers.report import Report
+from ncu_parsers.row_groups import ENOUGH_ROWS, RowGroups, write_table, writing_row_groups
 from ncu_parsers.sources import STANDARD_INPUT, Source
 from ncu_parsers.stream import StreamedReport, beside_others, stream_report
 from ncu_parsers.tables import concatenated

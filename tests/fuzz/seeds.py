@@ -20,8 +20,8 @@ from ncu_launch.operators import FORMAT, FORMAT_VERSION
 from ncu_parsers.bench_table import COLUMNS as COLUMNS_OF_POINTS
 from ncu_parsers.bench_table import bench_table
 from ncu_parsers.build import launches_table
-from ncu_parsers.parquet import write_table
 from ncu_parsers.read import read_report
+from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
