@@ -1,8 +1,8 @@
 """Long pages by the line beginnings that repeat: all rows of a launch begin with the same bytes, up to the section.
 
 A line that begins with the current launch's bytes and ends like a metric row gives its tail; what other lines are is
-asked of the page. The tails of some thousand launches are parsed together in another thread, and checked there: if one
-of them is no row after all, the file is read again with every tail looked at (`careful`).
+asked of the page. The tails of some thousand launches are a stretch, which is parsed in another thread and checked
+there: if one of them is no row after all, the file is read again with every tail looked at (`careful`).
 """
 
 from __future__ import annotations
@@ -10,34 +10,15 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence, Set
+from collections import deque
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pc_csv
-
-from ncu_parsers import arrays
 from ncu_parsers import report as kinds
-from ncu_parsers.columns import Columns, MetricColumn, Shapes, settled, shapes_of
-from ncu_parsers.flow import IDENTITY_TITLES, Flow, PageState
-from ncu_parsers.labels import LabelledMetric, metric_of_label
-from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage, split_row
-from ncu_parsers.printed import (
-    Integers,
-    Mask,
-    NotCertain,
-    Votes,
-    are_rows,
-    may_open_a_page,
-    read_cells,
-    text_buffers,
-    whole_numbers,
-)
-from ncu_parsers.report import NAN_TEXTS, Metric, Reading, metric_of
-from ncu_parsers.units import NumberFormat, unit, vote
+from ncu_parsers.flow import Flow
+from ncu_parsers.ncu_csv import LongPage, split_row
+from ncu_parsers.printed import NotCertain, may_open_a_page
+from ncu_parsers.stretches import Layout, ReadStretch, Stretch, ids_of, read_stretch
 
 ROWS_OF_A_STRETCH = 50_000
 STRETCHES_AHEAD = 1
@@ -45,105 +26,7 @@ NOWHERE = b"\n\n"
 """No line begins or ends so."""
 
 MAY_END_A_ROW = (b"\n", b",\n", b"\r\n", b",\r\n")
-SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
-TAIL_TITLES = {"Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"}
 _SIMPLE_CELL = rb'"[^"\r\0\x80-\xff]*"'
-
-
-class Unexpected(Exception):
-    """A line that looked like a row is none: every tail has to be looked at."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The columns of a long page: those of the launch in front, then `tail`, which ends with the value."""
-
-    identity: tuple[str, ...]
-    tail: tuple[str, ...]
-
-    @classmethod
-    def of(cls, page: LongPage) -> Layout:
-        """The layout of a page. Raises `NotCertain` for one that is not read here."""
-        width = len(page.identity_columns)
-        identity, tail = page.header[:width], page.header[width : page.value_at + 1]
-        known = all(title in IDENTITY_TITLES or title.startswith(NVTX_TITLES) for title in identity)
-        if (
-            page.delimiter != ","
-            or not page.quoted
-            or not known
-            or identity[:2] != ["ID", "Process ID"]
-            or "Kernel Name" not in identity
-            or len(set(page.header)) != len(page.header)
-            or set(tail) - TAIL_TITLES
-            or tail[-1:] != ["Metric Value"]
-            or "Metric Name" not in tail
-        ):
-            raise NotCertain("its columns are unusual")
-        return cls(tuple(identity), tuple(tail))
-
-
-@dataclass
-class Stretch:
-    """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
-
-    A run is a number of rows of one launch that follow each other; a page begins at a launch. Tails have their line
-    ends, which are those of `ends`.
-    """
-
-    layout: Layout
-    prefixes: list[bytes] = field(default_factory=list)
-    tails: list[bytes] = field(default_factory=list)
-    run_launches: list[int] = field(default_factory=list)
-    run_starts: list[int] = field(default_factory=list)
-    rules: dict[int, list[dict[str, str]]] = field(default_factory=dict)
-    places: dict[bytes, int] = field(default_factory=dict)
-    latest: dict[bytes, int] = field(default_factory=dict)
-    indexed: int = 0
-    ends: set[bytes] = field(default_factory=set)
-    pages: list[tuple[int, PageState]] = field(default_factory=list)
-
-    def begin_page(self, state: PageState) -> None:
-        """Launches that follow are of another page, even if they begin like earlier ones."""
-        self.places, self.latest, self.indexed = {}, {}, len(self.prefixes)
-        if self.pages and self.pages[-1][0] == len(self.prefixes):
-            self.pages.pop()
-        self.pages.append((len(self.prefixes), state))
-
-    def latest_of(self, ids: bytes) -> int | None:
-        """The launch of these ids that was met last in the page."""
-        for place in range(self.indexed, len(self.prefixes)):
-            self.latest[_ids(self.prefixes[place])] = place
-        self.indexed = len(self.prefixes)
-        return self.latest.get(ids)
-
-    def block(self) -> bytes:
-        """All tails behind each other, each ending with a quote and a line feed."""
-        block = b"".join(self.tails)
-        if any(b"\r" in end for end in self.ends):
-            block = block.replace(b"\r\n", b"\n")
-        return block.replace(b'",\n', b'"\n') if any(b"," in end for end in self.ends) else block
-
-
-@dataclass
-class ReadPage:
-    """What the launches of one page in a stretch say about it."""
-
-    state: PageState
-    votes: Votes = field(default_factory=Votes)
-    absent: Counter[str] = field(default_factory=Counter)
-    conflicts: dict[str, str] = field(default_factory=dict)
-    alive: int = 0
-
-
-@dataclass
-class ReadStretch:
-    """A stretch in columns, what was odd in its pages, and the labels of metrics in the order they were met."""
-
-    columns: Columns
-    decimal: str
-    pages: list[ReadPage]
-    begins: list[int]
-    labels: dict[str, LabelledMetric]
 
 
 class LongReader:
@@ -269,7 +152,7 @@ class LongReader:
                 self._rules[tail] = rule
         self.flow.number += 1
         self.flow.report.lines[kinds.RULE] += 1
-        place = self._stretch.latest_of(_ids(self._prefix))
+        place = self._stretch.latest_of(ids_of(self._prefix))
         assert place is not None  # noqa: S101 - the launch has a row
         self._stretch.rules.setdefault(place, []).append(rule)
         return True
@@ -375,222 +258,3 @@ def _written(cells: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="").writerow(cells)
     return text.getvalue().encode("utf-8", "replace")
-
-
-def _ids(prefix: bytes) -> bytes:
-    """The cells of launch and process id, as printed."""
-    return prefix[: prefix.index(b'"', prefix.index(b'","') + 3) + 1]
-
-
-# ------------------------------------------------------------------------------------------------ parsing together
-
-
-def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> ReadStretch:
-    """The launches of a stretch in columns. Raises `Unexpected` when a tail or prefix is not what it seemed to be.
-
-    `count_votes` is for stretches of a page whose locale is not settled.
-    """
-    if not stretch.tails:
-        raise NotCertain("a launch has no metrics")
-    prefixes = b"\n".join([prefix[:-1] for prefix in stretch.prefixes]) + b"\n"
-    identity = _parsed(prefixes, len(stretch.prefixes), stretch.layout.identity, SELDOM_REPEATED)
-    tails = _parsed(stretch.block(), len(stretch.tails), stretch.layout.tail, {"Metric Value"})
-    ids, processes = whole_numbers(identity["ID"]), whole_numbers(identity["Process ID"])
-    if ids is None or processes is None:
-        raise NotCertain("its ids are no whole numbers")
-    shapes: dict[str, Shapes] = {
-        title: shapes_of(identity[title]) for title in ("Grid Size", "Block Size") if title in identity
-    }
-    cells = {title: column for title, column in identity.items() if isinstance(column, pa.DictionaryArray)}
-    rows = len(stretch.tails)
-    starts = np.array([*stretch.run_starts, rows], np.int64)
-    launch = np.repeat(np.array(stretch.run_launches, np.int64), np.diff(starts))
-    launches = len(stretch.prefixes)
-    begins = [begin for begin, _ in stretch.pages if begin < launches]
-    pages = [ReadPage(state) for begin, state in stretch.pages if begin < launches]
-    reader = _Metrics(tails, launch, launches, decimal, begins, pages, count_votes)
-    metrics = reader.columns()
-    rules = [stretch.rules.get(place) for place in range(launches)] if stretch.rules else None
-    columns = Columns(launches, ids, processes, cells, shapes, metrics, reader.readings, reader.nans, rules)
-    for page, begin, end in zip(pages, begins, [*begins[1:], launches], strict=True):
-        page.alive = end - begin - int(columns.failed[begin:end].sum())
-    return ReadStretch(columns, decimal, pages, begins, reader.labels)
-
-
-def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str]) -> dict[str, pa.Array]:
-    """Lines of cells as columns: those in `strings` as text, the others as dictionaries.
-
-    Raises `Unexpected` where a line is no row of them, or may be a header.
-    """
-    dictionary = pa.dictionary(pa.int32(), pa.string())
-    try:
-        table = pc_csv.read_csv(
-            pa.BufferReader(block),
-            pc_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=list(titles)),
-            pc_csv.ParseOptions(ignore_empty_lines=False),
-            pc_csv.ConvertOptions(
-                column_types={title: pa.string() if title in strings else dictionary for title in titles},
-                strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        raise Unexpected from error
-    columns = {title: arrays.one(table.column(title)) for title in titles}
-    if len(table) != lines or not are_rows(block, lines, columns.values()):
-        raise Unexpected
-    if any(may_open_a_page(text_buffers(texts)[0]) for texts in map(arrays.distinct, columns.values())):
-        raise Unexpected
-    return columns
-
-
-class _Metrics:
-    """The metrics of a stretch: rows of label, unit and value -> a column for each metric."""
-
-    def __init__(
-        self, tails: dict[str, pa.Array], launch: Integers, launches: int, decimal: str, begins: list[int],
-        pages: list[ReadPage], count_votes: bool,
-    ) -> None:  # fmt: skip
-        self.launch, self.launches = launch, launches
-        self.number_format = NumberFormat(decimal)
-        self.begins, self.pages = np.array(begins, np.int64), pages
-        self.labels: dict[str, LabelledMetric] = {}
-        self.texts = tails["Metric Value"]
-        self.metric, self.names = self._named(tails)
-        self.unit_of, self.units = _codes(tails.get("Metric Unit"), len(launch))
-        self.cells = read_cells(self.texts, decimal, count_votes)
-        self.readings = np.bincount(launch, minlength=launches)
-        self.nans = np.zeros(launches, np.int64)
-        self._count_votes()
-
-    def _named(self, tails: dict[str, pa.Array]) -> tuple[Integers, list[str]]:
-        """For each row the number of its metric, and the metrics' names; notes the labels in the order of the rows."""
-        parts = [
-            _codes(tails.get(title), len(self.launch)) for title in ("Section Name", "Body Item Label", "Metric Name")
-        ]
-        combined = np.zeros(len(self.launch), np.int64)
-        for codes, texts in parts:
-            combined = combined * len(texts) + codes
-        size = int(np.prod([len(texts) for _, texts in parts]))
-        first = np.full(size, -1, np.int64)
-        first[combined[::-1]] = np.arange(len(combined) - 1, -1, -1)
-        found = np.flatnonzero(first >= 0)
-        number = np.zeros(size, np.int64)
-        names: dict[str, int] = {}
-        for code in found[np.argsort(first[found])].tolist():
-            row = int(first[code])
-            section, body, label = (texts[int(codes[row])] for codes, texts in parts)
-            if not label:
-                raise Unexpected
-            metric = metric_of_label(section, body, label)
-            if self.labels.setdefault(metric.name, metric) != metric and (np.diff(self.launch) < 0).any():
-                raise NotCertain("rows of its launches alternate, and a metric has two labels")
-            number[code] = names.setdefault(metric.name, len(names))
-        self._label_parts = parts
-        return number[combined], list(names)
-
-    def _page_of(self, rows: Integers) -> Integers:
-        return np.searchsorted(self.begins, self.launch[rows], side="right") - 1
-
-    def _count_votes(self) -> None:
-        own, ambiguous = self.cells.own_votes, self.cells.ambiguous
-        if own is not None and ambiguous is not None:
-            counts = np.bincount(self._page_of(np.flatnonzero(own)), minlength=len(self.pages))
-            opened = np.bincount(self._page_of(np.flatnonzero(ambiguous)), minlength=len(self.pages))
-            for page, count, is_open in zip(self.pages, counts.tolist(), opened.tolist(), strict=True):
-                page.votes = Votes(count, 0, is_open > 0)
-        for text, rows in self.cells.odd.items():
-            found = vote(text)
-            for at, count in Counter(self._page_of(rows).tolist()).items() if found else ():
-                votes = self.pages[at].votes
-                votes.own += count * (found == self.number_format.decimal)
-                votes.contrary += count * (found not in ("?", self.number_format.decimal))
-                votes.open |= found == "?"
-
-    def columns(self) -> dict[str, MetricColumn]:
-        """A column for each metric."""
-        factors = np.array([unit(text).factor for text in self.units])
-        matrix = np.full((len(self.names), self.launches), np.nan)
-        place = self.metric * self.launches + self.launch
-        kept = self._without_repeats(place)
-        values = self.cells.values * factors[self.unit_of]
-        if np.isinf(values).any():
-            raise NotCertain("a number is beyond all that can be stored")
-        matrix.reshape(-1)[place[kept]] = values[kept]
-        result = {name: MetricColumn(values) for name, values in zip(self.names, matrix, strict=True)}
-        valid = ~np.isnan(self.cells.values) & kept
-        self._read_odd(result, kept, valid)
-        self._note_units(result, valid)
-        self._read_repeats(result, place, kept)
-        return result
-
-    def _without_repeats(self, place: Integers) -> Mask:
-        """The rows whose metric stands once in their launch; of the same reading printed again the first one."""
-        counts = np.bincount(place, minlength=len(self.names) * self.launches)
-        kept: Mask = counts[place] == 1
-        self._repeated: dict[int, list[int]] = {}
-        for row in np.flatnonzero(~kept).tolist():
-            self._repeated.setdefault(int(place[row]), []).append(row)
-        for at, rows in list(self._repeated.items()):
-            if len({(int(self.unit_of[row]), self.texts[row].as_py()) for row in rows}) == 1:
-                kept[rows[0]] = True
-                del self._repeated[at]
-        return kept
-
-    def _read_odd(self, result: dict[str, MetricColumn], kept: Mask, valid: Mask) -> None:
-        for text, rows in self.cells.odd.items():
-            lowered = text.strip().lower()
-            if lowered in NAN_TEXTS:
-                np.add.at(self.nans, self.launch[rows], 1)
-            known: dict[int, tuple[Metric | None, str | None]] = {}
-            for row in rows[kept[rows]].tolist():
-                code = int(self.unit_of[row])
-                if code not in known:
-                    known[code] = metric_of(Reading(text, self.units[code], "", "", ""), self.number_format)
-                name, launch = self.names[self.metric[row]], int(self.launch[row])
-                valid[row] = known[code][0] is not None
-                self._put(result[name], launch, *known[code])
-                if known[code][0] is None and lowered.endswith("n/a"):
-                    self.pages[int(np.searchsorted(self.begins, launch, side="right")) - 1].absent[name] += 1
-
-    def _put(self, column: MetricColumn, launch: int, metric: Metric | None, behind: str | None) -> None:
-        if behind is not None:
-            column.instances[launch] = behind
-        if metric is not None and isinstance(metric.value, str):
-            column.words[launch] = metric.value
-        elif metric is not None:
-            column.values[launch] = metric.value
-
-    def _note_units(self, result: dict[str, MetricColumn], valid: Mask) -> None:
-        """The unit of a column is that of the first launch that has the metric."""
-        rows = np.flatnonzero(valid)
-        rows = rows[np.argsort(self.launch[rows], kind="stable")][::-1]
-        first = np.full(len(self.names), -1, np.int64)
-        first[self.metric[rows]] = rows
-        for name, row in zip(self.names, first.tolist(), strict=True):
-            if row >= 0:
-                result[name].unit = unit(self.units[int(self.unit_of[row])]).base
-                result[name].first = int(self.launch[row])
-
-    def _read_repeats(self, result: dict[str, MetricColumn], place: Integers, kept: Mask) -> None:
-        """Metrics that stand several times in a launch, and not the same each time."""
-        for at, rows in self._repeated.items():
-            name, launch = self.names[at // self.launches], at % self.launches
-            readings = [
-                Reading(self.texts[row].as_py(), self.units[int(self.unit_of[row])], "", "", "") for row in rows
-            ]
-            metric, behind, conflict = settled(readings, self.number_format)
-            column, page = result[name], self.pages[int(np.searchsorted(self.begins, launch, side="right")) - 1]
-            self._put(column, launch, metric, behind)
-            if metric is not None and (column.first is None or launch < column.first):
-                column.unit, column.first = metric.unit, launch
-            if metric is None and readings[0].text.strip().lower().endswith("n/a"):
-                page.absent[name] += 1
-            if conflict:
-                page.conflicts.setdefault(name, conflict)
-
-
-def _codes(column: pa.DictionaryArray | None, rows: int) -> tuple[Integers, list[str]]:
-    """A dictionary column as whole numbers and the texts they stand for; "" where there is no such column."""
-    if column is None:
-        return np.zeros(rows, np.int64), [""]
-    return arrays.values_of(column.indices, np.int32).astype(np.int64), column.dictionary.to_pylist()

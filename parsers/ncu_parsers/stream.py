@@ -20,7 +20,7 @@ import pyarrow as pa
 from zstandard import ZstdError
 
 from ncu_parsers import memory
-from ncu_parsers.fast_long import LongReader, Unexpected
+from ncu_parsers.fast_long import LongReader
 from ncu_parsers.fast_wide import WideReader
 from ncu_parsers.flow import Flow
 from ncu_parsers.ncu_csv import LongPage, WidePage
@@ -28,6 +28,7 @@ from ncu_parsers.printed import NotCertain
 from ncu_parsers.read import before_any_page, era_of, note_cut
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source, encoding_of
+from ncu_parsers.stretches import Unexpected
 
 Result = TypeVar("Result")
 
