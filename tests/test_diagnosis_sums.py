@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers import memory, parquet
+from ncu_parsers import memory, parquet, row_groups
 from ncu_parsers.report import Launch, Metric
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
@@ -53,7 +53,7 @@ def test_pieces_give_the_quantities_and_sentences_of_the_whole(
 def test_a_run_that_does_not_fit_in_memory_is_diagnosed_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "ROWS_OF_A_GROUP", 7)
+    monkeypatch.setattr(row_groups, "ROWS_OF_A_GROUP", 7)
     monkeypatch.setattr(parquet, "ROWS_OF_A_STRETCH", 7)
     loads = {SECTORS.format("ld"): metric(320.0), "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": metric(10.0)}
     whole = table(*(launch("gather", {**sass(fadd=1), **loads}, ns=100.0, dram=64.0) for _ in range(30)))

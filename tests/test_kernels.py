@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers import parquet
+from ncu_parsers import parquet, row_groups
 from ncu_parsers.parse import parse
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import Source
@@ -52,7 +52,7 @@ def of_whole(run: OnDisk, **asked: Any) -> Hotspots:
 
 @pytest.fixture(autouse=True)
 def _small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROWS_OF_A_GROUP", 3)
+    monkeypatch.setattr(row_groups, "ROWS_OF_A_GROUP", 3)
     monkeypatch.setattr(parquet, "ROWS_OF_A_STRETCH", 5)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ncu_parsers import memory, parquet
+from ncu_parsers import memory, parquet, row_groups
 from ncu_parsers.report import Launch
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
@@ -42,7 +42,7 @@ def written(path: Path, names: tuple[str, ...]) -> str:
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two runs between which a kernel was renamed, in row groups of a few launches that are read one by one."""
-    monkeypatch.setattr(parquet, "ROWS_OF_A_GROUP", 7)
+    monkeypatch.setattr(row_groups, "ROWS_OF_A_GROUP", 7)
     monkeypatch.setattr(parquet, "ROWS_OF_A_STRETCH", 7)
     return [
         written(tmp_path / "before.parquet", ("gemm<float>", "relu", "copy<1>")),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers import memory, parquet
+from ncu_parsers import memory, parquet, row_groups
 from ncu_parsers.report import Launch
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
@@ -70,7 +70,7 @@ def test_what_is_kept_does_not_grow_with_the_ranks() -> None:
 def test_runs_that_do_not_fit_in_memory_are_compared_by_layers_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "ROWS_OF_A_GROUP", 7)
+    monkeypatch.setattr(row_groups, "ROWS_OF_A_GROUP", 7)
     monkeypatch.setattr(parquet, "ROWS_OF_A_STRETCH", 7)
     sides = []
     for count in (3, 8):
