@@ -99,11 +99,12 @@ def _basis(marks: dict[str, Mask], some: Mask) -> pa.Array:
     codes = sum(
         (mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64)
     )
-    found, places = np.unique(codes, return_inverse=True)
-    words = [_basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found.tolist()]
+    found = np.flatnonzero(np.bincount(codes)).tolist()  # of so few marks in less time than by numpy.unique
+    words = [_basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found]
     distinct = list(dict.fromkeys(words))
-    place_of = np.array([distinct.index(text) for text in words], np.int32)
-    return arrays.coded(np.where(some, place_of[places], -1).astype(np.int32), distinct)
+    place_of = np.zeros(1 << len(names), np.int32)
+    place_of[found] = [distinct.index(text) for text in words]
+    return arrays.coded(np.where(some, place_of[codes], -1).astype(np.int32), distinct)
 
 
 def _basis_words(marks: set[str]) -> str:
