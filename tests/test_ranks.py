@@ -398,6 +398,13 @@ class TestRanksThatFail:
         assert "b is gone" in first
         assert second == "rank 2 never began"
 
+    def test_that_are_gone_are_named_before_those_that_never_began(self, tmp_path: Path) -> None:
+        (tmp_path / "ranks" / "2").mkdir(parents=True)
+        (tmp_path / "ranks" / "2" / STATE).write_text(json.dumps({"host": "b", "beat": 7, "ended": False}))
+        first, *others = wait_for_parts(tmp_path, 3, lost_after=0.1)
+        assert "rank 2 did not end" in first
+        assert others == ["rank 0 never began", "rank 1 never began"]
+
     def test_end_a_program_that_would_wait_for_them(self, tmp_path: Path) -> None:
         done = run(["sleep", "60"], tmp_path / "log", should_end=lambda: "rank 2 failed")
         assert done.ended_for == "rank 2 failed"
@@ -459,7 +466,12 @@ class TestRealRanks:
 
     @needs_nsys
     def test_of_a_program_are_each_traced_by_real_nsys(self, folder: Path) -> None:
-        done = profile(folder, "--nproc", "4", "--tool", "nsys", "-o", "run", "--", "train.py", "--lr")
+        for _ in range(3):
+            shutil.rmtree(folder / "run", ignore_errors=True)
+            done = profile(folder, "--nproc", "4", "--tool", "nsys", "-o", "run", "--", "train.py", "--lr")
+            # nsys 2022 does not always reach its own daemon where four begin at once on a busy machine.
+            if "Local Endpoint is not available" not in done.stderr:
+                break
         assert done.returncode == 0, done.stderr
         assert "The timelines of 4 ranks are in run" in done.stderr
         for rank in range(4):

@@ -269,9 +269,10 @@ def parts_of(run_folder: Path) -> list[Path]:
 
 
 def wait_for_parts(run_folder: Path, count: int, *, lost_after: float = LOST_AFTER_S) -> list[str]:
-    """Wait until `count` ranks or nodes have ended, and return a sentence for each that never came or is gone.
+    """Wait until `count` ranks or nodes have ended, and return a sentence for each that is gone or never came.
 
-    One that shows no sign of life for `lost_after` seconds is not waited for.
+    Those that are gone come first: they may be why others were ended before they began. One that shows no sign of life
+    for `lost_after` seconds is not waited for.
     """
     beats = {number: ("", time.monotonic()) for number in range(count)}
     while True:
@@ -291,7 +292,7 @@ def wait_for_parts(run_folder: Path, count: int, *, lost_after: float = LOST_AFT
         if not beats[number][0]
         else f"rank {number} did not end: it was killed, or its "
         f"machine {_parsed(beats[number][0]).get('host', '')} is gone"
-        for number in lost
+        for number in sorted(lost, key=lambda number: not beats[number][0])
     ]
 
 
