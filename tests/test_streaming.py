@@ -254,6 +254,15 @@ class TestWhatIsStreamed:
         assert found is not None
         assert found[0]["lines"]["program output"] == 40
 
+    def test_a_rule_of_a_launch_without_metrics_where_a_stretch_ends(self, tmp_path: Path) -> None:
+        """Rows of the launch before it may follow: they are not those of the launches of the next stretch."""
+        metrics = [(f"sm__metric_{number}.sum", "inst", f"{number},000") for number in range(1, 21)]
+        rows = [f"{line}," for line in long_lines(0, [*self.metrics(0), *metrics])]
+        rule = row(*launch_cells(9), "Section", "", "", "", "Bottleneck", "WRN", "It waits", "", "")
+        path = file_of(tmp_path, [row(*IDENTITY, *TAIL, *RULES), *rows[:15], rule, *rows[15:]])
+        found = streamed(path, tmp_path)
+        assert found is None or found == plainly(path)
+
     def test_a_header_that_stands_there_again(self, tmp_path: Path) -> None:
         header = row(*IDENTITY, *TAIL)
         rows = [line for number in range(30) for line in (header, *long_lines(number, self.metrics(number)))]

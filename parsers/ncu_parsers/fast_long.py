@@ -220,6 +220,7 @@ class LongReader:
     def _begin_stretch(self) -> None:
         self._stretch = Stretch(self.layout, ends={self._end.removeprefix(b'"')}, pages=[(0, self.state)])
         self._counted = 0
+        self._prefix = NOWHERE  # the launch that it is of is not in this stretch
 
     def _end_stretch(self) -> None:
         self._count_rows()
