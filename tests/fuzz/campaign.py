@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,10 @@ IN_MEMORY = Path("/dev/shm")  # noqa: S108
 MOST_DEATHS = 5
 HARD_LIMIT = 4
 """libFuzzer ends an input that takes so many times longer than one may."""
+
+SECONDS_TO_END = 10
+LAST_WORDS = 4000
+"""Of libFuzzer, which are its figures."""
 
 _TRIED = re.compile(rb"stat::number_of_executed_units:\s*(\d+)")
 
@@ -87,10 +92,32 @@ def _child(
     command = [sys.executable, "-m", "tests.fuzz.child", target, str(findings), str(corpus), str(seconds), *limits]
     places = [str(ROOT), str(ROOT / "launch"), str(ROOT / "parsers")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1", "TMPDIR": scratch}
-    done = subprocess.run(
-        [*command, "-print_final_stats=1"], cwd=ROOT, env=environment, capture_output=True, check=False
-    )
-    tried = _TRIED.findall(done.stderr)
-    words = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    said = Path(scratch) / "said"
+    with said.open("wb") as errors:
+        process = subprocess.Popen(
+            [*command, "-print_final_stats=1"], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=errors
+        )
+        try:
+            ended_well = _ends_well(process, said)
+        finally:
+            process.kill()
+            process.wait()
+    text = said.read_bytes()
+    tried = _TRIED.findall(text)
+    words = text.decode("utf-8", "replace").strip().splitlines()
     summaries = [line for line in words if line.startswith("SUMMARY")] or words[-1:]
-    return int(tried[-1]) if tried else 0, done.returncode == 0, " ".join(summaries)[:300]
+    return int(tried[-1]) if tried else 0, ended_well, " ".join(summaries)[:300]
+
+
+def _ends_well(process: subprocess.Popen[bytes], said: Path) -> bool:
+    """Whether a child ends without an error, or has said all and does not end.
+
+    libFuzzer ends it with Python's lock held, for which a thread of Arrow may be waiting that the end waits for.
+    """
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(SECONDS_TO_END) == 0
+        if _TRIED.search(said.read_bytes()[-LAST_WORDS:]):
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(SECONDS_TO_END) == 0
+            return True
