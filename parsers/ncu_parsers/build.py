@@ -122,6 +122,8 @@ def _with_own_measures(derived: dict[str, Any], launches: Sequence[Launch]) -> d
     """Measures that a report holds as they are, in place of what could be derived."""
     if any(launch.flops_basis is not None for launch in launches):
         derived["flops_basis"] = arrays.words_of(derived["flops_basis"])
+    for name in {name for launch in launches for name in launch.measures}:
+        derived[name] = derived[name].copy()  # it may be the column of a metric
     for row, launch in enumerate(launches):
         for name, value in launch.measures.items():
             derived[name][row] = value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -46,7 +47,8 @@ class Counters:
         self.seconds = _duration_ns(self) / 1e9
         self.cycles = self.first(known.table("ceilings")["cycles"]["sm"])
         clock = self.first(known.clock_metrics("sm")[:2])
-        self.cycles = np.where(np.isnan(self.cycles), clock * self.seconds, self.cycles)
+        if clock is not self.nothing:
+            self.cycles = self.either(self.cycles, clock * self.seconds)
 
     @property
     def rows(self) -> int:
@@ -59,20 +61,33 @@ class Counters:
 
     def where_device(self, question: Callable[[str | None, str | None], bool]) -> Mask:
         """The same for compute capability and device name."""
+        if len(set(self.device_name)) == 1:  # so nearly always
+            return self.where(lambda capability: question(capability, self.device_name[0]))
         devices = list(zip(self.compute_capability, self.device_name, strict=True))
         return answered(devices, lambda device: question(*device))
 
+    @cached_property
+    def nothing(self) -> Floats:
+        """What no launch has: NaN throughout. This very array, which cannot be written to, stands for it everywhere."""
+        result = np.full(self.rows, np.nan)
+        result.flags.writeable = False
+        return result
+
+    def either(self, values: Floats, others: Floats) -> Floats:
+        """`values`, and where a launch has none, `others`: one of the two themselves where the other is nothing."""
+        if values is self.nothing or others is self.nothing:
+            return others if values is self.nothing else values
+        return np.where(np.isnan(values), others, values)
+
     def metric(self, name: str) -> Floats:
-        """One metric; all NaN when no launch has it."""
-        found = self.values.get(name)
-        return np.full(self.rows, np.nan) if found is None else found
+        """One metric, as it stands in the report; nothing when no launch has it."""
+        return self.values.get(name, self.nothing)
 
     def first(self, names: Sequence[str]) -> Floats:
         """For each launch the first of `names` that it has."""
-        result = np.full(self.rows, np.nan)
+        result = self.nothing
         for name in names:
-            if name in self.values:
-                result = np.where(np.isnan(result), self.values[name], result)
+            result = self.either(result, self.metric(name))
         return result
 
     def counted(self, base: str) -> Floats:
@@ -84,20 +99,20 @@ class Counters:
         result = self.counted(base)
         per_cycle = f"{base}.sum.per_cycle_elapsed"
         if per_cycle in self.values and base.startswith(("sm__", "smsp__")):
-            result = np.where(np.isnan(result), self.values[per_cycle] * self.cycles, result)
+            result = self.either(result, self.values[per_cycle] * self.cycles)
         per_second = f"{base}.sum.per_second"
         if per_second in self.values:
-            result = np.where(np.isnan(result), self.values[per_second] * self.seconds, result)
+            result = self.either(result, self.values[per_second] * self.seconds)
         return result
 
     def thread_instructions(self, opcode: str) -> Floats:
         """Thread instructions of an opcode, under either prefix; x2 derived rates count half of themselves."""
-        result = np.full(self.rows, np.nan)
+        result = self.nothing
         for prefix in known.SASS_PREFIXES:
-            result = np.where(np.isnan(result), self.total(f"{prefix}{opcode}_pred_on"), result)
+            result = self.either(result, self.total(f"{prefix}{opcode}_pred_on"))
         doubled = f"derived__smsp__sass_thread_inst_executed_op_{opcode}_pred_on_x2"
         if doubled in self.values:
-            result = np.where(np.isnan(result), self.values[doubled] / 2 * self.cycles, result)
+            result = self.either(result, self.values[doubled] / 2 * self.cycles)
         return result
 
 

@@ -39,11 +39,13 @@ def measures(counters: Counters) -> dict[str, Floats | pa.Array]:
 
 def _bytes(counters: Counters, level: str) -> Floats:
     """Bytes of a level by the first alternative of which a launch has every counter; counts go before rates."""
-    result = np.full(counters.rows, np.nan)
+    result = counters.nothing
     for amount in (counters.counted, counters.total):
         for alternative in known.byte_alternatives(level):
-            total = sum((amount(base) * factor for base, factor in alternative.items()), np.zeros(counters.rows))
-            result = np.where(np.isnan(result), total, result)
+            parts = {base: amount(base) for base in alternative}
+            if not any(part is counters.nothing for part in parts.values()):
+                total = sum((part * alternative[base] for base, part in parts.items()), np.zeros(counters.rows))
+                result = counters.either(result, total)
     return result
 
 
@@ -137,8 +139,9 @@ def _cuda_core_flops(counters: Counters, precision: str) -> Floats:
         total = total + counters.thread_instructions(opcode) * weight
     if precision == "fp32":
         for opcode, weight in known.packed_fp32_weights().items():
-            packed = counters.thread_instructions(opcode) * weight
-            total = total + np.where(np.isnan(packed), 0.0, packed)
+            packed = counters.thread_instructions(opcode)
+            if packed is not counters.nothing:
+                total = total + np.where(np.isnan(packed), 0.0, packed * weight)
     return total
 
 

@@ -52,7 +52,7 @@ def fill_without_counters(counters: Counters, tensor: dict[str, Floats]) -> tupl
             by_opcode[row] = True
             for precision, amount in counted.items():
                 tensor[tensor_column(precision)][row] = amount
-    executed_on_volta = np.where(np.array(counters.compute_capability) == VOLTA, _tensor_instructions(counters), np.nan)
+    executed_on_volta = np.where(counters.where(partial(eq, VOLTA)), _tensor_instructions(counters), np.nan)
     by_instruction = np.asarray(missing & ~by_opcode & ~np.isnan(executed_on_volta), dtype=bool)
     tensor["tensor_flops_fp16"] = np.where(
         by_instruction, executed_on_volta * OPERATIONS_PER_VOLTA_INSTRUCTION, tensor["tensor_flops_fp16"]
@@ -139,9 +139,9 @@ def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mas
 
 def _tensor_instructions(counters: Counters) -> Floats:
     """Warp instructions of the tensor pipe."""
-    executed = np.full(counters.rows, np.nan)
+    executed = counters.nothing
     for base in known.table("tensor")["evidence"]["instructions"]:
-        executed = np.where(np.isnan(executed), counters.total(base), executed)
+        executed = counters.either(executed, counters.total(base))
     return executed
 
 
