@@ -15,10 +15,14 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.models import build
 from ncu_launch.request import Workload
+from ncu_parsers.bench_table import bench_table
+from ncu_parsers.footer import BROTLI, columns_of
+from ncu_parsers.parquet import read_bench, read_beside
 from ncu_parsers.report import Launch
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
@@ -29,6 +33,7 @@ from ncu_tools.report.table import no_formula
 from tests.conftest import ROOT, SAMPLES
 from tests.launches import launch, metric, sass, table
 from tests.test_cli import PYTHONPATH
+from tests.test_scaling import row
 from tests.timelines import CALLS, KERNELS, call, database, kernel, read
 
 SCRIPT = "<script>alert(1)</script>"
@@ -255,6 +260,47 @@ def test_the_help_says_which_targets_import_code(command: str, capsys: pytest.Ca
     assert run([command, "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "imports your code" in said
+
+
+@pytest.fixture
+def brotli(tmp_path: Path) -> Path:
+    """Launches of which the names of kernels alone, in the last row group, are compressed with Brotli."""
+    path = tmp_path / "launches.parquet"
+    launches = [launch(name, sass(ffma=1e6), ns=50.0, dram=1e5) for name in ("gemm", "copy")]
+    whole = with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []})
+    pq.write_table(whole, path, row_group_size=1, compression={"kernel_name": "brotli"})
+    return path
+
+
+@pytest.mark.parametrize(
+    "command", ["hotspots", "hotspots --diagnose", "roofline", "query", "compare", "export --as csv"]
+)
+def test_nothing_is_given_to_a_decoder_of_brotli(
+    command: str, brotli: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A crafted stream writes into the memory of most of them: CVE-2026-111497."""
+    name, *options = command.split()
+    more = {"query": ["SELECT * FROM launches"], "compare": [str(brotli)]}.get(name, [])
+    output = {"roofline": ["-o", str(tmp_path / "out.svg")], "export": ["-o", str(tmp_path / "out.csv")]}.get(name, [])
+    assert run([name, str(brotli), *more, *options, *output]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "launches.parquet is compressed with Brotli, which is not read" in said
+    assert "zstd" in said
+
+
+def test_neither_are_points_nor_kernels_that_lie_beside_launches(brotli: Path, tmp_path: Path) -> None:
+    pq.write_table(bench_table([row()]), tmp_path / "bench.parquet", compression="brotli")
+    with pytest.raises(NcuBenchError, match="compressed with Brotli"):
+        read_bench(tmp_path / "bench.parquet")
+    assert read_beside(brotli) is None
+
+
+def test_compressions_are_found_however_a_footer_is_written() -> None:
+    """Numbers of fields may be written out instead of counted, and numbers be longer than they need to be."""
+    counted, written_out, longer = "1500 1500 1500 1508", "05 0808", "1500 1500 1500 15 8800"
+    for column in (counted, written_out, longer):
+        footer = bytes.fromhex(f"49 1c 19 1c 3c {column} 00 00 00 00")
+        assert columns_of(footer).compressions == {BROTLI}
 
 
 NO_NETWORK = """

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers import memory, nsys_ranges, sources
-from ncu_parsers.footer import DamagedFooter, empty_columns
+from ncu_parsers.footer import DamagedFooter, columns_of
 from ncu_parsers.memory import SETTING, TooBig, limit, size_of
 from ncu_parsers.parquet import read_in_parts, read_launches
 from ncu_parsers.parse import parse, parse_into
@@ -244,4 +244,4 @@ class TestLaunchesInParquet:
 def test_a_footer_whose_list_claims_more_than_it_holds_is_refused_at_once(element: str) -> None:
     claimed = bytes.fromhex(f"19{element}ffffffffffff7f00")  # a list of 2^48 elements, and the end
     with pytest.raises(DamagedFooter, match="a list is longer than the footer"):
-        empty_columns(claimed)
+        columns_of(claimed)

@@ -2,19 +2,25 @@
 
 Asked by Python for the metadata of a column, Arrow ends the process where they are damaged: pyarrow 26 lets C++
 exceptions out of `RowGroupMetaData.column` and `ColumnChunkMetaData.statistics`. Only what tells which columns are
-empty is read. Layout: parquet.thrift of the Apache Parquet project, in Thrift's compact protocol.
+empty and how they are compressed is read. Layout: parquet.thrift of the Apache Parquet project, in Thrift's compact
+protocol.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+BROTLI = 4
+"""In the format's list of compressions."""
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
 _ROW_GROUPS = 4  # FileMetaData
 _COLUMNS = 1  # RowGroup
 _META_DATA = 3  # ColumnChunk
-_PATH, _NUM_VALUES, _STATISTICS = 3, 5, 12  # ColumnMetaData
+_PATH, _CODEC, _NUM_VALUES, _STATISTICS = 3, 4, 5, 12  # ColumnMetaData
 _NULL_COUNT = 3  # Statistics
 
 
@@ -22,26 +28,35 @@ class DamagedFooter(ValueError):
     """The footer cannot be read."""
 
 
-def empty_columns(footer: bytes) -> set[str]:
-    """The columns, by their paths with dots, that hold nothing but nulls in every row group, by their statistics.
-
-    Raises `DamagedFooter`.
+class FooterColumns(NamedTuple):
+    """Of the columns of a file, by their paths with dots: those that hold nothing but nulls in every row group, by
+    their statistics; and the numbers of the compressions that some part of one has.
     """
+
+    empty: frozenset[str]
+    compressions: frozenset[int]
+
+
+@lru_cache(maxsize=4)
+def columns_of(footer: bytes) -> FooterColumns:
+    """What a footer says of the columns. Raises `DamagedFooter`."""
     try:
         empty: set[str] = set()
         filled: set[str] = set()
-        for path, is_empty in _chunks(_Reader(footer)):
+        compressions: set[int] = set()
+        for path, is_empty, compression in _chunks(_Reader(footer)):
             (empty if is_empty else filled).add(path)
-        return empty - filled
+            compressions.add(compression)
+        return FooterColumns(frozenset(empty - filled), frozenset(compressions))
     except (IndexError, ValueError, RecursionError) as error:
         raise DamagedFooter(f"its footer is damaged ({error})") from error
 
 
-def _chunks(reader: _Reader) -> Iterator[tuple[str, bool]]:
-    """Path and emptiness of every column chunk."""
+def _chunks(reader: _Reader) -> Iterator[tuple[str, bool, int]]:
+    """Path, emptiness and compression of every column chunk."""
     for _ in reader.structs_of(_ROW_GROUPS):
         for _ in reader.structs_of(_COLUMNS):
-            path, values, nulls = "", -1, None
+            path, compression, values, nulls = "", 0, -1, None
             for field, kind in reader.fields():
                 if (field, kind) != (_META_DATA, _STRUCT):
                     reader.skip(kind)
@@ -49,13 +64,15 @@ def _chunks(reader: _Reader) -> Iterator[tuple[str, bool]]:
                 for inner, inner_kind in reader.fields():
                     if (inner, inner_kind) == (_PATH, _LIST):
                         path = ".".join(reader.texts())
+                    elif (inner, inner_kind) == (_CODEC, _I32):
+                        compression = reader.number()
                     elif (inner, inner_kind) == (_NUM_VALUES, _I64):
                         values = reader.number()
                     elif (inner, inner_kind) == (_STATISTICS, _STRUCT):
                         nulls = reader.number_of(_NULL_COUNT)
                     else:
                         reader.skip(inner_kind)
-            yield path, nulls == values
+            yield path, nulls == values, compression
 
 
 class _Reader:
