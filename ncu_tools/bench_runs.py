@@ -14,7 +14,8 @@ from typing import Any
 from ncu_launch.bench import OK
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import read_manifest
-from ncu_parsers.parquet import contents, is_parquet, read_bench
+from ncu_parsers.parquet import contents, read_bench
+from ncu_parsers.parquet_file import is_parquet
 
 BENCH = "bench.parquet"
 OWN_COLUMNS = {"point", "outcome", "samples_ns"}

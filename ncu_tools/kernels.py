@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from ncu_parsers import tables
 from ncu_parsers.datasets import Dataset
-from ncu_parsers.parquet import contents, filled_columns, fingerprint, read_beside, read_launches
+from ncu_parsers.parquet import contents, filled_columns, read_beside, read_launches
+from ncu_parsers.parquet_file import fingerprint
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.storage import File
 from ncu_parsers.tables import SCHEMA_VERSION

@@ -18,7 +18,8 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.datasets import LAUNCHES as LAUNCHES
 from ncu_parsers.datasets import Dataset, Partition, find_dataset
-from ncu_parsers.parquet import Columns, is_parquet, read_launches
+from ncu_parsers.parquet import Columns, read_launches
+from ncu_parsers.parquet_file import is_parquet
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.storage import File, RemoteFile, file_at
 from ncu_parsers.tables import SCHEMA_VERSION, concatenated, table_metadata

@@ -1,4 +1,4 @@
-"""The only file that reads Parquet; `row_groups` writes it, and `scanning` lets others read it.
+"""The only file that reads Parquet. `parquet_file` opens it, `row_groups` writes it, `scanning` lets others read it.
 
 A dataset is read by its engine, file by file; of a file only the columns that are asked for are read, on disk and
 behind URLs.
@@ -6,13 +6,10 @@ behind URLs.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +17,8 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers import arrays, bench_table, memory
 from ncu_parsers.datasets import RUN, Dataset, Partition
-from ncu_parsers.footer import BROTLI, DamagedFooter, FooterColumns, columns_of
+from ncu_parsers.footer import FooterColumns
+from ncu_parsers.parquet_file import DAMAGE, opened, parquet_file
 from ncu_parsers.storage import File
 from ncu_parsers.tables import (
     COLUMNS,
@@ -40,87 +38,8 @@ Result = TypeVar("Result")
 Columns = Iterable[str] | Callable[[str], bool] | None
 """Which columns to read: these, those of which a function says so, or all."""
 
-DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError, DamagedFooter)
-"""What Arrow raises for a damaged file; names of columns that are no text it decodes by Python."""
-
-CHECKED = {"page_checksum_verification": True}
-"""A changed byte in a page is noticed, where the file has checksums: those that this release writes have."""
-
-MAGIC = b"PAR1"
-"""How a Parquet file begins and ends."""
-
-MOST_FOOTERS = 1 << 16
-"""Bytes; longer ones take a second read."""
-
 ROWS_OF_A_STRETCH = 16 * 1024
 """Row groups are read together until they have so many rows."""
-
-
-def is_parquet(path: Path) -> bool:
-    """Whether a file starts like Parquet."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(4) == MAGIC
-    except OSError:
-        return False
-
-
-@contextmanager
-def _opened(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
-    """A file to read from, and what its footer says of its columns; raises `NcuBenchError` when it is damaged, then or
-    later.
-    """
-    try:
-        with _parquet(path) as opened:
-            yield opened
-    except DAMAGE as error:
-        raise NcuBenchError(
-            f"{path} could not be read as Parquet: {error}.",
-            "It may be cut or damaged.",
-            "Make it again with: ncu-bench parse",
-        ) from error
-
-
-@contextmanager
-def _parquet(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
-    """The same, with Arrow's own errors. Behind a URL each read is a request, so the footer is read once."""
-    with path.open("rb") if isinstance(path, Path) else path.open() as stream:
-        end = _end(stream)
-        metadata = pq.read_metadata(pa.BufferReader(end))
-        found = columns_of(end[-8 - int.from_bytes(end[-8:-4], "little") : -8])
-        _refuse_brotli(found, path)
-        if isinstance(path, Path):
-            opened = pq.ParquetFile(path, metadata=metadata, **CHECKED)
-        else:
-            opened = pq.ParquetFile(stream, metadata=metadata, pre_buffer=True, **CHECKED)
-        with opened as file:
-            yield file, found
-
-
-def _end(stream: BinaryIO) -> bytes:
-    """The end of a file, with all of the footer if it is Parquet."""
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(size - MOST_FOOTERS, 0))
-    end = stream.read(MOST_FOOTERS)
-    length = int.from_bytes(end[-8:-4], "little") + 8
-    if len(end) < length <= size:
-        stream.seek(size - length)
-        return stream.read(length)
-    return end
-
-
-def _refuse_brotli(columns: FooterColumns, path: File) -> None:
-    """Raise `NcuBenchError` where a column would be given to a decoder of Brotli.
-
-    A crafted stream writes beyond the memory of those up to 1.2.0 (CVE-2026-111497, 2026-10-22), and pyarrow does not
-    say which one it holds. Nothing here writes it, nor does any other library where it is not asked to.
-    """
-    if BROTLI in columns.compressions:
-        raise NcuBenchError(
-            f"{path} is compressed with Brotli, which is not read.",
-            "A forged file can take over a program by many decoders of it (CVE-2026-111497).",
-            "Make it again with: ncu-bench parse; or write it with another compression, such as zstd",
-        )
 
 
 def contents(path: File | Dataset) -> tuple[list[str], int]:
@@ -132,7 +51,7 @@ def contents(path: File | Dataset) -> tuple[list[str], int]:
 
 
 def _contents(partition: Partition) -> tuple[list[str], int]:
-    with _opened(partition.file) as (file, _):
+    with opened(partition.file) as (file, _):
         return list(file.schema_arrow.names), int(file.metadata.num_rows)
 
 
@@ -147,7 +66,7 @@ def filled_columns(path: File | Dataset) -> list[str]:
 
 
 def _filled(partition: Partition) -> list[str]:
-    with _opened(partition.file) as (file, found):
+    with opened(partition.file) as (file, found):
         return _filled_of(file, found)
 
 
@@ -157,7 +76,7 @@ def _filled_of(file: pq.ParquetFile, found: FooterColumns) -> list[str]:
 
 def schema_of(path: File) -> pa.Schema:
     """The columns of a file of launches, and its metadata. Raises `NcuBenchError` where `read_launches` does."""
-    with _opened(path) as (file, _):
+    with opened(path) as (file, _):
         _hold_ours(file.schema_arrow.empty_table(), path)
         return file.schema_arrow
 
@@ -177,7 +96,7 @@ def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
     wanted = columns if columns is None or callable(columns) else list(columns)
     if isinstance(path, Dataset):
         return _joined(path, *each_partition(path, partial(_read_partition, wanted)))
-    with _opened(path) as (file, _):
+    with opened(path) as (file, _):
         _hold_ours(file.read(columns=[]), path)  # first: pages of others may claim to hold gigabytes
         chosen = _chosen(file.schema_arrow.names, wanted)
         _hold_to_the_limit(file, chosen, path)
@@ -312,7 +231,7 @@ def launch_stretches(
     Instead of columns, a function may choose them of those that there are and those in which some launch has a value.
     Raises `NcuBenchError` where `read_launches` does.
     """
-    with _opened(path) as (file, found):
+    with opened(path) as (file, found):
         _hold_ours(file.read(columns=[]), path)
         known = file.schema_arrow.names
         names = columns(known, _filled_of(file, found)) if callable(columns) else _chosen(known, list(columns))
@@ -349,27 +268,10 @@ def spans_of_ids(path: Path) -> dict[int | None, tuple[int, int]]:
     }
 
 
-def fingerprint(path: Path) -> str | None:
-    """What tells a Parquet file from every other: its size and its footer, which says where each column begins, how
-    long it is, and its least and greatest value. None where there is no such file.
-    """
-    try:
-        with path.open("rb") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(size - 8, 0))
-            length, magic = int.from_bytes(stream.read(4), "little"), stream.read(4)
-            if magic != MAGIC or length + 8 > size:
-                return None
-            stream.seek(size - 8 - length)
-            return hashlib.sha256(str(size).encode() + stream.read(length)).hexdigest()
-    except OSError:
-        return None
-
-
 def read_beside(path: Path) -> pa.Table | None:
     """A table that `write_table` put beside a file of launches; None where there is none that can be read."""
     try:
-        with _opened(path) as (file, _):
+        with opened(path) as (file, _):
             return file.read()
     except NcuBenchError:
         return None
@@ -381,7 +283,7 @@ def read_bench(path: File) -> pa.Table:
     Raises `NcuBenchError` when the file is not there, is damaged, not such a table, or of a newer schema.
     """
     try:
-        with _parquet(path) as (file, _):
+        with parquet_file(path) as (file, _):
             table = _with_sound_texts(file.read())
     except DAMAGE as error:
         raise NcuBenchError(

@@ -15,7 +15,8 @@ import pyarrow.dataset as ds
 from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 
 from ncu_parsers.datasets import RUN, Dataset, Partition
-from ncu_parsers.parquet import CHECKED, each_partition, left_out_note, notes_of_all, read_launches, schema_of
+from ncu_parsers.parquet import each_partition, left_out_note, notes_of_all, read_launches, schema_of
+from ncu_parsers.parquet_file import CHECKED
 from ncu_parsers.storage import File, RemoteFile
 from ncu_parsers.tables import contract_first, field_metadata
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import MANIFEST, read_manifest
-from ncu_parsers import fast_long, fast_wide, kineto, nsys_sqlite, parquet, stream, tables
+from ncu_parsers import fast_long, fast_wide, kineto, nsys_sqlite, parquet, parquet_file, stream, tables
 from ncu_parsers import ncu_report_file as binary
 from ncu_parsers.bench_table import appended
 from ncu_parsers.ncu_report_blocks import read_blocks
@@ -257,7 +257,7 @@ def _use_launches(path: Path, thorough: bool) -> None:
     """Read a file as commands do: what is in it, its notes, its columns as numbers and texts, and its kernels."""
     parquet.contents(path)
     parquet.filled_columns(path)
-    parquet.fingerprint(path)
+    parquet_file.fingerprint(path)
     table = parquet.read_launches(path)
     hold_table(table)
     stretches = parquet.launch_stretches(path, table.column_names)
@@ -276,7 +276,7 @@ def _use_launches(path: Path, thorough: bool) -> None:
 def bench(data: bytes, thorough: bool) -> None:
     """A table of measured points whose columns are missing or of other types, or a file; points are put behind."""
     with written(data, "bench.parquet") as path:
-        if not data.startswith(parquet.MAGIC):
+        if not data.startswith(parquet_file.MAGIC):
             pq.write_table(_changed(seeds.point_table(), Choices(data)), path)
         table = parquet.read_bench(path)
     hold_table(table)
