@@ -27,6 +27,9 @@ MOST_DEATHS = 5
 HARD_LIMIT = 4
 """libFuzzer ends an input that takes so many times longer than one may."""
 
+NEVER = 10**9
+"""Seconds: the child itself says which inputs are slow, by processor time, which a busy machine does not change."""
+
 SECONDS_TO_END = 10
 LAST_WORDS = 4000
 """Of libFuzzer, which are its figures."""
@@ -72,6 +75,7 @@ def fuzz(
             limits = [
                 f"-runs={inputs - campaign.inputs}", f"-seed={seed + death}", f"-rss_limit_mb={memory_mb}",
                 f"-timeout={round(seconds * HARD_LIMIT)}", f"-artifact_prefix={findings}/",
+                f"-report_slow_units={NEVER}",
             ]  # fmt: skip
             tried, ended_well, last_words = _child(target, findings, seconds, folder, scratch, limits)
             campaign.inputs += tried
