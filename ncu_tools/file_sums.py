@@ -8,6 +8,7 @@ alone, so that every engine gives the same digits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
@@ -78,9 +79,22 @@ def sums_of_run(run: OnDisk | Run, new: Callable[[], AnySums], read: Callable[[F
 def sums_of_file(new: Callable[[], AnySums], read: Callable[[File], Iterator[pa.Table]], launches: File) -> AnySums:
     """What the launches of one file add up to; as `sums_of_run`."""
     result = new()
-    for stretch in read(launches):
+    for stretch in _one_ahead(read(launches)):
         result.add(stretch)
     return result
+
+
+def _one_ahead(stretches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The stretches, each read while the one before it is used."""
+    first = next(stretches, None)
+    if first is None:
+        return
+    with ThreadPoolExecutor(1) as reader:
+        coming: pa.Table | None = first
+        while coming is not None:
+            following = reader.submit(next, stretches, None)
+            yield coming
+            coming = following.result()
 
 
 def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> AnySums:
