@@ -56,17 +56,16 @@ def opened(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
 
 @contextmanager
 def parquet_file(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
-    """The same, with Arrow's own errors. Behind a URL each read is a request, so the footer is read once."""
-    with path.open("rb") if isinstance(path, Path) else path.open() as stream:
+    """The same, with Arrow's own errors. Behind a URL each read is a request, so the footer is read once.
+
+    Footer and pages are read through one handle: another process may put another file in the place of this one.
+    """
+    with pa.OSFile(str(path), "rb") if isinstance(path, Path) else path.open() as stream:
         end = _end(stream)
         metadata = pq.read_metadata(pa.BufferReader(end))
         found = columns_of(_footer(end))
         _refuse_brotli(found, path)
-        if isinstance(path, Path):
-            file = pq.ParquetFile(path, metadata=metadata, **CHECKED)
-        else:
-            file = pq.ParquetFile(stream, metadata=metadata, pre_buffer=True, **CHECKED)
-        with file:
+        with pq.ParquetFile(stream, metadata=metadata, pre_buffer=not isinstance(path, Path), **CHECKED) as file:
             yield file, found
 
 
