@@ -21,8 +21,9 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.models import build
 from ncu_launch.request import Workload
 from ncu_parsers.bench_table import bench_table
-from ncu_parsers.footer import BROTLI, columns_of
-from ncu_parsers.parquet import read_bench, read_beside
+from ncu_parsers.footer import BROTLI, DamagedFooter, columns_of
+from ncu_parsers.parquet import read_bench, read_beside, read_launches
+from ncu_parsers.parquet_file import DECODED
 from ncu_parsers.report import Launch
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
@@ -264,7 +265,7 @@ def test_the_help_says_which_targets_import_code(command: str, capsys: pytest.Ca
 
 @pytest.fixture
 def brotli(tmp_path: Path) -> Path:
-    """Launches of which the names of kernels alone, in the last row group, are compressed with Brotli."""
+    """Launches of which the names of kernels, and no other column, are compressed with Brotli."""
     path = tmp_path / "launches.parquet"
     launches = [launch(name, sass(ffma=1e6), ns=50.0, dram=1e5) for name in ("gemm", "copy")]
     whole = with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []})
@@ -295,12 +296,34 @@ def test_neither_are_points_nor_kernels_that_lie_beside_launches(brotli: Path, t
     assert read_beside(brotli) is None
 
 
-def test_compressions_are_found_however_a_footer_is_written() -> None:
+OF_COLUMN = "49 1c 19 1c 3c"  # the only column of the only row group of a footer
+FIELDS = "1500 1500 1500"  # what stands before its compression
+
+
+@pytest.mark.parametrize("column", [f"{FIELDS} 1508", "05 08 08", f"{FIELDS} 15 8800"], ids=["", "named", "longer"])
+def test_a_compression_is_found_however_a_footer_is_written(column: str) -> None:
     """Numbers of fields may be written out instead of counted, and numbers be longer than they need to be."""
-    counted, written_out, longer = "1500 1500 1500 1508", "05 0808", "1500 1500 1500 15 8800"
-    for column in (counted, written_out, longer):
-        footer = bytes.fromhex(f"49 1c 19 1c 3c {column} 00 00 00 00")
-        assert columns_of(footer).compressions == {BROTLI}
+    assert columns_of(bytes.fromhex(f"{OF_COLUMN} {column} 00 00 00 00")).compressions == {BROTLI}
+
+
+def test_a_number_that_arrow_would_cut_to_that_of_a_compression_is_none_that_is_read() -> None:
+    """Brotli is 4, or 8 in the footer's way to write it: Arrow takes 32 bits of 8 + 2^32."""
+    longer = bytes.fromhex(f"{OF_COLUMN} {FIELDS} 15 8880808010 00 00 00 00")
+    assert columns_of(longer).compressions.isdisjoint(DECODED)
+
+
+def test_a_number_that_arrow_would_cut_to_that_of_a_field_is_damage() -> None:
+    """The compression is field 4: Arrow takes 16 bits of 4 + 2^16, which is 8 + 2^17 in the footer."""
+    with pytest.raises(DamagedFooter, match="no field 65540"):
+        columns_of(bytes.fromhex(f"{OF_COLUMN} 05 888008 08 00 00 00 00"))
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "lz4", "zstd"])
+def test_what_other_libraries_write_is_read(compression: str, tmp_path: Path) -> None:
+    saved([launch("gemm", sass(ffma=1e6), ns=50.0, dram=1e5)], tmp_path)
+    path = tmp_path / "launches.parquet"
+    pq.write_table(pq.read_table(path), path, compression=compression)
+    assert read_launches(path).column("kernel_name").to_pylist() == ["gemm"]
 
 
 NO_NETWORK = """

@@ -121,7 +121,7 @@ class TestMeasuring:
             if name == "fp64" and side > 64:
                 raise torch.OutOfMemoryError("no memory is left\nfor it")
             if name == "bf16":
-                raise NotImplementedError
+                raise NotImplementedError  # as PyTorch does, without a word, where it has no kernel for a type
             return whole(name, side, device)
 
         monkeypatch.setattr(measuring, "_matrix", limited)

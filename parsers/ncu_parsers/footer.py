@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-BROTLI = 4
-"""In the format's list of compressions."""
+UNCOMPRESSED, SNAPPY, GZIP, LZO, BROTLI, LZ4, ZSTD, LZ4_RAW = range(8)
+"""The format's list of compressions."""
+
+MOST_FIELDS = 1 << 15
+"""Arrow keeps the number of a field in 16 bits: what is more would be another field for it."""
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
@@ -88,6 +91,8 @@ class _Reader:
         while head := self._byte():
             step, kind = head >> 4, head & 15
             field = field + step if step else self.number()
+            if not 0 <= field < MOST_FIELDS:
+                raise ValueError(f"no field {field}")
             yield field, kind
 
     def structs_of(self, wanted: int) -> Iterator[None]:

@@ -13,7 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers.footer import BROTLI, DamagedFooter, FooterColumns, columns_of
+from ncu_parsers.footer import (
+    BROTLI,
+    GZIP,
+    LZ4,
+    LZ4_RAW,
+    SNAPPY,
+    UNCOMPRESSED,
+    ZSTD,
+    DamagedFooter,
+    FooterColumns,
+    columns_of,
+)  # fmt: skip
 from ncu_parsers.storage import File
 
 DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError, DamagedFooter)
@@ -24,6 +35,9 @@ CHECKED = {"page_checksum_verification": True}
 
 MAGIC = b"PAR1"
 """How a Parquet file begins and ends."""
+
+DECODED = {UNCOMPRESSED, SNAPPY, GZIP, LZ4, ZSTD, LZ4_RAW}
+"""Compressions that are read: zstd is written here, the others by libraries that write such a file anew."""
 
 MOST_FOOTERS = 1 << 16
 """Bytes; longer ones take a second read."""
@@ -62,9 +76,11 @@ def parquet_file(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
     """
     with pa.OSFile(str(path), "rb") if isinstance(path, Path) else path.open() as stream:
         end = _end(stream)
-        metadata = pq.read_metadata(pa.BufferReader(end))
+        if not end.endswith(MAGIC):
+            raise DamagedFooter("it does not end as Parquet does")
         found = columns_of(_footer(end))
-        _refuse_brotli(found, path)
+        _refuse_weak_decoders(found, path)
+        metadata = pq.read_metadata(pa.BufferReader(end))
         with pq.ParquetFile(stream, metadata=metadata, pre_buffer=not isinstance(path, Path), **CHECKED) as file:
             yield file, found
 
@@ -81,16 +97,19 @@ def _end(stream: BinaryIO) -> bytes:
     return end
 
 
-def _refuse_brotli(columns: FooterColumns, path: File) -> None:
-    """Raise `NcuBenchError` where a column would be given to a decoder of Brotli.
+def _refuse_weak_decoders(columns: FooterColumns, path: File) -> None:
+    """Raise `NcuBenchError` where a column would be given to a decoder other than those of `DECODED`.
 
-    A crafted stream writes beyond the memory of those up to 1.2.0 (CVE-2026-111497, 2026-10-22), and pyarrow does not
-    say which one it holds. Nothing here writes it, nor does any other library where it is not asked to.
+    A crafted stream writes beyond the memory of Brotli's from 1.0.3 to 1.2.0 (CVE-2026-111497, 2026-10-22), and pyarrow
+    does not say which one it holds. Other numbers are none of the format, but Arrow cuts them to 32 bits, which may
+    leave that of Brotli.
     """
-    if BROTLI in columns.compressions:
+    others = columns.compressions - DECODED
+    if others:
+        name = "Brotli" if BROTLI in others else f"a method that is not known (number {min(others)})"
         raise NcuBenchError(
-            f"{path} is compressed with Brotli, which is not read.",
-            "A forged file can take over a program by many decoders of it (CVE-2026-111497).",
+            f"{path} is compressed with {name}, which is not read.",
+            "A forged file can take over a program by many decoders of Brotli (CVE-2026-111497).",
             "Make it again with: ncu-bench parse; or write it with another compression, such as zstd",
         )
 
