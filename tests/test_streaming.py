@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings, target
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers import fast_long, fast_wide, parse, printed, stream
+from ncu_parsers import fast_long, fast_wide, flow, parse, printed, stream
 from ncu_parsers.build import launches_table
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import account
@@ -100,9 +100,10 @@ def plainly(path: Path) -> tuple[dict[str, Any], list[Any], list[Any]] | None:
     return everything(report, launches_table(report) if report.table is None else report.table)
 
 
-@pytest.fixture(autouse=True)
-def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks and stretches so short that even a small report has several."""
+@pytest.fixture(autouse=True, params=[1, 400], ids=["a table each", "some in a table"])
+def short_stretches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks and stretches so short that even a small report has several, which are gathered or not."""
+    monkeypatch.setattr(flow, "CELLS_OF_A_TABLE", request.param)
     monkeypatch.setattr(fast_wide, "BLOCK_BYTES", 3000)
     monkeypatch.setattr(fast_wide, "UNKNOWN_BYTES", 400)
     monkeypatch.setattr(fast_long, "ROWS_OF_A_STRETCH", 12)
@@ -296,6 +297,12 @@ class TestWhatIsStreamed:
             for process in (7, 8)
         ]
         assert_streams_the_same(file_of(tmp_path, [*pages[0], *pages[1]]), tmp_path)
+
+    def test_pages_with_other_identity_columns(self, tmp_path: Path) -> None:
+        whole = [*wide_header((TIME, "us")), row(*launch_cells(1), "1.50"), row(*launch_cells(2), "2.50")]
+        without = [row(*IDENTITY[:-2], TIME), row(*[""] * 9, "us"), row(*launch_cells(3)[:-2], "3.50")]
+        again = [*wide_header((TIME, "us")), row(*launch_cells(4), "4.50")]
+        assert_streams_the_same(file_of(tmp_path, [*whole, *without, *again]), tmp_path)
 
     def test_in_this_thread_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stream, "ThreadPoolExecutor", None)

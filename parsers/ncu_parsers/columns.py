@@ -74,6 +74,51 @@ class Columns:
         return failed
 
 
+def joinable(one: Columns, other: Columns) -> bool:
+    """Whether `joined` takes both: they have the same identity columns."""
+    return (
+        one.cells.keys() == other.cells.keys()
+        and one.shapes.keys() == other.shapes.keys()
+        and (one.processes is None) == (other.processes is None)
+    )
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Launches behind each other; of a metric that some of them lack, only the others have numbers."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    rules = [part.rules or [None] * part.rows for part in parts]
+    return Columns(
+        sum(part.rows for part in parts),
+        np.concatenate([part.ids for part in parts]),
+        None if first.processes is None else np.concatenate([part.processes for part in parts]),
+        {title: arrays.joined([part.cells[title] for part in parts]) for title in first.cells},
+        {title: joined_shapes([part.shapes[title] for part in parts]) for title in first.shapes},
+        {name: _joined_metric(name, parts) for name in dict.fromkeys(name for part in parts for name in part.metrics)},
+        np.concatenate([part.readings for part in parts]),
+        np.concatenate([part.nans for part in parts]),
+        [one for some in rules for one in some] if any(part.rules for part in parts) else None,
+    )
+
+
+def _joined_metric(name: str, parts: Sequence[Columns]) -> MetricColumn:
+    """One metric of all parts, in the unit of the first launch that has it: base units differ where labels do."""
+    columns = [part.metrics.get(name) or MetricColumn(np.full(part.rows, np.nan)) for part in parts]
+    result = MetricColumn(np.concatenate([column.values for column in columns]))
+    holding = (column for column in columns if column.words or not np.isnan(column.values).all())
+    result.unit = next(holding, columns[0]).unit
+    before = 0
+    for part, column in zip(parts, columns, strict=True):
+        result.words |= {before + row: word for row, word in column.words.items()}
+        result.instances |= {before + row: text for row, text in column.instances.items()}
+        result.absent += column.absent
+        if result.first is None and column.first is not None:
+            result.first = before + column.first
+        before += part.rows
+    return result
+
+
 def filled(column: MetricColumn, cells: Cells, units: Sequence[str], number_format: NumberFormat) -> Mask:
     """Put what `cells` hold beside simple numbers into a column of one cell per launch; where they print nan."""
     nans = np.zeros(len(cells.values), bool)

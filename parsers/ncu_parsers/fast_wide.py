@@ -20,7 +20,7 @@ import pyarrow.csv as pc_csv
 from ncu_parsers import arrays
 from ncu_parsers import report as kinds
 from ncu_parsers.columns import Columns, MetricColumn, Shapes, filled, joined_shapes, shapes_of
-from ncu_parsers.flow import IDENTITY_TITLES, Flow
+from ncu_parsers.flow import DERIVED_COLUMNS, IDENTITY_TITLES, Flow
 from ncu_parsers.labels import metric_of_label
 from ncu_parsers.ncu_csv import NVTX_TITLES, WidePage
 from ncu_parsers.printed import (
@@ -45,8 +45,7 @@ UNKNOWN_BYTES = 1 << 14
 """Blocks are so small until the layout is known: their lines are judged one by one, which is slow."""
 BLOCKS_AHEAD = 3
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
-CELLS_OF_A_TABLE = 1_500_000
-DERIVED_COLUMNS = 60
+CELLS_AT_ONCE = 1_500_000
 MOST_COLUMNS = 4000
 """Of more, blocks hold a few rows at most, and Arrow sets aside a part of each block for every column."""
 
@@ -318,7 +317,7 @@ class WideReader:
         self.flow.check_ids(part.processes, part.ids)
         self._parts.append(part)
         self._rows += part.rows
-        if self._rows * (len(self.layout.names) + DERIVED_COLUMNS) >= CELLS_OF_A_TABLE:
+        if self._rows * (len(self.layout.names) + DERIVED_COLUMNS) >= CELLS_AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:

@@ -7,7 +7,7 @@ can change it. Where that is not certain, `NotCertain` is raised and the file is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
@@ -15,14 +15,19 @@ import numpy as np
 import pyarrow as pa
 
 from ncu_parsers import report as kinds
-from ncu_parsers.columns import Columns, MetricColumn, table_of
+from ncu_parsers.columns import Columns, MetricColumn, joinable, joined, table_of
 from ncu_parsers.ncu_csv import LongPage, WidePage
 from ncu_parsers.printed import Integers, NotCertain, Votes
 from ncu_parsers.read import Reading, open_page
 from ncu_parsers.report import DECIMAL_COMMAS, Oddities, Page, Report
 from ncu_parsers.units import ENOUGH_VOTES
 
-TABLES_AHEAD = 2
+TABLES_AHEAD = 1
+CELLS_OF_A_TABLE = 800_000
+DERIVED_COLUMNS = 60
+"""Launches are gathered until their table has so many cells, with so many columns beside their metrics: a table takes
+as many steps for few launches as for many, and each step that lets Python's lock go makes the reading wait.
+"""
 TABLES_UNRELEASED = 3
 """So many tables are written between two times that the heap is tidied, which takes a sixth of the time if always."""
 
@@ -92,6 +97,7 @@ class Flow:
         self._writer = writer
         self._writing: Future[None] | None = None
         self._unreleased = 0
+        self._gathered: list[Columns] = []
         self._tables: deque[Future[pa.Table]] = deque()
         self._last_ids: dict[int, int] = {}
         self._earlier_ids: dict[int, int] = {}
@@ -154,8 +160,19 @@ class Flow:
         self.failed += int(columns.failed.sum())
         for name, column in columns.metrics.items():
             self._remember(name, column)
-        self._tables.append(self.pool.submit(_tabulated, columns, self.report, frozenset(self._numeric)))
-        self.write_finished(TABLES_AHEAD)
+        if self._gathered and not joinable(self._gathered[0], columns):
+            self._tabulate()
+        self._gathered.append(columns)
+        rows = sum(some.rows for some in self._gathered)
+        if rows * (len(columns.metrics) + DERIVED_COLUMNS) >= CELLS_OF_A_TABLE:
+            self._tabulate()
+
+    def _tabulate(self) -> None:
+        if self._gathered:
+            numeric = frozenset(self._numeric)
+            self._tables.append(self.pool.submit(_tabulated, self._gathered, self.report, numeric))
+            self._gathered = []
+            self._write_finished(TABLES_AHEAD)
 
     def _remember(self, name: str, column: MetricColumn) -> None:
         if column.words:
@@ -167,14 +184,18 @@ class Flow:
         if column.words and name not in self._numeric:
             self._written_words.add(name)
 
-    def write_finished(self, ahead: int = 0) -> None:
-        """Write tables in order until `ahead` are left in the making, and one on its way; without `ahead`, all."""
+    def write_all(self) -> None:
+        """Write what is not yet written."""
+        self._tabulate()
+        self._write_finished(0)
+        self._wait_for_the_writer()
+
+    def _write_finished(self, ahead: int) -> None:
+        """Write tables in order until `ahead` are left in the making, and one on its way."""
         while len(self._tables) > ahead:
             table = self._tables.popleft().result()
             self._wait_for_the_writer()
             self._writing = self._writer.submit(self._write_and_release, table)
-        if not ahead:
-            self._wait_for_the_writer()
 
     def _write_and_release(self, table: pa.Table) -> None:
         """Write a table; of what those before took, the heap would keep ever more, so the system gets it at times."""
@@ -207,6 +228,6 @@ class Flow:
         return sorted({*self._numeric, *self._words})
 
 
-def _tabulated(columns: Columns, report: Report, numeric: Iterable[str]) -> pa.Table:
+def _tabulated(parts: Sequence[Columns], report: Report, numeric: Collection[str]) -> pa.Table:
     """The table of some launches; of metrics that are numbers in the file, words are left out."""
-    return table_of(columns, report, frozenset(numeric))
+    return table_of(joined(parts), report, numeric)

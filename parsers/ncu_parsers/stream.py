@@ -168,7 +168,7 @@ def _read(flow: Flow, stream: BinaryIO, careful: bool) -> bool:
         lines.read(3)
     reader = _first_page(flow, lines, careful)
     complete = reader.read(lines)
-    flow.write_finished()
+    flow.write_all()
     return complete
 
 
