@@ -106,7 +106,7 @@ def short_stretches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(flow, "CELLS_OF_A_TABLE", request.param)
     monkeypatch.setattr(fast_wide, "BLOCK_BYTES", 3000)
     monkeypatch.setattr(fast_wide, "UNKNOWN_BYTES", 400)
-    monkeypatch.setattr(fast_long, "ROWS_OF_A_STRETCH", 12)
+    monkeypatch.setattr(fast_long, "BYTES_OF_A_STRETCH", 700)
 
 
 def file_of(folder: Path, lines: list[str], end: str = "\n") -> Path:

@@ -20,8 +20,11 @@ from ncu_parsers.ncu_csv import LongPage, split_row
 from ncu_parsers.printed import NotCertain, may_open_a_page
 from ncu_parsers.stretches import Layout, ReadStretch, Stretch, ids_of, read_stretch
 
-ROWS_OF_A_STRETCH = 50_000
+BYTES_OF_A_STRETCH = 4_500_000
+"""Of tails: some 50,000 rows."""
 STRETCHES_AHEAD = 1
+RULES_KEPT = 5000
+"""Rules say the same of many launches: so many are known again."""
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
 
@@ -40,7 +43,7 @@ class LongReader:
         self._decimal = "."
         self._end = NOWHERE
         self._prefix = NOWHERE
-        self._counted = 0
+        self._line = flow.number + 1
         self._queue: deque[tuple[Stretch, Future[ReadStretch]]] = deque()
         self._rules: dict[bytes, dict[str, str]] = {}
         self._begin_stretch()
@@ -64,10 +67,10 @@ class LongReader:
 
     def read(self, lines: Iterable[bytes]) -> bool:
         """Read all that follows; whether the last line was complete."""
-        line = b"\n"
-        prefix, end, append, identity = self._prefix, self._end, self._stretch.tails.append, self._identity.match
+        number, line = self._line - 1, b"\n"
+        prefix, end, append, identity = self._prefix, self._end, self._stretch.tails.write, self._identity.match
         simple = self._is_simple if self.careful else None
-        for line in lines:
+        for number, line in enumerate(lines, self._line):
             tail = line.removeprefix(prefix)
             if tail is not line:  # what does not begin so is returned as it is
                 if tail.endswith(end) and (simple is None or simple(tail)):
@@ -77,13 +80,15 @@ class LongReader:
                 line.endswith(end)
                 and (found := identity(line))
                 and (simple is None or simple(line[found.end() :]))
-                and self._turn_to_launch(found.group())
+                and self._turn_to_launch(number, found.group())
             ):
-                prefix, append = self._prefix, self._stretch.tails.append
+                prefix, append = self._prefix, self._stretch.tails.write
                 append(line[found.end() :])
                 continue
-            self._other(line)
-            prefix, end, append, identity = self._prefix, self._end, self._stretch.tails.append, self._identity.match
+            self._other(number, line)
+            prefix, end, append, identity = self._prefix, self._end, self._stretch.tails.write, self._identity.match
+        self._line = number + 1
+        self.flow.number = number
         self._end_stretch()
         while self._queue:
             self._collect()
@@ -94,51 +99,60 @@ class LongReader:
 
     # ---------------------------------------------------------------------------------------------------- lines
 
-    def _turn_to_launch(self, prefix: bytes) -> bool:
+    @property
+    def _rows(self) -> int:
+        """How many rows of the stretch stand before the line that is looked at."""
+        return self._line - self._first
+
+    def _turn_to_launch(self, number: int, prefix: bytes) -> bool:
         """Go on with the launch whose rows begin with `prefix`; False when such a line may be a header."""
         if self.careful and may_open_a_page(prefix):
             return False
-        place = self._place_of(prefix)
-        self._stretch.run_launches.append(place)
-        self._stretch.run_starts.append(len(self._stretch.tails))
+        self._line = number
+        self._begin_run(prefix)
         self._prefix = prefix
         return True
+
+    def _begin_run(self, prefix: bytes) -> None:
+        place = self._place_of(prefix)
+        self._stretch.run_launches.append(place)
+        self._stretch.run_starts.append(self._rows)
 
     def _place_of(self, prefix: bytes) -> int:
         place = self._stretch.places.get(prefix)
         if place is None:
-            if len(self._stretch.tails) >= ROWS_OF_A_STRETCH:
+            if self._stretch.tails.tell() >= BYTES_OF_A_STRETCH:
                 self._end_stretch()
             stretch = self._stretch
             place = stretch.places[prefix] = len(stretch.prefixes)
             stretch.prefixes.append(prefix)
         return place
 
-    def _count_rows(self) -> None:
-        """Bring the number of lines up to date with the rows that were taken."""
-        rows = len(self._stretch.tails) - self._counted
-        self.flow.number += rows
-        self.flow.report.lines[kinds.METRICS] += rows
-        self._counted += rows
-
-    def _other(self, line: bytes) -> None:
+    def _other(self, number: int, line: bytes) -> None:
         """Take in a line that is not recognised by its beginning and end."""
-        self._count_rows()
+        self._line = number
+        if not self._is_row(line):
+            self._first += 1
+
+    def _is_row(self, line: bytes) -> bool:
+        """Take in such a line; whether it was a row of a metric."""
         if line.startswith(self._prefix) and self._is_rule(line):
-            return
+            return False
+        self.flow.number = self._line - 1
         text = self.flow.text(line)
         opened = self.flow.opened_by(text)
         if opened is not None:
             if not isinstance(opened, LongPage):
                 raise NotCertain("it holds pages of several kinds")
             self._open(opened)
-            return
+            return False
         kind, cells = self.page.judge(text)
         self.flow.note(kind, text)
         if kind == kinds.METRICS:
             self._take_row(cells, line)
         elif kind == kinds.RULE:
             self._take_rule(cells)
+        return kind == kinds.METRICS
 
     def _is_rule(self, line: bytes) -> bool:
         """Take in a rule row of the current launch, if the line is one."""
@@ -148,9 +162,8 @@ class LongReader:
             rule = self._rule_of(tail)
             if rule is None:
                 return False
-            if len(self._rules) < ROWS_OF_A_STRETCH // 10:
+            if len(self._rules) < RULES_KEPT:
                 self._rules[tail] = rule
-        self.flow.number += 1
         self.flow.report.lines[kinds.RULE] += 1
         place = self._stretch.latest_of(ids_of(self._prefix))
         assert place is not None  # noqa: S101 - the launch has a row
@@ -189,18 +202,15 @@ class LongReader:
     def _take_row(self, cells: list[str], line: bytes) -> None:
         width = len(self.layout.identity)
         prefix = _written(cells[:width]) + b","
-        place = self._place_of(prefix)
-        stretch = self._stretch
-        stretch.run_launches.append(place)
-        stretch.run_starts.append(len(stretch.tails))
+        self._begin_run(prefix)
         tail = _written(cells[width : width + len(self.layout.tail)])
-        stretch.tails.append(tail + b"\n")
-        self._counted = len(stretch.tails)
+        self._stretch.tails.write(tail + b"\n")
+        self._noted += 1
         self._prefix = prefix if self._may_repeat(prefix) else NOWHERE
         ending = line[len(prefix) + len(tail) :]
         if line.startswith(prefix + tail) and ending in MAY_END_A_ROW:
             self._end = b'"' + ending
-            stretch.ends.add(ending)
+            self._stretch.ends.add(ending)
 
     def _may_repeat(self, prefix: bytes) -> bool:
         """Whether a line that begins so can be recognised by it."""
@@ -219,12 +229,13 @@ class LongReader:
 
     def _begin_stretch(self) -> None:
         self._stretch = Stretch(self.layout, ends={self._end.removeprefix(b'"')}, pages=[(0, self.state)])
-        self._counted = 0
+        self._first, self._noted = self._line, 0
         self._prefix = NOWHERE  # the launch that it is of is not in this stretch
 
     def _end_stretch(self) -> None:
-        self._count_rows()
         stretch = self._stretch
+        stretch.rows = self._rows
+        self.flow.report.lines[kinds.METRICS] += stretch.rows - self._noted
         if stretch.prefixes:
             settled = all(state.locale.settled for _, state in stretch.pages)
             future = self.flow.pool.submit(read_stretch, stretch, self._decimal, count_votes=not settled)

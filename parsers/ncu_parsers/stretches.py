@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from io import BytesIO
 
 import numpy as np
 import pyarrow as pa
@@ -74,12 +75,14 @@ class Stretch:
     """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
 
     A run is a number of rows of one launch that follow each other; a page begins at a launch. Tails have their line
-    ends, which are those of `ends`.
+    ends, which are those of `ends`; they are written behind each other as they are met, which costs half of keeping
+    each and joining them.
     """
 
     layout: Layout
     prefixes: list[bytes] = field(default_factory=list)
-    tails: list[bytes] = field(default_factory=list)
+    tails: BytesIO = field(default_factory=BytesIO)
+    rows: int = 0
     run_launches: list[int] = field(default_factory=list)
     run_starts: list[int] = field(default_factory=list)
     rules: dict[int, list[dict[str, str]]] = field(default_factory=dict)
@@ -105,7 +108,7 @@ class Stretch:
 
     def block(self) -> bytes:
         """All tails behind each other, each ending with a quote and a line feed."""
-        block = b"".join(self.tails)
+        block = self.tails.getvalue()
         if any(b"\r" in end for end in self.ends):
             block = block.replace(b"\r\n", b"\n")
         return block.replace(b'",\n', b'"\n') if any(b"," in end for end in self.ends) else block
@@ -143,11 +146,11 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
 
     `count_votes` is for stretches of a page whose locale is not settled.
     """
-    if not stretch.tails:
+    if not stretch.rows:
         raise NotCertain("a launch has no metrics")
     prefixes = b"\n".join([prefix[:-1] for prefix in stretch.prefixes]) + b"\n"
     identity = _parsed(prefixes, len(stretch.prefixes), stretch.layout.identity, SELDOM_REPEATED)
-    tails = _parsed(stretch.block(), len(stretch.tails), stretch.layout.tail, {"Metric Value"})
+    tails = _parsed(stretch.block(), stretch.rows, stretch.layout.tail, {"Metric Value"})
     ids, processes = whole_numbers(identity["ID"]), whole_numbers(identity["Process ID"])
     if ids is None or processes is None:
         raise NotCertain("its ids are no whole numbers")
@@ -155,8 +158,7 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
         title: shapes_of(identity[title]) for title in ("Grid Size", "Block Size") if title in identity
     }
     cells = {title: column for title, column in identity.items() if isinstance(column, pa.DictionaryArray)}
-    rows = len(stretch.tails)
-    starts = np.array([*stretch.run_starts, rows], np.int64)
+    starts = np.array([*stretch.run_starts, stretch.rows], np.int64)
     launch = np.repeat(np.array(stretch.run_launches, np.int64), np.diff(starts))
     launches = len(stretch.prefixes)
     begins = [begin for begin, _ in stretch.pages if begin < launches]

@@ -148,7 +148,7 @@ def fast_path(data: bytes, thorough: bool) -> None:
         _tables(thorough),
         patch.object(fast_wide, "BLOCK_BYTES", 2000),
         patch.object(fast_wide, "UNKNOWN_BYTES", 500),
-        patch.object(fast_long, "ROWS_OF_A_STRETCH", 4),
+        patch.object(fast_long, "BYTES_OF_A_STRETCH", 250),
         patch.object(flow, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
         patch.object(stream, "ThreadPoolExecutor", _Inline),
     ):
