@@ -232,6 +232,18 @@ class TestAnyReport:
             assert cells.values[place] == number.value
 
     @same_for_any
+    @given(st.text('a",\r', max_size=6).map(str.encode).flatmap(lambda line: st.lists(st.just(line) | st.binary())))
+    def test_lines_end_plainly_however_they_ended(self, lines: list[bytes]) -> None:
+        block = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines)
+        assert printed.plainly_ended(block) == block.replace(b"\r\n", b"\n").replace(b'",\n', b'"\n')
+
+    @same_for_any
+    @given(st.lists(st.text("19.,-/n \n\u0661", max_size=4), max_size=30))
+    def test_cells_of_digits_points_and_commas_are_found_at_once(self, texts: list[str]) -> None:
+        found = printed._look_simple(pa.array(texts, pa.string()))
+        assert found.tolist() == [re.fullmatch("[0-9][0-9.,]*", text) is not None for text in texts]
+
+    @same_for_any
     @given(st.lists(st.from_regex(r"[0-9]{1,4}([,.][0-9]{0,4}){0,3}", fullmatch=True), min_size=1, max_size=30))
     def test_cells_are_read_together_exactly_where_each_groups_its_thousands(self, texts: list[str]) -> None:
         plain = re.compile(r"([0-9]+|[1-9][0-9]{0,2}(,[0-9]{3})+)(\.[0-9]*)?")
@@ -313,6 +325,12 @@ class TestWhatIsStreamed:
             assert_streams_the_same(file_of(tmp_path, [row(*IDENTITY, *TAIL), *long]), tmp_path)
             broken = [*wide, row(*launch_cells(60), "2,50"), *(row(*launch_cells(61 + n), "3,75") for n in range(9))]
             assert streamed(file_of(tmp_path, broken), tmp_path) is None
+
+    def test_rows_with_another_line_end_alone_and_in_a_row(self, tmp_path: Path) -> None:
+        rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
+        for at in (7, 30, 31, *range(60, 80)):
+            rows[at] += "\r"
+        assert_streams_the_same(file_of(tmp_path, [row(*IDENTITY, *TAIL), *rows]), tmp_path)
 
     def test_windows_line_ends_and_a_byte_order_mark(self, tmp_path: Path) -> None:
         rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]

@@ -136,8 +136,11 @@ class LongReader:
 
     def _is_row(self, line: bytes) -> bool:
         """Take in such a line; whether it was a row of a metric."""
-        if line.startswith(self._prefix) and self._is_rule(line):
-            return False
+        if line.startswith(self._prefix):
+            if self._is_rule(line):
+                return False
+            if self._ends_otherwise(line):
+                return True
         self.flow.number = self._line - 1
         text = self.flow.text(line)
         opened = self.flow.opened_by(text)
@@ -153,6 +156,23 @@ class LongReader:
         elif kind == kinds.RULE:
             self._take_rule(cells)
         return kind == kinds.METRICS
+
+    def _ends_otherwise(self, line: bytes) -> bool:
+        """Take in a row of the current launch that has another end than those before; where there are rules, the end
+        may be all that tells them from rows.
+        """
+        if self.careful or self.page.rule_at is not None:
+            return False
+        ending = next((ending for ending in MAY_END_A_ROW if line.endswith(b'"' + ending)), None)
+        if ending is None:
+            return False
+        self._end_with(ending)
+        self._stretch.tails.write(line[len(self._prefix) :])
+        return True
+
+    def _end_with(self, ending: bytes) -> None:
+        self._end = b'"' + ending
+        self._stretch.ends.append((self._stretch.tails.tell(), ending))
 
     def _is_rule(self, line: bytes) -> bool:
         """Take in a rule row of the current launch, if the line is one."""
@@ -209,8 +229,7 @@ class LongReader:
         self._prefix = prefix if self._may_repeat(prefix) else NOWHERE
         ending = line[len(prefix) + len(tail) :]
         if line.startswith(prefix + tail) and ending in MAY_END_A_ROW:
-            self._end = b'"' + ending
-            self._stretch.ends.add(ending)
+            self._end_with(ending)
 
     def _may_repeat(self, prefix: bytes) -> bool:
         """Whether a line that begins so can be recognised by it."""
@@ -228,7 +247,7 @@ class LongReader:
     # ------------------------------------------------------------------------------------------------- stretches
 
     def _begin_stretch(self) -> None:
-        self._stretch = Stretch(self.layout, ends={self._end.removeprefix(b'"')}, pages=[(0, self.state)])
+        self._stretch = Stretch(self.layout, ends=[(0, self._end[1:])], pages=[(0, self.state)])
         self._first, self._noted = self._line, 0
         self._prefix = NOWHERE  # the launch that it is of is not in this stretch
 

@@ -27,6 +27,7 @@ from ncu_parsers.printed import (
     Votes,
     are_rows,
     may_open_a_page,
+    plainly_ended,
     read_cells,
     text_buffers,
     whole_numbers,
@@ -74,9 +75,9 @@ class Layout:
 class Stretch:
     """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
 
-    A run is a number of rows of one launch that follow each other; a page begins at a launch. Tails have their line
-    ends, which are those of `ends`; they are written behind each other as they are met, which costs half of keeping
-    each and joining them.
+    A run is a number of rows of one launch that follow each other; a page begins at a launch. Tails are written behind
+    each other as they are met, which costs half of keeping each and joining them. From each place in `ends` on they have
+    the line end that stands there.
     """
 
     layout: Layout
@@ -89,7 +90,7 @@ class Stretch:
     places: dict[bytes, int] = field(default_factory=dict)
     latest: dict[bytes, int] = field(default_factory=dict)
     indexed: int = 0
-    ends: set[bytes] = field(default_factory=set)
+    ends: list[tuple[int, bytes]] = field(default_factory=list)
     pages: list[tuple[int, PageState]] = field(default_factory=list)
 
     def begin_page(self, state: PageState) -> None:
@@ -108,10 +109,12 @@ class Stretch:
 
     def block(self) -> bytes:
         """All tails behind each other, each ending with a quote and a line feed."""
-        block = self.tails.getvalue()
-        if any(b"\r" in end for end in self.ends):
-            block = block.replace(b"\r\n", b"\n")
-        return block.replace(b'",\n', b'"\n') if any(b"," in end for end in self.ends) else block
+        tails = self.tails.getvalue()
+        if all(ending == b"\n" for _, ending in self.ends):
+            return tails
+        stops = [*(begin for begin, _ in self.ends[1:]), len(tails)]
+        parts = [(tails[begin:stop], ending) for (begin, ending), stop in zip(self.ends, stops, strict=True)]
+        return b"".join([part if ending == b"\n" else plainly_ended(part) for part, ending in parts])
 
 
 @dataclass
