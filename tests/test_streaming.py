@@ -115,6 +115,14 @@ def file_of(folder: Path, lines: list[str], end: str = "\n") -> Path:
     return path
 
 
+def assert_streams_at_once(path: Path, folder: Path) -> None:
+    """The same, without the file being read again with every line looked at."""
+    kept = Kept()
+    assert stream.stream_report(Source(str(path)), kept) is not None
+    assert kept.restarts == 0
+    assert_streams_the_same(path, folder)
+
+
 def assert_streams_the_same(path: Path, folder: Path) -> None:
     found = streamed(path, folder)
     assert found is not None
@@ -330,7 +338,13 @@ class TestWhatIsStreamed:
         rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
         for at in (7, 30, 31, *range(60, 80)):
             rows[at] += "\r"
-        assert_streams_the_same(file_of(tmp_path, [row(*IDENTITY, *TAIL), *rows]), tmp_path)
+        assert_streams_at_once(file_of(tmp_path, [row(*IDENTITY, *TAIL), *rows]), tmp_path)
+
+    def test_rows_that_end_as_rules_do(self, tmp_path: Path) -> None:
+        rows = [f"{line}," for number in range(40) for line in long_lines(number, self.metrics(number))]
+        for at in (7, 30, 31, 70):
+            rows[at] += ",".join(['""'] * len(RULES))
+        assert_streams_at_once(file_of(tmp_path, [row(*IDENTITY, *TAIL, *RULES), *rows]), tmp_path)
 
     def test_windows_line_ends_and_a_byte_order_mark(self, tmp_path: Path) -> None:
         rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]

@@ -136,11 +136,15 @@ def triples(values: npt.NDArray[np.int32]) -> pa.Array:
 
 
 def struct_lists(values: Sequence[Sequence[dict[str, str]] | None], kind: pa.DataType) -> pa.Array:
-    """Lists of structs whose every field is a string."""
+    """Lists of structs whose every field is a string; one dictionary may stand in many of them, and is read once."""
     items = [item for value in values for item in value or ()]
+    distinct = list({id(item): item for item in items}.values())
     fields = [kind.value_type.field(index) for index in range(kind.value_type.num_fields)]
-    columns = [texts([item[field.name] for item in items]) for field in fields]
-    structs = pa.Array.from_buffers(kind.value_type, len(items), [None], children=columns)
+    columns = [texts([item[field.name] for item in distinct]) for field in fields]
+    structs = pa.Array.from_buffers(kind.value_type, len(distinct), [None], children=columns)
+    if len(distinct) < len(items):
+        places = {id(item): place for place, item in enumerate(distinct)}
+        structs = structs.take(whole(np.array([places[id(item)] for item in items], np.int64)))
     return _lists(kind, values, structs)
 
 

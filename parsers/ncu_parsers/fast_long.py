@@ -46,6 +46,7 @@ class LongReader:
         self._line = flow.number + 1
         self._queue: deque[tuple[Stretch, Future[ReadStretch]]] = deque()
         self._rules: dict[bytes, dict[str, str]] = {}
+        self._rules_of_launch: list[dict[str, str]] | None = None
         self._begin_stretch()
         self._compile()
 
@@ -119,6 +120,7 @@ class LongReader:
         self._stretch.run_starts.append(self._rows)
 
     def _place_of(self, prefix: bytes) -> int:
+        self._rules_of_launch = None
         place = self._stretch.places.get(prefix)
         if place is None:
             if self._stretch.tails.tell() >= BYTES_OF_A_STRETCH:
@@ -185,9 +187,11 @@ class LongReader:
             if len(self._rules) < RULES_KEPT:
                 self._rules[tail] = rule
         self.flow.report.lines[kinds.RULE] += 1
-        place = self._stretch.latest_of(ids_of(self._prefix))
-        assert place is not None  # noqa: S101 - the launch has a row
-        self._stretch.rules.setdefault(place, []).append(rule)
+        if self._rules_of_launch is None:
+            place = self._stretch.latest_of(ids_of(self._prefix))
+            assert place is not None  # noqa: S101 - the launch has a row
+            self._rules_of_launch = self._stretch.rules.setdefault(place, [])
+        self._rules_of_launch.append(rule)
         return True
 
     def _rule_of(self, tail: bytes) -> dict[str, str] | None:
