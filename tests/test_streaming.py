@@ -318,6 +318,20 @@ class TestWhatIsStreamed:
         ]
         assert_streams_the_same(file_of(tmp_path, [*pages[0], *pages[1]]), tmp_path)
 
+    def test_a_line_that_is_output_on_one_page_and_a_row_on_the_next(self, tmp_path: Path) -> None:
+        short = [*IDENTITY[:2], *IDENTITY[4:], *TAIL]
+        cells = launch_cells(50)
+        line = "out " + row(*cells[:2], *cells[4:], "Section", *self.metrics(50)[0])
+        rows = [line for number in range(20) for line in long_lines(number, self.metrics(number))]
+        lines = [row(*IDENTITY, *TAIL), *rows, line, line, row(*short), line]
+        assert_streams_at_once(file_of(tmp_path, lines), tmp_path)
+
+    def test_output_that_is_no_text_each_time_it_is_printed(self, tmp_path: Path) -> None:
+        rows = [line for number in range(20) for line in long_lines(number, self.metrics(number))]
+        path = file_of(tmp_path, [row(*IDENTITY, *TAIL), *rows[:9], "odd", "odd", *rows[9:], "odd"])
+        path.write_bytes(path.read_bytes().replace(b"odd", b"od\xff"))
+        assert_streams_at_once(path, tmp_path)
+
     def test_pages_with_other_identity_columns(self, tmp_path: Path) -> None:
         whole = [*wide_header((TIME, "us")), row(*launch_cells(1), "1.50"), row(*launch_cells(2), "2.50")]
         without = [row(*IDENTITY[:-2], TIME), row(*[""] * 9, "us"), row(*launch_cells(3)[:-2], "3.50")]

@@ -23,8 +23,9 @@ from ncu_parsers.stretches import Layout, ReadStretch, Stretch, ids_of, read_str
 BYTES_OF_A_STRETCH = 4_500_000
 """Of tails: some 50,000 rows."""
 STRETCHES_AHEAD = 1
-RULES_KEPT = 5000
-"""Rules say the same of many launches: so many are known again."""
+LINES_KEPT = 5000
+"""Rules say the same of many launches, and programs print the same again: so many of either are known again."""
+NOISE = (kinds.OUTPUT, kinds.MESSAGE, kinds.BLANK)
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
 
@@ -46,6 +47,7 @@ class LongReader:
         self._line = flow.number + 1
         self._queue: deque[tuple[Stretch, Future[ReadStretch]]] = deque()
         self._rules: dict[bytes, dict[str, str]] = {}
+        self._noise: dict[bytes, tuple[str, str]] = {}
         self._rules_of_launch: list[dict[str, str]] | None = None
         self._begin_stretch()
         self._compile()
@@ -143,6 +145,10 @@ class LongReader:
                 return False
             if self._ends_otherwise(line):
                 return True
+        if line in self._noise:
+            self.flow.number = self._line
+            self.flow.note(*self._noise[line])
+            return False
         self.flow.number = self._line - 1
         text = self.flow.text(line)
         opened = self.flow.opened_by(text)
@@ -157,6 +163,8 @@ class LongReader:
             self._take_row(cells, line)
         elif kind == kinds.RULE:
             self._take_rule(cells)
+        elif kind in NOISE and "\ufffd" not in text and len(self._noise) < LINES_KEPT:
+            self._noise[line] = kind, text
         return kind == kinds.METRICS
 
     def _ends_otherwise(self, line: bytes) -> bool:
@@ -184,7 +192,7 @@ class LongReader:
             rule = self._rule_of(tail)
             if rule is None:
                 return False
-            if len(self._rules) < RULES_KEPT:
+            if len(self._rules) < LINES_KEPT:
                 self._rules[tail] = rule
         self.flow.report.lines[kinds.RULE] += 1
         if self._rules_of_launch is None:
@@ -218,9 +226,10 @@ class LongReader:
             self.layout, self._end = layout, NOWHERE
             self._stretch.layout = layout
             self._compile()
+        if page.header != self.page.header:
+            self._rules, self._noise = {}, {}
         self.state = self.flow.turn_to(page)
         self._prefix = NOWHERE
-        self._rules = {}
         self._stretch.begin_page(self.state)
 
     def _take_row(self, cells: list[str], line: bytes) -> None:
