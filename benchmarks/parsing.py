@@ -80,6 +80,20 @@ def shape_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
     return f"| {shape} | {seconds:.2f} | {scan} | {ratio(ours, loops)} | {peak(ours)} |"
 
 
+def noise_line(folder: Path, megabytes: float, rounds: int) -> str:
+    """One line for what lines of noise between the rows cost, as a ratio to the same report without them."""
+    paths = {shape: folder / f"{shape}.csv" for shape in ("messy", "long")}
+    runs: dict[str, list[Run]] = {shape: [] for shape in paths}
+    for shape, path in paths.items():
+        write(shape, path, megabytes)
+    for _ in range(rounds):
+        for shape, path in paths.items():
+            runs[shape].append(run(OURS, str(path), str(folder / "launches.parquet")))
+    for path in paths.values():
+        path.unlink()
+    return f"| a messy report / a long one | {ratio(runs['messy'], runs['long'])} |"
+
+
 def script_line(folder: Path, megabytes: float, rounds: int) -> str:
     """One line for what a script with pandas takes of a long report, as ratios of time and memory to ours."""
     path, output = folder / "long.csv", folder / "launches.parquet"
@@ -127,6 +141,7 @@ def main() -> None:
         for shape in asked.shapes:
             print(shape_line(shape, Path(folder), asked.mb, asked.rounds), flush=True)
         print("\n| whole processes | ratio |\n|---|---|")
+        print(noise_line(Path(folder), asked.mb, asked.rounds), flush=True)
         print(script_line(Path(folder), asked.mb, asked.rounds), flush=True)
         print("\n".join(start_lines(Path(folder), asked.rounds)))
 
