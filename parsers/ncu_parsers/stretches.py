@@ -36,6 +36,8 @@ from ncu_parsers.report import NAN_TEXTS, Metric, Reading, metric_of
 from ncu_parsers.units import NumberFormat, unit, vote
 
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
+SEVERAL = 100
+"""Of so many parts that end in their own way, each is sooner looked at with all."""
 TAIL_TITLES = {"Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"}
 
 
@@ -112,6 +114,8 @@ class Stretch:
         tails = self.tails.getvalue()
         if all(ending == b"\n" for _, ending in self.ends):
             return tails
+        if len(self.ends) > SEVERAL:
+            return plainly_ended(tails)
         stops = [*(begin for begin, _ in self.ends[1:]), len(tails)]
         parts = [(tails[begin:stop], ending) for (begin, ending), stop in zip(self.ends, stops, strict=True)]
         return b"".join([part if ending == b"\n" else plainly_ended(part) for part, ending in parts])
