@@ -96,7 +96,7 @@ def run(
             if process.poll() is None:
                 end_tree(process, mark)
             reader.join(GRACE_S)
-            if reader.is_alive() or (leaves_nothing and _marked(mark)):  # a daemon it left behind holds the pipe
+            if reader.is_alive() or (leaves_nothing and _left(mark, began)):  # a daemon it left behind holds the pipe
                 end_tree(process, mark)
         except KeyboardInterrupt:
             interrupted = True
@@ -181,6 +181,31 @@ def _marked(mark: str) -> set[int]:
             if os.fsencode(mark) in file.read_bytes().split(b"\0") and _alive(int(file.parent.name)):
                 found.add(int(file.parent.name))
     return found
+
+
+def _left(mark: str, began: float) -> set[int]:
+    """What lives of those that carry a mark, when the program that began at `began` has ended.
+
+    Linux lets the parent of a program go on before the program's environment can be read: such ones are waited for.
+    """
+    deadline = time.monotonic() + GRACE_S
+    while not (found := _marked(mark)) and _starting(began) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def _starting(began: float) -> bool:
+    """Whether a process that began since has no environment yet; it may be one that never has any."""
+    if sys.platform != "linux":
+        return False
+    since = (time.clock_gettime(time.CLOCK_BOOTTIME) - (time.monotonic() - began)) * os.sysconf("SC_CLK_TCK") - 1
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError, ValueError, IndexError):
+            if not file.read_bytes() and (file.parent / "exe").readlink():
+                start = int((file.parent / "stat").read_text("utf-8").rpartition(")")[2].split()[19])
+                if start >= since:
+                    return True
+    return False
 
 
 def _signal(pids: set[int], number: signal.Signals) -> None:
