@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -267,3 +268,12 @@ class TestCtrlC:
         assert soon(gone=recorded(pids)[0])
         assert finished is not None
         assert finished.interrupted
+
+
+def test_what_a_program_left_is_found_before_its_environment_can_be_read() -> None:
+    began = time.monotonic()
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 0.5; NCU_BENCH_LEFT=1 exec sleep 61"], env={}) as left:
+        try:
+            assert execute._left("NCU_BENCH_LEFT=1", began) == {left.pid}
+        finally:
+            left.kill()

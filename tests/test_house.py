@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import conftest
 from tests.conftest import ROOT
 
 STAGES = ("ncu_launch", "ncu_parsers", "ncu_tools")
@@ -101,3 +102,26 @@ def test_init_files_of_packages_are_short() -> None:
     for path in SOURCES:
         if path.name == "__init__.py" and path.parent.name != "cli":
             assert len(path.read_text("utf-8").splitlines()) <= 5
+
+
+class TestSkippingInCI:
+    def forbidden(self, reason: str) -> bool:
+        return conftest._is_forbidden(pytest.TestReport("a test", ("a file", 1, ""), {}, "skipped", reason, "setup"))
+
+    @pytest.fixture(autouse=True)
+    def _in_ci(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NCU_BENCH_NO_SKIPS", "1")
+
+    def test_is_a_failure_where_something_can_be_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(conftest, "SHARED", Path("nowhere"))
+        assert self.forbidden("nsys is not installed")
+        assert self.forbidden("got empty parameter set for (path)")
+
+    def test_is_allowed_for_the_lack_of_other_peoples_reports_alone(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        reason = "the folder ../shared/reports with other people's real reports is missing"
+        monkeypatch.setattr(conftest, "SHARED", tmp_path / "nowhere")
+        assert not self.forbidden(reason)
+        monkeypatch.setattr(conftest, "SHARED", tmp_path)
+        assert self.forbidden(reason)

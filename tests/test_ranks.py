@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from ncu_launch import execute
 from ncu_launch.collect_ranks import (
     STATE,
     Beats,
@@ -513,15 +512,6 @@ class TestRealRanks:
         assert done.returncode == 1
         assert "Rank 2 did not end: it was killed" in done.stderr
         assert alive_in(folder) == []
-
-
-def test_what_a_program_left_is_found_before_its_environment_can_be_read() -> None:
-    began = time.monotonic()
-    with subprocess.Popen(["/bin/sh", "-c", "sleep 0.5; NCU_BENCH_LEFT=1 exec sleep 61"], env={}) as left:
-        try:
-            assert execute._left("NCU_BENCH_LEFT=1", began) == {left.pid}
-        finally:
-            left.kill()
 
 
 def alive_in(folder: Path) -> list[str]:

@@ -261,7 +261,8 @@ class LongReader:
 
     def _begin_stretch(self) -> None:
         self._stretch = Stretch(self.layout, ends=[(0, self._end[1:])], pages=[(0, self.state)])
-        self._first, self._noted = self._line, 0
+        self._first = self._line  # the line of the first row, were all lines before the one that is looked at rows
+        self._noted = 0  # rows that are in the account of lines already
         self._prefix = NOWHERE  # the launch that it is of is not in this stretch
 
     def _end_stretch(self) -> None:

@@ -78,7 +78,7 @@ class Stretch:
     """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
 
     A run is a number of rows of one launch that follow each other; a page begins at a launch. Tails are written behind
-    each other as they are met, which costs half of keeping each and joining them. From each place in `ends` on they
+    each other as they are met, which costs less than keeping each and joining them. From each place in `ends` on they
     have the line end that stands there.
     """
 
