@@ -10,9 +10,10 @@ from itertools import pairwise
 from ncu_parsers.tables import short_name
 
 from ncu_tools.ceilings import unit_title
+from ncu_tools.machine import DRAM
 from ncu_tools.roofline import Point, Roofline
 from ncu_tools.roofs import AUTO, ridge_points, roofs
-from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene
+from ncu_tools.scene import KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene
 
 MOST_ARROWS = 30
 """Of more pairs those of the longest time have an arrow."""

@@ -21,7 +21,8 @@ from ncu_tools.file_sums import AnySums, sums_of_run
 from ncu_tools.levels import COLUMNS as COLUMNS_OF_LEVELS
 from ncu_tools.levels import TRAFFIC, bytes_of, needed_metrics
 from ncu_tools.loading import OnDisk, Run
-from ncu_tools.scene import DRAM, Density
+from ncu_tools.machine import DRAM
+from ncu_tools.scene import Density
 
 DENSE_FROM = 10_000
 """From this number of launches on they are drawn as a density."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ SUMMED = ("tensor_flops_fp16", "tensor_flops_bf16")
 @cache
 def facts() -> dict[str, Any]:
     """The tables of `diagnosis.toml`."""
-    return tomllib.loads((files("ncu_tools") / "diagnosis.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("diagnosis.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)

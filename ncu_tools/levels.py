@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ncu_launch import metrics as known
 from ncu_parsers import tables
 from ncu_parsers.tables import Floats
 
-from ncu_tools.scene import DRAM
+from ncu_tools.machine import DRAM
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,7 +34,7 @@ SUFFIXES = (".sum", ".sum.per_second")
 
 @cache
 def _facts() -> dict[str, Any]:
-    return tomllib.loads((files("ncu_tools") / "levels.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("levels.toml").read_text("utf-8"))
 
 
 def bytes_of(table: pa.Table, levels: Iterable[str], definition: str = TRAFFIC) -> dict[str, Floats]:

@@ -10,13 +10,12 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
@@ -25,16 +24,15 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
 COMPUTE_UNITS = (
     "fp64", "fp32", "fp16", "bf16",
     "tensor_fp64", "tensor_tf32", "tensor_bf16", "tensor_fp16", "tensor_fp8", "tensor_fp6", "tensor_fp4",
     "tensor_int8", "tensor_int4", "tensor_int1",
 )  # fmt: skip
-MEMORY_LEVELS = ("dram", "l2", "l1")
+DRAM = "dram"
+MEMORY_LEVELS = (DRAM, "l2", "l1")
 KINDS = ("gpu", "cpu", "accelerator")
+SHIPPED = Path(__file__).with_name("machines")
 
 
 @dataclass(frozen=True)
@@ -85,23 +83,40 @@ class Machine:
         return [self.rates[level] for level in MEMORY_LEVELS if level in self.rates]
 
 
-@lru_cache(maxsize=1)
 def machines() -> dict[str, Machine]:
     """Every machine known, sorted by id. Of the user's own files those that are valid; --check names the others."""
-    shipped = {
-        machine_id: parse_machine(machine_id, text)
-        for machine_id, text in machine_files_in(files("ncu_tools") / "machines")
-    }
-    own: dict[str, Machine] = {}
-    for machine_id, text in machine_files_in(own_folder()):
+    return {machine.id: machine for machine in _naming("")}
+
+
+def _naming(word: str) -> Iterator[Machine]:
+    """The machines in whose files a word stands, sorted by id: to look for it takes a hundredth of parsing them all."""
+    for machine_id, texts in machine_texts().items():
+        if any(word in text for text in texts):
+            machine = _first_valid(machine_id, texts)
+            if machine is not None:
+                yield machine
+
+
+@lru_cache(maxsize=1)
+def machine_texts() -> dict[str, tuple[str, ...]]:
+    """The texts of the machine files by id, sorted; where the user has one of an id of ours, that stands first."""
+    texts: dict[str, tuple[str, ...]] = {}
+    for machine_id, text in (*machine_files_in(own_folder()), *machine_files_in(SHIPPED)):
+        texts[machine_id] = (*texts.get(machine_id, ()), text)
+    return dict(sorted(texts.items()))
+
+
+@lru_cache(maxsize=256)
+def _first_valid(machine_id: str, texts: tuple[str, ...]) -> Machine | None:
+    for text in texts:
         with suppress(NcuBenchError):
-            own[machine_id] = parse_machine(machine_id, text)
-    return dict(sorted({**shipped, **own}.items()))
+            return parse_machine(machine_id, text)
+    return None
 
 
 def machine_files() -> list[tuple[str, str]]:
     """(id, text) of every machine file, ours and the user's, sorted by id."""
-    return sorted([*machine_files_in(files("ncu_tools") / "machines"), *machine_files_in(own_folder())])
+    return sorted([*machine_files_in(SHIPPED), *machine_files_in(own_folder())])
 
 
 def own_folder() -> Path:
@@ -109,7 +124,7 @@ def own_folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ncu-bench" / "machines"
 
 
-def machine_files_in(folder: Traversable) -> list[tuple[str, str]]:
+def machine_files_in(folder: Path) -> list[tuple[str, str]]:
     """(id, text) of every machine file in a folder, sorted by id."""
     if not folder.is_dir():
         return []
@@ -276,15 +291,15 @@ def machine_of_device(device_name: str | None, *, measured: bool = False) -> Mac
     if not device_name:
         return None
     wanted = _folded(device_name)
-    for machine in machines().values():
-        if machine.measured == measured and wanted in map(_folded, machine.device_names):
-            return machine
-    return None
+    everywhere = (machine for word in (device_name, "") for machine in _naming(word))  # a file may write it otherwise
+    return next(
+        (one for one in everywhere if one.measured == measured and wanted in map(_folded, one.device_names)), None
+    )
 
 
 def machines_of_capability(compute_capability: str | None) -> list[Machine]:
     """The machines with a compute capability, those that may stand for it first."""
-    found = [machine for machine in machines().values() if machine.compute_capability == compute_capability]
+    found = [one for one in _naming(compute_capability or "") if one.compute_capability == compute_capability]
     return sorted(found, key=lambda machine: not machine.stands_for_compute_capability)
 
 

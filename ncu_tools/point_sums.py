@@ -19,8 +19,8 @@ from ncu_tools.hotspots import RunSums
 from ncu_tools.kernel_rows import Hotspots, ranked
 from ncu_tools.kernels import Summed, hotspots_of
 from ncu_tools.loading import OnDisk
-from ncu_tools.machine import Machine
-from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, Place
+from ncu_tools.machine import DRAM, Machine
+from ncu_tools.scene import KERNELS, LAUNCHES, Place
 from ncu_tools.signatures import Work, works_of
 from ncu_tools.views import Look, seen_as
 

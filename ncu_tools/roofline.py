@@ -33,10 +33,10 @@ from ncu_tools.density import DENSE_FROM, DenseLaunches, density_of
 from ncu_tools.hotspots import Hotspot, hotspots
 from ncu_tools.kernel_pairs import pair_kernels
 from ncu_tools.levels import TRAFFIC, asked_for, definition_titles
-from ncu_tools.machine import Machine
+from ncu_tools.machine import DRAM, Machine
 from ncu_tools.point_sums import Intensities, Points
 from ncu_tools.report.units import scaled
-from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, Density, Place, Run
+from ncu_tools.scene import KERNELS, LAUNCHES, Density, Place, Run
 from ncu_tools.signatures import Work, signatures_of, works_of
 from ncu_tools.views import Look as Look
 from ncu_tools.views import says_nothing, seen_as

@@ -22,10 +22,10 @@ from ncu_parsers.tables import table_metadata
 from ncu_tools import density, file_sums, levels
 from ncu_tools.ceilings import PEAK_COLUMNS
 from ncu_tools.loading import OnDisk, locate
-from ncu_tools.machine import Machine
+from ncu_tools.machine import DRAM, Machine
 from ncu_tools.point_sums import Points, points_of
 from ncu_tools.roofline import Look
-from ncu_tools.scene import DRAM, LAUNCHES
+from ncu_tools.scene import LAUNCHES
 
 SCENE_KEY = "scene"
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings import BOARD_LIMIT, Ceiling, unit_title
+from ncu_tools.machine import DRAM
 from ncu_tools.roofline import Roofline, ceiling_label
-from ncu_tools.scene import DRAM, RidgePoint, Roof
+from ncu_tools.scene import RidgePoint, Roof
 
 AUTO, DENSE, SPARSE, ALL = "auto", "dense", "sparse", "all"
 CHOICES = (AUTO, DENSE, SPARSE, ALL)

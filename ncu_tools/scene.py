@@ -13,11 +13,12 @@ from typing import Any
 
 from ncu_launch.errors import NcuBenchError
 
+from ncu_tools.machine import DRAM, MEMORY_LEVELS
+
 SCENE_VERSION = 1
 """History: 1 (2026-11) the first."""
 
-DRAM = "dram"
-LEVELS = ("dram", "l2", "l1", "shared")
+LEVELS = (*MEMORY_LEVELS, "shared")
 """Memory levels from the farthest to the nearest."""
 
 KERNELS, LAUNCHES, MODULES, PHASES, RUNS = "kernels", "launches", "modules", "phases", "runs"

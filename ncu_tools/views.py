@@ -17,7 +17,8 @@ from ncu_parsers import arrays, tables
 from ncu_tools.hotspots import grouping
 from ncu_tools.layers import NO_MODULE
 from ncu_tools.levels import TRAFFIC
-from ncu_tools.scene import DRAM, KERNELS, LAUNCHES, MODULES, PHASES, RUNS
+from ncu_tools.machine import DRAM
+from ncu_tools.scene import KERNELS, LAUNCHES, MODULES, PHASES, RUNS
 
 NO_PHASE = "(no phase)"
 

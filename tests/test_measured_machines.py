@@ -14,7 +14,14 @@ from ncu_launch.measure import cpu_caches
 
 from ncu_tools import machine as known
 from ncu_tools.cli import cli
-from ncu_tools.machine import find_machine, machine_of_device, own_folder, parse_machine, problems
+from ncu_tools.machine import (
+    find_machine,
+    machine_of_device,
+    machines_of_capability,
+    own_folder,
+    parse_machine,
+    problems,
+)
 from ncu_tools.measured import bandwidths, machine_id, machine_text, peaks
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
@@ -45,9 +52,9 @@ def found(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _fresh_machines() -> Any:
-    known.machines.cache_clear()
+    known.machine_texts.cache_clear()
     yield
-    known.machines.cache_clear()
+    known.machine_texts.cache_clear()
 
 
 class TestTheMachineFile:
@@ -88,6 +95,21 @@ class TestTheMachineFile:
         assert machine is not None
         assert machine.id == "mine"
         assert "broken" not in known.machines()
+
+    def test_of_the_user_takes_the_place_of_ours_of_that_id_if_it_is_valid(self) -> None:
+        own_folder().mkdir(parents=True)
+        (own_folder() / "a100-pcie-40gb.toml").write_text(machine_text(found(), "2026-11-21"), "utf-8")
+        (own_folder() / "h100-sxm.toml").write_text("name = ", "utf-8")
+        assert known.machines()["a100-pcie-40gb"].measured
+        assert "a100-pcie-40gb" not in [machine.id for machine in machines_of_capability("8.0")]
+        assert known.machines()["h100-sxm"].compute_capability == "9.0"
+        assert list(known.machines()) == sorted(known.machines())
+
+    def test_is_found_by_a_device_name_that_the_file_writes_otherwise(self) -> None:
+        for name in ("NVIDIA A100-PCIE-40GB", "nvidia_a100 pcie-40gb"):
+            machine = machine_of_device(name)
+            assert machine is not None
+            assert machine.id == "a100-pcie-40gb"
 
 
 class TestMeasuring:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -55,7 +55,7 @@ class TensorCounter:
 @cache
 def table(name: str) -> dict[str, Any]:
     """The parsed table `metrics/<name>.toml`."""
-    return tomllib.loads((files("ncu_launch") / "metrics" / f"{name}.toml").read_text("utf-8"))
+    return tomllib.loads((Path(__file__).parent / "metrics" / f"{name}.toml").read_text("utf-8"))
 
 
 def flop_weights(precision: str) -> dict[str, float]:

@@ -11,8 +11,9 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import dask_option, engine_of, format_option, group_option, progress, say_notes, show
+from ncu_tools.machine import DRAM
 from ncu_tools.report.table import Column, Table
-from ncu_tools.scene import DRAM, KERNELS, LEVELS, VIEWS, Scene, scene_from_json
+from ncu_tools.scene import KERNELS, LEVELS, VIEWS, Scene, scene_from_json
 
 if TYPE_CHECKING:
     from ncu_tools.ceilings import Ceiling

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import re
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 LIBRARY = "d3.min.js"
@@ -50,7 +50,7 @@ def embedded(value: Any) -> str:
 
 def asset(name: str) -> str:
     """The text of a file beside this one, with the line ends that a browser sees, which hashes are of."""
-    text = (files("ncu_tools.report") / "assets" / name).read_text("utf-8")
+    text = (Path(__file__).parent / "assets" / name).read_text("utf-8")
     return text.replace("\r\n", "\n")
 
 

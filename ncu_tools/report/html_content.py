@@ -27,11 +27,11 @@ from ncu_tools.file_sums import EXTREMES, decides_ceilings
 from ncu_tools.hotspots import Hotspot, run_total, used_units
 from ncu_tools.layers import layers
 from ncu_tools.levels import needed_metrics
-from ncu_tools.machine import Machine
+from ncu_tools.machine import DRAM, Machine
 from ncu_tools.report.table import Column, printable
 from ncu_tools.report.units import percent
 from ncu_tools.roofline import Look, Point, Roofline, roofline
-from ncu_tools.scene import DRAM, LEVELS
+from ncu_tools.scene import LEVELS
 from ncu_tools.work import UNIT_COLUMNS
 
 KERNELS_SHOWN, LETTERS_SHOWN = 2_000, 800_000

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ncu_tools.ceilings import BOARD_LIMIT, MEASURED, unit_title
+from ncu_tools.machine import DRAM
 from ncu_tools.report.plot_canvas import Canvas
 from ncu_tools.report.plot_marks import NUMBERED, has_names, marker_of
 from ncu_tools.report.plot_page import LINE, Box
 from ncu_tools.report.plot_theme import LEVEL_MARKERS
 from ncu_tools.report.table import printable
 from ncu_tools.report.units import digits, duration, percent
-from ncu_tools.scene import DRAM, RUNS, Scene
+from ncu_tools.scene import RUNS, Scene
 
 SHARES_SHOWN = (0.5, 0.1, 0.01)
 SOURCES_SHOWN = 4

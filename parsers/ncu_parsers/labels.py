@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 if sys.version_info >= (3, 11):
@@ -33,7 +33,7 @@ class LabelledMetric(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _known() -> dict[str, dict[str, str]]:
-    return tomllib.loads((files("ncu_parsers") / "labels.toml").read_text("utf-8"))
+    return tomllib.loads(Path(__file__).with_name("labels.toml").read_text("utf-8"))
 
 
 @lru_cache(maxsize=65536)
