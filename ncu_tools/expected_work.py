@@ -82,7 +82,7 @@ class Launches:
         if "failed" in self.table.column_names:
             failed = self.table.column("failed").to_pylist()
             if any(failed):
-                self.table = self.table.filter(arrays.booleans([not value for value in failed]))
+                self.table = arrays.kept(self.table, [not value for value in failed])
         self.rows = len(self.table)
         self.places = _places(self.table)
         self.dram_bytes = tables.floats(self.table, "dram_bytes")

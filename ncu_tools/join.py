@@ -143,7 +143,7 @@ def _is_counted(table: pa.Table) -> Mask:
 def _rows_that(table: pa.Table, wanted: Mask) -> pa.Table:
     if wanted.all():
         return table
-    return table.take(arrays.integers(np.flatnonzero(wanted).tolist(), pa.int64()))
+    return arrays.taken(table, arrays.whole(np.flatnonzero(wanted)))
 
 
 def _metadata(counts: pa.Table, timeline: pa.Table, notes: list[str]) -> dict[str, object]:

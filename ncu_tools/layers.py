@@ -148,7 +148,7 @@ def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) ->
 def without_failed(table: pa.Table) -> pa.Table:
     """The launches that did not fail."""
     failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
-    return table.filter(arrays.booleans([not value for value in failed])) if any(failed) else table
+    return arrays.kept(table, [not value for value in failed]) if any(failed) else table
 
 
 def condensed(table: pa.Table) -> pa.Table:
@@ -170,7 +170,7 @@ def condensed(table: pa.Table) -> pa.Table:
         return arrays.floats(np.bincount(groups, tables.floats(table, name), count).astype(np.float64))
 
     def kept(name: str) -> pa.Array | pa.ChunkedArray:
-        return table.column(name).take(arrays.whole(first)) if name in table.column_names else pa.nulls(count)
+        return arrays.taken(table.column(name), arrays.whole(first)) if name in table.column_names else pa.nulls(count)
 
     most = np.full(count, np.nan)
     np.fmax.at(most, groups, tables.floats(table, "invocations"))

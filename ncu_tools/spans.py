@@ -46,7 +46,7 @@ def spans(table: pa.Table, *, depth: int | None = None) -> Spans:
     Launches without a time have no place and are left out, with a note. Without modules there are no spans.
     """
     timeless = np.isnan(tables.floats(table, "duration_ns"))
-    known = table.filter(arrays.booleans(~timeless)) if timeless.any() else table
+    known = arrays.kept(table, ~timeless) if timeless.any() else table
     whole = layers(known)
     result = Spans([], whole.iterations, list(whole.notes))
     if not whole.rows:

@@ -53,7 +53,7 @@ def to_section_csv(table: pa.Table) -> str:
     Launches whose ids are missing, or those of other launches too, are numbered by their place in the table.
     """
     headings = {field.name: heading for field in table.schema if (heading := _heading(field)) is not None}
-    table = table.filter(arrays.booleans([(source or "").startswith(NCU) for source in tables.words(table, "source")]))
+    table = arrays.kept(table, [(source or "").startswith(NCU) for source in tables.words(table, "source")])
     headings = dict(sorted(headings.items(), key=lambda item: item[1]))
     launches = _launches(table)
     rows = list(_rows(table, headings, launches))

@@ -164,7 +164,7 @@ def _numbers(column: pa.DictionaryArray | None, kind: pa.DataType) -> pa.Array |
         return None
     bits = 31 if kind == pa.int32() else 63
     numbers = arrays.integers([ncu_csv.whole(text, bits) for text in column.dictionary.to_pylist()], kind)
-    return numbers.take(column.indices)
+    return arrays.taken(numbers, column.indices)
 
 
 def _words(column: pa.DictionaryArray | None, function: Callable[[str], str | None]) -> pa.Array | None:
@@ -211,7 +211,7 @@ def shapes_of(column: pa.StringArray) -> Shapes:
     found = triples(column)
     if found is not None:
         return found
-    encoded = column.dictionary_encode()
+    encoded = arrays.encoded(column)
     if any(text.strip().isdecimal() for text in encoded.dictionary.to_pylist()):
         raise NotCertain("its shapes are counts")
     return _each(encoded, ncu_csv.triple)
@@ -304,7 +304,7 @@ def table_of(columns: Columns, report: Report, numeric: Collection[str] = ()) ->
     for title in ATTRIBUTES:
         words = _words(columns.cells.get(title), lambda text: text or None)
         if words is not None and words.null_count < columns.rows:
-            texts[title] = words.dictionary_decode()
+            texts[title] = arrays.cast(words, pa.string())
     opcodes = columns.metrics.get(OPCODES)
     named: list[dict[str, float] | None] = []
     if opcodes is not None and opcodes.instances:

@@ -206,7 +206,7 @@ def _read_metrics(part: Part, metrics: _Metrics, layout: Layout, count_votes: bo
         if at in taken:
             part.values.append(taken[at] * factor if factor != 1 else taken[at])
             continue
-        cells = read_cells(column.cast(pa.string()), part.decimal, count_votes)
+        cells = read_cells(arrays.cast(column, pa.string()), part.decimal, count_votes)
         part.votes.add(votes_of(cells, part.decimal))
         part.values.append(cells.values * factor)
         if cells.odd:

@@ -356,7 +356,7 @@ def _attribution(calls: Calls, captures: Captures, ranges: Ranges | None) -> dic
 def _path_lists(code: Codes, paths: list[tuple[Label, ...]]) -> pa.Array:
     """The names of each operation's path, null where it has none."""
     listed = arrays.text_lists([tuple(name for _, name in path) for path in paths])
-    return listed.take(_numbers(np.where(code >= 0, code, MISSING), pa.int64()))
+    return arrays.taken(listed, _numbers(np.where(code >= 0, code, MISSING), pa.int64()))
 
 
 def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: list[str | None]) -> pa.Array:

@@ -139,7 +139,7 @@ def whole_numbers(texts: pa.StringArray) -> Integers | None:
     lengths = np.diff(offsets)
     if data.translate(None, DIGITS) or (len(lengths) and not 1 <= lengths.min() <= lengths.max() <= 18):
         return None
-    return arrays.values_of(texts.cast(pa.int64()), np.int64)
+    return arrays.values_of(arrays.cast(texts, pa.int64()), np.int64)
 
 
 def triples(texts: pa.StringArray) -> npt.NDArray[np.int32] | None:
@@ -163,7 +163,7 @@ def triples(texts: pa.StringArray) -> npt.NDArray[np.int32] | None:
     digits = pa.py_buffer(data.translate(None, b"(, )"))
     numbers = pa.Array.from_buffers(pa.string(), len(lengths), [None, pa.py_buffer(edges.tobytes()), digits])
     try:
-        return arrays.values_of(numbers.cast(pa.int32()), np.int32).reshape(-1, 3)
+        return arrays.values_of(arrays.cast(numbers, pa.int32()), np.int32).reshape(-1, 3)
     except pa.ArrowInvalid:
         return None
 
@@ -174,9 +174,7 @@ def read_cells(texts: pa.StringArray, decimal: str, count_votes: bool = True) ->
     if simple is not None:
         return simple
     looks_simple = _look_simple(texts)
-    simple = (
-        all_simple(texts.filter(arrays.booleans(looks_simple)), decimal, count_votes) if looks_simple.any() else None
-    )
+    simple = all_simple(arrays.kept(texts, looks_simple), decimal, count_votes) if looks_simple.any() else None
     result = Cells(np.full(len(texts), np.nan))
     if simple is None:
         looks_simple[:] = False
@@ -186,7 +184,7 @@ def read_cells(texts: pa.StringArray, decimal: str, count_votes: bool = True) ->
             _spread(marks, looks_simple) for marks in (simple.own_votes, simple.ambiguous)
         )
     places = np.flatnonzero(~looks_simple)
-    encoded = texts.take(arrays.whole(places)).dictionary_encode()
+    encoded = arrays.encoded(arrays.taken(texts, arrays.whole(places)))
     order, codes = encoded.dictionary.to_pylist(), arrays.values_of(encoded.indices, np.int32)
     sorted_places = places[np.argsort(codes, kind="stable")]
     edges = np.cumsum(np.bincount(codes, minlength=len(order)))[:-1]
@@ -246,7 +244,7 @@ def all_simple(texts: pa.StringArray | pa.BinaryArray, decimal: str, count_votes
         stripped = pa.Array.from_buffers(
             pa.string(), len(texts), [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
         )
-        values = arrays.values_of(stripped.cast(pa.float64()), np.float64)
+        values = arrays.values_of(arrays.cast(stripped, pa.float64()), np.float64)
     except pa.ArrowInvalid:
         return None
     return Cells(values, {}, own, ambiguous) if np.isfinite(values).all() else None

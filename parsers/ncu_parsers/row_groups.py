@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ncu_parsers import arrays
 from ncu_parsers.tables import COLUMNS, METADATA_KEY, concatenated, contract_first
 from ncu_parsers.whole_files import replacing
 
@@ -187,5 +188,5 @@ def _as(schema: pa.Schema, table: pa.Table) -> pa.Table:
     for place, field in enumerate(table.schema):
         wanted = schema.field(field.name)
         if field.type != wanted.type:
-            table = table.set_column(place, wanted, table.column(place).cast(wanted.type))
+            table = table.set_column(place, wanted, arrays.cast(table.column(place), wanted.type))
     return _conformed(table, schema)

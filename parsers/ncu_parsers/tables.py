@@ -236,7 +236,7 @@ def floats(table: pa.Table, name: str) -> Floats:
 
 def _chunk_floats(chunk: pa.Array) -> Floats:
     """One chunk as float64, NaN for null."""
-    values = arrays.values_of(chunk.cast(pa.float64(), safe=False), np.float64)
+    values = arrays.values_of(arrays.cast(chunk, pa.float64(), safe=False), np.float64)
     return np.where(arrays.present(chunk), values, np.nan) if chunk.null_count else values
 
 
@@ -244,9 +244,9 @@ def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str |
     """A text column as whole numbers and the texts they stand for; the last text is None, for null."""
     column = table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(len(table), pa.string())])
     if pa.types.is_null(column.type):
-        column = column.cast(pa.string())
+        column = arrays.cast(column, pa.string())
     if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
+        column = arrays.encoded(column)
     combined = column.unify_dictionaries().combine_chunks()
     chunks = combined.chunks if isinstance(combined, pa.ChunkedArray) else [combined]
     if not chunks:
@@ -255,7 +255,7 @@ def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str |
     missing = len(values) - 1
     parts = []
     for chunk in chunks:
-        indices = arrays.values_of(chunk.indices.cast(pa.int32()), np.int32)
+        indices = arrays.values_of(arrays.cast(chunk.indices, pa.int32()), np.int32)
         parts.append(np.where(arrays.present(chunk.indices), indices, missing).astype(np.int32))
     return np.concatenate(parts), values
 
@@ -339,7 +339,9 @@ def _reconciled(tables: Sequence[pa.Table]) -> list[pa.Table]:
         for name in common.keys() & set(table.column_names):
             index = table.schema.get_field_index(name)
             column, field = table.column(index), table.schema.field(index).with_type(common[name])
-            table = table.set_column(index, field, column if column.type == field.type else column.cast(field.type))
+            table = table.set_column(
+                index, field, column if column.type == field.type else arrays.cast(column, field.type)
+            )
         result.append(table.replace_schema_metadata(None))
     return result
 
