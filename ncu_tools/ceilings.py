@@ -176,9 +176,10 @@ def _devices(table: pa.Table) -> Iterator[tuple[str | None, str | None, Rows]]:
     names, name_texts = tables.codes(table, "device_name")
     capabilities, capability_texts = tables.codes(table, "compute_capability")
     both = names.astype(np.int64) * len(capability_texts) + capabilities
-    for device in dict.fromkeys(both.tolist()):
+    launches = {device: np.flatnonzero(both == device) for device in np.flatnonzero(np.bincount(both)).tolist()}
+    for device, at in sorted(launches.items(), key=lambda item: int(item[1][0])):
         name, capability = divmod(device, len(capability_texts))
-        yield name_texts[name], capability_texts[capability], np.flatnonzero(both == device)
+        yield name_texts[name], capability_texts[capability], at
 
 
 def _missing(result: Ceilings, at: Rows) -> list[str]:

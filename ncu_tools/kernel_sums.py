@@ -55,12 +55,12 @@ class Launches:
         self.flops = tables.floats(table, "flops")
         self.dram = tables.floats(table, "dram_bytes")
         self.basis_codes, self.bases = tables.codes(table, "flops_basis")
-        self.partial: Mask = np.array(
-            ["not collected" in (text or "") or "not every" in (text or "") for text in self.bases], bool
-        )[self.basis_codes]
-        basis = np.array(self.bases, object)[self.basis_codes].tolist()
-        self.work = work_by_unit(table, self.flops, basis, self.partial)
+        self.partial = self._basis_says("not collected") | self._basis_says("not every")
+        self.work = work_by_unit(table, self.flops, self._basis_says("fp16 left out"), self.partial)
         self.needed = self._seconds_needed()
+
+    def _basis_says(self, words: str) -> Mask:
+        return np.array([words in (text or "") for text in self.bases], bool)[self.basis_codes]
 
     def _seconds_needed(self) -> dict[str, Floats]:
         needed = {}
@@ -303,7 +303,7 @@ class KernelSums(Generic[Title]):
     def _add_bases(self, launches: Launches, keys: Keys) -> None:
         count = len(launches.bases)
         both = keys[launches.alive] * count + launches.basis_codes[launches.alive]
-        seen, _ = np.unique(both, return_index=True)  # without the index it imports numpy.ma, which takes 10 ms
+        seen = np.flatnonzero(np.bincount(both))
         for key, code in zip((seen // count).tolist(), (seen % count).tolist(), strict=True):
             basis = launches.bases[code]
             if basis:

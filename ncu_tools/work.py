@@ -5,8 +5,6 @@ Integer tensor operations are listed beside them and are no FLOPs. Constant move
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -29,14 +27,13 @@ SAME = 1e-6
 
 
 def work_by_unit(
-    table: pa.Table, flops: Floats, basis: Sequence[str | None], partial: npt.NDArray[np.bool_]
+    table: pa.Table, flops: Floats, left_out: npt.NDArray[np.bool_], partial: npt.NDArray[np.bool_]
 ) -> dict[str, Floats]:
     """What each unit did in each launch, in FLOP (OP for integers); NaN where that is not known.
 
     A unit that was not collected did nothing where `flops` is a complete count (not `partial`) that the others make up:
-    there the report shows by other means that it was idle. `basis` is the table's `flops_basis`.
+    there the report shows by other means that it was idle. `left_out` are the launches whose FP16 is no work.
     """
-    left_out = np.array(["fp16 left out" in (words or "") for words in basis], dtype=bool)
     work = {unit: tables.floats(table, column) for unit, column in FLOAT_UNITS.items()}
     work["fp16"] = np.where(left_out, 0.0, work["fp16"])
     together = sum((np.nan_to_num(amount) for amount in work.values()), np.zeros(len(table)))
