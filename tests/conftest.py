@@ -23,6 +23,14 @@ SAMPLES = ROOT / "sample_reports"
 SHARED = ROOT.parent / "shared"
 
 
+LONGEST = ("test_fuzz.py", "test_operators.py", "test_supply_chain.py", "test_bench.py", "test_studies.py")
+"""Files that take minutes: where several processes share the files, none is left alone with one of them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
 def _is_forbidden(skip: pytest.TestReport | pytest.CollectReport) -> bool:
     """Whether a report says that something was skipped that had to run."""
     lacks_shared = not SHARED.is_dir() and "../shared" in str(skip.longrepr)
