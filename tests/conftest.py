@@ -27,6 +27,11 @@ LONGEST = ("test_fuzz.py", "test_operators.py", "test_supply_chain.py", "test_be
 """Files that take minutes: where several processes share the files, none is left alone with one of them at the end."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config.option, "loadscopereorder"):  # else pytest-xdist begins with the files of most tests
+        config.option.loadscopereorder = False
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
