@@ -89,9 +89,11 @@ def machines() -> dict[str, Machine]:
 
 
 def _naming(word: str) -> Iterator[Machine]:
-    """The machines in whose files a word stands, sorted by id: to look for it takes a hundredth of parsing them all."""
+    """The machines in whose files a word stands, or may stand escaped, sorted by id: to look for it takes a hundredth
+    of parsing them all.
+    """
     for machine_id, texts in machine_texts().items():
-        if any(word in text for text in texts):
+        if any(word in text or "\\" in text for text in texts):
             machine = _first_valid(machine_id, texts)
             if machine is not None:
                 yield machine

@@ -105,6 +105,13 @@ class TestTheMachineFile:
         assert known.machines()["h100-sxm"].compute_capability == "9.0"
         assert list(known.machines()) == sorted(known.machines())
 
+    def test_is_found_by_a_compute_capability_that_the_file_writes_with_escapes(self) -> None:
+        text = next(text for name, text in known.machine_files() if name == "a100-pcie-40gb")
+        assert 'compute_capability = "8.0"' in text
+        own_folder().mkdir(parents=True)
+        (own_folder() / "mine.toml").write_text(text.replace('"8.0"', '"8\\u002e0"'), "utf-8")
+        assert "mine" in [machine.id for machine in machines_of_capability("8.0")]
+
     def test_is_found_by_a_device_name_that_the_file_writes_otherwise(self) -> None:
         for name in ("NVIDIA A100-PCIE-40GB", "nvidia_a100 pcie-40gb"):
             machine = machine_of_device(name)
