@@ -277,3 +277,15 @@ def test_what_a_program_left_is_found_before_its_environment_can_be_read() -> No
             assert execute._left("NCU_BENCH_LEFT=1", began) == {left.pid}
         finally:
             left.kill()
+
+
+def test_what_gets_its_environment_between_two_looks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: set[int] = set()
+
+    def starting(began: float) -> bool:
+        left.add(7)
+        return False
+
+    monkeypatch.setattr(execute, "_starting", starting)
+    monkeypatch.setattr(execute, "_marked", lambda mark: set(left))
+    assert execute._left("NCU_BENCH_LEFT=1", time.monotonic()) == {7}

@@ -189,9 +189,12 @@ def _left(mark: str, began: float) -> set[int]:
     Linux lets the parent of a program go on before the program's environment can be read: such ones are waited for.
     """
     deadline = time.monotonic() + GRACE_S
-    while not (found := _marked(mark)) and _starting(began) and time.monotonic() < deadline:
+    while True:
+        starting = _starting(began)  # asked first: what is no longer starting then carries its mark already
+        found = _marked(mark)
+        if found or not starting or time.monotonic() >= deadline:
+            return found
         time.sleep(0.05)
-    return found
 
 
 def _starting(began: float) -> bool:
