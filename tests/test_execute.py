@@ -271,10 +271,11 @@ class TestCtrlC:
 
 
 def test_what_a_program_left_is_found_before_its_environment_can_be_read() -> None:
-    began = time.monotonic()
-    with subprocess.Popen(["/bin/sh", "-c", "sleep 0.5; NCU_BENCH_LEFT=1 exec sleep 61"], env={}) as left:
+    mark = f"NCU_BENCH_LEFT_{os.getpid()}=1"
+    began = execute._tick()
+    with subprocess.Popen(["/bin/sh", "-c", f"sleep 0.5; {mark} exec sleep 61"], env={}) as left:
         try:
-            assert execute._left("NCU_BENCH_LEFT=1", began) == {left.pid}
+            assert execute._left(mark, began) == {left.pid}
         finally:
             left.kill()
 
@@ -288,4 +289,4 @@ def test_what_gets_its_environment_between_two_looks_is_found(monkeypatch: pytes
 
     monkeypatch.setattr(execute, "_starting", starting)
     monkeypatch.setattr(execute, "_marked", lambda mark: set(left))
-    assert execute._left("NCU_BENCH_LEFT=1", time.monotonic()) == {7}
+    assert execute._left("NCU_BENCH_LEFT=1", execute._tick()) == {7}

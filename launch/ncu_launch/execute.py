@@ -73,7 +73,7 @@ def run(
     Raises `OSError` when it cannot be started. Ctrl-C ends the command and is reported in the result; a second one
     ends it at once, by force.
     """
-    began = time.monotonic()
+    began, began_tick = time.monotonic(), _tick()
     timed_out = interrupted = False
     kept: list[str] = []
     mark = f"{MARK}_{uuid.uuid4().hex}=1"  # a name of its own: a run inside a run carries both
@@ -96,7 +96,7 @@ def run(
             if process.poll() is None:
                 end_tree(process, mark)
             reader.join(GRACE_S)
-            if reader.is_alive() or (leaves_nothing and _left(mark, began)):  # a daemon it left behind holds the pipe
+            if reader.is_alive() or (leaves_nothing and _left(mark, began_tick)):  # a daemon holds the pipe
                 end_tree(process, mark)
         except KeyboardInterrupt:
             interrupted = True
@@ -183,30 +183,32 @@ def _marked(mark: str) -> set[int]:
     return found
 
 
-def _left(mark: str, began: float) -> set[int]:
-    """What lives of those that carry a mark, when the program that began at `began` has ended.
+def _left(mark: str, began_tick: float) -> set[int]:
+    """What lives of those that carry a mark, when the program that began at `began_tick` has ended.
 
     Linux lets the parent of a program go on before the program's environment can be read: such ones are waited for.
     """
     deadline = time.monotonic() + GRACE_S
     while True:
-        starting = _starting(began)  # asked first: what is no longer starting then carries its mark already
+        starting = _starting(began_tick)  # asked first: what is no longer starting then carries its mark already
         found = _marked(mark)
         if found or not starting or time.monotonic() >= deadline:
             return found
         time.sleep(0.05)
 
 
-def _starting(began: float) -> bool:
+def _tick() -> float:
+    """Now, by the clock and in the unit of the start times in /proc; this clock goes on while a laptop sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") if sys.platform == "linux" else 0.0
+
+
+def _starting(began_tick: float) -> bool:
     """Whether a process that began since has no environment yet; it may be one that never has any."""
-    if sys.platform != "linux":
-        return False
-    since = (time.clock_gettime(time.CLOCK_BOOTTIME) - (time.monotonic() - began)) * os.sysconf("SC_CLK_TCK") - 1
     for file in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError, ValueError, IndexError):
             if not file.read_bytes() and (file.parent / "exe").readlink():
                 start = int((file.parent / "stat").read_text("utf-8").rpartition(")")[2].split()[19])
-                if start >= since:
+                if start >= began_tick - 1:
                     return True
     return False
 
