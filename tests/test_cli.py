@@ -317,7 +317,13 @@ class TestAsAProcess:
         assert loaded_by("--help") & {"numpy", "pyarrow", "pandas", "matplotlib", "rich", "torch"} == set()
 
     def test_parsing_and_hotspots_import_nothing_heavy_that_they_do_without(self, tmp_path: Path) -> None:
-        for arguments in (["parse", METRICS, "-o", str(tmp_path / "x.parquet")], ["hotspots", METRICS]):
+        folder = f"{tmp_path}{os.sep}"
+        for arguments in (
+            ["parse", METRICS, "-o", str(tmp_path / "x.parquet")],
+            ["parse", METRICS, "-o", folder],
+            ["hotspots", METRICS],
+            ["hotspots", folder],
+        ):
             assert loaded_by(*arguments) & {"pandas", "matplotlib", "torch", "zmq", "pyarrow.compute"} == set()
 
     def test_a_large_report_is_parsed_once_and_kept(self, tmp_path: Path) -> None:

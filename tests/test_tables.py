@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import arrays, tables
-from ncu_parsers.parquet import read_launches
+from ncu_parsers.parquet import read_launches, spans_of_ids
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import COLUMNS, SCHEMA_VERSION, concatenated, with_metadata
 from ncu_parsers.whole_files import replacing
@@ -150,6 +151,27 @@ class TestParquet:
         path.write_bytes(path.read_bytes()[:-50])
         with pytest.raises(NcuBenchError, match="cut or damaged"):
             read_launches(path)
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.one_of(st.none(), st.integers(0, 3), st.just(2**62)), st.one_of(st.none(), st.integers(0, 2**62))
+            ),
+            min_size=1,
+        )
+    )
+    def test_spans_of_ids_are_those_of_each_process(self, numbers: list[tuple[int | None, int | None]]) -> None:
+        made = table(*(launch(process_id=process, launch_id=0) for process, _ in numbers))
+        ids = arrays.integers([number for _, number in numbers], pa.int64())
+        made = made.set_column(made.column_names.index("launch_id"), made.schema.field("launch_id"), ids)
+        known: dict[int | None, list[int]] = {}
+        for process, number in numbers:
+            if number is not None:
+                known.setdefault(process, []).append(number)
+        with TemporaryDirectory() as folder:
+            write_table(with_metadata(made, OURS), Path(folder) / "launches.parquet")
+            found = spans_of_ids(Path(folder) / "launches.parquet")
+        assert found == {process: (min(numbered), max(numbered)) for process, numbered in known.items()}
 
 
 class TestArrays:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
@@ -259,12 +260,20 @@ def spans_of_ids(path: Path) -> dict[int | None, tuple[int, int]]:
 
     Raises `NcuBenchError` when the file is damaged.
     """
-    known = read_launches(path, ["process_id", "launch_id"]).group_by("process_id")
-    rows = known.aggregate([("launch_id", "min"), ("launch_id", "max")]).to_pylist()
+    table = read_launches(path, ["process_id", "launch_id"])
+    processes, ids = (arrays.one(table.column(name)) for name in ("process_id", "launch_id"))
+    numbered = arrays.present(ids)
+    if not numbered.any():
+        return {}
+    nowhere = -1  # no process has a negative id
+    each = np.where(arrays.present(processes), arrays.values_of(processes, np.int64), nowhere)[numbered]
+    order = np.argsort(each, kind="stable")
+    found, begins = np.unique(each[order], return_index=True)
+    sorted_ids = arrays.values_of(ids, np.int64)[numbered][order]
+    least, greatest = np.minimum.reduceat(sorted_ids, begins), np.maximum.reduceat(sorted_ids, begins)
     return {
-        row["process_id"]: (row["launch_id_min"], row["launch_id_max"])
-        for row in rows
-        if row["launch_id_min"] is not None
+        None if process == nowhere else process: (first, last)
+        for process, first, last in zip(found.tolist(), least.tolist(), greatest.tolist(), strict=True)
     }
 
 
