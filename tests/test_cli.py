@@ -316,13 +316,17 @@ class TestAsAProcess:
     def test_help_imports_click_and_nothing_heavy(self) -> None:
         assert loaded_by("--help") & {"numpy", "pyarrow", "pandas", "matplotlib", "rich", "torch"} == set()
 
-    def test_parsing_and_hotspots_import_nothing_heavy_that_they_do_without(self, tmp_path: Path) -> None:
+    def test_commands_import_nothing_heavy_that_they_do_without(self, tmp_path: Path) -> None:
         folder = f"{tmp_path}{os.sep}"
         for arguments in (
             ["parse", METRICS, "-o", str(tmp_path / "x.parquet")],
             ["parse", METRICS, "-o", folder],
             ["hotspots", METRICS],
             ["hotspots", folder],
+            ["layers", METRICS],
+            ["roofline", METRICS],
+            ["compare", METRICS, METRICS],
+            ["report", METRICS, "-o", str(tmp_path / "x.html")],
         ):
             assert loaded_by(*arguments) & {"pandas", "matplotlib", "torch", "zmq", "pyarrow.compute"} == set()
 
