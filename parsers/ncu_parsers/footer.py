@@ -8,9 +8,9 @@ protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 UNCOMPRESSED, SNAPPY, GZIP, LZO, BROTLI, LZ4, ZSTD, LZ4_RAW = range(8)
 """The format's list of compressions."""
@@ -19,12 +19,16 @@ MOST_FIELDS = 1 << 15
 """Arrow keeps the number of a field in 16 bits: what is more would be another field for it."""
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_NUMBERS = frozenset({_I16, _I32, _I64})
 
-_ROW_GROUPS = 4  # FileMetaData
-_COLUMNS = 1  # RowGroup
-_META_DATA = 3  # ColumnChunk
-_PATH, _CODEC, _NUM_VALUES, _STATISTICS = 3, 4, 5, 12  # ColumnMetaData
-_NULL_COUNT = 3  # Statistics
+_ROW_GROUPS = (4, _LIST)  # of FileMetaData
+_COLUMNS = (1, _LIST)  # of RowGroup
+_META_DATA = (3, _STRUCT)  # of ColumnChunk
+_PATH, _CODEC, _NUM_VALUES, _STATISTICS = (3, _LIST), (4, _I32), (5, _I64), (12, _STRUCT)  # of ColumnMetaData
+_NULL_COUNT = (3, _I64)  # of Statistics
+
+Readers: TypeAlias = Mapping[tuple[int, int], Callable[[int], int]]
+"""What reads a field of a number and type: given where its value begins, it says where that ends."""
 
 
 class DamagedFooter(ValueError):
@@ -43,145 +47,167 @@ class FooterColumns(NamedTuple):
 @lru_cache(maxsize=4)
 def columns_of(footer: bytes) -> FooterColumns:
     """What a footer says of the columns. Raises `DamagedFooter`."""
+    reader = _Reader(footer)
     try:
-        empty: set[str] = set()
-        filled: set[str] = set()
-        compressions: set[int] = set()
-        for path, is_empty, compression in _chunks(_Reader(footer)):
-            (empty if is_empty else filled).add(path)
-            compressions.add(compression)
-        return FooterColumns(frozenset(empty - filled), frozenset(compressions))
+        reader.read()
     except (IndexError, ValueError, RecursionError) as error:
         raise DamagedFooter(f"its footer is damaged ({error})") from error
-
-
-def _chunks(reader: _Reader) -> Iterator[tuple[str, bool, int]]:
-    """Path, emptiness and compression of every column chunk."""
-    for _ in reader.structs_of(_ROW_GROUPS):
-        for _ in reader.structs_of(_COLUMNS):
-            path, compression, values, nulls = "", 0, -1, None
-            for field, kind in reader.fields():
-                if (field, kind) != (_META_DATA, _STRUCT):
-                    reader.skip(kind)
-                    continue
-                for inner, inner_kind in reader.fields():
-                    if (inner, inner_kind) == (_PATH, _LIST):
-                        path = ".".join(reader.texts())
-                    elif (inner, inner_kind) == (_CODEC, _I32):
-                        compression = reader.number()
-                    elif (inner, inner_kind) == (_NUM_VALUES, _I64):
-                        values = reader.number()
-                    elif (inner, inner_kind) == (_STATISTICS, _STRUCT):
-                        nulls = reader.number_of(_NULL_COUNT)
-                    else:
-                        reader.skip(inner_kind)
-            yield path, nulls == values, compression
+    return FooterColumns(frozenset(reader.empty - reader.filled), frozenset(reader.compressions))
 
 
 class _Reader:
-    """Thrift's compact protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md"""
+    """Reads the few fields that are wanted, and passes over all others: of a big file there are 100,000 of these.
+
+    Thrift's compact protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+    """
 
     def __init__(self, data: bytes) -> None:
+        self.empty: set[str] = set()
+        self.filled: set[str] = set()
+        self.compressions: set[int] = set()
         self._data = data
-        self._at = 0
+        self._path, self._codec, self._values = "", 0, -1
+        self._nulls: int | None = None
+        self._of_row_group: Readers = {_COLUMNS: self._columns}
+        self._of_chunk: Readers = {_META_DATA: self._meta_data}
+        self._of_meta_data: Readers = {
+            _PATH: self._read_path,
+            _CODEC: self._read_codec,
+            _NUM_VALUES: self._read_values,
+            _STATISTICS: self._statistics,
+        }
+        self._of_statistics: Readers = {_NULL_COUNT: self._read_nulls}
 
-    def fields(self) -> Iterator[tuple[int, int]]:
-        """Number and type of each field of the struct that begins here; its value must be read before the next."""
-        field = 0
-        while head := self._byte():
-            step, kind = head >> 4, head & 15
-            field = field + step if step else self.number()
+    def read(self) -> None:
+        """Read all. Raises `IndexError`, `ValueError` or `RecursionError` where the footer is damaged."""
+        self._struct(0, {_ROW_GROUPS: self._row_groups})
+
+    def _struct(self, at: int, readers: Readers) -> int:
+        """Read the wanted fields of the struct that begins here, and pass over the others."""
+        data, field = self._data, 0
+        while head := data[at]:
+            at += 1
+            if head > 15:
+                field += head >> 4
+            else:
+                field, at = _number(data, at)
             if not 0 <= field < MOST_FIELDS:
                 raise ValueError(f"no field {field}")
-            yield field, kind
+            kind = head & 15
+            reader = readers.get((field, kind))
+            at = _end_of(data, at, kind) if reader is None else reader(at)
+        return at + 1
 
-    def structs_of(self, wanted: int) -> Iterator[None]:
-        """Stops before each struct of the list in field `wanted` of the struct that begins here."""
-        for field, kind in self.fields():
-            if (field, kind) == (wanted, _LIST):
-                element, count = self._list()
-                if element != _STRUCT and count:
-                    raise ValueError("a list holds something else")
-                for _ in range(count):
-                    yield
-            else:
-                self.skip(kind)
-
-    def number_of(self, wanted: int) -> int | None:
-        """The number in field `wanted` of the struct that begins here, if it has one."""
-        found = None
-        for field, kind in self.fields():
-            if (field, kind) == (wanted, _I64):
-                found = self.number()
-            else:
-                self.skip(kind)
-        return found
-
-    def texts(self) -> list[str]:
-        """A list of texts."""
-        _, count = self._list()
-        return [self._binary().decode("utf-8") for _ in range(count)]
-
-    def number(self) -> int:
-        """A whole number with a sign."""
-        zigzag = self._varint()
-        return zigzag >> 1 ^ -(zigzag & 1)
-
-    def skip(self, kind: int) -> None:
-        """Pass over a value."""
-        if kind in (_TRUE, _FALSE):
-            return
-        if kind == _BYTE:
-            self._byte()
-        elif kind in (_I16, _I32, _I64):
-            self._varint()
-        elif kind == _DOUBLE:
-            self._at += 8
-        elif kind == _BINARY:
-            self._binary()
-        elif kind in (_LIST, _SET):
-            self._skip_items(*self._list())
-        elif kind == _STRUCT:
-            for _, inner in self.fields():
-                self.skip(inner)
-        else:
-            raise ValueError(f"no type {kind}")  # the format has no maps
-
-    def _skip_items(self, element: int, count: int) -> None:
+    def _row_groups(self, at: int) -> int:
+        at, count = self._structs(at)
         for _ in range(count):
-            if element in (_TRUE, _FALSE):
-                self._byte()
-            else:
-                self.skip(element)
+            at = self._struct(at, self._of_row_group)
+        return at
 
-    def _list(self) -> tuple[int, int]:
-        """Type and number of the elements that follow."""
-        head = self._byte()
-        count = head >> 4
-        count = self._varint() if count == 15 else count
-        if count > len(self._data) - self._at:  # every element takes a byte at least
-            raise ValueError("a list is longer than the footer")
-        return head & 15, count
+    def _columns(self, at: int) -> int:
+        at, count = self._structs(at)
+        for _ in range(count):
+            self._path, self._codec, self._values, self._nulls = "", 0, -1, None
+            at = self._struct(at, self._of_chunk)
+            (self.empty if self._nulls == self._values else self.filled).add(self._path)
+            self.compressions.add(self._codec)
+        return at
 
-    def _binary(self) -> bytes:
-        length = self._varint()
-        begin, self._at = self._at, self._at + length
-        if self._at > len(self._data):
-            raise ValueError("it ends in a value")
-        return self._data[begin : self._at]
+    def _structs(self, at: int) -> tuple[int, int]:
+        """Where the structs of a list begin, and how many there are."""
+        at, element, count = _list(self._data, at)
+        if element != _STRUCT and count:
+            raise ValueError("a list holds something else")
+        return at, count
 
-    def _byte(self) -> int:
-        byte = self._data[self._at]
-        self._at += 1
-        return byte
+    def _meta_data(self, at: int) -> int:
+        return self._struct(at, self._of_meta_data)
 
-    def _varint(self) -> int:
-        result = shift = 0
-        while shift < 70:
-            byte = self._data[self._at]
-            self._at += 1
-            result |= (byte & 127) << shift
-            if byte < 128:
-                return result
-            shift += 7
-        raise ValueError("no number")
+    def _statistics(self, at: int) -> int:
+        return self._struct(at, self._of_statistics)
+
+    def _read_path(self, at: int) -> int:
+        at, _, count = _list(self._data, at)
+        names = []
+        for _ in range(count):
+            begin, at = _binary(self._data, at)
+            names.append(self._data[begin:at].decode("utf-8"))
+        self._path = ".".join(names)
+        return at
+
+    def _read_codec(self, at: int) -> int:
+        self._codec, at = _number(self._data, at)
+        return at
+
+    def _read_values(self, at: int) -> int:
+        self._values, at = _number(self._data, at)
+        return at
+
+    def _read_nulls(self, at: int) -> int:
+        self._nulls, at = _number(self._data, at)
+        return at
+
+
+def _end_of(data: bytes, at: int, kind: int) -> int:
+    """Where the value of a type ends that begins here."""
+    if kind in _NUMBERS:
+        return at + 1 if data[at] < 128 else _varint(data, at)[1]
+    if kind == _STRUCT:
+        while head := data[at]:
+            at += 1
+            if head <= 15:
+                _, at = _varint(data, at)  # the number of the field
+            at = _end_of(data, at, head & 15)
+        return at + 1
+    if kind == _BINARY:
+        return _binary(data, at)[1]
+    if kind in (_LIST, _SET):
+        at, element, count = _list(data, at)
+        for _ in range(count):
+            at = at + 1 if element in (_TRUE, _FALSE) else _end_of(data, at, element)
+        return at
+    if kind in (_TRUE, _FALSE):
+        return at  # the type is the value
+    if kind == _BYTE:
+        return at + 1
+    if kind == _DOUBLE:
+        return at + 8
+    raise ValueError(f"no type {kind}")  # the format has no maps
+
+
+def _list(data: bytes, at: int) -> tuple[int, int, int]:
+    """Where the elements of a list begin, their type, and how many there are."""
+    head = data[at]
+    at, count = at + 1, head >> 4
+    if count == 15:
+        count, at = _varint(data, at)
+    if count > len(data) - at:  # every element takes a byte at least
+        raise ValueError("a list is longer than the footer")
+    return at, head & 15, count
+
+
+def _binary(data: bytes, at: int) -> tuple[int, int]:
+    """Where bytes begin and end."""
+    length, at = _varint(data, at)
+    if at + length > len(data):
+        raise ValueError("it ends in a value")
+    return at, at + length
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A whole number with a sign, and where it ends."""
+    zigzag, at = _varint(data, at)
+    return zigzag >> 1 ^ -(zigzag & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A whole number, and where it ends."""
+    result = shift = 0
+    while shift < 70:
+        byte = data[at]
+        at += 1
+        if byte < 128:
+            return result | byte << shift, at
+        result |= (byte & 127) << shift
+        shift += 7
+    raise ValueError("no number")
