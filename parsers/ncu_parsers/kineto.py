@@ -26,7 +26,7 @@ from ncu_parsers.host_ranges import HostRange, ThreadRanges
 from ncu_parsers.read import NotAReport
 from ncu_parsers.report import Report
 from ncu_parsers.sources import Source
-from ncu_parsers.tables import COLUMNS, field_metadata, field_of, short_name
+from ncu_parsers.tables import COLUMNS, contract_fields, field_metadata, short_name
 from ncu_parsers.trace_events import TraceEvents
 
 DIALECT = "kineto"
@@ -319,7 +319,7 @@ def _table(
     identity["report"] = arrays.dictionary([name] * len(work))
     identity["duration_ns"] = _nanoseconds(row.duration for row in work)
     columns = [identity.get(column.name, pa.nulls(len(work), column.type)) for column in COLUMNS]
-    fields = [field_of(column) for column in COLUMNS]
+    fields = list(contract_fields())
     for title, unit, values in _extras(work, places):
         if values.null_count < len(values):
             columns.append(values)

@@ -25,7 +25,7 @@ from ncu_parsers.nsys_ranges import Codes, Label, Ranges, process_of, read_range
 from ncu_parsers.read import NotAReport
 from ncu_parsers.report import Launch, Report
 from ncu_parsers.sources import Source
-from ncu_parsers.tables import COLUMNS, field_metadata, field_of
+from ncu_parsers.tables import COLUMNS, contract_fields, field_metadata
 
 DIALECT = "nsys sqlite"
 SOURCE = "nsys"
@@ -288,7 +288,7 @@ def _table(
         "duration_ns": arrays.floats(_durations(operations)),
         **_attribution(calls, captures, ranges),
     }
-    fields = [field_of(column) for column in COLUMNS]
+    fields = list(contract_fields())
     data = [filled.get(column.name) for column in COLUMNS]
     data = [pa.nulls(rows, column.type) if one is None else one for one, column in zip(data, COLUMNS, strict=True)]
     for own, values, unit, meaning in _own_columns(operations, calls, captures):
