@@ -469,8 +469,7 @@ class TestRealRanks:
         for _ in range(3):
             shutil.rmtree(folder / "run", ignore_errors=True)
             done = profile(folder, "--nproc", "4", "--tool", "nsys", "-o", "run", "--", "train.py", "--lr")
-            # nsys 2022 does not always reach its own daemon where four begin at once on a busy machine.
-            if "Local Endpoint is not available" not in done.stderr:
+            if "nsys lost its own agent" not in done.stderr:  # nsys 2022 may, where four begin at once
                 break
         assert done.returncode == 0, done.stderr
         assert "The timelines of 4 ranks are in run" in done.stderr

@@ -1,4 +1,4 @@
-"""How Nsight Compute says that it failed, and what helps.
+"""How Nsight Compute, and at its start Nsight Systems, say that they failed, and what helps.
 
 ncu often exits with 0 although nothing was collected, and what it says ends up in the very file that should hold
 the CSV. So failures are recognised by substrings of the output, never by the exit code. The order matters: the
@@ -123,6 +123,12 @@ FAILURES: tuple[Failure, ...] = (
         "ncu lost the program before it made its first CUDA call",
         "Check that the program starts without ncu and really uses the GPU; a statically linked or setuid program "
         "cannot be profiled.",
+    ),
+    Failure(
+        "no-agent",
+        ("Local Endpoint is not available", "[boost::errinfo_api_function_*] = sem_open"),
+        "nsys lost its own agent before the program began, as it may where several begin at once on a busy machine",
+        "Profile again; of ranks on one machine, one nsys records all with --tool-per node.",
     ),
     Failure(
         "target-processes",
