@@ -20,6 +20,8 @@ from ncu_launch import execute
 from ncu_launch.errors import WrongUsage
 from ncu_launch.execute import lines_of
 from ncu_launch.expectation import said_errors
+from ncu_launch.manifest import LOGS, Manifest, ToolRun
+from ncu_launch.outcome import explain
 from ncu_launch.run_folder import make_folder, writing
 from ncu_parsers.parquet import read_launches
 
@@ -185,6 +187,16 @@ class TestATool:
         assert bench.still_running() == []
         assert bench.manifest()["partial"]
         assert len(bench.launches()) == 2
+
+    @pytest.mark.parametrize("said", ["Local Endpoint is not available", "[boost::errinfo_api_function_*] = sem_open"])
+    def test_of_nsys_that_begins_in_vain_is_explained_with_what_helps(self, said: str, tmp_path: Path) -> None:
+        (tmp_path / LOGS).mkdir()
+        (tmp_path / LOGS / "output.txt").write_text(f"Warning: something else\n{said}\n", encoding="utf-8")
+        error = explain(Manifest([], "nsys", "2026-11-22", tool_runs=[ToolRun(["nsys"], 1, 0.5)]), tmp_path)
+        assert error is not None
+        assert "nsys did not get to its own agent" in error.what
+        assert said in error.cause
+        assert "--tool-per node" in error.advice
 
 
 def test_an_empty_file_never_takes_the_place_of_launches(tmp_path: Path) -> None:

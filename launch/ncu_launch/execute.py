@@ -96,7 +96,8 @@ def run(
             if process.poll() is None:
                 end_tree(process, mark)
             reader.join(GRACE_S)
-            if reader.is_alive() or (leaves_nothing and _left(mark, began_tick)):  # a daemon holds the pipe
+            held = reader.is_alive()  # by a daemon that it left behind
+            if held or (leaves_nothing and _left(mark, began_tick)):
                 end_tree(process, mark)
         except KeyboardInterrupt:
             interrupted = True

@@ -127,8 +127,8 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         "no-agent",
         ("Local Endpoint is not available", "[boost::errinfo_api_function_*] = sem_open"),
-        "nsys lost its own agent before the program began, as it may where several begin at once on a busy machine",
-        "Profile again; of ranks on one machine, one nsys records all with --tool-per node.",
+        "nsys did not get to its own agent or semaphore, as happens where several begin at once on a busy machine",
+        "Profile again; with --tool-per node one nsys records all ranks of a machine.",
     ),
     Failure(
         "target-processes",

@@ -267,7 +267,7 @@ def spans_of_ids(path: Path) -> dict[int | None, tuple[int, int]]:
         return {}
     nowhere = -1  # no process has a negative id
     each = np.where(arrays.present(processes), arrays.values_of(processes, np.int64), nowhere)[numbered]
-    order = np.argsort(each, kind="stable")
+    order = np.argsort(each, kind="stable")  # in numpy: group_by() of a table would import pandas
     found, begins = np.unique(each[order], return_index=True)
     sorted_ids = arrays.values_of(ids, np.int64)[numbered][order]
     least, greatest = np.minimum.reduceat(sorted_ids, begins), np.maximum.reduceat(sorted_ids, begins)
