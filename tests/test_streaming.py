@@ -364,6 +364,14 @@ class TestWhatIsStreamed:
             rows[at] += ",".join(['""'] * len(RULES))
         assert_streams_at_once(file_of(tmp_path, [row(*IDENTITY, *TAIL, *RULES), *rows]), tmp_path)
 
+    @pytest.mark.parametrize("end", ["\n", ",\n", "\r\n"])
+    def test_a_last_row_that_is_cut_before_or_behind_a_quote(self, tmp_path: Path, end: str) -> None:
+        rows = [line + end for number in range(4) for line in long_lines(number, self.metrics(number))]
+        path = tmp_path / "report.csv"
+        for cut in (at for at in range(1, len(rows[-1])) if '"' in rows[-1][at - 1 : at + 1]):
+            path.write_text(row(*IDENTITY, *TAIL) + end + "".join(rows[:-1]) + rows[-1][:cut], newline="")
+            assert_streams_at_once(path, tmp_path)
+
     def test_windows_line_ends_and_a_byte_order_mark(self, tmp_path: Path) -> None:
         rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
         path = file_of(tmp_path, ["\ufeff" + row(*IDENTITY, *TAIL), *rows], end="\r\n")

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from ncu_parsers import report as kinds
 from ncu_parsers.flow import Flow
 from ncu_parsers.ncu_csv import LongPage, split_row
-from ncu_parsers.printed import NotCertain, may_open_a_page
+from ncu_parsers.printed import QUOTE, NotCertain, may_open_a_page
 from ncu_parsers.stretches import Layout, ReadStretch, Stretch, ids_of, read_stretch
 
 BYTES_OF_A_STRETCH = 4_500_000
@@ -28,6 +28,7 @@ LINES_KEPT = 5000
 NOISE = (kinds.OUTPUT, kinds.MESSAGE, kinds.BLANK)
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
+PLAIN_END = b'"\n'
 
 MAY_END_A_ROW = (b"\n", b",\n", b"\r\n", b",\r\n")
 _SIMPLE_CELL = rb'"[^"\r\0\x80-\xff]*"'
@@ -70,35 +71,50 @@ class LongReader:
 
     def read(self, lines: Iterable[bytes]) -> bool:
         """Read all that follows; whether the last line was complete."""
-        number, line = self._line - 1, b"\n"
-        prefix, end, append, identity = self._prefix, self._end, self._stretch.tails.write, self._identity.match
-        simple = self._is_simple if self.careful else None
+        number, line, looked_at = self._line - 1, b"\n", self._line - 1
+        prefix, append, identity = self._prefix, self._stretch.tails.write, self._identity.match
+        mark, sure = -len(self._end), self._is_sure
         for number, line in enumerate(lines, self._line):
             tail = line.removeprefix(prefix)
             if tail is not line:  # what does not begin so is returned as it is
-                if tail.endswith(end) and (simple is None or simple(tail)):
+                if line[mark] == QUOTE and (sure or self._ends_a_row(tail)):
                     append(tail)
                     continue
             elif (
-                line.endswith(end)
+                line.endswith(self._end)
                 and (found := identity(line))
-                and (simple is None or simple(line[found.end() :]))
+                and (sure or self._ends_a_row(line[found.end() :]))
                 and self._turn_to_launch(number, found.group())
             ):
                 prefix, append = self._prefix, self._stretch.tails.write
                 append(line[found.end() :])
                 continue
             self._other(number, line)
-            prefix, end, append, identity = self._prefix, self._end, self._stretch.tails.write, self._identity.match
+            looked_at = number
+            prefix, append, identity = self._prefix, self._stretch.tails.write, self._identity.match
+            mark, sure = -len(self._end), self._is_sure
+        complete = line.endswith(b"\n")
+        if not complete and looked_at != number:  # its quote was not the one before a line end
+            self._stretch.take_back(tail)
+            self._other(number, line)
         self._line = number + 1
         self.flow.number = number
         self._end_stretch()
         while self._queue:
             self._collect()
-        return line.endswith(b"\n")
+        return complete
 
-    def _is_simple(self, tail: bytes) -> bool:
-        return self._tail.fullmatch(tail, 0, len(tail) + 1 - len(self._end)) is not None and b" Name" not in tail
+    @property
+    def _is_sure(self) -> bool:
+        """Whether a complete line that begins like those before and has its last quote where they have it is a row."""
+        return self._end == PLAIN_END and not self.careful
+
+    def _ends_a_row(self, tail: bytes) -> bool:
+        """Whether a line of this tail is to be taken for a row."""
+        if not self.careful:
+            return tail.endswith(self._end)
+        named = self._tail.fullmatch(tail, 0, len(tail) + 1 - len(self._end))
+        return named is not None and tail.endswith(self._end) and b" Name" not in tail
 
     # ---------------------------------------------------------------------------------------------------- lines
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from io import BytesIO
+from io import SEEK_END, BytesIO
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +108,11 @@ class Stretch:
             self.latest[ids_of(self.prefixes[place])] = place
         self.indexed = len(self.prefixes)
         return self.latest.get(ids)
+
+    def take_back(self, tail: bytes) -> None:
+        """Forget the last tail."""
+        self.tails.seek(-len(tail), SEEK_END)
+        self.tails.truncate()
 
     def block(self) -> bytes:
         """All tails behind each other, each ending with a quote and a line feed."""
