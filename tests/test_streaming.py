@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings, target
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers import fast_long, fast_wide, flow, parse, printed, stream, stretches
+from ncu_parsers import fast_long, fast_wide, flow, parse, printed, stream
 from ncu_parsers.build import launches_table
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import account
@@ -244,6 +244,7 @@ class TestAnyReport:
     def test_lines_end_plainly_however_they_ended(self, lines: list[bytes]) -> None:
         block = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines)
         assert printed.plainly_ended(block) == block.replace(b"\r\n", b"\n").replace(b'",\n', b'"\n')
+        assert printed.without_returns(block) == block.replace(b"\r\n", b"\n")
 
     @same_for_any
     @given(st.lists(st.text("19.,-/n \n\u0661", max_size=4), max_size=30))
@@ -348,14 +349,11 @@ class TestWhatIsStreamed:
             broken = [*wide, row(*launch_cells(60), "2,50"), *(row(*launch_cells(61 + n), "3,75") for n in range(9))]
             assert streamed(file_of(tmp_path, broken), tmp_path) is None
 
-    @pytest.mark.parametrize("several", [0, 100])
-    def test_rows_with_another_line_end_alone_and_in_a_row(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: int
-    ) -> None:
-        monkeypatch.setattr(stretches, "SEVERAL", several)
+    @pytest.mark.parametrize("ending", ["\r", ",", ",\r"])
+    def test_rows_with_another_line_end_alone_and_in_a_row(self, tmp_path: Path, ending: str) -> None:
         rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
         for at in (7, 30, 31, *range(60, 80)):
-            rows[at] += "\r"
+            rows[at] += ending
         assert_streams_at_once(file_of(tmp_path, [row(*IDENTITY, *TAIL), *rows]), tmp_path)
 
     def test_rows_that_end_as_rules_do(self, tmp_path: Path) -> None:

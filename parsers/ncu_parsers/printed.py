@@ -70,6 +70,13 @@ def line_ends(block: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == LINE_END))
 
 
+def without_returns(block: bytes) -> bytes:
+    """Lines without carriage returns before their ends: as `bytes.replace`, in half the time where there are few."""
+    letters = np.frombuffer(block, np.uint8)
+    returns = np.flatnonzero(letters[:-1] == RETURN)
+    return np.delete(letters, returns[letters[returns + 1] == LINE_END]).tobytes()
+
+
 def plainly_ended(block: bytes) -> bytes:
     """The lines of a block without a carriage return before their ends, and without a comma between quote and end."""
     letters = np.frombuffer(block, np.uint8)

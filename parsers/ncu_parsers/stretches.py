@@ -31,13 +31,13 @@ from ncu_parsers.printed import (
     read_cells,
     text_buffers,
     whole_numbers,
+    without_returns,
 )
 from ncu_parsers.report import NAN_TEXTS, Metric, Reading, metric_of
 from ncu_parsers.units import NumberFormat, unit, vote
 
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
-SEVERAL = 100
-"""Of so many parts that end in their own way, each is sooner looked at with all."""
+ENDINGS_WITH_COMMA = {b",\n", b",\r\n"}
 TAIL_TITLES = {"Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"}
 
 
@@ -92,7 +92,7 @@ class Stretch:
     places: dict[bytes, int] = field(default_factory=dict)
     latest: dict[bytes, int] = field(default_factory=dict)
     indexed: int = 0
-    ends: list[tuple[int, bytes]] = field(default_factory=list)
+    endings: set[bytes] = field(default_factory=set)
     pages: list[tuple[int, PageState]] = field(default_factory=list)
 
     def begin_page(self, state: PageState) -> None:
@@ -117,13 +117,9 @@ class Stretch:
     def block(self) -> bytes:
         """All tails behind each other, each ending with a quote and a line feed."""
         tails = self.tails.getvalue()
-        if all(ending == b"\n" for _, ending in self.ends):
-            return tails
-        if len(self.ends) > SEVERAL:
+        if self.endings & ENDINGS_WITH_COMMA:
             return plainly_ended(tails)
-        stops = [*(begin for begin, _ in self.ends[1:]), len(tails)]
-        parts = [(tails[begin:stop], ending) for (begin, ending), stop in zip(self.ends, stops, strict=True)]
-        return b"".join([part if ending == b"\n" else plainly_ended(part) for part, ending in parts])
+        return without_returns(tails) if b"\r\n" in self.endings else tails
 
 
 @dataclass
