@@ -320,12 +320,13 @@ def _fallback(
     if needed:
         others = [candidate.id for candidate in machines_of_capability(capability)] if capability else []
         known_ones = f" (of compute capability {capability} there are {', '.join(others)})" if others else ""
-        # What has a name and no compute capability was not measured by ncu.
-        own = (
-            ", or collect the report's own with --section SpeedOfLight_RooflineChart" if capability or not name else ""
-        )
+        other_way = "or collect the report's own with --section SpeedOfLight_RooflineChart"
+        if name and not capability:  # what has a name and no compute capability was not measured by ncu
+            other_way = "or measure it where it is with ncu-bench machines measure"
         what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
-        notes.append(f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME{own}")
+        notes.append(
+            f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME, {other_way}"
+        )
     return None
 
 

@@ -142,6 +142,24 @@ def test_a_machine_chosen_for_an_unknown_device_is_told_apart_from_its_own_file(
     assert (origin.chosen, origin.says) == (True, "--machine t4")
 
 
+@pytest.mark.parametrize(
+    ("name", "capability", "advice"),
+    [
+        ("Pro Cessor X", None, "or measure it where it is with ncu-bench machines measure"),
+        ("A GPU of 2030", "99.0", "or collect the report's own with --section SpeedOfLight_RooflineChart"),
+        (None, None, "or collect the report's own with --section SpeedOfLight_RooflineChart"),
+    ],
+)
+def test_where_no_ceiling_is_known_the_note_says_how_to_come_by_one(
+    name: str | None, capability: str | None, advice: str
+) -> None:
+    attributes = {"Device Name": name} if name else {}
+    one = launch("k", sass(ffma=1e6), ns=1e6, dram=1e6, capability=capability, attributes=attributes)
+    (note,) = ceilings_of(table(one)).notes
+    device = name or "this device"
+    assert note == f"no ceilings are known for {device}: choose a machine with --machine NAME, {advice}"
+
+
 @needs_shared_reports
 @pytest.mark.parametrize(
     ("fragment", "unit", "kind", "value"),
