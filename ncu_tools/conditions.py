@@ -12,7 +12,7 @@ from ncu_launch.manifest import Manifest
 from ncu_parsers import tables
 from ncu_parsers.tables import Floats, table_metadata
 
-REFUSED = ("source", "GPU", "compute capability", "clock control")
+REFUSED = ("source", "GPU", "compute capability", "clock control", "threads")
 """Conditions in which runs that are compared must agree, unless the user wants it anyway."""
 
 CLOCKS_ALIKE = 0.02
@@ -95,6 +95,7 @@ def conditions_of(observed: Observed, manifest: Manifest | None = None) -> Condi
         "source": _listed(sources),
         "GPU": _listed(observed.words["device_name"]) or facts.get("device_name"),
         "compute capability": _listed(observed.words["compute_capability"]),
+        "threads": _text(facts.get("threads")),
         "clock control": manifest.clock_control if manifest else None,
         "cache control": manifest.cache_control if manifest else None,
         "replay mode": manifest.replay_mode if manifest else None,

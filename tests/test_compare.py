@@ -290,6 +290,11 @@ class TestConditions:
         found = {difference.condition: difference.refused for difference in differences(base, new)}
         assert found == {"GPU": True, "compute capability": True, "clock control": True, "dtype": False}
 
+    def test_other_numbers_of_threads_are_refused(self) -> None:
+        base, new = (known_of(table(one()), self.manifest(facts={"threads": threads})) for threads in (1, 8))
+        (difference,) = differences(base, new)
+        assert (str(difference), difference.refused) == ("threads: 1 in the base, 8 in the new run", True)
+
     def test_what_only_one_run_knows_is_said(self) -> None:
         base = known_of(table(one()), self.manifest(cache_control="all"))
         assert known_of_one(base, known_of(table(one()))) == ["cache control"]

@@ -146,6 +146,7 @@ class TestResNet18:
         assert manifest.workload["batch_size"] == 2
         assert manifest.facts["parameters"] == 11689512
         assert manifest.facts["inputs"] == ["2x3x224x224 torch.float32"]
+        assert manifest.facts["threads"] == torch.get_num_threads()
         assert manifest.tool_runs[0].exit_code == 0
         assert not manifest.partial
         assert "torch" in manifest.versions

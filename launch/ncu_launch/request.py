@@ -78,7 +78,8 @@ class Workload:
 class Facts:
     """What the run turned out to be: written beside the results, read into the manifest.
 
-    `true_flops` are those of one forward pass per module, of targets for which they are known beforehand.
+    `true_flops` are those of one forward pass per module, of targets for which they are known beforehand. `threads` are
+    those of an operator on a CPU, which its time depends on.
     """
 
     model: str = ""
@@ -87,6 +88,7 @@ class Facts:
     device: str = ""
     device_name: str = ""
     device_id: int | None = None
+    threads: int | None = None
     training: bool = False
     versions: dict[str, str] = field(default_factory=dict)
     unknown_operators: dict[str, int] = field(default_factory=dict)

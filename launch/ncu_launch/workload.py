@@ -100,6 +100,7 @@ def _facts(workload: Workload, built: Built, device: str) -> Facts:
         device=device,
         device_name=torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
         device_id=torch.cuda.current_device() if device == "cuda" and workload.data_parallel else None,
+        threads=torch.get_num_threads() if device == "cpu" else None,
         training=_trains(workload, built),
         versions=_versions(),
         true_flops=built.true_flops,
