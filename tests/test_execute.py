@@ -270,7 +270,8 @@ class TestCtrlC:
         assert finished.interrupted
 
 
-def test_what_a_program_left_is_found_before_its_environment_can_be_read() -> None:
+def test_what_a_program_left_is_found_before_its_environment_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "GRACE_S", 20.0)
     mark = f"NCU_BENCH_LEFT_{os.getpid()}=1"
     began = execute._tick()
     with subprocess.Popen(["/bin/sh", "-c", f"sleep 0.5; {mark} exec sleep 61"], env={}) as left:
