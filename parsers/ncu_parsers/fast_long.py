@@ -29,7 +29,8 @@ NOISE = (kinds.OUTPUT, kinds.MESSAGE, kinds.BLANK)
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
 TOLD_BY_A_CHARACTER = (b'"\n', b'",\n')
-"""Line ends of rows that are known by the character before the line feed, which is asked for in half the time."""
+"""Of rows with these ends the character before the line feed is asked for, in less than half the time: cells are
+checked later."""
 
 MAY_END_A_ROW = (b"\n", b",\n", b"\r\n", b",\r\n")
 _SIMPLE_CELL = rb'"[^"\r\0\x80-\xff]*"'
@@ -95,7 +96,7 @@ class LongReader:
             prefix, append, identity = self._prefix, self._stretch.tails.write, self._identity.match
             mark = self._mark
         complete = line.endswith(b"\n")
-        if not complete and looked_at != number:  # what it has at that place stands before no line feed
+        if not complete and looked_at != number:  # the character asked for stands before no line feed
             self._stretch.take_back(tail)
             self._other(number, line)
         self._line = number + 1
@@ -107,7 +108,7 @@ class LongReader:
 
     @property
     def _mark(self) -> int:
-        """The character before the line feed of a row, where it tells rows from rules that begin like them; else -1."""
+        """The character before the line feed that is enough to take a line that begins like a row for one; else -1."""
         return self._end[-2] if self._end in TOLD_BY_A_CHARACTER and not self.careful else -1
 
     def _ends_a_row(self, tail: bytes) -> bool:
