@@ -6,7 +6,6 @@ another; an item on which several workers die is an error of its own. Workers ne
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -15,7 +14,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.engine import attempted
+from ncu_parsers.engine import attempted, cores
 
 from ncu_tools import __version__
 
@@ -57,8 +56,7 @@ def _cluster(where: str) -> Iterator[Any]:
     if where != LOCAL:
         yield where
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with local_cluster(cores) as cluster:
+    with local_cluster(cores()) as cluster:
         yield cluster
 
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings, target
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers import fast_long, fast_wide, flow, parse, printed, stream
+from ncu_parsers import fast_wide, flow, parse, printed, stream
+from ncu_parsers import long_lines as long_pages
 from ncu_parsers.build import launches_table
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import account
@@ -27,6 +28,7 @@ from ncu_parsers.units import ABSENT, NumberFormat
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.hotspots import hotspots, kernels_table
 from ncu_tools.kernels import keep_kernels
+from tests.as_if_apart import as_if_apart
 from tests.reports import needs_shared_reports, sample_files, shared_reports
 
 IDENTITY = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size",
@@ -100,13 +102,20 @@ def plainly(path: Path) -> tuple[dict[str, Any], list[Any], list[Any]] | None:
     return everything(report, launches_table(report) if report.table is None else report.table)
 
 
-@pytest.fixture(autouse=True, params=[1, 400], ids=["a table each", "some in a table"])
+@pytest.fixture(
+    autouse=True, params=[(1, False), (400, False), (400, True)], ids=["a table each", "some in a table", "sent"]
+)
 def short_stretches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks and stretches so short that even a small report has several, which are gathered or not."""
-    monkeypatch.setattr(flow, "CELLS_OF_A_TABLE", request.param)
+    """Blocks and stretches so short that even a small report has several, which are gathered or not, and go through the
+    form in which another process sends them or not.
+    """
+    cells, is_sent = request.param
+    monkeypatch.setattr(flow, "CELLS_OF_A_TABLE", cells)
+    monkeypatch.setattr(stream, "is_worth_a_process", lambda source: is_sent)
+    monkeypatch.setattr(stream, "lines_apart", as_if_apart)
     monkeypatch.setattr(fast_wide, "BLOCK_BYTES", 3000)
     monkeypatch.setattr(fast_wide, "UNKNOWN_BYTES", 400)
-    monkeypatch.setattr(fast_long, "BYTES_OF_A_STRETCH", 700)
+    monkeypatch.setattr(long_pages, "BYTES_OF_A_STRETCH", 700)
 
 
 def file_of(folder: Path, lines: list[str], end: str = "\n") -> Path:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.manifest import MANIFEST
-from ncu_parsers.parse import Parsed, parse_into
+from ncu_parsers.datasets import LAUNCHES
+from ncu_parsers.engine import cores
+from ncu_parsers.line_process import lines_begun
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
 from ncu_parsers.storage import is_url
 
 from ncu_tools.cli.options import dask_option, engine_of, format_option, progress, show
-from ncu_tools.kernels import keep_kernels
-from ncu_tools.loading import LAUNCHES
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.report.units import counted
+
+if TYPE_CHECKING:
+    from ncu_parsers.parse import Parsed
 
 COLUMNS = (
     Column("report", "report", wide=True),
@@ -115,8 +117,12 @@ def _check(output: str, as_dataset: bool, run: str, dask: str | None) -> None:
 
 
 def _into_file(output: Path, sources: list[Source], separate: bool) -> Parsed:
-    with progress("Reading") as reading:
-        parsed = parse_into(output, sources, join=not separate, processes=_cores(), reading=reading)
+    with lines_begun(sources), progress("Reading") as reading:
+        from ncu_parsers.parse import parse_into  # imported while another process begins to read
+
+        from ncu_tools.kernels import keep_kernels
+
+        parsed = parse_into(output, sources, join=not separate, processes=cores(), reading=reading)
     if parsed.written and output.name == LAUNCHES:
         keep_kernels(output)
     return parsed
@@ -129,11 +135,6 @@ def _into_dataset(output: str, sources: list[Source], run: str, dask: str | None
         raise WrongUsage("Workers cannot read standard input.", advice="Name files, or leave out --dask.")
     with engine_of(dask) as engine, progress("Reading") as reading:
         return parse_into_dataset(output, sources, run=run, engine=engine, reading=reading)
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _row(report: Report) -> dict[str, Any]:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ncu_parsers import arrays, build, ncu_csv, tables
-from ncu_parsers.printed import Cells, Integers, Mask, NotCertain, triples
+from ncu_parsers.line_account import NotCertain
+from ncu_parsers.printed import Cells, Integers, Mask, triples
 from ncu_parsers.report import NAN_TEXTS, Launch, Metric, Reading, Report, metric_of, more_precise, printed
 from ncu_parsers.tables import Floats
 from ncu_parsers.tensor_opcodes import OPCODES, named_instances

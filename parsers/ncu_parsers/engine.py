@@ -6,6 +6,7 @@ worked on them in whatever order, so that what is summed from them has the same 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -36,3 +37,8 @@ def attempted(function: Callable[[Item], Result], item: Item) -> Result | NcuBen
         return function(item)
     except NcuBenchError as error:
         return error.alone()
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

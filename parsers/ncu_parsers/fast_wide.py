@@ -20,18 +20,17 @@ import pyarrow.csv as pc_csv
 from ncu_parsers import arrays
 from ncu_parsers import report as kinds
 from ncu_parsers.columns import Columns, MetricColumn, Shapes, filled, joined_shapes, shapes_of
-from ncu_parsers.flow import DERIVED_COLUMNS, IDENTITY_TITLES, Flow
+from ncu_parsers.flow import DERIVED_COLUMNS, Flow
 from ncu_parsers.labels import metric_of_label
+from ncu_parsers.line_account import IDENTITY_TITLES, NotCertain, may_open_a_page
 from ncu_parsers.ncu_csv import NVTX_TITLES, WidePage
 from ncu_parsers.printed import (
     Cells,
     Integers,
-    NotCertain,
     Votes,
     all_simple,
     are_rows,
     line_ends,
-    may_open_a_page,
     read_cells,
     text_buffers,
     votes_of,
@@ -227,19 +226,14 @@ class WideReader:
 
     def __init__(self, flow: Flow, page: WidePage) -> None:
         self.flow = flow
-        self.state = flow.turn_to(page)
+        self.account = flow.account
+        self.page = page
+        self.state = flow.begin_page()
         self.layout: Layout | None = None
         self._decimal = "."
         self._parts: list[Part] = []
         self._rows = 0
         self._queue: deque[tuple[bytes, Layout | None, Future[Part | None] | None]] = deque()
-
-    @property
-    def page(self) -> WidePage:
-        """The page that is being read."""
-        page = self.state.page
-        assert isinstance(page, WidePage)  # noqa: S101 - turn_to() gets no other
-        return page
 
     def read(self, stream: BinaryIO) -> bool:
         """Read all that follows; whether the last line was complete."""
@@ -270,7 +264,7 @@ class WideReader:
         if part is None:
             self._by_line(block)
             return
-        self.flow.number += part.rows
+        self.account.number += part.rows
         self.page.rows += part.rows
         self.flow.report.lines[kinds.METRICS] += part.rows
         self._accept(part, block)
@@ -279,11 +273,11 @@ class WideReader:
         """Judge each line of a block, and parse together those that are rows of one page."""
         rows = _Rows()
         for line in io.BytesIO(block):
-            text = self.flow.text(line)
-            opened = self.flow.opened_by(text)
+            text = self.account.text(line)
+            opened = self.account.opened_by(text)
             if opened is None:
                 kind, cells = self.page.judge(text)
-                self.flow.note(kind, text)
+                self.account.note(kind, text)
                 if kind == kinds.METRICS:
                     rows.add(cells[: len(self.page.header)])
                 continue
@@ -292,7 +286,7 @@ class WideReader:
             self._flush()
             if not isinstance(opened, WidePage):
                 raise NotCertain("it holds pages of several kinds")
-            self.state, self.layout = self.flow.turn_to(opened), None
+            self.page, self.state, self.layout = opened, self.flow.begin_page(), None
         self._parse(rows)
 
     def _parse(self, rows: _Rows) -> None:

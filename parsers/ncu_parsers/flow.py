@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ncu_parsers import report as kinds
 from ncu_parsers.columns import Columns, MetricColumn, joinable, joined, table_of
-from ncu_parsers.ncu_csv import LongPage, WidePage
-from ncu_parsers.printed import Integers, NotCertain, Votes
-from ncu_parsers.read import Reading, open_page
-from ncu_parsers.report import DECIMAL_COMMAS, Oddities, Page, Report
+from ncu_parsers.line_account import LineAccount, NotCertain
+from ncu_parsers.printed import Integers, Votes
+from ncu_parsers.report import DECIMAL_COMMAS, Oddities, Report
 from ncu_parsers.units import ENOUGH_VOTES
 
 TABLES_AHEAD = 1
@@ -30,12 +28,6 @@ as many steps for few launches as for many, and each step that lets Python's loc
 """
 TABLES_UNRELEASED = 3
 """So many tables are written between two times that the heap is tidied, which takes a sixth of the time if always."""
-
-IDENTITY_TITLES = frozenset({
-    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
-    "Grid Size", "Device", "CC",
-})  # fmt: skip
-"""Identity columns that `columns.py` knows; a page with another one is for the plain reader."""
 
 
 @dataclass
@@ -74,9 +66,8 @@ class Locale:
 
 @dataclass
 class PageState:
-    """A page that is being read: its locale, what was odd in it."""
+    """What is known of a page that is being read: its locale, what was odd in it."""
 
-    page: LongPage | WidePage
     locale: Locale = field(default_factory=Locale)
     oddities: Oddities = field(default_factory=Oddities)
 
@@ -86,11 +77,9 @@ class Flow:
 
     def __init__(self, report: Report, write: Callable[[pa.Table], None], pool: Executor, writer: Executor) -> None:
         self.report = report
-        self.reading = Reading(report, [], deque(maxlen=50))
+        self.account = LineAccount(report)
         self.pool = pool
         self.states: list[PageState] = []
-        self.number = 0
-        self.replaced = 0
         self.rows = 0
         self.failed = 0
         self._write = write
@@ -105,35 +94,18 @@ class Flow:
         self._words: dict[str, str] = {}
         self._written_words: set[str] = set()
 
-    # ---------------------------------------------------------------------------------------------------- lines
+    # ---------------------------------------------------------------------------------------------------- pages
 
-    def text(self, line: bytes) -> str:
-        """The next line as text, without its line end."""
-        self.number += 1
-        text = line.decode("utf-8", "replace")
-        if "\ufffd" in text:
-            self.replaced += 1
-        return text.removesuffix("\n").rstrip("\r")
+    def page_state(self, number: int) -> PageState:
+        """That of a page of the file, in its order, from 0 on."""
+        while len(self.states) <= number:
+            self.states.append(PageState())
+        return self.states[number]
 
-    def opened_by(self, text: str) -> Page | None:
-        """The page that a line opens, which is the current one from then on."""
-        page = open_page(text, self.reading.current)
-        if page is not None:
-            if not isinstance(page, LongPage | WidePage):
-                raise NotCertain(f"it holds a {page.dialect}")
-            self.reading.pages.append(page)
-            self.reading.note(kinds.HEADER, self.number, text)
-        return page
-
-    def note(self, kind: str, text: str) -> None:
-        """Account for a line that was looked at."""
-        self.reading.note(kind, self.number, text)
-
-    def turn_to(self, page: LongPage | WidePage) -> PageState:
-        """Begin with a page; its launches must be others than those of the pages before."""
+    def begin_page(self) -> PageState:
+        """The state of the next page; its launches must be others than those of the pages before."""
         self._earlier_ids = dict(self._last_ids)
-        self.states.append(PageState(page))
-        return self.states[-1]
+        return self.page_state(len(self.states))
 
     def check_ids(self, processes: Integers | None, ids: Integers) -> None:
         """Note the ids of launches in the order of the file. Raises `NotCertain` where the plain reader might find that

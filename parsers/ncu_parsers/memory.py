@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 SETTING = "NCU_BENCH_MEMORY_LIMIT"
@@ -174,6 +173,8 @@ def resident() -> int:
 
 def give_back() -> None:
     """Give memory that is no longer needed back to the system: most was many small pieces, which are kept otherwise."""
+    import pyarrow as pa  # what reads lines alone does without it
+
     gc.collect()
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):

@@ -28,10 +28,6 @@ OTHER_DECIMAL = {".": ",", ",": "."}
 _SWAPPED = bytes.maketrans(b".,", b",.")
 
 
-class NotCertain(Exception):
-    """What the plain reader would make of a file cannot be known before its end; the message says why."""
-
-
 @dataclass
 class Votes:
     """How many cells can be read in one locale only: in that of the format they were read with, or in the other one.
@@ -58,11 +54,6 @@ class Cells:
     odd: dict[str, npt.NDArray[np.intp]] = field(default_factory=dict)
     own_votes: Mask | None = None
     ambiguous: Mask | None = None
-
-
-def may_open_a_page(text: bytes) -> bool:
-    """Whether a line with this text may be a header."""
-    return b"Kernel Name" in text or b"Function Name" in text
 
 
 def line_ends(block: bytes) -> int:

@@ -11,12 +11,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ncu_parsers.labels import LabelledMetric, metric_of_label
 from ncu_parsers.units import ABSENT, NumberFormat, instances, unit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # What a line can be. Those of READ_KINDS carry data; every other kind is skipped, and counted under its name.
 HEADER = "header"

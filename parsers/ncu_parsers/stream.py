@@ -7,36 +7,30 @@ tell the locale of, launches that several tables may share, pages of another kin
 
 from __future__ import annotations
 
-import io
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol, TypeVar, cast
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
-from zstandard import ZstdError
 
 from ncu_parsers import memory
-from ncu_parsers.fast_long import LongReader
+from ncu_parsers.fast_long import LongPages
 from ncu_parsers.fast_wide import WideReader
 from ncu_parsers.flow import Flow
+from ncu_parsers.line_account import NotCertain, PageReader, read_lines
+from ncu_parsers.line_process import ReadHere, is_worth_a_process, lines_apart
+from ncu_parsers.long_lines import LongLines
 from ncu_parsers.ncu_csv import LongPage, WidePage
-from ncu_parsers.printed import NotCertain
-from ncu_parsers.read import before_any_page, era_of, note_cut
+from ncu_parsers.read import era_of, note_cut
 from ncu_parsers.report import Report
-from ncu_parsers.sources import STANDARD_INPUT, Source, encoding_of
+from ncu_parsers.sources import DAMAGE, STANDARD_INPUT, Source
 from ncu_parsers.stretches import Unexpected
 
 Result = TypeVar("Result")
-
-BUFFER_BYTES = 1 << 18
-LINE_BYTES = 1 << 13
-"""Few lines are longer."""
-BYTES_BETWEEN_CHECKS = 1 << 22
-"""Of memory: asking for it takes some time."""
 
 WORKERS = 2
 
@@ -112,15 +106,20 @@ def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
     """
     if source.path == STANDARD_INPUT:
         return None
+    apart = not _beside_others.get() and is_worth_a_process(source)
     try:
         with _one_heap():
-            try:
-                return _stream(source, sink.write, careful=False)
-            except Unexpected:
+            for read in [_read_apart, _read] if apart else [_read]:
+                with suppress(ReadHere):
+                    try:
+                        return _stream(source, sink.write, read)
+                    except Unexpected:
+                        sink.restart()
+                        return _stream(source, sink.write, _read_carefully)
                 sink.restart()
-                return _stream(source, sink.write, careful=True)
     except (NotCertain, Unexpected):
-        return None
+        pass
+    return None
 
 
 @contextmanager
@@ -134,84 +133,57 @@ def _one_heap() -> Iterator[None]:
         pa.set_memory_pool(usual)
 
 
-def _stream(source: Source, write: Callable[[pa.Table], None], careful: bool) -> StreamedReport:
+def _stream(source: Source, write: Callable[[pa.Table], None], read: Callable[[Flow, Source], bool]) -> StreamedReport:
     report = StreamedReport(source.name)
     threads = InThisThread if _beside_others.get() else ThreadPoolExecutor
-    with source.open() as stream, threads(WORKERS) as pool, threads(1) as writer:
+    with threads(WORKERS) as pool, threads(1) as writer:
         flow = Flow(report, write, pool, writer)
-        try:
-            complete = _read(flow, stream, careful)
-        except (OSError, EOFError, zlib.error, ZstdError) as error:
-            raise NotCertain("the file is damaged") from error
+        complete = read(flow, source)
+        flow.write_all()
     if not flow.rows:
         raise NotCertain("it holds no launch")
-    if flow.replaced:
-        report.notes.append(f"{flow.replaced} lines held bytes that are not text; they were replaced")
+    if flow.account.replaced:
+        report.notes.append(f"{flow.account.replaced} lines held bytes that are not text; they were replaced")
+    reading = flow.account.reading
     if not complete:
-        note_cut(report, flow.reading)
-    for page in flow.reading.pages:
+        note_cut(report, reading)
+    for page in reading.pages:
         if page.dialect not in report.dialects:
             report.dialects.append(page.dialect)
-    report.era = era_of(flow.reading.pages)
+    report.era = era_of(reading.pages)
     report.notes += flow.notes()
     report.streamed_rows, report.streamed_names, report.streamed_failures = flow.rows, flow.metric_names, flow.failed
     return report
 
 
-def _read(flow: Flow, stream: BinaryIO, careful: bool) -> bool:
+def _read(flow: Flow, source: Source, careful: bool = False) -> bool:
     """Read a file with the reader of its first page; whether the last line was complete."""
-    lines = io.BufferedReader(_Held(stream, flow.report.source), BUFFER_BYTES)
-    encoding = encoding_of(lines.peek(4096)[:4096])
-    if encoding not in ("utf-8", "utf-8-sig"):
-        raise NotCertain(f"it is written in {encoding}")
-    if encoding == "utf-8-sig":
-        lines.read(3)
-    reader = _first_page(flow, lines, careful)
-    complete = reader.read(lines)
-    flow.write_all()
+    long = LongPages(flow)
+
+    def reader_of(page: LongPage | WidePage) -> PageReader:
+        if isinstance(page, WidePage):
+            return WideReader(flow, page)
+        return LongLines(flow.account, page, careful, long.take)
+
+    try:
+        with source.open() as stream:
+            complete = read_lines(flow.account, stream, reader_of)
+    except DAMAGE as error:
+        raise NotCertain("the file is damaged") from error
+    long.finish()
     return complete
 
 
-class _Held(io.RawIOBase):
-    """A file whose lines are for the plain reader once one is too long to be read, and that takes no more memory than
-    it may: raises `NotCertain` for the one and `memory.TooBig` for the other.
-    """
-
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        self._stream = cast(io.RawIOBase, stream)
-        self._name = name
-        self._line = 0
-        self._unheld = 0
-        self._longest = memory.longest_line()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = self._stream.readinto(buffer) or 0
-        tail = max(count - LINE_BYTES, 0)
-        end = bytes(buffer[tail:count]).rfind(b"\n")
-        if end < 0:
-            tail, end = 0, bytes(buffer[:count]).rfind(b"\n")
-        self._line = self._line + count if end < 0 else count - tail - end
-        if self._line > self._longest:
-            raise NotCertain("a line of it is too long")
-        self._unheld += count
-        if self._unheld > BYTES_BETWEEN_CHECKS:
-            self._unheld = 0
-            memory.hold(self._name, streaming=True)
-        return count
+_read_carefully = partial(_read, careful=True)
 
 
-def _first_page(flow: Flow, lines: Iterable[bytes], careful: bool) -> WideReader | LongReader:
-    """The reader of the first page; the lines up to its header are taken."""
-    for line in lines:
-        text = flow.text(line)
-        page = flow.opened_by(text)
-        if page is None:
-            flow.note(before_any_page(text), text)
-        elif isinstance(page, LongPage):
-            return LongReader(flow, page, careful)
-        elif isinstance(page, WidePage):
-            return WideReader(flow, page)
-    raise NotCertain("it has no page")
+def _read_apart(flow: Flow, source: Source) -> bool:
+    """The same, with another process for the lines of a long page. Raises `ReadHere` where it is none."""
+    long = LongPages(flow)
+    with lines_apart(source) as lines:
+        for stretch in lines.stretches():
+            memory.hold(source.name, streaming=True)
+            long.take(stretch)
+        complete = lines.give_account(flow.account)
+    long.finish()
+    return complete

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from io import SEEK_END, BytesIO
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +16,14 @@ import pyarrow.csv as pc_csv
 
 from ncu_parsers import arrays
 from ncu_parsers.columns import Columns, MetricColumn, Shapes, settled, shapes_of
-from ncu_parsers.flow import IDENTITY_TITLES, PageState
 from ncu_parsers.labels import LabelledMetric, metric_of_label
-from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage
+from ncu_parsers.line_account import NotCertain, may_open_a_page
+from ncu_parsers.long_lines import Stretch
 from ncu_parsers.printed import (
     Integers,
     Mask,
-    NotCertain,
     Votes,
     are_rows,
-    may_open_a_page,
     plainly_ended,
     read_cells,
     text_buffers,
@@ -38,95 +35,17 @@ from ncu_parsers.units import NumberFormat, unit, vote
 
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
 ENDINGS_WITH_COMMA = {b",\n", b",\r\n"}
-TAIL_TITLES = {"Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"}
 
 
 class Unexpected(Exception):
     """A line that looked like a row is none: every tail has to be looked at."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The columns of a long page: those of the launch in front, then `tail`, which ends with the value."""
-
-    identity: tuple[str, ...]
-    tail: tuple[str, ...]
-
-    @classmethod
-    def of(cls, page: LongPage) -> Layout:
-        """The layout of a page. Raises `NotCertain` for one that is not read here."""
-        width = len(page.identity_columns)
-        identity, tail = page.header[:width], page.header[width : page.value_at + 1]
-        known = all(title in IDENTITY_TITLES or title.startswith(NVTX_TITLES) for title in identity)
-        if (
-            page.delimiter != ","
-            or not page.quoted
-            or not known
-            or identity[:2] != ["ID", "Process ID"]
-            or "Kernel Name" not in identity
-            or len(set(page.header)) != len(page.header)
-            or set(tail) - TAIL_TITLES
-            or tail[-1:] != ["Metric Value"]
-            or "Metric Name" not in tail
-        ):
-            raise NotCertain("its columns are unusual")
-        return cls(tuple(identity), tuple(tail))
-
-
-@dataclass
-class Stretch:
-    """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
-
-    A run is a number of rows of one launch that follow each other; a page begins at a launch. Tails are written behind
-    each other as they are met, which costs less than keeping each and joining them. From each place in `ends` on they
-    have the line end that stands there.
-    """
-
-    layout: Layout
-    prefixes: list[bytes] = field(default_factory=list)
-    tails: BytesIO = field(default_factory=BytesIO)
-    rows: int = 0
-    run_launches: list[int] = field(default_factory=list)
-    run_starts: list[int] = field(default_factory=list)
-    rules: dict[int, list[dict[str, str]]] = field(default_factory=dict)
-    places: dict[bytes, int] = field(default_factory=dict)
-    latest: dict[bytes, int] = field(default_factory=dict)
-    indexed: int = 0
-    endings: set[bytes] = field(default_factory=set)
-    pages: list[tuple[int, PageState]] = field(default_factory=list)
-
-    def begin_page(self, state: PageState) -> None:
-        """Launches that follow are of another page, even if they begin like earlier ones."""
-        self.places, self.latest, self.indexed = {}, {}, len(self.prefixes)
-        if self.pages and self.pages[-1][0] == len(self.prefixes):
-            self.pages.pop()
-        self.pages.append((len(self.prefixes), state))
-
-    def latest_of(self, ids: bytes) -> int | None:
-        """The launch of these ids that was met last in the page."""
-        for place in range(self.indexed, len(self.prefixes)):
-            self.latest[ids_of(self.prefixes[place])] = place
-        self.indexed = len(self.prefixes)
-        return self.latest.get(ids)
-
-    def take_back(self, tail: bytes) -> None:
-        """Forget the last tail."""
-        self.tails.seek(-len(tail), SEEK_END)
-        self.tails.truncate()
-
-    def block(self) -> bytes:
-        """All tails behind each other, each ending with a quote and a line feed."""
-        tails = self.tails.getvalue()
-        if self.endings & ENDINGS_WITH_COMMA:
-            return plainly_ended(tails)
-        return without_returns(tails) if b"\r\n" in self.endings else tails
-
-
 @dataclass
 class ReadPage:
-    """What the launches of one page in a stretch say about it."""
+    """What the launches of one page in a stretch say about it, told by its number in the file."""
 
-    state: PageState
+    number: int
     votes: Votes = field(default_factory=Votes)
     absent: Counter[str] = field(default_factory=Counter)
     conflicts: dict[str, str] = field(default_factory=dict)
@@ -144,11 +63,6 @@ class ReadStretch:
     labels: dict[str, LabelledMetric]
 
 
-def ids_of(prefix: bytes) -> bytes:
-    """The cells of launch and process id, as printed."""
-    return prefix[: prefix.index(b'"', prefix.index(b'","') + 3) + 1]
-
-
 def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> ReadStretch:
     """The launches of a stretch in columns. Raises `Unexpected` when a tail or prefix is not what it seemed to be.
 
@@ -158,7 +72,7 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
         raise NotCertain("a launch has no metrics")
     prefixes = b"\n".join([prefix[:-1] for prefix in stretch.prefixes]) + b"\n"
     identity = _parsed(prefixes, len(stretch.prefixes), stretch.layout.identity, SELDOM_REPEATED)
-    tails = _parsed(stretch.block(), stretch.rows, stretch.layout.tail, {"Metric Value"})
+    tails = _parsed(_block(stretch), stretch.rows, stretch.layout.tail, {"Metric Value"})
     ids, processes = whole_numbers(identity["ID"]), whole_numbers(identity["Process ID"])
     if ids is None or processes is None:
         raise NotCertain("its ids are no whole numbers")
@@ -170,7 +84,7 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
     launch = np.repeat(np.array(stretch.run_launches, np.int64), np.diff(starts))
     launches = len(stretch.prefixes)
     begins = [begin for begin, _ in stretch.pages if begin < launches]
-    pages = [ReadPage(state) for begin, state in stretch.pages if begin < launches]
+    pages = [ReadPage(number) for begin, number in stretch.pages if begin < launches]
     reader = _Metrics(tails, launch, launches, decimal, begins, pages, count_votes)
     metrics = reader.columns()
     rules = [stretch.rules.get(place) for place in range(launches)] if stretch.rules else None
@@ -178,6 +92,14 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
     for page, begin, end in zip(pages, begins, [*begins[1:], launches], strict=True):
         page.alive = end - begin - int(columns.failed[begin:end].sum())
     return ReadStretch(columns, decimal, pages, begins, reader.labels)
+
+
+def _block(stretch: Stretch) -> bytes:
+    """All tails behind each other, each ending with a quote and a line feed."""
+    tails = stretch.tails.getvalue()
+    if stretch.endings & ENDINGS_WITH_COMMA:
+        return plainly_ended(tails)
+    return without_returns(tails) if b"\r\n" in stretch.endings else tails
 
 
 def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str]) -> dict[str, pa.Array]:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import MANIFEST, read_manifest
-from ncu_parsers import fast_long, fast_wide, flow, kineto, nsys_sqlite, parquet, parquet_file, stream, tables
+from ncu_parsers import fast_wide, flow, kineto, long_lines, nsys_sqlite, parquet, parquet_file, stream, tables
 from ncu_parsers import ncu_report_file as binary
 from ncu_parsers.bench_table import appended
 from ncu_parsers.ncu_report_blocks import read_blocks
@@ -37,6 +37,7 @@ from ncu_parsers.sources import Source
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.hotspots import hotspots
 from ncu_tools.machine import machine_files_in, parse_machine, problems
+from tests.as_if_apart import as_if_apart
 from tests.fuzz import seeds
 from tests.fuzz.choices import ODD_REALS, Choices
 from tests.fuzz.expectations import (
@@ -148,9 +149,11 @@ def fast_path(data: bytes, thorough: bool) -> None:
         _tables(thorough),
         patch.object(fast_wide, "BLOCK_BYTES", 2000),
         patch.object(fast_wide, "UNKNOWN_BYTES", 500),
-        patch.object(fast_long, "BYTES_OF_A_STRETCH", 250),
+        patch.object(long_lines, "BYTES_OF_A_STRETCH", 250),
         patch.object(flow, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
         patch.object(stream, "ThreadPoolExecutor", _Inline),
+        patch.object(stream, "is_worth_a_process", lambda source: len(data) % 3 == 0),
+        patch.object(stream, "lines_apart", as_if_apart),
     ):
         sink = Sink()
         streamed = stream.stream_report(Source(str(path)), sink)

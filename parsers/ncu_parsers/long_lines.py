@@ -1,0 +1,368 @@
+"""Long pages by the line beginnings that repeat: all rows of a launch begin with the same bytes, up to the section.
+
+A line that begins with the current launch's bytes and ends like a metric row gives its tail; what other lines are is
+asked of the page. The tails of some thousand launches are a stretch, which is parsed elsewhere and checked there: if
+one of them is no row after all, the file is read again with every tail looked at (`careful`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from io import SEEK_END, BytesIO
+
+from ncu_parsers import report as kinds
+from ncu_parsers.line_account import IDENTITY_TITLES, LineAccount, NotCertain, may_open_a_page
+from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage, split_row
+
+BYTES_OF_A_STRETCH = 4_500_000
+"""Of tails: some 50,000 rows."""
+LINES_KEPT = 5000
+"""Rules say the same of many launches, and programs print the same again: so many of either are known again."""
+NOISE = (kinds.OUTPUT, kinds.MESSAGE, kinds.BLANK)
+NOWHERE = b"\n\n"
+"""No line begins or ends so."""
+TOLD_BY_A_CHARACTER = (b'"\n', b'",\n')
+"""Of rows with these ends the character before the line feed is asked for, in less than half the time: cells are
+checked later."""
+
+MAY_END_A_ROW = (b"\n", b",\n", b"\r\n", b",\r\n")
+_SIMPLE_CELL = rb'"[^"\r\0\x80-\xff]*"'
+TAIL_TITLES = {"Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a long page: those of the launch in front, then `tail`, which ends with the value."""
+
+    identity: tuple[str, ...]
+    tail: tuple[str, ...]
+
+    @classmethod
+    def of(cls, page: LongPage) -> Layout:
+        """The layout of a page. Raises `NotCertain` for one that is not read here."""
+        width = len(page.identity_columns)
+        identity, tail = page.header[:width], page.header[width : page.value_at + 1]
+        known = all(title in IDENTITY_TITLES or title.startswith(NVTX_TITLES) for title in identity)
+        if (
+            page.delimiter != ","
+            or not page.quoted
+            or not known
+            or identity[:2] != ["ID", "Process ID"]
+            or "Kernel Name" not in identity
+            or len(set(page.header)) != len(page.header)
+            or set(tail) - TAIL_TITLES
+            or tail[-1:] != ["Metric Value"]
+            or "Metric Name" not in tail
+        ):
+            raise NotCertain("its columns are unusual")
+        return cls(tuple(identity), tuple(tail))
+
+
+@dataclass
+class Stretch:
+    """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
+
+    A run is a number of rows of one launch that follow each other; a page, told by its number among those of the file,
+    begins at a launch. Tails are written behind
+    each other as they are met, which costs less than keeping each and joining them. From each place in `ends` on they
+    have the line end that stands there.
+    """
+
+    layout: Layout
+    prefixes: list[bytes] = field(default_factory=list)
+    tails: BytesIO = field(default_factory=BytesIO)
+    rows: int = 0
+    run_launches: list[int] = field(default_factory=list)
+    run_starts: list[int] = field(default_factory=list)
+    rules: dict[int, list[dict[str, str]]] = field(default_factory=dict)
+    places: dict[bytes, int] = field(default_factory=dict)
+    latest: dict[bytes, int] = field(default_factory=dict)
+    indexed: int = 0
+    endings: set[bytes] = field(default_factory=set)
+    pages: list[tuple[int, int]] = field(default_factory=list)
+
+    def begin_page(self, page: int) -> None:
+        """Launches that follow are of another page, even if they begin like earlier ones."""
+        self.places, self.latest, self.indexed = {}, {}, len(self.prefixes)
+        if self.pages and self.pages[-1][0] == len(self.prefixes):
+            self.pages.pop()
+        self.pages.append((len(self.prefixes), page))
+
+    def latest_of(self, ids: bytes) -> int | None:
+        """The launch of these ids that was met last in the page."""
+        for place in range(self.indexed, len(self.prefixes)):
+            self.latest[ids_of(self.prefixes[place])] = place
+        self.indexed = len(self.prefixes)
+        return self.latest.get(ids)
+
+    def take_back(self, tail: bytes) -> None:
+        """Forget the last tail."""
+        self.tails.seek(-len(tail), SEEK_END)
+        self.tails.truncate()
+
+
+def ids_of(prefix: bytes) -> bytes:
+    """The cells of launch and process id, as printed."""
+    return prefix[: prefix.index(b'"', prefix.index(b'","') + 3) + 1]
+
+
+class LongLines:
+    """Long pages of a file, read line by line; `take` gets each stretch."""
+
+    def __init__(self, account: LineAccount, page: LongPage, careful: bool, take: Callable[[Stretch], None]) -> None:
+        self.account = account
+        self.careful = careful
+        self.page = page
+        self.layout = Layout.of(page)
+        self._take = take
+        self._end = NOWHERE
+        self._prefix = NOWHERE
+        self._line = account.number + 1
+        self._rules: dict[bytes, dict[str, str]] = {}
+        self._noise: dict[bytes, tuple[str, str]] = {}
+        self._rules_of_launch: list[dict[str, str]] | None = None
+        self._begin_stretch()
+        self._compile()
+
+    @property
+    def _page_number(self) -> int:
+        """That of the page that is being read."""
+        return len(self.account.reading.pages) - 1
+
+    def _compile(self) -> None:
+        others = len(self.layout.identity) - 2
+        cell = _SIMPLE_CELL if self.careful else rb'"[^"]*"'
+        self._identity = re.compile(rb'"\d+","\d+",(?:%b,){%d}' % (cell, others))
+        named = [
+            _SIMPLE_CELL.replace(b"*", b"+") if title == "Metric Name" else _SIMPLE_CELL for title in self.layout.tail
+        ]
+        self._tail = re.compile(b",".join(named))
+
+    def read(self, lines: Iterable[bytes]) -> bool:
+        """Read all that follows; whether the last line was complete."""
+        number, line, looked_at = self._line - 1, b"\n", self._line - 1
+        prefix, append, identity = self._prefix, self._stretch.tails.write, self._identity.match
+        mark = self._mark
+        for number, line in enumerate(lines, self._line):
+            tail = line.removeprefix(prefix)
+            if tail is not line:  # what does not begin so is returned as it is
+                if line[-2] == mark or (mark < 0 and self._ends_a_row(tail)):
+                    append(tail)
+                    continue
+            elif (
+                line.endswith(self._end)
+                and (found := identity(line))
+                and (mark >= 0 or self._ends_a_row(line[found.end() :]))
+                and self._turn_to_launch(number, found.group())
+            ):
+                prefix, append = self._prefix, self._stretch.tails.write
+                append(line[found.end() :])
+                continue
+            self._other(number, line)
+            looked_at = number
+            prefix, append, identity = self._prefix, self._stretch.tails.write, self._identity.match
+            mark = self._mark
+        complete = line.endswith(b"\n")
+        if not complete and looked_at != number:  # the character asked for stands before no line feed
+            self._stretch.take_back(tail)
+            self._other(number, line)
+        self._line = number + 1
+        self.account.number = number
+        self._end_stretch()
+        return complete
+
+    @property
+    def _mark(self) -> int:
+        """The character before the line feed that is enough to take a line that begins like a row for one; else -1."""
+        return self._end[-2] if self._end in TOLD_BY_A_CHARACTER and not self.careful else -1
+
+    def _ends_a_row(self, tail: bytes) -> bool:
+        """Whether a line of this tail is to be taken for a row."""
+        if not self.careful:
+            return tail.endswith(self._end)
+        named = self._tail.fullmatch(tail, 0, len(tail) + 1 - len(self._end))
+        return named is not None and tail.endswith(self._end) and b" Name" not in tail
+
+    # ---------------------------------------------------------------------------------------------------- lines
+
+    @property
+    def _rows(self) -> int:
+        """How many rows of the stretch stand before the line that is looked at."""
+        return self._line - self._first
+
+    def _turn_to_launch(self, number: int, prefix: bytes) -> bool:
+        """Go on with the launch whose rows begin with `prefix`; False when such a line may be a header."""
+        if self.careful and may_open_a_page(prefix):
+            return False
+        self._line = number
+        self._begin_run(prefix)
+        self._prefix = prefix
+        return True
+
+    def _begin_run(self, prefix: bytes) -> None:
+        place = self._place_of(prefix)
+        self._stretch.run_launches.append(place)
+        self._stretch.run_starts.append(self._rows)
+
+    def _place_of(self, prefix: bytes) -> int:
+        self._rules_of_launch = None
+        place = self._stretch.places.get(prefix)
+        if place is None:
+            if self._stretch.tails.tell() >= BYTES_OF_A_STRETCH:
+                self._end_stretch()
+            stretch = self._stretch
+            place = stretch.places[prefix] = len(stretch.prefixes)
+            stretch.prefixes.append(prefix)
+        return place
+
+    def _other(self, number: int, line: bytes) -> None:
+        """Take in a line that is not recognised by its beginning and end."""
+        self._line = number
+        if not self._is_row(line):
+            self._first += 1
+
+    def _is_row(self, line: bytes) -> bool:
+        """Take in such a line; whether it was a row of a metric."""
+        if line.startswith(self._prefix):
+            if self._is_rule(line):
+                return False
+            if self._ends_otherwise(line):
+                return True
+        if line in self._noise:
+            self.account.number = self._line
+            self.account.note(*self._noise[line])
+            return False
+        self.account.number = self._line - 1
+        text = self.account.text(line)
+        opened = self.account.opened_by(text)
+        if opened is not None:
+            if not isinstance(opened, LongPage):
+                raise NotCertain("it holds pages of several kinds")
+            self._open(opened)
+            return False
+        kind, cells = self.page.judge(text)
+        self.account.note(kind, text)
+        if kind == kinds.METRICS:
+            self._take_row(cells, line)
+        elif kind == kinds.RULE:
+            self._take_rule(cells)
+        elif kind in NOISE and "\ufffd" not in text and len(self._noise) < LINES_KEPT:
+            self._noise[line] = kind, text
+        return kind == kinds.METRICS
+
+    def _ends_otherwise(self, line: bytes) -> bool:
+        """Take in a row of the current launch that has another end than those before; where there are rules, the end
+        may be all that tells them from rows.
+        """
+        if self.careful or self.page.rule_at is not None:
+            return False
+        ending = next((ending for ending in MAY_END_A_ROW if line.endswith(b'"' + ending)), None)
+        if ending is None:
+            return False
+        self._end_with(ending)
+        self._stretch.tails.write(line[len(self._prefix) :])
+        return True
+
+    def _end_with(self, ending: bytes) -> None:
+        self._end = b'"' + ending
+        self._stretch.endings.add(ending)
+
+    def _is_rule(self, line: bytes) -> bool:
+        """Take in a rule row of the current launch, if the line is one."""
+        tail = line[len(self._prefix) :]
+        rule = self._rules.get(tail)
+        if rule is None:
+            rule = self._rule_of(tail)
+            if rule is None:
+                return False
+            if len(self._rules) < LINES_KEPT:
+                self._rules[tail] = rule
+        self.account.report.lines[kinds.RULE] += 1
+        if self._rules_of_launch is None:
+            place = self._stretch.latest_of(ids_of(self._prefix))
+            assert place is not None  # noqa: S101 - the launch has a row
+            self._rules_of_launch = self._stretch.rules.setdefault(place, [])
+        self._rules_of_launch.append(rule)
+        return True
+
+    def _rule_of(self, tail: bytes) -> dict[str, str] | None:
+        page, width = self.page, len(self.layout.identity)
+        if page.rule_at is None or b" Name" in tail or b"\xef\xbf\xbd" in tail or not tail.endswith(b"\n"):
+            return None
+        try:
+            cells = split_row(tail.decode("utf-8").removesuffix("\n").rstrip("\r"), ",")
+        except UnicodeDecodeError:
+            return None
+        if (
+            cells is None
+            or not page.rule_at < width + len(cells) <= len(page.header) + 1
+            or cells[page.name_at - width]
+        ):
+            return None
+        return vars(page.rule([""] * width + cells))
+
+    def _open(self, page: LongPage) -> None:
+        """A header: the same one goes on in the same stretch, another one in a new one."""
+        layout = Layout.of(page)
+        if layout != self.layout:
+            self._end_stretch()
+            self.layout, self._end = layout, NOWHERE
+            self._stretch.layout = layout
+            self._compile()
+        if page.header != self.page.header:
+            self._rules, self._noise = {}, {}
+        self.page = page
+        self._prefix = NOWHERE
+        self._stretch.begin_page(self._page_number)
+
+    def _take_row(self, cells: list[str], line: bytes) -> None:
+        width = len(self.layout.identity)
+        prefix = _written(cells[:width]) + b","
+        self._begin_run(prefix)
+        tail = _written(cells[width : width + len(self.layout.tail)])
+        self._stretch.tails.write(tail + b"\n")
+        self._noted += 1
+        self._prefix = prefix if self._may_repeat(prefix) else NOWHERE
+        ending = line[len(prefix) + len(tail) :]
+        if line.startswith(prefix + tail) and ending in MAY_END_A_ROW:
+            self._end_with(ending)
+
+    def _may_repeat(self, prefix: bytes) -> bool:
+        """Whether a line that begins so can be recognised by it."""
+        if may_open_a_page(prefix) or (self.careful and not prefix.isascii()):
+            return False
+        return b"\r" not in prefix and b"\0" not in prefix and b"\xef\xbf\xbd" not in prefix
+
+    def _take_rule(self, cells: list[str]) -> None:
+        ids = f'"{cells[0]}","{cells[1]}"'.encode("utf-8", "replace")
+        place = self._stretch.latest_of(ids)
+        if place is None:
+            place = self._place_of(_written(cells[: len(self.layout.identity)]) + b",")
+        self._stretch.rules.setdefault(place, []).append(vars(self.page.rule(cells)))
+
+    # ------------------------------------------------------------------------------------------------- stretches
+
+    def _begin_stretch(self) -> None:
+        self._stretch = Stretch(self.layout, endings={self._end[1:]}, pages=[(0, self._page_number)])
+        self._first = self._line  # the line of the first row, were all lines before the one that is looked at rows
+        self._noted = 0  # rows that are in the account of lines already
+        self._prefix = NOWHERE  # the launch that it is of is not in this stretch
+
+    def _end_stretch(self) -> None:
+        stretch = self._stretch
+        stretch.rows = self._rows
+        self.account.report.lines[kinds.METRICS] += stretch.rows - self._noted
+        self._begin_stretch()
+        if stretch.prefixes:
+            self._take(stretch)
+
+
+def _written(cells: Sequence[str]) -> bytes:
+    """Cells as a row prints them."""
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="").writerow(cells)
+    return text.getvalue().encode("utf-8", "replace")
