@@ -35,15 +35,6 @@ OPEN_CSV = HEADER + (
     "print(sum(batch.num_rows for batch in reader))\n"
 )
 CSV_READER = "import csv, sys\nprint(sum(1 for row in csv.reader(open(sys.argv[1], newline=''))))\n"
-OURS = (
-    "import sys; from pathlib import Path\n"
-    "from ncu_parsers.parse import parse_into; from ncu_parsers.sources import Source\n"
-    "from ncu_tools.kernels import keep_kernels\n"
-    "result = parse_into(Path(sys.argv[2]), [Source(sys.argv[1])])\n"
-    "keep_kernels(Path(sys.argv[2]))\n"
-    "assert result.table is None, 'it was not streamed'; assert 'pandas' not in sys.modules\n"
-    "print(result.reports[0].rows)\n"
-)
 PANDAS = HEADER + (
     "import pandas\n"
     "rows = pandas.read_csv(sys.argv[1], skiprows=skip)\n"
@@ -59,18 +50,26 @@ REGULAR = ("long", "short", "wide30", "wide120")
 """Shapes that pyarrow can read: the others are ragged."""
 
 
+NCU_BENCH = str(Path(sys.executable).with_name("ncu-bench"))
+
+
 def run(program: str, *arguments: str) -> Run:
     """Run a Python program to its end. Raises `SystemExit` when it fails."""
     return measured([sys.executable, "-c", program, *arguments])
 
 
+def parse(path: Path) -> Run:
+    """Run `ncu-bench parse`, which writes the launches and their kernels. Raises `SystemExit` when it fails."""
+    return measured([NCU_BENCH, "parse", str(path), "-o", str(path.with_name("launches.parquet"))])
+
+
 def shape_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
     """One line of the table: a shape, our time and memory, and the ratios."""
-    path, output = folder / f"{shape}.csv", folder / "launches.parquet"
+    path = folder / f"{shape}.csv"
     write(shape, path, megabytes)
     ours, scans, loops = [], [], []
     for _ in range(rounds):
-        ours.append(run(OURS, str(path), str(output)))
+        ours.append(parse(path))
         if shape in REGULAR:
             scans.append(run(OPEN_CSV, str(path)))
         loops.append(run(CSV_READER, str(path)))
@@ -88,7 +87,7 @@ def noise_line(folder: Path, megabytes: float, rounds: int) -> str:
         write(shape, path, megabytes)
     for _ in range(rounds):
         for shape, path in paths.items():
-            runs[shape].append(run(OURS, str(path), str(folder / "launches.parquet")))
+            runs[shape].append(parse(path))
     for path in paths.values():
         path.unlink()
     return f"| a messy report / a long one | {ratio(runs['messy'], runs['long'])} |"
@@ -96,11 +95,11 @@ def noise_line(folder: Path, megabytes: float, rounds: int) -> str:
 
 def script_line(folder: Path, megabytes: float, rounds: int) -> str:
     """One line for what a script with pandas takes of a long report, as ratios of time and memory to ours."""
-    path, output = folder / "long.csv", folder / "launches.parquet"
+    path = folder / "long.csv"
     write("long", path, megabytes)
     ours, scripts = [], []
     for _ in range(rounds):
-        ours.append(run(OURS, str(path), str(output)))
+        ours.append(parse(path))
         scripts.append(run(PANDAS, str(path)))
     path.unlink()
     return (
@@ -115,9 +114,9 @@ def start_lines(folder: Path, rounds: int) -> list[str]:
     write("long", path, 10)
     small, imports, helps, clicks = [], [], [], []
     for _ in range(rounds * 3):
-        small.append(run(OURS, str(path), str(folder / "small.parquet")))
+        small.append(parse(path))
         imports.append(run(IMPORTS))
-        helps.append(measured([str(Path(sys.executable).with_name("ncu-bench")), "--help"]))
+        helps.append(measured([NCU_BENCH, "--help"]))
         clicks.append(run("import click"))
     return [
         f"| a long report of 10 MB / importing numpy and pyarrow | {ratio(small, imports)} |",
