@@ -325,6 +325,7 @@ class LongLines:
         self._begin_run(prefix)
         tail = _written(cells[width : width + len(self.layout.tail)])
         self._stretch.tails.write(tail + b"\n")
+        self._stretch.endings.add(b"\n")
         self._noted += 1
         self._prefix = prefix if self._may_repeat(prefix) else NOWHERE
         ending = line[len(prefix) + len(tail) :]

@@ -80,23 +80,24 @@ def plainly_ended(block: bytes) -> bytes:
     return letters[kept].tobytes()
 
 
-def are_rows(block: bytes, rows: int, columns: Iterable[pa.Array]) -> bool:
+def are_rows(block: bytes, rows: int, columns: Iterable[pa.Array], commas: int = 0) -> bool:
     """Whether each line of a block is one of so many rows, its quotes close, and no character of it is odd.
 
-    `columns` are all cells of the block as pyarrow read them, texts or dictionaries; several columns may be one.
+    `columns` are all cells of the block as pyarrow read them, texts or dictionaries; several columns may be one. So
+    many `commas` stand behind them.
     """
     if b"\r" in block or b"\0" in block or not (block.isascii() or b"\xef\xbf\xbd" not in block):
         return False
-    return _plainly_quoted(block, columns) or _closed_rows(block, rows)
+    return _plainly_quoted(block, columns, commas) or _closed_rows(block, rows)
 
 
-def _plainly_quoted(block: bytes, columns: Iterable[pa.Array]) -> bool:
+def _plainly_quoted(block: bytes, columns: Iterable[pa.Array], commas: int) -> bool:
     """Whether every cell stands in quotes, with no quote and no line end inside.
 
     With a pair of quotes around each cell, and a comma or line end behind it, the texts are all bytes there are; since
     no text holds a quote, there are no other ones.
     """
-    size = 0
+    size = commas
     for column in columns:
         data, offsets = text_buffers(arrays.distinct(column))
         if b'"' in data or b"\n" in data:

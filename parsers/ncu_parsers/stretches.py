@@ -35,6 +35,8 @@ from ncu_parsers.units import NumberFormat, unit, vote
 
 SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
 ENDINGS_WITH_COMMA = {b",\n", b",\r\n"}
+BEHIND = "behind the comma"
+"""Of rows that end with a comma each, the column of nothing that follows it: to cut the commas off takes longer."""
 
 
 class Unexpected(Exception):
@@ -72,7 +74,9 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
         raise NotCertain("a launch has no metrics")
     prefixes = b"\n".join([prefix[:-1] for prefix in stretch.prefixes]) + b"\n"
     identity = _parsed(prefixes, len(stretch.prefixes), stretch.layout.identity, SELDOM_REPEATED)
-    tails = _parsed(_block(stretch), stretch.rows, stretch.layout.tail, {"Metric Value"})
+    block, has_commas_behind = _block(stretch)
+    titles = (*stretch.layout.tail, BEHIND) if has_commas_behind else stretch.layout.tail
+    tails = _parsed(block, stretch.rows, titles, {"Metric Value"})
     ids, processes = whole_numbers(identity["ID"]), whole_numbers(identity["Process ID"])
     if ids is None or processes is None:
         raise NotCertain("its ids are no whole numbers")
@@ -94,12 +98,14 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
     return ReadStretch(columns, decimal, pages, begins, reader.labels)
 
 
-def _block(stretch: Stretch) -> bytes:
-    """All tails behind each other, each ending with a quote and a line feed."""
+def _block(stretch: Stretch) -> tuple[bytes, bool]:
+    """All tails behind each other, each ending with a quote and a line feed; True where a comma is between the two."""
     tails = stretch.tails.getvalue()
+    if stretch.endings == {b",\n"}:
+        return tails, True
     if stretch.endings & ENDINGS_WITH_COMMA:
-        return plainly_ended(tails)
-    return without_returns(tails) if b"\r\n" in stretch.endings else tails
+        return plainly_ended(tails), False
+    return without_returns(tails) if b"\r\n" in stretch.endings else tails, False
 
 
 def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str]) -> dict[str, pa.Array]:
@@ -121,7 +127,10 @@ def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str]) 
     except pa.ArrowInvalid as error:
         raise Unexpected from error
     columns = {title: arrays.one(table.column(title)) for title in titles}
-    if len(table) != lines or not are_rows(block, lines, columns.values()):
+    behind = columns.pop(BEHIND, None)
+    if behind is not None and behind.dictionary.to_pylist() != [""]:
+        raise Unexpected
+    if len(table) != lines or not are_rows(block, lines, columns.values(), commas=0 if behind is None else lines):
         raise Unexpected
     if any(may_open_a_page(text_buffers(texts)[0]) for texts in map(arrays.distinct, columns.values())):
         raise Unexpected
