@@ -102,9 +102,7 @@ def plainly(path: Path) -> tuple[dict[str, Any], list[Any], list[Any]] | None:
     return everything(report, launches_table(report) if report.table is None else report.table)
 
 
-@pytest.fixture(
-    autouse=True, params=[(1, False), (400, False), (400, True)], ids=["a table each", "some in a table", "sent"]
-)
+@pytest.fixture(autouse=True, params=[(1, True), (400, False)], ids=["a table each, sent", "some in a table"])
 def short_stretches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and stretches so short that even a small report has several, which are gathered or not, and go through the
     form in which another process sends them or not.

@@ -40,7 +40,7 @@ HEAD_BYTES = 1 << 18
 METRIC_NAME = b'"Metric Name"'
 """Only long pages have this column."""
 MESSAGES_AHEAD = 2
-"""Each takes some 6 MB."""
+"""Each takes some 4 MB."""
 PIPE_BYTES = 1 << 20
 """As much as Linux allows: a stretch travels in few steps."""
 PROGRAM = (

@@ -18,8 +18,8 @@ from ncu_parsers import report as kinds
 from ncu_parsers.line_account import IDENTITY_TITLES, LineAccount, NotCertain, may_open_a_page
 from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage, split_row
 
-BYTES_OF_A_STRETCH = 4_500_000
-"""Of tails: some 50,000 rows."""
+BYTES_OF_A_STRETCH = 3_000_000
+"""Of tails: some 33,000 rows."""
 LINES_KEPT = 5000
 """Rules say the same of many launches, and programs print the same again: so many of either are known again."""
 NOISE = (kinds.OUTPUT, kinds.MESSAGE, kinds.BLANK)
@@ -67,9 +67,8 @@ class Stretch:
     """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
 
     A run is a number of rows of one launch that follow each other; a page, told by its number among those of the file,
-    begins at a launch. Tails are written behind
-    each other as they are met, which costs less than keeping each and joining them. From each place in `ends` on they
-    have the line end that stands there.
+    begins at a launch. Tails are written behind each other as they are met, which costs less than keeping each and
+    joining them; `endings` are what may stand behind the last quote of one.
     """
 
     layout: Layout

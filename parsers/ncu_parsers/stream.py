@@ -106,20 +106,24 @@ def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
     """
     if source.path == STANDARD_INPUT:
         return None
-    apart = not _beside_others.get() and is_worth_a_process(source)
     try:
         with _one_heap():
-            for read in [_read_apart, _read] if apart else [_read]:
-                with suppress(ReadHere):
-                    try:
-                        return _stream(source, sink.write, read)
-                    except Unexpected:
-                        sink.restart()
-                        return _stream(source, sink.write, _read_carefully)
+            try:
+                return _stream_at_once(source, sink)
+            except Unexpected:
                 sink.restart()
+                return _stream(source, sink.write, _read_carefully)
     except (NotCertain, Unexpected):
-        pass
-    return None
+        return None
+
+
+def _stream_at_once(source: Source, sink: Sink) -> StreamedReport:
+    """The report, with another process for its lines where it is worth one and there can be one."""
+    if not _beside_others.get() and is_worth_a_process(source):
+        with suppress(ReadHere):
+            return _stream(source, sink.write, _read_apart)
+        sink.restart()
+    return _stream(source, sink.write, _read)
 
 
 @contextmanager
