@@ -205,6 +205,19 @@ def test_one_core_and_a_small_report_are_worth_none(
     assert not line_process.is_worth_a_process(Source(str(tmp_path / "nowhere.csv")))
 
 
+def test_a_packed_program_is_not_started_anew(
+    tmp_path: Path, processes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Source(str(report_in(tmp_path)))
+    assert line_process.is_worth_a_process(source)
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    assert not line_process.is_worth_a_process(source)
+    monkeypatch.delattr(sys, "frozen")
+    monkeypatch.setattr(sys, "executable", "")
+    assert not line_process.is_worth_a_process(source)
+    assert processes == []
+
+
 class TestBegunEarly:
     @pytest.mark.usefixtures("nothing_is_read_here")
     def test_parse_takes_what_was_begun(self, tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:

@@ -84,11 +84,16 @@ def is_worth_a_process(source: Source) -> bool:
     core for it.
     """
     try:
-        if not sys.executable or cores() < 2 or Path(source.path).stat().st_size < WORTH_A_PROCESS:
+        if not _is_python() or cores() < 2 or Path(source.path).stat().st_size < WORTH_A_PROCESS:
             return False
         return METRIC_NAME in source.head(HEAD_BYTES)
     except (OSError, NcuBenchError):
         return False
+
+
+def _is_python() -> bool:
+    """Whether this program can be started as an interpreter: one that was packed into a file of its own starts anew."""
+    return bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 @contextmanager
