@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from ncu_parsers.parse import parse_into
 from ncu_parsers.sources import Source
 
 from ncu_tools.cli import cli
+from tests.as_if_apart import as_if_apart
 from tests.test_streaming import IDENTITY, RULES, TAIL, Kept, everything, file_of, launch_cells, plainly, row
 
 TIME = ("Speed Of Light", "gpu__time_duration.sum", "us")
@@ -77,8 +79,6 @@ def test_another_process_finds_what_the_plain_reader_finds(
 
 @pytest.mark.usefixtures("nothing_is_read_here", "processes")
 def test_a_packed_report_is_unpacked_there(tmp_path: Path) -> None:
-    import gzip
-
     plain = report_in(tmp_path)
     packed = tmp_path / "report.csv.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
@@ -256,8 +256,6 @@ def test_parse_does_without_both_until_another_process_has_begun() -> None:
 def test_rules_travel_once_each_and_beyond_those_kept_every_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.as_if_apart import as_if_apart
-
     monkeypatch.setattr(line_process, "LINES_KEPT", 2)
     monkeypatch.setattr(long_lines, "BYTES_OF_A_STRETCH", 700)
     path = report_in(tmp_path, 60)

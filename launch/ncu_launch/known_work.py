@@ -312,8 +312,9 @@ def _why_not_on_this_cpu(work: Work) -> str:
         return ""
     try:
         _operation(Gemm(32, 32, 32, work.dtype, epilogue=work.epilogue))()
-    # An older PyTorch lacks the operator, or has it without a kernel for this type or processor.
-    except (AttributeError, NotImplementedError, RuntimeError) as error:
+    # An older PyTorch lacks the operator, or has it without a kernel for this type or processor, which it says by a
+    # RuntimeError or one of its kinds.
+    except (AttributeError, RuntimeError) as error:
         return f"this PyTorch does not multiply {work.dtype} on a CPU ({str(error).splitlines()[0]})"
     return ""
 

@@ -132,6 +132,7 @@ class LineProcess:
             _command(source.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             pipesize=PIPE_BYTES,
         )  # fmt: skip
+        self._stream = cast(BinaryIO, self._process.stdout)
         self._messages: Queue[Message | None] = Queue(MESSAGES_AHEAD)
         self._thread = Thread(target=self._receive, daemon=True)
         self._thread.start()
@@ -142,17 +143,16 @@ class LineProcess:
         while self._thread.is_alive():  # it may wait to hand a message over
             with suppress(Empty):
                 self._messages.get(timeout=0.01)
-        with self._process:
-            pass  # closes the pipe, and waits
+        self._stream.close()
+        self._process.wait()
 
     def messages(self) -> Iterator[Message]:
         """All that it sends, to its end."""
         return iter(self._messages.get, None)
 
     def _receive(self) -> None:
-        stream = cast(BinaryIO, self._process.stdout)
         try:
-            while message := received(stream):
+            while message := received(self._stream):
                 self._messages.put(message)
         finally:
             self._messages.put(None)
