@@ -53,7 +53,8 @@ class Observed:
         for name, known in self.words.items():
             known.update(_words(table, name))
         reports = table_metadata(table).get("reports", [])
-        self.tool_versions |= {report["tool_version"] for report in reports if report.get("tool_version")}
+        versions = (report.get("tool_version") for report in reports)
+        self.tool_versions.update(version for version in versions if isinstance(version, str) and version)
         if "failed" in table.column_names:
             self.failed += int(np.nansum(tables.floats(table, "failed")))
         clocks = tables.floats(table, "sm_clock_hz")

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ncu_launch.atomic import write_whole
 from ncu_launch.bench import Environment, Point, Row, rows_of, unmeasured
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.functions import in_any_folder
 from ncu_launch.latency import Effort
-from ncu_launch.run_folder import write_whole
 from ncu_launch.turns import CPU, environment_of, turn, visible_gpus
 
 from ncu_tools.dask_engine import Placement, dask_engine

@@ -76,7 +76,7 @@ class Launches:
     flops: Floats = field(init=False)
     dram_bytes: Floats = field(init=False)
     is_lower_bound: Mask = field(init=False)
-    _named: dict[re.Pattern[str], Mask] = field(init=False, default_factory=dict)
+    _named: dict[tuple[re.Pattern[str], str], Mask] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if "failed" in self.table.column_names:
@@ -130,11 +130,12 @@ class Launches:
 
     def named(self, pattern: re.Pattern[str], *, short: bool = False) -> Mask:
         """Where the kernel's name matches: the full one, or the one without template arguments."""
-        if pattern not in self._named:
-            codes, names = tables.codes(self.table, "kernel_short" if short else "kernel_name")
+        column = "kernel_short" if short else "kernel_name"
+        if (pattern, column) not in self._named:
+            codes, names = tables.codes(self.table, column)
             matches = np.array([bool(name and pattern.search(name)) for name in names], dtype=bool)
-            self._named[pattern] = np.asarray(matches[codes], dtype=bool)
-        return self._named[pattern]
+            self._named[pattern, column] = np.asarray(matches[codes], dtype=bool)
+        return self._named[pattern, column]
 
     def iterations(self, asked: int) -> int:
         """How many iterations the launches are of: those that they name, else as many as were asked for."""

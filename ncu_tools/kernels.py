@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from ncu_launch.json_records import record_of
 from ncu_parsers import tables
 from ncu_parsers.datasets import Dataset
 from ncu_parsers.parquet import contents, filled_columns, read_beside, read_launches
@@ -81,7 +82,7 @@ def keep_kernels(launches: Path) -> Path | None:
     if _made_of(launches) != made_of:
         return None
     path = launches.with_name(KERNELS)
-    kept = {"schema_version": SCHEMA_VERSION, "kernels": {"made_of": made_of, "said": said, "notes": notes}}
+    kept = {"schema_version": SCHEMA_VERSION, "kernels": asdict(_Kept(made_of, said, notes))}
     write_table(tables.with_metadata(kernels_table(ranked(rows, notes).rows), kept), path)
     return path
 
@@ -93,10 +94,32 @@ def kept_kernels(launches: Path) -> tuple[list[Hotspot], list[str], list[str]] |
     """
     beside = launches.with_name(KERNELS)
     table = read_beside(beside) if beside.is_file() else None
-    kept = tables.table_metadata(table).get("kernels") if table is not None else None
-    if table is None or not kept or kept["made_of"] != _made_of(launches):
+    kept = _kept_in(table) if table is not None else None
+    if table is None or kept is None or kept.made_of != _made_of(launches):
         return None
-    return _rows_of(table), kept["said"], kept["notes"]
+    return _rows_of(table), kept.said, kept.notes
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What kept kernels say of themselves: what they were `made_of`, notes on its reports and on its launches."""
+
+    made_of: list[str | None]
+    said: list[str]
+    notes: list[str]
+
+
+def _kept_in(table: pa.Table) -> _Kept | None:
+    """What a table says of kept kernels, whoever wrote it; None where it is no table of them."""
+    if tables.metadata_problem(table.schema):
+        return None
+    known = {column.name: column.type for column in table.schema}
+    if any(known.get(column.name) != column.type for column in kernels_table([]).schema):
+        return None
+    try:
+        return record_of(_Kept, tables.table_metadata(table).get("kernels", {}))
+    except TypeError:
+        return None
 
 
 def _rows_of(table: pa.Table) -> list[Hotspot]:

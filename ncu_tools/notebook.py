@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ class ProfiledRun:
         from ncu_tools.roofline import roofline
 
         _one_of("group", group, GROUPS)
-        runs = {run.name: run._table for run in (self, *others)}
+        runs = dict(zip(_told_apart([self, *others]), (run._table for run in (self, *others)), strict=True))
         found = roofline(runs, self._machine, group=group)
         tables = {name: [point.hotspot for point in found.points if point.run == name] for name in runs}
         frames = [_frame(kernels_table(rows)).assign(run=name) for name, rows in tables.items()]
@@ -125,6 +126,16 @@ class ProfiledRun:
         from ncu_tools.ceilings import ceilings_of
 
         return ceilings_of(self._table, self._machine)
+
+
+def _told_apart(runs: Sequence[ProfiledRun]) -> list[str]:
+    """The names of runs; those that have the same one are numbered, the first without a number."""
+    seen: Counter[str] = Counter()
+    names = []
+    for run in runs:
+        seen[run.name] += 1
+        names.append(run.name if seen[run.name] == 1 else f"{run.name} ({seen[run.name]})")
+    return names
 
 
 def _frame(table: pa.Table) -> pandas.DataFrame:

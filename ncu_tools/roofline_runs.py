@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 from ncu_launch import metrics as known
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.manifest import MANIFEST
+from ncu_launch.json_records import UNREADABLE
+from ncu_launch.manifest import DamagedManifest, read_manifest
 from ncu_parsers.datasets import Dataset
 from ncu_parsers.engine import Engine
 from ncu_parsers.parquet import contents, filled_columns, read_in_parts, read_launches
@@ -88,14 +89,10 @@ def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
 
 def model_of(path: str) -> str | None:
     """Which model a run folder is of, by its manifest; None where nothing says."""
-    file = Path(path) / MANIFEST
-    if not file.is_file():
-        return None
     try:
-        workload = json.loads(file.read_text("utf-8")).get("workload") or {}
-    except (OSError, ValueError, AttributeError):
+        target = read_manifest(Path(path)).workload.get("target")
+    except (OSError, DamagedManifest):
         return None
-    target = workload.get("target")
     return target if isinstance(target, str) else None
 
 
@@ -113,7 +110,7 @@ def drawn_before(path: str) -> dict[str, object] | None:
         return None
     try:
         document = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
+    except UNREADABLE as error:
         raise NcuBenchError(
             f"{path} begins like a roofline and is no JSON: {error}.",
             "It may be cut.",

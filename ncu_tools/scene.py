@@ -7,11 +7,12 @@ integers), B/s, ns, FLOP per byte. What is not known is None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.json_records import record_of
 
 from ncu_tools.machine import DRAM, MEMORY_LEVELS
 
@@ -179,28 +180,41 @@ def scene_from_json(document: Mapping[str, Any]) -> Scene:
 
 def _scene(document: Mapping[str, Any]) -> Scene:
     density = document["density"]
+    runs = [record_of(Run, entry) for entry in document["runs"]]
     return Scene(
         view=str(document["view"]),
         title=str(document["title"]),
         x_title=str(document["x_title"]),
         levels=tuple(document["levels"]),
         bytes_by_level=dict(document["bytes_by_level"]),
-        runs=[Run(**entry) for entry in document["runs"]],
-        marks=[_mark(entry) for entry in document["marks"]],
+        runs=runs,
+        marks=[_mark(entry, runs) for entry in document["marks"]],
         not_drawn=int(document["not_drawn"]),
-        roofs=[Roof(**entry) for entry in document["roofs"]],
-        ridges=[RidgePoint(**entry) for entry in document["ridges"]],
-        arrows=[Arrow(**entry) for entry in document["arrows"]],
+        roofs=[record_of(Roof, entry) for entry in document["roofs"]],
+        ridges=[record_of(RidgePoint, entry) for entry in document["ridges"]],
+        arrows=[_arrow(entry, len(document["marks"])) for entry in document["arrows"]],
         density=None if density is None else _density(density),
     )
 
 
-def _mark(entry: Mapping[str, Any]) -> Mark:
-    return Mark(**{**entry, "places": tuple(Place(**place) for place in entry["places"])})
+def _mark(entry: Mapping[str, Any], runs: Sequence[Run]) -> Mark:
+    places = tuple(record_of(Place, place) for place in entry["places"])
+    mark = record_of(Mark, {**entry, "places": places})
+    if not 0 <= mark.run < len(runs):
+        raise ValueError(f"a mark is of run {mark.run}, of {len(runs)}")
+    return mark
+
+
+def _arrow(entry: dict[str, Any], marks: int) -> Arrow:
+    arrow = record_of(Arrow, entry)
+    if not (0 <= arrow.start < marks and 0 <= arrow.end < marks):
+        raise ValueError(f"an arrow goes from mark {arrow.start} to {arrow.end}, of {marks}")
+    return arrow
 
 
 def _density(entry: Mapping[str, Any]) -> Density:
     cells = tuple((int(column), int(row), int(launches)) for column, row, launches in entry["cells"])
     low_x, high_x = entry["x"]
     low_y, high_y = entry["y"]
-    return Density((low_x, high_x), (low_y, high_y), int(entry["columns"]), int(entry["rows"]), cells)
+    values = {"x": (low_x, high_x), "y": (low_y, high_y), "cells": cells}
+    return record_of(Density, {"columns": entry["columns"], "rows": entry["rows"], **values})

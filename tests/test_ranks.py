@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from ncu_launch.collect_ranks import (
-    STATE,
     Beats,
     Launch,
     Watch,
@@ -28,7 +27,7 @@ from ncu_launch.collect_ranks import (
 from ncu_launch.command import NEWEST, Lockstep, NcuOptions, ncu_command
 from ncu_launch.errors import WrongUsage
 from ncu_launch.execute import run
-from ncu_launch.manifest import Manifest, read_manifest, write_manifest
+from ncu_launch.manifest import STATE, Manifest, read_manifest, write_manifest
 from ncu_launch.outcome import timelines
 from ncu_launch.profile import Request, make_plan
 from ncu_launch.ranks import (

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 Listener = Callable[[str], None]
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
-    """Every tensor in nested tuples, lists, dicts and dataclass-like outputs."""
+    """Every tensor in nested tuples, lists, dicts and dataclasses."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -29,6 +30,9 @@ def tensors_in(value: Any) -> Iterator[Any]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from tensors_in(item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from tensors_in(getattr(value, field.name))
 
 
 class Attribution:

@@ -214,6 +214,8 @@ def _asked(point: Point) -> Row:
 def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
     """The outcome of a process and the reason for it. One that was measured may still fail at what comes after."""
     outcome, reason = _failure(finished, log, stage)
+    if not found and outcome == OK:
+        return {"outcome": FAILED, "reason": f"its process ended while {stage}, as if all were well: the target exits"}
     if not found:
         return {"outcome": outcome, "reason": reason}
     if outcome == OK:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
+from ncu_launch.atomic import copy_whole, write_whole
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.execute import own_environment, run
+from ncu_launch.json_records import object_in
 from ncu_launch.manifest import EXPECTED, LOGS, REPORTS, Manifest, ToolRun, write_manifest
 from ncu_launch.outcome import timelines
 from ncu_launch.profile import FACTS, WORKLOAD, Command, Plan, Request
 from ncu_launch.progress import following
-from ncu_launch.run_folder import copy_whole, make_folder, write_whole, writing
+from ncu_launch.run_folder import make_folder, writing
 
 Heard = Callable[[str], None]
 ShouldEnd = Callable[[], "str | None"]
@@ -55,7 +55,7 @@ def _collect(request: Request, plan: Plan, folder: Path, heard: Heard, should_en
         )
     for command in plan.commands:
         _run(command, folder, request.timeout, heard, manifest, should_end)
-        left_none = manifest.tool_runs[-1].exit_code == 0 and not timelines(folder)
+        left_none = manifest.tool_runs[-1].ended_well and not timelines(folder)
         if plan.tool == "nsys" and left_none and not request.ranks:  # one rank cannot start again alone
             # An agent left over from an earlier run fails it once, then not again.
             _run(command, folder, request.timeout, heard, manifest)
@@ -107,24 +107,26 @@ def _run(
     """Run one command, its output in a log of its own, and add it to the manifest."""
     environment = own_environment()
     log = "output.txt" if not manifest.tool_runs else f"output-{len(manifest.tool_runs) + 1}.txt"
-    report = folder / REPORTS / command.report
+    report, output = folder / REPORTS / command.report, folder / LOGS / log
     try:
         with following(report, heard):
             finished = run(
                 command.arguments,
-                folder / LOGS / log,
+                output,
                 timeout=timeout,
                 environment=environment,
                 heard=heard,
                 should_end=should_end,
             )
     except OSError as error:
+        if error.filename == str(output):
+            raise
         _finished(manifest, folder)
         raise NcuBenchError(
             f"{command.arguments[0]} could not be started: {error.strerror}.", advice="Check its path."
         ) from error
     if command.metrics and str(report) not in command.arguments:  # before 2020.2 stdout has the CSV
-        copy_whole(folder / LOGS / log, report)
+        copy_whole(output, report)
     if finished.ended_for is not None:
         manifest.notes.append(f"ended because {finished.ended_for}")
     ended = (finished.exit_code, round(finished.seconds, 3), finished.timed_out, finished.interrupted)
@@ -135,17 +137,9 @@ def _run(
 def _finished(manifest: Manifest, folder: Path) -> Manifest:
     """The manifest with what the run turned out to be, written."""
     manifest.partial = not manifest.tool_runs or not manifest.tool_runs[-1].ended_well
-    facts = _facts(folder)
+    facts = object_in(folder / FACTS)
     manifest.versions |= facts.pop("versions", {})
     manifest.notes += [note for note in facts.pop("notes", []) if note not in manifest.notes]
     manifest.facts = facts
     write_manifest(manifest, folder)
     return manifest
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return facts

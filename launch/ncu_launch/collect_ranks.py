@@ -24,6 +24,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from ncu_launch.atomic import write_whole
 from ncu_launch.collect import Heard, collect
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.execute import own_environment, run
@@ -33,6 +34,7 @@ from ncu_launch.manifest import (
     NODES,
     RANKS,
     REPORTS,
+    STATE,
     Manifest,
     ToolRun,
     read_manifest,
@@ -41,9 +43,8 @@ from ncu_launch.manifest import (
 from ncu_launch.outcome import explain
 from ncu_launch.profile import WITHOUT_TOOL, Plan, Request, make_plan
 from ncu_launch.ranks import Nodes, node_folder, place_here, rank_folder, torchrun_command
-from ncu_launch.run_folder import write_whole
 
-REQUEST, STATE, FAILED, PROCESSES = "request.json", "state.json", "failed.json", "processes"
+REQUEST, FAILED, PROCESSES = "request.json", "failed.json", "processes"
 BEAT_S = 5.0
 LOST_AFTER_S = 120.0
 """A rank without a heartbeat for so long is gone. Network file systems show changes up to a minute late."""
@@ -279,7 +280,9 @@ def wait_for_parts(run_folder: Path, count: int, *, lost_after: float = LOST_AFT
         states = {int(part.name): part / STATE for part in parts_of(run_folder)}
         waiting = []
         for number, (before, since) in beats.items():
-            text = states[number].read_text("utf-8") if number in states and states[number].is_file() else ""
+            text = before
+            with suppress(OSError):  # it is not there yet, or a network file system does not say at the moment
+                text = states[number].read_text("utf-8") if number in states else before
             beats[number] = (text, since if text == before else time.monotonic())
             if not _parsed(text).get("ended"):
                 waiting.append(number)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from typing import Any
 
 SPOKEN = '{"ncu_bench_error": '
 """How the line begins by which a process of ours says, on standard error, what it raised on purpose."""
+_PARTS = ("what", "cause", "advice", "exit_code")
 
 
 class NcuBenchError(Exception):
@@ -29,6 +31,15 @@ class NcuBenchError(Exception):
         """The whole message as one paragraph."""
         return " ".join(part for part in (self.what, self.cause, self.advice) if part)
 
+    @property
+    def spoken(self) -> str:
+        """The error as a line of JSON, which `spoken_in` reads again."""
+        return json.dumps({"ncu_bench_error": {name: getattr(self, name) for name in _PARTS}})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As pickled between processes: subclasses are made of other arguments than this class."""
+        return _remade, (type(self), self.args, vars(self))
+
     def alone(self) -> NcuBenchError:
         """This error, to be kept: without the calls it came through, which would keep alive all that they held."""
         self.__traceback__ = self.__context__ = self.__cause__ = None
@@ -41,12 +52,18 @@ class WrongUsage(NcuBenchError):
     exit_code = 2
 
 
-def spoken(line: str) -> NcuBenchError | None:
+def _remade(kind: type[NcuBenchError], arguments: tuple[Any, ...], values: dict[str, Any]) -> NcuBenchError:
+    error = kind.__new__(kind, *arguments)
+    vars(error).update(values)
+    return error
+
+
+def spoken_in(line: str) -> NcuBenchError | None:
     """The error that a line of a log speaks of; None for every other line, whatever a program prints."""
     if line.startswith(SPOKEN):
         with suppress(ValueError, KeyError, TypeError):
             parts = json.loads(line)["ncu_bench_error"]
-            error = NcuBenchError(*(str(parts[name]) for name in ("what", "cause", "advice")))
+            error = NcuBenchError(*(str(parts[name]) for name in _PARTS[:3]))
             error.exit_code = int(parts["exit_code"])
             return error
     return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.errors import NcuBenchError, spoken
+from ncu_launch.errors import NcuBenchError, spoken_in
 from ncu_launch.execute import lines_of, own_environment, run
 from ncu_launch.request import Workload
 from ncu_launch.runs import Program
@@ -78,9 +78,9 @@ def _why_not(error: NcuBenchError | None, log: Path, timed_out: bool) -> str:
     if timed_out:
         return f"counting it took more than {TIMEOUT_S} s"
     said = deque((line for line in lines_of(log) if line), maxlen=1)
-    return said[-1][:200] if said else "the process that counts it said nothing"
+    return said[-1][:200] if said else "The process that counts it said nothing."
 
 
 def said_errors(log: Path) -> list[NcuBenchError]:
     """The errors that a process of ours wrote, each on a line of its own."""
-    return [error for error in map(spoken, lines_of(log)) if error is not None]
+    return [error for error in map(spoken_in, lines_of(log)) if error is not None]

@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from ncu_launch.atomic import replacing, write_whole
 from ncu_launch.attribution import Attribution, tensors_in
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.models import Built, build, device_of
 from ncu_launch.operators import collector_class, write_header
 from ncu_launch.request import Workload
-from ncu_launch.run_folder import replacing, write_whole
 from ncu_launch.workload import Step, assembled, exit_code_of, placed, with_each_tensor
 
 STARTED = time.perf_counter()
@@ -96,6 +96,12 @@ def _explained(workload: Workload) -> Iterator[None]:
         yield
     except NcuBenchError:
         raise
+    except SystemExit as error:
+        raise NcuBenchError(
+            f"{workload.target} ends the process that builds or runs it.",
+            "Its code calls sys.exit().",
+            "Keep that call behind: if __name__ == '__main__'.",
+        ) from error
     except Exception as error:
         first_line = (str(error).splitlines() or [""])[0]
         raise NcuBenchError(

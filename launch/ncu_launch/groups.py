@@ -131,7 +131,7 @@ def select(
             counters += counters_of(entry, chip, version, dtype=dtype)
             counters += _ceilings_of(entry, chip, version, dtype)
             notes += _left_out(entry, chip, version, dtype)
-        elif any(letter in entry for letter in "*?["):
+        elif not entry.startswith("=") and any(letter in entry for letter in "*?["):
             counters += _matching(entry, chip, version, listed)
         else:
             name, note = corrected(entry, group_names())

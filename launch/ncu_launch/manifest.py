@@ -7,14 +7,13 @@ launches.parquet and kernels.parquet, once the reports have been parsed.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
+from ncu_launch.atomic import write_whole
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.json_records import UNREADABLE, record_of
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
@@ -23,6 +22,8 @@ LOGS = "logs"
 LAUNCHES = "launches.parquet"
 RANKS, NODES = "ranks", "nodes"
 """The folders of a run folder that hold a run folder for each rank, or for each node."""
+STATE = "state.json"
+"""How a rank or node is doing, in its own run folder, until there is a manifest."""
 EXPECTED = "expected.jsonl"
 """The operators that the model is expected to execute in one iteration, where the target is a model."""
 
@@ -88,15 +89,8 @@ class Manifest:
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
     """Write the manifest into a run folder, whole or not at all."""
-    handle, name = tempfile.mkstemp(prefix=".manifest.", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(asdict(manifest), stream, indent=1, ensure_ascii=False)
-            stream.write("\n")
-        Path(name).chmod(0o644)
-        Path(name).replace(folder / MANIFEST)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    text = json.dumps(asdict(manifest), indent=1, ensure_ascii=False) + "\n"
+    write_whole(folder / MANIFEST, text.encode("utf-8", "replace"))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -111,38 +105,10 @@ def read_manifest(folder: Path) -> Manifest:
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise DamagedManifest(f"{path} follows a newer schema than this ncu-bench knows.", "", "Update ncu-bench.")
         runs = values.pop("tool_runs", []) if isinstance(values, dict) else []
-        return _checked(Manifest, {**values, "tool_runs": [_checked(ToolRun, run) for run in runs]})
-    except (ValueError, TypeError, RecursionError) as error:
+        return record_of(Manifest, {**values, "tool_runs": [record_of(ToolRun, run) for run in runs]})
+    except UNREADABLE as error:
         if isinstance(error, DamagedManifest):
             raise
         raise DamagedManifest(
             f"{path} could not be read: {error}.", "It was changed by hand, or damaged.", "Make the run again."
         ) from error
-
-
-Record = TypeVar("Record", Manifest, ToolRun)
-
-
-def _checked(kind: type[Record], values: dict[str, Any]) -> Record:
-    """A record of these values. Raises `TypeError` where one is unknown, missing, or of another type than declared."""
-    record = kind(**values)
-    for name, declared in get_type_hints(kind).items():
-        if not _is_a(getattr(record, name), declared):
-            raise TypeError(f"{name} is not a {getattr(declared, '__name__', declared)}")
-    return record
-
-
-def _is_a(value: object, declared: Any) -> bool:
-    """Whether a value that came from JSON is of the type that a field declares."""
-    inner = get_args(declared)
-    if declared is Any:
-        return True
-    if get_origin(declared) in (Union, UnionType):
-        return any(_is_a(value, one) for one in inner)
-    if get_origin(declared) is list:
-        return isinstance(value, list) and all(_is_a(one, inner[0]) for one in value)
-    if get_origin(declared) is dict:
-        return isinstance(value, dict) and all(_is_a(one, inner[1]) for one in value.values())
-    if declared in (int, float):
-        return not isinstance(value, bool) and isinstance(value, int | float if declared is float else int)
-    return isinstance(value, declared)

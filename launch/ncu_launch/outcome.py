@@ -9,7 +9,7 @@ import re
 from collections import deque
 from pathlib import Path
 
-from ncu_launch.errors import NcuBenchError, spoken
+from ncu_launch.errors import NcuBenchError, spoken_in
 from ncu_launch.execute import lines_of
 from ncu_launch.failures import ToolFailed, recognise
 from ncu_launch.manifest import LOGS, REPORTS, Manifest, ToolRun
@@ -33,7 +33,7 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
         return None
     (ran,) = manifest.tool_runs[-1:]
     lines = _printed(folder, ran)
-    own = next((error for line in reversed(lines) if (error := spoken(line)) is not None), None)
+    own = next((error for line in reversed(lines) if (error := spoken_in(line)) is not None), None)
     if own is not None:
         return own
     log = folder / LOGS / ran.log

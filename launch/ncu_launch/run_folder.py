@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -104,27 +103,3 @@ def _put_aside(folder: Path) -> Path:
         if entry.name != LOCK:
             entry.rename(aside / entry.name)
     return aside
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; what is written gets the name `path` when all of it is there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all. Raises `OSError` where it cannot be written."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)
-
-
-def copy_whole(source: Path, path: Path) -> None:
-    """Copy a file, whole or not at all. Raises `OSError` where it cannot be read or written."""
-    with replacing(path) as temporary:
-        shutil.copyfile(source, temporary)

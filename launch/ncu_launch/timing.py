@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any
 
+from ncu_launch.atomic import write_whole
 from ncu_launch.attribution import tensors_in
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.execute import end_with_the_parent
@@ -389,9 +390,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _written(path: Path, row: Row) -> None:
-    temporary = path.with_suffix(".part")
-    temporary.write_text(json.dumps(row), encoding="utf-8")
-    temporary.replace(path)
+    write_whole(path, json.dumps(row).encode())
 
 
 def main(arguments: list[str]) -> int:
@@ -406,8 +405,7 @@ def main(arguments: list[str]) -> int:
     try:
         measure(workload, effort, lambda row: _written(result, {"outcome": "ok", **row}))
     except NcuBenchError as error:
-        parts = {"what": error.what, "cause": error.cause, "advice": error.advice, "exit_code": error.exit_code}
-        sys.stderr.write(json.dumps({"ncu_bench_error": parts}) + "\n")
+        sys.stderr.write(error.spoken + "\n")
         return error.exit_code
     except Exception as error:
         if result.is_file() or not _is_out_of_memory(error):

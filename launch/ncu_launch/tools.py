@@ -41,7 +41,10 @@ class Gpu:
 def ask(command: list[str]) -> tuple[int, str] | None:
     """Exit code and output of a short command; None when it could not run or hung."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
+            check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.returncode, done.stdout + done.stderr

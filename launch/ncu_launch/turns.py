@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 
 from ncu_launch.tools import gpus
@@ -24,8 +25,8 @@ def visible_gpus() -> list[str]:
     installed = gpus()
     if not installed or VISIBLE not in os.environ:
         return [str(gpu.index) for gpu in installed]
-    named = [name.strip() for name in os.environ[VISIBLE].split(",")]
-    return [name for name in named if name not in ("", "-1", "NoDevFiles")]
+    named = (name.strip() for name in os.environ[VISIBLE].split(","))
+    return list(takewhile(lambda name: name not in ("", "-1", "NoDevFiles"), named))  # CUDA sees none behind these
 
 
 def environment_of(device: str) -> dict[str, str]:
@@ -68,11 +69,11 @@ def _held(device: str) -> Iterator[bool]:
     user = os.getuid()  # each user has files of their own: nobody may lock those of others in a shared folder
     path = Path(tempfile.gettempdir()) / f"ncu-bench-turn-{user}-{device.replace(os.sep, '-')}.lock"
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    held = False
     try:
         with suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield True
-            return
-        yield False
+            held = True
+        yield held
     finally:
         os.close(handle)

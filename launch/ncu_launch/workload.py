@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ncu_launch.atomic import write_whole
 from ncu_launch.attribution import Attribution, tensors_in
 from ncu_launch.data_parallel import joined_ranks, meet, replicated
 from ncu_launch.errors import NcuBenchError, WrongUsage
@@ -27,7 +28,6 @@ from ncu_launch.models import Built, build
 from ncu_launch.operators import collector_class, write_header
 from ncu_launch.ranges import Ranges
 from ncu_launch.request import Facts, Workload
-from ncu_launch.run_folder import write_whole
 
 TORCH_DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
@@ -170,7 +170,8 @@ def with_each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, (list, tuple)):
-        return type(value)(with_each_tensor(item, change) for item in value)
+        items = [with_each_tensor(item, change) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)  # a named tuple, or a plain one
     return {key: with_each_tensor(item, change) for key, item in value.items()} if isinstance(value, dict) else value
 
 
@@ -357,8 +358,7 @@ def exit_code_of(work: Callable[[], None]) -> int:
     try:
         work()
     except NcuBenchError as error:
-        parts = {"what": error.what, "cause": error.cause, "advice": error.advice, "exit_code": error.exit_code}
-        sys.stderr.write(json.dumps({"ncu_bench_error": parts}) + "\n")
+        sys.stderr.write(error.spoken + "\n")
         return error.exit_code
     return 0
 

@@ -10,6 +10,7 @@ import io
 import os
 import sys
 import warnings
+from itertools import takewhile
 
 import click
 
@@ -92,7 +93,7 @@ def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code. Errors are one paragraph on stderr."""
     from ncu_launch.errors import NcuBenchError
 
-    debug = "--debug" in arguments
+    debug = "--debug" in takewhile(lambda word: word not in COMMANDS, arguments)  # not that of a profiled program
     # Counters near the end of doubles: what overflows is no finite number, and shown as unknown.
     warnings.filterwarnings("ignore", "(overflow|invalid value) encountered", RuntimeWarning)
     warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that no font here has

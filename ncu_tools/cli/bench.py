@@ -173,13 +173,12 @@ def command(
         kept = _kept(folder, retry_failed) if resume else None
         missing, begun = _left_of(asked, kept, processes)
         if resume:
-            done = f"{len(asked) - len(missing)} of {counted(len(asked), 'point', 'points')} are measured"
+            done = f"{_of(len(asked) - len(missing), len(asked))} measured"
             click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
         stopped = _measured(folder, kept, missing, begun, effort, timeout, processes, dask)
     if stopped:
         number = len(asked) - sum(has_all(row, processes) for row in _rows_of(folder, asked))
-        left = f"{number} of {counted(len(asked), 'point', 'points')} are left"
-        click.echo(f"{left}; the same command with -o {folder} --resume goes on.", err=True)
+        click.echo(f"{_of(number, len(asked))} left; the same command with -o {folder} --resume goes on.", err=True)
         raise click.Abort
     rows = _rows_of(folder, asked)
     show(_table(rows, _notes(rows, sweep, effort, folder), output_format), output_format)
@@ -190,6 +189,11 @@ def command(
 
 
 # ----------------------------------------------------------------------------------------------------- the run folder
+
+
+def _of(number: int, points: int) -> str:
+    """As in "1 of 3 points is", for what follows."""
+    return f"{number} of {counted(points, 'point', 'points')} {'is' if number == 1 else 'are'}"
 
 
 def _check_folder(folder: Path, resume: bool, retry_failed: bool) -> None:

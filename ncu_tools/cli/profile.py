@@ -204,7 +204,7 @@ def command(
         nvtx_include=nvtx_include,
         clock_control=clock_control,
         cache_control=cache_control,
-        extra=tuple(shlex.split(ncu_args)),
+        extra=_words(ncu_args),
         timeout=timeout,
         plan=runs,
     )
@@ -276,6 +276,16 @@ def _expected(workload: Workload) -> Expectation:
         return expectation_of(workload)
     with console.status("counting what the model should do"):
         return expectation_of(workload)
+
+
+def _words(arguments: str) -> tuple[str, ...]:
+    """The words of --ncu-args as a shell would split them. Raises `WrongUsage` where a quote does not close."""
+    try:
+        return tuple(shlex.split(arguments))
+    except ValueError as error:
+        raise WrongUsage(
+            f"--ncu-args {arguments} could not be split into words: {error}.", advice="Close every quote in it."
+        ) from error
 
 
 def _is_program(target: str | None) -> bool:

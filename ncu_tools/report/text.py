@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -33,7 +34,9 @@ def to_text(table: Table, width: int, *, full_names: bool = False) -> str:
 
 
 def _natural(columns: list[Column], cells: list[list[str]]) -> list[int]:
-    return [max([len(column.title), *(len(row[index]) for row in cells)]) for index, column in enumerate(columns)]
+    return [
+        max([cell_len(column.title), *(cell_len(row[index]) for row in cells)]) for index, column in enumerate(columns)
+    ]
 
 
 def _fitted(columns: list[Column], cells: list[list[str]], width: int) -> list[int]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.json_records import UNREADABLE, record_of
 from ncu_launch.manifest import LAUNCHES as LAUNCHES
 
 from ncu_parsers.engine import Engine, InOrder
@@ -28,6 +30,8 @@ LONGEST_VALUE = 180
 """File systems allow names of 255 bytes."""
 
 READ, REFUSED = "read", "refused"
+_FILE_OF_A_REPORT = re.compile(rf"{RANK}=[^/\\]+/{REPORT}=[^/\\]+/{re.escape(LAUNCHES)}")
+"""From the folder of its run on: what a log names is removed when its report is read anew, so it names nothing else."""
 
 
 @dataclass(frozen=True)
@@ -164,13 +168,21 @@ def encoded(value: str) -> str:
 
 
 def read_log(log: File) -> dict[str, LogLine]:
-    """What became of the reports of a run, by report; {} where there is no log, or it cannot be read."""
+    """What became of the reports of a run, by report; {} without a log. Lines that cannot be read are left out."""
     try:
-        lines = log.read_bytes().decode("utf-8", "replace").splitlines() if log.is_file() else []
-        found = [LogLine(**json.loads(line)) for line in lines if line.strip()]
-    except (OSError, ValueError, TypeError, NcuBenchError):
+        texts = log.read_bytes().decode("utf-8", "replace").splitlines() if log.is_file() else []
+    except (OSError, NcuBenchError):
         return {}
-    return {line.report: line for line in found}
+    return {line.report: line for line in map(_log_line, texts) if line is not None}
+
+
+def _log_line(text: str) -> LogLine | None:
+    """One line of a log, whoever wrote it; None where it is none, or names a file that is not a report's."""
+    try:
+        line = record_of(LogLine, json.loads(text))
+    except UNREADABLE:
+        return None
+    return line if line.file is None or _FILE_OF_A_REPORT.fullmatch(line.file) else None
 
 
 def log_bytes(lines: Iterable[LogLine]) -> bytes:

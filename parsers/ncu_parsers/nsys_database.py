@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import numpy as np
@@ -23,7 +23,7 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers import memory
 from ncu_parsers.read import NotAReport
-from ncu_parsers.sources import Source
+from ncu_parsers.sources import DAMAGE, Source
 
 MAGIC = b"SQLite format 3\0"
 
@@ -140,13 +140,22 @@ def opened(source: Source, name: str) -> Iterator[Database]:
 def on_disk(source: Source) -> Iterator[Path]:
     """The file of a source as it is; a compressed one is unpacked into a temporary folder, and removed after."""
     with Path(source.path).open("rb") as raw, source.open() as stream:
-        if raw.read(16) == stream.read(16):
-            yield Path(source.path)
-            return
+        packed = _differ(raw, stream)
+    if not packed:
+        yield Path(source.path)
+        return
     with TemporaryDirectory(prefix="ncu-bench-") as folder:
         unpacked = Path(folder) / Path(source.path).stem
         source.unpack(unpacked)
         yield unpacked
+
+
+def _differ(raw: BinaryIO, stream: BinaryIO) -> bool:
+    """Whether a file holds something else than what is read of it: it is compressed, perhaps damaged."""
+    try:
+        return raw.read(16) != stream.read(16)
+    except DAMAGE:
+        return True
 
 
 def _connect(path: Path) -> sqlite3.Connection:

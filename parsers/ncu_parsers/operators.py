@@ -12,6 +12,7 @@ import json
 import math
 from typing import Any
 
+from ncu_launch.errors import NcuBenchError
 from ncu_launch.operators import FORMAT, FORMAT_VERSION
 
 from ncu_parsers import report
@@ -40,14 +41,21 @@ def opens_operator_file(line: str) -> bool:
 
 
 class OperatorFile:
-    """The records of one collector."""
+    """The records of one collector. Raises `NcuBenchError` for those of a version that this release does not know."""
 
     def __init__(self, header: str) -> None:
         self.header: dict[str, Any] = json.loads(header)
+        version = self.header.get(FORMAT)
+        if version != FORMAT_VERSION:
+            raise NcuBenchError(
+                f"The operators were written in version {version!r:.20} of their format; this ncu-bench knows version "
+                f"{FORMAT_VERSION}.",
+                "A newer ncu-bench collected them.",
+                "Update ncu-bench.",
+            )
         is_estimate = bool(self.header.get("estimate"))
         self.dialect = ESTIMATE_DIALECT if is_estimate else DIALECT
         self._basis = f"expected: {BASIS}" if is_estimate else BASIS
-        self.known = self.header.get(FORMAT) == FORMAT_VERSION
         self._launches: list[Launch] = []
 
     def launches(self) -> list[Launch]:

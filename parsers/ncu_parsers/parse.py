@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -237,7 +237,8 @@ def _shared_stem(one: str, other: str) -> int:
     first, second = PurePath(one), PurePath(other)
     if first.parent != second.parent:
         return 0
-    return next((at for at, pair in enumerate(zip(first.name, second.name, strict=False)) if pair[0] != pair[1]), 0)
+    letters = zip(first.name, second.name, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], letters))
 
 
 def _join(profiles: list[Report], result: Parsed) -> None:

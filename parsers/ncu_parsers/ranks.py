@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.manifest import MANIFEST, RANKS, REPORTS
+from ncu_launch.json_records import object_in
+from ncu_launch.manifest import RANKS, REPORTS, STATE, DamagedManifest, Manifest, read_manifest
 
 from ncu_parsers import arrays, tables
 from ncu_parsers.report import Report
@@ -39,23 +39,37 @@ def origin_of(path: str) -> Origin | None:
     if file.parent.name != REPORTS:
         return None
     folder = file.parent.parent
-    manifest = _json(folder / MANIFEST)
-    place = manifest.get("place") or {}
+    manifest = _manifest(folder)
+    place = manifest.place if manifest else {}
     if not place and folder.parent.name == RANKS and folder.name.isdecimal():
-        place = {"rank": int(folder.name), "host": _json(folder / "state.json").get("host")}
+        place = {"rank": int(folder.name), "host": object_in(folder / STATE).get("host")}
     if not place:
         return None
-    processes = {one["process_id"]: one["rank"] for one in place.get("processes", []) if "process_id" in one}
-    device = (manifest.get("facts") or {}).get("device_id")
-    return Origin(place.get("host") or None, place.get("rank"), device, processes)
+    host = place.get("host")
+    device = manifest.facts.get("device_id") if manifest else None
+    return Origin(
+        host if isinstance(host, str) and host else None, _number(place.get("rank")), _number(device), _processes(place)
+    )
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> Manifest | None:
     try:
-        values = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}
+        return read_manifest(folder)
+    except (OSError, DamagedManifest):
+        return None
+
+
+def _number(value: object) -> int | None:
+    """A rank, process id or device number; None for anything else that may stand in its place."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
+
+
+def _processes(place: Mapping[str, Any]) -> dict[int, int]:
+    """The ranks of a node's processes, as far as they are known."""
+    said = place.get("processes")
+    entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+    known = ((_number(one.get("process_id")), _number(one.get("rank"))) for one in entries)
+    return {process: rank for process, rank in known if process is not None and rank is not None}
 
 
 def by_origin(reports: Sequence[Report]) -> list[list[Report]]:

@@ -13,7 +13,7 @@ import io
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -103,11 +103,13 @@ class Source:
             rejoined = _Rejoined(bytes(self._read_ahead), sys.stdin.buffer)
             yield _decompressed(io.BufferedReader(rejoined), self.name)
             return
-        try:
-            with Path(self.path).open("rb") as raw:
-                yield _decompressed(raw, self.name)
-        except OSError as error:
-            raise unreadable(self.path, error) from error
+        with ExitStack() as files:
+            try:
+                raw = files.enter_context(Path(self.path).open("rb"))
+                stream = _decompressed(raw, self.name)
+            except OSError as error:
+                raise unreadable(self.path, error) from error
+            yield stream  # outside: not every error of who reads is one of the file
 
     def unpack(self, path: Path) -> None:
         """Write what the report holds, decompressed, into the file `path`; of a damaged one, what there is.

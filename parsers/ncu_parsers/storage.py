@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
+from ncu_launch.atomic import copy_whole
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.run_folder import copy_whole
 
 LOCAL_SCHEMES = ("file://", "local://")
 PACKAGES = {

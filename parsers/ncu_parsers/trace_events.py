@@ -137,7 +137,7 @@ class _Text:
             try:
                 value, end = _DECODER.raw_decode(self._text, self.at)
             except (ValueError, RecursionError) as error:
-                if len(self._text) - self.at >= longest or not self._more():
+                if len(self._text) - self.at >= longest or not self._as_much_again():
                     raise ValueError(str(error)) from error
                 continue
             if end < len(self._text) or not self._more():  # a number may go on in the next block
@@ -153,6 +153,15 @@ class _Text:
                 self.at = len(self._text)
                 return False
         self.at = match.start()
+        return True
+
+    def _as_much_again(self) -> bool:
+        """Read on until there is twice as much, for a value that is tried anew each time; False at the end."""
+        enough = 2 * (len(self._text) - self.at)
+        if not self._more():
+            return False
+        while len(self._text) < enough and self._more():
+            pass
         return True
 
     def _more(self) -> bool:

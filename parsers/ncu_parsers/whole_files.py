@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ncu_launch import atomic
 from ncu_launch.errors import NcuBenchError
 
 
@@ -39,32 +39,20 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises `NcuBenchError` when the folder cannot be written.
     """
+    begun = False
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+        with atomic.replacing(path) as temporary:
+            begun = True
+            yield temporary
     except OSError as error:
-        raise _unwritable(path, error) from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        if temporary.exists():
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-    except OSError as error:
+        if not begun:
+            raise _unwritable(path, error) from error
         raise NcuBenchError(
             f"{path} could not be written: {error.strerror or error}.", advice="Check the disk's free space."
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def bytes_replaced(path: Path, data: bytes) -> None:
     """Write a small file, whole or not at all. Raises `NcuBenchError` when the folder cannot be written."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
