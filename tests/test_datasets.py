@@ -632,3 +632,25 @@ def test_a_dataset_of_refused_reports_says_why(tmp_path: Path) -> None:
     for read in (lambda: load(str(tmp_path / "fleet")), lambda: read_launches(find_dataset(str(tmp_path / "fleet")))):  # type: ignore[arg-type]
         with pytest.raises(NcuBenchError, match="holds no launches"):
             read()
+
+
+@pytest.mark.parametrize("file", ["../../victim.parquet", "/victim.parquet", "rank=0/report=x/../../../victim.parquet"])
+def test_a_log_removes_no_file_but_that_of_a_report(file: str, tmp_path: Path) -> None:
+    victim = tmp_path / "victim.parquet"
+    victim.write_text("mine")
+    root = tmp_path / "fleet"
+    assert bench("parse", str(WIDE), "-o", f"{root}/", "--run", "r").exit_code == 0
+    log = root / "run=r" / "_log.jsonl"
+    line = json.loads(log.read_text("utf-8"))
+    named = file if file.startswith("..") or not file.startswith("/") else str(victim)
+    log.write_text(json.dumps({**line, "file": named}) + "\n", encoding="utf-8")
+    assert bench("parse", str(WIDE), "-o", f"{root}/", "--run", "r").exit_code == 0
+    assert victim.read_text() == "mine"
+    assert json.loads(log.read_text("utf-8"))["file"] == line["file"]
+
+
+@pytest.mark.parametrize("line", ['{"report": [1], "outcome": "read"}', "[1]", '{"x": 1}', "[" * 100_000, "{"])
+def test_a_line_of_a_log_that_is_none_is_passed_over_alone(line: str, tmp_path: Path) -> None:
+    log = tmp_path / "_log.jsonl"
+    log.write_text(f'{line}\n{{"report": "a.csv", "outcome": "refused", "reason": "r"}}\n', encoding="utf-8")
+    assert read_log(log) == {"a.csv": LogLine("a.csv", "refused", reason="r")}

@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -24,13 +25,17 @@ from ncu_parsers.bench_table import bench_table
 from ncu_parsers.footer import BROTLI, DamagedFooter, columns_of
 from ncu_parsers.parquet import read_bench, read_beside, read_launches
 from ncu_parsers.parquet_file import DECODED
+from ncu_parsers.parse import parse
 from ncu_parsers.report import Launch
 from ncu_parsers.row_groups import write_table
+from ncu_parsers.sources import Source
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import run
+from ncu_tools.kernels import kept_kernels
 from ncu_tools.report.spreadsheet import to_spreadsheet
 from ncu_tools.report.table import no_formula
+from ncu_tools.scene import scene_from_json
 from tests.conftest import ROOT, SAMPLES
 from tests.launches import launch, metric, sass, table
 from tests.test_cli import PYTHONPATH
@@ -382,3 +387,82 @@ def test_a_run_folder_of_somebody_else_is_refused_in_a_paragraph(tmp_path: Path)
         assert said.startswith("Error: ")
         assert str(theirs) in said
     assert list(theirs.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        '{"place": "x"}', '{"place": {"rank": "zero"}}', '{"place": {"rank": 99999999999}}', '{"place": {"rank": true}}',
+        '{"place": {"processes": [{"process_id": 1}, 2]}}', '{"place": {"host": 7}, "facts": 3}', "[" * 100_000, "[]",
+    ],
+)  # fmt: skip
+def test_a_forged_manifest_beside_a_report_says_nothing(place: str, tmp_path: Path) -> None:
+    report = tmp_path / "reports" / "ncu.csv"
+    report.parent.mkdir()
+    report.write_bytes((SAMPLES / "d01-wide-raw.csv").read_bytes())
+    (tmp_path / "manifest.json").write_text(place)
+    (parsed,) = parse([Source(str(report))]).reports
+    assert parsed.rows == 8
+    output = tmp_path / "launches.parquet"
+    assert run(["parse", str(report), "-o", str(output)]) == 0
+    assert read_launches(output).column("rank").null_count == 8
+
+
+@pytest.mark.parametrize(
+    "said", ["[]", "not json", '{"kernels": {"x": 1}}', '{"kernels": 3}', '{"kernels": {"made_of": 1, "said": [], "notes": []}}']
+)  # fmt: skip
+def test_forged_kernels_beside_launches_are_as_if_not_there(said: str, tmp_path: Path) -> None:
+    launches = tmp_path / "launches.parquet"
+    assert run(["parse", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(launches)]) == 0
+    kernels = tmp_path / "kernels.parquet"
+    kept = pq.read_table(kernels)
+    pq.write_table(kept.replace_schema_metadata({b"ncu_bench": said.encode()}), kernels)
+    assert kept_kernels(launches) is None
+    assert run(["hotspots", str(launches)]) == 0
+
+
+def test_kernels_of_other_columns_are_as_if_not_there(tmp_path: Path) -> None:
+    launches = tmp_path / "launches.parquet"
+    assert run(["parse", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(launches)]) == 0
+    kernels = tmp_path / "kernels.parquet"
+    assert kept_kernels(launches) is not None
+    kept = pq.read_table(kernels)
+    pq.write_table(kept.drop_columns(["launches"]), kernels)
+    assert kept_kernels(launches) is None
+
+
+def test_a_tool_version_that_is_no_text_is_not_compared(tmp_path: Path) -> None:
+    said = {"schema_version": SCHEMA_VERSION, "reports": [{"tool_version": [[1]]}], "notes": []}
+    for name in ("a", "b"):
+        write_table(with_metadata(table(launch("k", ns=1.0)), said), tmp_path / f"{name}.parquet")
+    assert run(["compare", str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("marks", {"flops_per_s": "x"}), ("marks", {"run": 9}), ("marks", {"unknown": 1}), ("roofs", {"value": None}),
+        ("arrows", {"start": 0, "end": 99}),
+    ],
+)  # fmt: skip
+def test_a_forged_scene_is_an_error_with_advice(key: str, value: dict[str, object], tmp_path: Path) -> None:
+    document = json.loads(_scene_of(tmp_path))
+    entries = document["scene"][key]
+    document["scene"][key] = [{**(entries[0] if entries else {}), **value}, *entries[1:]]
+    with pytest.raises(NcuBenchError, match="The scene is not whole"):
+        scene_from_json(document["scene"])
+
+
+def test_a_scene_without_end_is_an_error_with_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deep = tmp_path / "deep.json"
+    deep.write_text('{"command": "roofline", "scene": ' + "[" * 100_000, encoding="utf-8")
+    assert run(["roofline", str(deep), "-o", str(tmp_path / "x.svg")]) == 1
+    assert "begins like a roofline and is no JSON" in capsys.readouterr().err
+
+
+def _scene_of(folder: Path) -> str:
+    said = io.StringIO()
+    with redirect_stdout(said):
+        report = SAMPLES / "d01-wide-raw.csv"
+        assert run(["roofline", str(report), "-o", str(folder / "r.svg"), "--format", "json"]) == 0
+    return said.getvalue()

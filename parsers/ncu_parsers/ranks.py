@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from ncu_launch.json_records import object_in
-from ncu_launch.manifest import RANKS, REPORTS, STATE, DamagedManifest, Manifest, read_manifest
+from ncu_launch.manifest import MANIFEST, RANKS, REPORTS, STATE
 
 from ncu_parsers import arrays, tables
 from ncu_parsers.report import Report
@@ -39,24 +39,20 @@ def origin_of(path: str) -> Origin | None:
     if file.parent.name != REPORTS:
         return None
     folder = file.parent.parent
-    manifest = _manifest(folder)
-    place = manifest.place if manifest else {}
+    manifest = object_in(folder / MANIFEST)
+    place = _object(manifest.get("place"))
     if not place and folder.parent.name == RANKS and folder.name.isdecimal():
         place = {"rank": int(folder.name), "host": object_in(folder / STATE).get("host")}
     if not place:
         return None
-    host = place.get("host")
-    device = manifest.facts.get("device_id") if manifest else None
+    host, device = place.get("host"), _object(manifest.get("facts")).get("device_id")
     return Origin(
         host if isinstance(host, str) and host else None, _number(place.get("rank")), _number(device), _processes(place)
     )
 
 
-def _manifest(folder: Path) -> Manifest | None:
-    try:
-        return read_manifest(folder)
-    except (OSError, DamagedManifest):
-        return None
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _number(value: object) -> int | None:
@@ -67,7 +63,7 @@ def _number(value: object) -> int | None:
 def _processes(place: Mapping[str, Any]) -> dict[int, int]:
     """The ranks of a node's processes, as far as they are known."""
     said = place.get("processes")
-    entries = [one for one in said if isinstance(one, dict)] if isinstance(said, list) else []
+    entries = map(_object, said) if isinstance(said, list) else ()
     known = ((_number(one.get("process_id")), _number(one.get("rank"))) for one in entries)
     return {process: rank for process, rank in known if process is not None and rank is not None}
 
