@@ -59,6 +59,8 @@ def crashes():
     os.abort()
 def killed():
     os.kill(os.getpid(), signal.SIGKILL)
+def exits():
+    raise SystemExit(0)
 def wrong():
     raise ValueError("no such thing")
 def hangs():
@@ -267,6 +269,7 @@ class TestRealProcesses:
             ("memory_of_a_gpu", "out of memory", "20.00 GiB"),
             ("memory_of_python", "out of memory", "MemoryError"),
             ("crashes", "crashed", "SIGABRT"),
+            ("exits", "failed", "the target exits"),
             ("killed", "crashed", "memory runs out"),
             ("wrong", "failed", "ValueError: no such thing"),
             ("unheard_of", "failed", "no function called unheard_of"),

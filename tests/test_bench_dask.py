@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from ncu_launch.bench import Sweep, points
 from ncu_launch.errors import NcuBenchError
+from ncu_launch.tools import Gpu
 from ncu_launch.turns import environment_of, turn, visible_gpus
 from ncu_parsers.bench_table import bench_table
 from ncu_parsers.parquet import read_bench
@@ -222,6 +223,21 @@ class TestTurns:
                 held.enter_context(turn(gpus, lambda: "nobody waits"))
         with turn(gpus, lambda: False) as free:
             assert free == gpus[0]
+
+    def test_an_error_in_one_is_that_error(self) -> None:
+        with pytest.raises(BlockingIOError, match="fork"), turn([f"test-{os.getpid()}-fork"], lambda: False):
+            raise BlockingIOError("fork: try again")
+
+    @pytest.mark.parametrize(
+        ("named", "visible"),
+        [("1,0", ["1", "0"]), ("0,-1,1", ["0"]), ("", []), ("NoDevFiles", []), (" 2 ,3", ["2", "3"])],
+    )
+    def test_are_on_the_gpus_that_cuda_sees(
+        self, named: str, visible: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("ncu_launch.turns.gpus", lambda: [Gpu(at, "H200", "9.0", None) for at in range(4)])
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+        assert visible_gpus() == visible
 
     def test_ends_with_the_process_that_holds_it(self, tmp_path: Path) -> None:
         name = f"test-{os.getpid()}-held"

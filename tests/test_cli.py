@@ -204,6 +204,12 @@ class TestHotspots:
         assert "..." not in call("hotspots", RAW, "--full-names").out
         assert "(T1::Params)" in call("hotspots", RAW, "--full-names").out
 
+    def test_full_names_are_whole_where_letters_are_two_columns_wide(self, call: Any, tmp_path: Path) -> None:
+        name = "行列の積を求めるカーネル" * 4
+        wide = tmp_path / "wide.csv"
+        wide.write_text(Path(METRICS).read_text("utf-8").replace("triad(", f"{name}("), encoding="utf-8")
+        assert name in call("hotspots", str(wide), "--full-names").out
+
     @pytest.mark.parametrize("by", ["time", "flops", "dram"])
     @pytest.mark.parametrize("group", ["name", "short", "grid", "nvtx"])
     def test_every_order_and_group_works(self, by: str, group: str, call: Any) -> None:

@@ -39,7 +39,7 @@ PATHS = {
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
-    """Small reports of several dialects, and one that is none."""
+    """Small reports of several dialects, one that is none, and one for which ncu had no permission."""
     folder = tmp_path_factory.mktemp("reports") / "node"
     folder.mkdir()
     samples = ("d01-wide-raw.csv", "d02-long-rules.csv", "d18-text.txt")
@@ -47,6 +47,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
         sample = SAMPLES / samples[number % len(samples)]
         (folder / f"{number:02d}{sample.suffix}").write_bytes(sample.read_bytes())
     (folder / "bad.csv").write_text("no report\n", encoding="utf-8")
+    (folder / "denied.csv").write_text("==ERROR== ERR_NVGPUCTRPERM\n", encoding="utf-8")
     return [Source(str(file)) for file in sorted(folder.iterdir())]
 
 
@@ -85,8 +86,8 @@ class TestALocalCluster:
         heard: list[Source] = []
         result = parse_into_dataset(str(tmp_path / "fleet"), reports, engine=local, reading=heard.append)
         assert heard == reports
-        assert [report.source for report in result.reports] == [source.path for source in reports[:-1]]
-        assert list(result.refused) == [reports[-1].path]
+        assert [report.source for report in result.reports] == [source.path for source in reports[:-2]]
+        assert list(result.refused) == [source.path for source in reports[-2:]]
         assert_same(tmp_path / "fleet", alone)
 
     @pytest.mark.parametrize("group", ["name", "grid"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,13 @@ class TestAnEstimate:
         assert found[1]["flops"] == pytest.approx(2 * found[0]["flops"])
         assert found[2]["bytes_operators"] == pytest.approx(found[0]["bytes_operators"] / 2, rel=0.01)
         assert all("no_such_model" in row["failed"] and row["flops"] is None for row in found[4:])
+
+    def test_keeps_going_past_a_target_that_exits(self, tmp_path: Path) -> None:
+        (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
+        left, other = rows(f"{tmp_path / 'script.py'}:model", "alexnet", "--phase", "forward")
+        assert left["flops"] is None
+        assert left["failed"].endswith("ends the process that builds or runs it.")
+        assert other["flops"] > 0
 
     def test_of_nothing_but_failures_fails(self) -> None:
         result = CliRunner().invoke(cli, ["estimate", "no_such_model"])

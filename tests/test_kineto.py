@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_parsers import trace_events
 from ncu_parsers.host_ranges import HostRange, ThreadRanges
 from ncu_parsers.kineto import read_report
 from ncu_parsers.parse import parse
@@ -313,3 +314,23 @@ def test_ranges_around_a_moment_are_those_that_are_open_outermost_first() -> Non
     assert [one.name for one in nested.around(60)] == ["a", "c"]
     assert nested.around(101) == []
     assert nested.own_times("k") == [60, 20, 20]
+
+
+def test_a_long_value_beside_the_events_is_tried_a_few_times_not_once_a_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    decode = trace_events._DECODER.raw_decode
+
+    def counted(text: str, at: int) -> Any:
+        tried.append(at)
+        return decode(text, at)
+
+    monkeypatch.setattr(trace_events._DECODER, "raw_decode", counted)
+    trace = tmp_path / "trace.json"
+    trace.write_text('{"long": [' + "1," * (6 << 20) + '1], "traceEvents": [{"ph": "X"}]}', encoding="utf-8")
+    with trace.open("rb") as stream:
+        events = trace_events.TraceEvents(stream)
+        assert list(events) == [{"ph": "X"}]
+    assert len(events.header["long"]) == (6 << 20) + 1
+    assert len(tried) < 12

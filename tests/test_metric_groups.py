@@ -317,3 +317,9 @@ class TestTheChipOfAGpu:
             alike = find_chip(chip.family)
             newest = (2025, 3) if chip.until else None
             assert everything(chip, newest).names == everything(alike, newest).names, chip.name
+
+
+def test_a_name_behind_an_equals_sign_is_passed_on_as_it_is() -> None:
+    selection = select(["=regex:sm__.*", "=lts__t_*.sum"], find_chip("ga100"))
+    assert [name for name in selection.names if "*" in name] == ["regex:sm__.*", "lts__t_*.sum"]
+    assert "regex:sm__.*" in selection.without_unlisted(set()).names

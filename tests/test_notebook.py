@@ -95,6 +95,10 @@ class TestViews:
         assert view._repr_svg_().startswith("<?xml")
         assert set(view.table["run"]) == {run.name, other.name}
 
+    def test_of_rooflines_of_runs_that_are_called_the_same_tell_them_apart(self, run: Any) -> None:
+        view = run.roofline(run, run)
+        assert set(view.table["run"]) == {run.name, f"{run.name} (2)", f"{run.name} (3)"}
+
     def test_are_saved_as_pictures_only(self, run: Any, tmp_path: Path) -> None:
         assert run.layers().save(tmp_path / "l.png").read_bytes().startswith(b"\x89PNG")
         with pytest.raises(WrongUsage, match="is no picture"):

@@ -25,7 +25,7 @@ from ncu_parsers.sources import Source, find_sources
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.hotspots import hotspots
 from ncu_tools.roofline import roofline
-from tests.conftest import SHARED
+from tests.conftest import SAMPLES, SHARED
 from tests.reports import needs_shared_reports
 from tests.test_cli import PROGRAM as NCU_BENCH
 from tests.test_cli import PYTHONPATH
@@ -341,6 +341,17 @@ class TestFilesOfStrangers:
         packed = tmp_path / "t.sqlite.gz"
         packed.write_bytes(gzip.compress(path.read_bytes()))
         assert len(table_of(packed)) == 1
+
+    @pytest.mark.parametrize("damage", ["cut", "overwritten"])
+    def test_a_damaged_compressed_export_is_refused_and_the_report_beside_it_read(
+        self, damage: str, tmp_path: Path
+    ) -> None:
+        packed = gzip.compress(database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1)]}).read_bytes())
+        damaged = tmp_path / "damaged.sqlite.gz"
+        damaged.write_bytes(packed[:20] if damage == "cut" else packed[:12] + b"\xff" * 40 + packed[52:])
+        parsed = parse([Source(str(damaged)), Source(str(SAMPLES / "d01-wide-raw.csv"))])
+        assert list(parsed.refused) == [str(damaged)]
+        assert [report.rows for report in parsed.reports] == [8]
 
 
 def test_files_of_one_timeline_in_a_folder_are_read_once(tmp_path: Path) -> None:

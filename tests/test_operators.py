@@ -6,12 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from ncu_launch.attribution import tensors_in
+from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import read_manifest
+from ncu_launch.workload import with_each_tensor
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.read import read_report
 from ncu_parsers.sources import Source
@@ -348,3 +352,34 @@ def test_importing_the_launcher_does_not_import_torch() -> None:
         cwd=ROOT,
     )
     assert done.stdout.strip() == "False"
+
+
+def test_a_file_of_a_newer_collector_is_refused(tmp_path: Path) -> None:
+    newer = tmp_path / "operators.jsonl"
+    newer.write_text('{"ncu_bench_operators": 99}\n{"operator": "aten.mm"}\n', encoding="utf-8")
+    with pytest.raises(NcuBenchError, match="version 99 of their format; this ncu-bench knows version 1"):
+        read_report(Source(str(newer)))
+
+
+class Pair(NamedTuple):
+    """Inputs as a model may take them."""
+
+    first: Any
+    second: Any
+
+
+@dataclass
+class Outputs:
+    """Outputs as a model may give them."""
+
+    logits: Any
+    loss: Any = None
+
+
+def test_tensors_are_found_in_named_tuples_and_dataclasses() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+    one = torch.ones(2)
+    moved = with_each_tensor({"pair": Pair(one, [one, 3])}, lambda tensor: tensor + 1)
+    assert isinstance(moved["pair"], Pair)
+    assert moved["pair"].first.tolist() == moved["pair"].second[0].tolist() == [2.0, 2.0]
+    assert [tensor.tolist() for tensor in tensors_in(Outputs(one, (one,)))] == [[1.0, 1.0]] * 2

@@ -459,3 +459,31 @@ class TestTheToolThatAutoTakes:
         if tool == "ncu":
             assert plan.command[plan.command.index("--profile-from-start") + 1] == "off"
             assert "--nvtx" in plan.command
+
+
+def test_a_run_under_nsys_that_is_stopped_does_not_begin_again(bench: Bench) -> None:
+    began = bench.folder / "began"
+    nsys = bench.folder / "empty" / "nsys"
+    nsys.write_text(
+        "#!/bin/sh\n[ $1 = --version ] && echo NVIDIA Nsight Systems version 2022.4.2 && exit 0\n"
+        f"trap 'exit 0' TERM INT\necho began >> '{began}'\n/bin/sleep 30 & wait\n"
+    )
+    nsys.chmod(0o755)
+    command = [*MAIN, "profile", "--tool", "nsys", "--timeout", "1", "-o", str(bench.run), "--", "python", "-c", "pass"]
+    assert bench.call(command, bench.environment("asked")).code == 1
+    assert began.read_text() == "began\n"
+    assert len(bench.manifest()["tool_runs"]) == 1
+
+
+def test_arguments_for_ncu_whose_quote_is_open_are_refused(bench: Bench) -> None:
+    result = bench.profile("asked", "--ncu-args", "--set 'full")
+    assert (result.code, "Traceback" in result.err) == (2, False)
+    assert "--ncu-args --set 'full could not be split into words" in result.err
+
+
+def test_a_log_that_cannot_be_written_is_not_laid_to_the_tool(bench: Bench) -> None:
+    bench.run.mkdir()
+    (bench.run / "logs").symlink_to(bench.folder / "nowhere")
+    result = bench.profile("asked")
+    assert result.code == 1
+    assert "could not be started" not in result.err

@@ -244,6 +244,16 @@ class TestJoiningFiles:
         (row,) = parsed.table.to_pylist()
         assert (row["device_name"], row["compute_capability"]) == ("NVIDIA A40", "8.6")
 
+    def test_a_session_page_names_the_report_whose_name_it_is_nearest_to(self, tmp_path: Path) -> None:
+        session = '"Device Attribute","Device 0"\n"display_name","NVIDIA A40"\n'
+        for name in ("a", "b"):
+            (tmp_path / name).write_text(dialects.long([one_launch()], PLAIN, legacy=True), encoding="utf-8")
+        (tmp_path / "a.session.csv").write_text(session, encoding="utf-8")
+        parsed = parse([Source(str(tmp_path / name)) for name in ("a", "b", "a.session.csv")], join=False)
+        assert parsed.table is not None
+        named = {Path(row["report"]).name: row["device_name"] for row in parsed.table.to_pylist()}
+        assert named == {"a": "NVIDIA A40", "b": None}
+
 
 class TestRefusals:
     @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.slug)

@@ -21,7 +21,7 @@ class Workload:
     `phases` are those to profile; what they need runs too, outside the profile. A step is forward, backward and
     optimizer. `autocast` keeps the weights in fp32 and lets PyTorch choose per operator; without it the whole model is
     converted to `dtype`. A target of known work has its own type and ignores `dtype`. With `data_parallel` each rank
-    of a launcher runs the model on a batch of its own, and gradients are summed over the ranks.
+    of a launcher runs the model on a batch of its own, and gradients are averaged over the ranks.
     """
 
     target: str
