@@ -16,7 +16,8 @@ from ncu_launch.ranges import RUN_PHASES
 from ncu_parsers.tables import Floats
 
 from ncu_tools.expected_causes import Evidence, Explanation, Work, explain
-from ncu_tools.expected_work import NO_MODULE, NO_PHASE, Collection, Launches, Operators, Place, Places
+from ncu_tools.expected_work import Collection, Launches, Operators, Place, Places
+from ncu_tools.layers import NO_MODULE, NO_PHASE
 from ncu_tools.report.units import counted, scaled
 
 MODEL, PHASE, LAYER = "model", "phase", "layer"

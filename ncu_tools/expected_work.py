@@ -19,13 +19,12 @@ from ncu_parsers import arrays, tables
 from ncu_parsers.operators import INTEGER_OPERATIONS
 from ncu_parsers.tables import Floats
 
+from ncu_tools.layers import NO_MODULE, NO_PHASE
+
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
 Place = tuple[str, str]
 """Phase and module."""
-
-NO_PHASE = "(no phase)"
-NO_MODULE = "(no module)"
 
 _FILTERS = frozenset(
     (

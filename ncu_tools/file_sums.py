@@ -105,16 +105,17 @@ def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> Any
     rows = _in_rows(dataset.partitions)
     whole: AnySums | None = None
     lost: dict[str, None] = {}
+    last_error = nothing_in(dataset)
     for row, found in zip(rows, dataset.engine.map(partial(_sums_of_row, sums_of), rows), strict=True):
         if isinstance(found, NcuBenchError):
             lost |= dict.fromkeys(left_out_note(one, found) for one in row)
-            error = found
+            last_error = found
         elif whole is None:
             whole = found
         else:
             whole.merge(found)
     if whole is None:
-        raise error if rows else nothing_in(dataset)
+        raise last_error
     whole.reports = dict.fromkeys([*dataset.notes, *whole.reports, *lost])
     return whole
 

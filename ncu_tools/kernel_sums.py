@@ -113,7 +113,7 @@ class NamedSums:
         self._totals[what] = totals.astype(np.float64, copy=False)
 
     def begin(self, what: str, like: str) -> None:
-        """Let a sum that begins only now have been the same as another one until now."""
+        """Start a sum, unless it exists, at the value that another one has now."""
         if what not in self._totals:
             self._totals[what] = self.of(like)
 

@@ -1,7 +1,8 @@
 """The kernels of a file of launches, summed as it is read, and kept beside it as kernels.parquet; those of a dataset.
 
 What was kept holds as long as the launches, the machine files and this release are those it was made with; else it is
-as if it were not there. It answers what no other grouping, machine or launch by itself is asked for.
+as if it were not there. It is used with the default grouping, without `--machine`, and where no single launch is asked
+for.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ncu_parsers.tables import Floats
 
 from ncu_tools.intervals import of_single_launches
 
-NO_MODULE = "(no module)"
+NO_MODULE, NO_PHASE = "(no module)", "(no phase)"
 WHOLE = "(all launches)"
 BY_OPERATOR = frozenset({"operators", "estimate"})
 """Values of `source` whose bytes are those of operators."""

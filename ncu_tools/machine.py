@@ -89,8 +89,9 @@ def machines() -> dict[str, Machine]:
 
 
 def _naming(word: str) -> Iterator[Machine]:
-    """The machines in whose files a word stands, or may stand escaped, sorted by id: to look for it takes a hundredth
-    of parsing them all.
+    """The machines whose files contain a word, sorted by id: to search a file takes a hundredth of parsing it.
+
+    A file with a backslash is always parsed, since it may hold the word escaped.
     """
     for machine_id, texts in machine_texts().items():
         if any(word in text or "\\" in text for text in texts):

@@ -15,12 +15,10 @@ import pyarrow as pa
 from ncu_parsers import arrays, tables
 
 from ncu_tools.hotspots import grouping
-from ncu_tools.layers import NO_MODULE
+from ncu_tools.layers import NO_MODULE, NO_PHASE
 from ncu_tools.levels import TRAFFIC
 from ncu_tools.machine import DRAM
 from ncu_tools.scene import KERNELS, LAUNCHES, MODULES, PHASES, RUNS
-
-NO_PHASE = "(no phase)"
 
 Codes = npt.NDArray[np.int64]
 

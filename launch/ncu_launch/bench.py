@@ -260,11 +260,11 @@ def rows_of(
     begun: Iterable[Row] = (),
     **process: Any,
 ) -> Iterator[Row]:
-    """The row of a point after each of its processes, in place of the one before; `heard` is told which is how far.
+    """A point's row after each of its processes, which replaces its row before; `heard` is told points and stages.
 
     Processes go round by round over all points, so that a machine that grows slower does so for all of them. `begun`
-    are rows of points that have had fewer processes. A point that fails is not tried again. `process` is what
-    `measured` is told of each, beside.
+    are rows of points that have had fewer processes. A point that fails is not tried again. `process` goes on to
+    `measured`.
 
     Ctrl-C ends the process of the point it falls into, and is raised.
     """

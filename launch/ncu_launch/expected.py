@@ -24,7 +24,7 @@ from ncu_launch.atomic import replacing, write_whole
 from ncu_launch.attribution import Attribution, tensors_in
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.models import Built, build, device_of
-from ncu_launch.operators import collector_class, write_header
+from ncu_launch.operators import collector_class, opened_with_header
 from ncu_launch.request import Workload
 from ncu_launch.workload import Step, assembled, exit_code_of, placed, with_each_tensor
 
@@ -200,7 +200,7 @@ def _run(step: Step, path: Path, seconds: float) -> Summary:
         with alive.saving() if phase == "forward" else nullcontext(), attribution.during(phase):
             yield
 
-    with write_header(path, "meta", "", estimate=True) as stream:
+    with opened_with_header(path, "meta", "", estimate=True) as stream:
         with collector:
             step.run(during)
         attribution.detach()

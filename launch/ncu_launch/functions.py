@@ -44,10 +44,10 @@ def in_any_folder(target: str) -> str:
 
 
 def sizes_taken(target: str) -> frozenset[str] | None:
-    """Which of batch, input and sequence a function takes, by its source; None where that does not say.
+    """Which of batch, input and sequence a function takes, by its source.
 
-    It does not where there is no such source, where the name is not that of a plain function in it, and where a
-    decorator may have changed the arguments.
+    None where there is no source, where the name is not that of a plain function in it, and where a decorator may have
+    changed its arguments.
     """
     place, _, name = target.rpartition(":")
     source = Path(place) if place.endswith(".py") else _source_of(place)

@@ -160,7 +160,8 @@ def _memory(device: str, seconds: float, result: Measured) -> Iterator[Sample]:
         }
         for what, (amount, work) in works.items():
             sample = _sampled(what, size, amount, work, seconds, device)
-            if sample.seconds >= LEAST_WORK_S if device == "cuda" else amount >= LEAST_BYTES:
+            is_long_enough = sample.seconds >= LEAST_WORK_S if device == "cuda" else amount >= LEAST_BYTES
+            if is_long_enough:
                 yield sample
         size *= 2
 

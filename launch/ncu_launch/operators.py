@@ -156,7 +156,7 @@ def _bytes(tensor: Any) -> int:
     return int(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()))
 
 
-def write_header(path: Path, device: str, device_name: str, *, estimate: bool = False) -> TextIO:
+def opened_with_header(path: Path, device: str, device_name: str, *, estimate: bool = False) -> TextIO:
     """Open the collector's file and write its header line. An estimate was not run, and has no times."""
     stream = path.open("w", encoding="utf-8")
     header: dict[str, Any] = {FORMAT: FORMAT_VERSION, "device": device, "device_name": device_name}

@@ -31,7 +31,7 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
     """
     if not manifest.tool_runs:
         return None
-    (ran,) = manifest.tool_runs[-1:]
+    ran = manifest.tool_runs[-1]
     lines = _printed(folder, ran)
     own = next((error for line in reversed(lines) if (error := spoken_in(line)) is not None), None)
     if own is not None:

@@ -132,9 +132,7 @@ class Plan:
 def default_folder(request: Request, now: datetime) -> Path:
     """runs/<target>-<UTC time>, with nothing in the target's name that could lead elsewhere."""
     name = request.workload.target if request.workload else Path(request.program[0]).name
-    safe = "".join(
-        letter if letter.isalnum() or letter in "-_." else "-" for name_part in name for letter in name_part
-    ).strip(".-")
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).strip(".-")
     return Path("runs") / f"{safe[:80] or 'run'}-{now.astimezone(timezone.utc):%Y%m%dT%H%M%SZ}"
 
 

@@ -175,7 +175,7 @@ def gpu_timer() -> Timer:
 
 @contextmanager
 def _collecting_between() -> Iterator[Callable[[], Any]]:
-    """The garbage collector off, and what was there before put out of its way; it runs when what is given is called."""
+    """Turn the garbage collector off, and spare it what is there already; the function that is given runs it."""
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -25,7 +25,7 @@ from ncu_launch.data_parallel import joined_ranks, meet, replicated
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.execute import end_with_the_parent
 from ncu_launch.models import Built, build
-from ncu_launch.operators import collector_class, write_header
+from ncu_launch.operators import collector_class, opened_with_header
 from ncu_launch.ranges import Ranges
 from ncu_launch.request import Facts, Workload
 
@@ -276,7 +276,7 @@ def _collect(step: Step, path: Path) -> dict[str, int]:
     collector = collector_class()(attribution, step.device, step.workload.profiled_phases)
     attribution.attach(step.watched, step.root)
     device_name = torch.cuda.get_device_name() if step.device == "cuda" else cpu_name()
-    with write_header(path, step.device, device_name) as stream:
+    with opened_with_header(path, step.device, device_name) as stream:
         for iteration in range(step.workload.iterations):
             attribution.iteration = iteration
             try:

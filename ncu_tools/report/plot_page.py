@@ -126,11 +126,6 @@ class Frame:
             self.box.bottom + self.box.height * _part(y, self.y),
         )
 
-    def x_at(self, points: float) -> float:
-        """The intensity at a distance from the left edge of the page."""
-        low, high = (math.log10(end) for end in self.x)
-        return float(10 ** (low + (points - self.box.left) / self.box.width * (high - low)))
-
     @property
     def slope(self) -> float:
         """The angle in degrees at which a bandwidth rises: a line of slope one in both logarithms."""

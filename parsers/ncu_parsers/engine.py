@@ -20,7 +20,7 @@ class Engine(Protocol):
     """What maps a function over items."""
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
-        """For each item, in order, what `function` gives, or the error that it or the loss of a worker ended in."""
+        """Each item's result, in order; an error in its place, if the function raised one or its worker died."""
 
 
 class InOrder:

@@ -202,7 +202,7 @@ def read_report(source: Source) -> Report:
     result.lines.update(
         {report.METRICS: len(work), report.HOST: host, report.BROKEN: trace.broken, OTHER_EVENT: trace.others}
     )
-    result.lines += type(result.lines)()  # drops kinds that did not occur
+    result.lines = +result.lines  # drops kinds that did not occur
     result.session = {key: str(value) for key, value in events.header.items() if isinstance(value, str | int | float)}
     result.notes = _notes(trace, work, places, events)
     return result

@@ -104,9 +104,7 @@ def _first_page(account: LineAccount, lines: Iterable[bytes]) -> LongPage | Wide
 
 
 class _Held(io.RawIOBase):
-    """A file whose lines are for the plain reader once one is too long to be read, and that takes no more memory than
-    it may: raises `NotCertain` for the one and `memory.TooBig` for the other.
-    """
+    """A file that raises `NotCertain` at a line that is too long, and `memory.TooBig` when memory runs out."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._stream = cast(io.RawIOBase, stream)

@@ -30,8 +30,8 @@ WHILE_READING = 0.45
 half (pages of ncu)."""
 
 WHILE_STREAMING, A_STREAM = 0.35, 300_000_000
-"""The same for a report that is written as it is read, and what such a one takes where nothing is odd about it. It
-takes more where launches cannot leave, and then three times as much in the end."""
+"""The share for a report that is written as it is read, and the bytes that one takes where nothing is odd about it.
+Where its launches cannot be written before the end, it takes about three times as much."""
 
 LINES_IN_IT, LONGEST = 64, 1 << 28
 """A line may have a 64th, because cut into cells it takes some twenty times its length; and 256 MB at most."""
@@ -113,7 +113,10 @@ def longest_line() -> int:
 
 
 def hold(name: str, *, streaming: bool = False) -> None:
-    """Raise `TooBig` when what was read so far inside `limited`, of the report `name` last, takes its share."""
+    """Raise `TooBig` when this process takes more memory than what is read inside `limited` may take.
+
+    `name` is the report that is being read; `streaming` says that it is written as it is read.
+    """
     if not _reading.depth:
         return
     most = limit() * WHILE_READING + _reading.others

@@ -173,17 +173,20 @@ def _names(
     number = columns[NAMES[0]].copy()
     for other in NAMES[1:]:
         number = np.where(number == MISSING, columns[other], number)
-    for index, own in ((1, "copyKind"), (3, "graphId")):
-        number = np.where(kind == index, columns[own], number)
+    kinds = tuple(ACTIVITIES)
+    for of_kind, own in ((MEMCPY, "copyKind"), (GRAPH, "graphId")):
+        number = np.where(kind == kinds.index(of_kind), columns[own], number)
     pairs, code = np.unique(np.stack([kind, number]), axis=1, return_inverse=True)
     names = []
     for what, one in pairs.T.tolist():
-        if what == 0:
+        if kinds[what] == KERNEL:
             names.append(strings.get(one, UNNAMED))
-        elif what == 1:
+        elif kinds[what] == MEMCPY:
             names.append(f"[CUDA memcpy {copies.get(one, 'Unknown')}]")
+        elif kinds[what] == MEMSET:
+            names.append("[CUDA memset]")
         else:
-            names.append("[CUDA memset]" if what == 2 else f"[CUDA graph{'' if one == MISSING else f' {one}'}]")
+            names.append(f"[CUDA graph{'' if one == MISSING else f' {one}'}]")
     return code.reshape(-1).astype(np.int64), names
 
 

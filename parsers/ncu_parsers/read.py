@@ -147,7 +147,7 @@ def note_cut(result: Report, reading: Reading) -> None:
         result.lines[report.BROKEN] -= 1
         result.lines[report.CUT] += 1
         result.examples[report.CUT] = result.examples.pop(report.BROKEN)
-        result.lines += type(result.lines)()  # drops kinds that are down to zero
+        result.lines = +result.lines  # drops kinds that are down to zero
 
 
 def _finish(result: Report, pages: list[Page]) -> Report:

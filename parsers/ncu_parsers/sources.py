@@ -147,7 +147,7 @@ def _up_to_damage(stream: BinaryIO, count: int) -> tuple[bytes, Exception | None
 
 
 def some_of(stream: BinaryIO, most: int) -> bytes:
-    """The next bytes, some at least and `most` at most: what one `read` has before it meets damage would be lost."""
+    """The next 1 to `most` bytes, b"" at the end: by `read1`, since a `read` that meets damage discards what it has."""
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     return read(most)
 

@@ -101,8 +101,9 @@ class InThisThread(Executor):
 def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
     """Read a report and give its launches to `sink`, in tables that follow each other.
 
-    None when the plain reader has to read it, whatever `sink` was given by then. Lines are recognised by how they
-    begin and end, and checked later; when that fails once, the file is read again with every line looked at.
+    None when the plain reader has to read the file: what `sink` was given by then is to be discarded. Lines are
+    recognised by how they begin and end, and checked later; when that fails once, the file is read again with every
+    line looked at.
     """
     if source.path == STANDARD_INPUT:
         return None
