@@ -24,6 +24,7 @@ from ncu_parsers.tables import Floats
 from ncu_tools.board import Board, Peak, board_of
 from ncu_tools.levels import shared_roof
 from ncu_tools.machine import Machine, Rate, machine_of_device, machines_of_capability
+from ncu_tools.work import UNIT_COLUMNS
 
 PROFILED_CLOCK = "profiled clock"
 BOARD_LIMIT = "board limit"
@@ -160,7 +161,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         _fill_from_board(result, title, at, board)
         fallback = _fallback(name, capability, machine, result.notes, _missing(result, at))
         if fallback is not None:
-            _fill(result, title, at, fallback, board.sm_clock)
+            _fill(result, title, at, fallback, board.sm_clock, _worked(table, at))
         _add_others(result, title, at, board)
         _draw_measured(result, title, name)
         roof = _middle(shared[at])
@@ -185,6 +186,16 @@ def _devices(table: pa.Table) -> Iterator[tuple[str | None, str | None, Rows]]:
 def _missing(result: Ceilings, at: Rows) -> list[str]:
     """Those of the two ceilings that every roofline needs which some launch lacks."""
     return [unit for unit in ("fp32", "dram") if np.isnan(result.per_launch[unit][at]).any()]
+
+
+def _worked(table: pa.Table, at: Rows) -> frozenset[str]:
+    """The compute units that some of the launches used, and FP32, under whose ceiling every other kernel stands."""
+    used = {
+        unit
+        for unit, column in UNIT_COLUMNS.items()
+        if column in table.column_names and np.nan_to_num(tables.floats(table, column)[at]).any()
+    }
+    return frozenset({"fp32", *used})
 
 
 def _middle(values: Floats) -> float | None:
@@ -352,7 +363,7 @@ def instructions_of(rate: Rate) -> tuple[str, str]:
     return ("wgmma", "mma.sync") if rate.mma_sync is not None else ("", "")
 
 
-def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: Floats) -> None:
+def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: Floats, worked: frozenset[str]) -> None:
     origin = Origin(fallback.kind, fallback.says, fallback.boost_clock_hz, fallback.chosen)
     used = []
     for unit, rate in fallback.rates.items():
@@ -373,7 +384,7 @@ def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: F
                     result.others.append(Ceiling(title, unit, rate.sparse, source, sparse=True))
     profiled = _middle(clocks[at])
     if (
-        "fp32" in used
+        not worked.isdisjoint(used)
         and profiled is not None
         and fallback.boost_clock_hz
         and profiled < 0.95 * fallback.boost_clock_hz

@@ -53,7 +53,7 @@ DRAM_BUSY = (
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
 )
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-OF_THE_CONTRACT = ("source", "kernel_name", "kernel_short", "dtype", "duration_ns")
+OF_THE_CONTRACT = ("source", "kernel_name", "kernel_short", "dtype", "duration_ns", "invocations")
 SUMMED = ("tensor_flops_fp16", "tensor_flops_bf16")
 
 
@@ -95,14 +95,16 @@ class DiagnosisSums:
         places, titles = grouping(table, self._group)
         keys = self._numbered(titles)[places]
         self._sums.turn_to(keys, len(self._numbers))
-        seconds = np.nan_to_num(tables.floats(table, "duration_ns"))
-        self._sums.add("rows", np.ones(len(table)))
+        invocations = tables.floats(table, "invocations")
+        weight = np.where(invocations > 0, invocations, 1.0)  # of averages over launches, how many there were
+        seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
+        self._sums.add("launches", weight)
         self._sums.add("time", seconds)
         for name in sorted(({*looked_at(), *SUMMED}) & set(table.column_names)):
             values = tables.floats(table, name)
             known = ~np.isnan(values)
-            self._sums.add(name, values, known)
-            self._sums.add(f"{name} known", known)
+            self._sums.add(name, values * weight, known)
+            self._sums.add(f"{name} known", weight, known)
             self._sums.add(f"{name} by time", values * seconds, known)
             self._sums.add(f"{name} time", seconds, known)
         self._note_inputs(table, keys)
@@ -178,7 +180,7 @@ class DiagnosisSums:
     def _total(self, name: str) -> Floats:
         """The sum of a metric, NaN unless every launch has it."""
         of = self._sums.of
-        return np.where(of(f"{name} known") == of("rows"), of(name), np.nan)
+        return np.where(of(f"{name} known") == of("launches"), of(name), np.nan)
 
     def _mean(self, name: str) -> Floats:
         """The mean of a metric over the launches that have it, weighted with their time where the kernel's is known."""

@@ -175,7 +175,8 @@ def decides_ceilings(name: str) -> bool:
 def _of_ceilings() -> frozenset[str]:
     from ncu_tools.ceilings import PEAK_COLUMNS
 
-    return OF_CEILINGS.union(PEAK_COLUMNS.values(), (ceiling.metric for ceiling in known.ceilings()))
+    metrics = (ceiling.metric for ceiling in known.ceilings())
+    return OF_CEILINGS.union(PEAK_COLUMNS.values(), UNIT_COLUMNS.values(), metrics)
 
 
 def notes_of_reports(stretch: pa.Table) -> dict[str, None]:

@@ -150,9 +150,13 @@ def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[s
         )
         titles = [f"{name} {_shape(grid)} x {_shape(block)}" for name, grid, block in shapes]
     else:
-        titles = ["/".join(path) if path else "(no range)" for path in table.column("nvtx_path").to_pylist()]
+        titles = [_path(path) for path in table.column("nvtx_path").to_pylist()]
     known: dict[str, int] = {}
     return np.array([known.setdefault(title, len(known)) for title in titles], dtype=np.int64), list(known)
+
+
+def _path(path: list[str] | None) -> str:
+    return "(range not known)" if path is None else "/".join(path) or "(no range)"
 
 
 def _shape(shape: list[int] | None) -> str:
@@ -240,7 +244,7 @@ class _Account:
         notes += [
             f"FLOPs of {count} launches are at least what is shown (not collected: {missing})"
             if self.uncounted < self.launches
-            else f"{count} launches did work that was not counted: {missing}"
+            else f"what was counted of {count} launches is 0 FLOPs, and not collected was: {missing}"
             for missing, count in sorted(self.partial.items())
         ]
         if self.rounded:

@@ -21,6 +21,7 @@ from ncu_parsers.tables import (
     MEASURE_COLUMNS,
     SCHEMA_VERSION,
     Floats,
+    field_entries,
     field_metadata,
     table_metadata,
     with_metadata,
@@ -50,6 +51,7 @@ COUNT_COLUMNS = tuple(
 FILLED_COLUMNS = ("chip", "compute_capability", "device_name")
 """Columns that the counts fill in where the timeline lacks them."""
 TIMES_UNDER_NCU = "gpu__time"
+RATE = ".sum.per_second"
 
 ABOUT_CEILINGS = (
     "counts, clocks and ceilings are those under ncu, times those of the timeline: a GPU that ran at higher clocks, or "
@@ -87,7 +89,7 @@ def join(counts: pa.Table, timeline: pa.Table, *, tolerance: float = TOLERANCE) 
     Raises `NcuBenchError` when `counts` holds no counters of ncu, or `timeline` no kernels of a timeline.
     """
     _refuse_what_cannot_be_joined(counts, timeline)
-    counted = launches_of(_rows_that(counts, _is_counted(counts)))
+    counted = launches_of(_with_sums(_rows_that(counts, _is_counted(counts))))
     timed = launches_of(_rows_that(timeline, _is_of(timeline, TIMELINES)))
     matching = match(counted, timed)
     values = _Values(counted, matching, tolerance)
@@ -144,6 +146,23 @@ def _rows_that(table: pa.Table, wanted: Mask) -> pa.Table:
     if wanted.all():
         return table
     return arrays.taken(table, arrays.whole(np.flatnonzero(wanted)))
+
+
+def _with_sums(table: pa.Table) -> pa.Table:
+    """Counted launches with what their rates per second add up to in place of the rates, which hold under ncu only."""
+    seconds = tables.floats(table, "duration_ns") / 1e9
+    for rate in [name for name in table.column_names if name.endswith(RATE)]:
+        total = rate.removesuffix(RATE) + ".sum"
+        counted, multiplied = tables.floats(table, total), tables.floats(table, rate) * seconds
+        column = arrays.floats(np.where(np.isnan(counted), multiplied, counted))
+        unit = field_entries(table.schema.field(rate)).get("unit", "").removesuffix("/s")
+        table = table.remove_column(table.schema.get_field_index(rate))
+        if total in table.column_names:
+            table = _replaced(table, total, column)
+            continue
+        said = field_metadata(unit=unit, meaning="the rate under ncu times the time under ncu")
+        table = table.append_column(pa.field(total, column.type, metadata=said), column)
+    return table
 
 
 def _metadata(counts: pa.Table, timeline: pa.Table, notes: list[str]) -> dict[str, object]:

@@ -140,9 +140,9 @@ def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time"
 
 
 def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:
-    """The rows with their share of all time, and the share of all rows down to each."""
-    whole = sum(row.time_total_ns or 0.0 for row in rows)
-    if whole <= 0:
+    """The rows with their share of all time, and that of all rows down to each; none where some time is not known."""
+    whole = _sum_of_all([row.time_total_ns for row in rows if row.launches])
+    if not whole:
         return rows
     result, reached = [], 0.0
     for row in rows:

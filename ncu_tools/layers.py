@@ -166,8 +166,10 @@ def condensed(table: pa.Table) -> pa.Table:
     first = np.full(count, len(table), np.int64)
     np.minimum.at(first, groups, np.arange(len(table)))
 
+    weights = _weights(table)
+
     def summed(name: str) -> pa.Array:
-        return arrays.floats(np.bincount(groups, tables.floats(table, name), count).astype(np.float64))
+        return arrays.floats(np.bincount(groups, tables.floats(table, name) * weights, count).astype(np.float64))
 
     def kept(name: str) -> pa.Array | pa.ChunkedArray:
         return arrays.taken(table.column(name), arrays.whole(first)) if name in table.column_names else pa.nulls(count)
@@ -192,7 +194,15 @@ def _renumbered(keys: Rows) -> tuple[Rows, int]:
 
 def _counts(table: pa.Table) -> Floats:
     """How many launches each row stands for."""
-    return tables.floats(table, COUNT) if COUNT in table.column_names else np.ones(len(table))
+    return tables.floats(table, COUNT) if COUNT in table.column_names else _weights(table)
+
+
+def _weights(table: pa.Table) -> Floats:
+    """How many launches each row is the average of; those of a condensed table are sums already."""
+    if COUNT in table.column_names:
+        return np.ones(len(table))
+    invocations = tables.floats(table, "invocations")
+    return np.where(invocations > 0, invocations, 1.0)
 
 
 def layers_table(rows: Sequence[Layer]) -> pa.Table:
@@ -222,9 +232,9 @@ class _Launches:
         self.modules = tables.words(table, "module")
         self.kernels = tables.codes(table, "kernel_name")[0]
         self.phases = np.array([phase or "" for phase in tables.words(table, "phase")], dtype=object)
-        self.nanoseconds = tables.floats(table, "duration_ns")
-        self.flops = tables.floats(table, "flops")
-        self.dram = tables.floats(table, "dram_bytes")
+        self.nanoseconds, self.flops, self.dram = (
+            tables.floats(table, name) * _weights(table) for name in ("duration_ns", "flops", "dram_bytes")
+        )
         basis = tables.words(table, "flops_basis")
         self.partial = np.array(
             ["not collected" in (text or "") or "not every" in (text or "") for text in basis], bool

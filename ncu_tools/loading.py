@@ -193,18 +193,30 @@ def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
     sources = find_sources([path])
     kept = _cache_file(sources)
     if kept is not None and kept.is_file():
-        return OnDisk(path, kept)
+        return OnDisk(path, kept, _kept_notes(kept))
     streamed = _streamed(sources, kept, reading) if kept is not None else None
     if kept is not None and streamed is not None:
-        return OnDisk(path, kept, [note for report in streamed.reports for note in report.notes])
+        return OnDisk(path, kept, _of_reports(streamed))
     parsed = parse(sources, reading=reading)
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
     notes = [*parsed.notes, *(f"{name} was left out: {error.what}" for name, error in parsed.refused.items())]
-    notes += [note for report in parsed.reports for note in report.notes]
+    notes += _of_reports(parsed)
     if kept is not None and not parsed.refused:
         _keep(parsed.table, kept)
     return Run(path, parsed.table, notes)
+
+
+def _of_reports(parsed: Parsed) -> list[str]:
+    """What was odd about each report, and what of it could not be read."""
+    return [note for report in parsed.reports for note in (*report.notes, *report.losses)]
+
+
+def _kept_notes(kept: Path) -> list[str]:
+    """The same of reports that were read before and kept."""
+    said = table_metadata(read_launches(kept, ()))
+    of_reports = (report.get(key, []) for report in said.get("reports", []) for key in ("notes", "losses"))
+    return [*said.get("notes", []), *(note for notes in of_reports for note in notes)]
 
 
 def _cache_file(sources: Sequence[Source]) -> Path | None:

@@ -88,7 +88,9 @@ class TestHotspots:
         ]
         counts = {group: len(spots(*launches, group=group).rows) for group in ("name", "short", "grid", "nvtx")}
         assert counts == {"name": 2, "short": 1, "grid": 3, "nvtx": 2}
-        assert {row.kernel for row in spots(*launches, group="nvtx").rows} == {"a/b", "(no range)"}
+        assert {row.kernel for row in spots(*launches, group="nvtx").rows} == {"a/b", "(range not known)"}
+        outside = spots(launch("k", ns=1, nvtx_path=()), group="nvtx")
+        assert [row.kernel for row in outside.rows] == ["(no range)"]
 
     def test_rates_are_ratios_of_sums(self) -> None:
         row = one(
@@ -203,6 +205,26 @@ class TestFlags:
         notes = spots(*(launch(f"k{n}", NAME, ns=1e3, dram=1e9) for n in range(5))).notes
         assert sum("DRAM ceiling" in note for note in notes) == 3
         assert notes[-1] == "2 more kernels are above a ceiling; --format json says why"
+
+
+def test_shares_are_unknown_where_the_time_of_a_launch_is() -> None:
+    found = spots(launch("a", ns=1), launch("b", ns=9), launch("b"))
+    assert [(row.kernel, row.time_share, row.time_cumulative) for row in found.rows] == [
+        ("a", None, None), ("b", None, None)
+    ]  # fmt: skip
+    failed = spots(launch("a", ns=1), launch("gone", failed=True))
+    assert [row.time_share for row in failed.rows if row.launches] == [1.0]
+
+
+def test_a_clock_below_the_data_sheets_is_noted_for_the_units_that_worked() -> None:
+    own = {
+        "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained": metric(64.0 * 108),
+        "sm__cycles_elapsed.avg.per_second": metric(0.9e9, "hz"),
+    }
+    products = launch("gemm", {**sass(), **tensor(bf16_dst_fp32=1e9), **own}, ns=1e4, dram=1e6)
+    simple = launch("copy", {**sass(ffma=1e6), **tensor(), **own}, ns=1e4, dram=1e6)
+    noted = [[note for note in spots(one).notes if "was profiled at 0.90 GHz" in note] for one in (products, simple)]
+    assert [len(notes) for notes in noted] == [1, 0]
 
 
 def test_numbers_of_operators_say_in_a_note_that_no_hardware_counted_them() -> None:

@@ -64,3 +64,20 @@ def test_a_run_that_does_not_fit_in_memory_is_diagnosed_all_the_same(
     monkeypatch.setattr(memory, "limit", lambda: 100)
     kernels = hotspots(whole, ceilings_of(whole)).rows
     assert "uncoalesced: 32.0 sectors per load" in sentences(sums_to_diagnose(run, "name"), kernels)["gather"]
+
+
+def test_averages_over_launches_count_as_often_as_there_were_launches() -> None:
+    busy = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+    spilled = "sass__inst_executed_register_spilling"
+
+    def of(share: float, invocations: int | None) -> Launch:
+        return launch("k", {busy: metric(share), spilled: metric(100.0)}, ns=1.0, invocations=invocations)
+
+    sums = DiagnosisSums("name")
+    sums.add(table(of(95.0, 1000), of(10.0, 1)))
+    one_by_one = DiagnosisSums("name")
+    one_by_one.add(table(*[of(95.0, None)] * 1000, of(10.0, None)))
+    for name in ("memory_busy", "spill_instructions"):
+        found, expected = (one.quantities()[name][one.number("k")] for one in (sums, one_by_one))
+        assert found == pytest.approx(expected)
+    assert sums.quantities()["memory_busy"][sums.number("k")] == pytest.approx((95 * 1000 + 10) / 1001)

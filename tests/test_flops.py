@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from ncu_launch.chips import chips, exists
 from ncu_launch.metrics import tensor_counter
 
 from tests.launches import SASS, launch, metric, row, sass, table, tensor
@@ -228,7 +229,6 @@ def test_time_comes_from_the_duration_or_from_cycles_and_their_rate(
         ({"dram__sectors_read.sum": 1.0, "dram__sectors_write.sum": 1.0}, 64.0),
         ({"dram__bytes.sum.per_second": 64e9}, 64.0),
         ({"dram__bytes.sum.per_second": 66e9, "dram__bytes_read.sum": 60.0, "dram__bytes_write.sum": 4.0}, 64.0),
-        ({"lts__d_sectors_fill_sysmem.sum": 1.0, "lts__t_sectors_aperture_sysmem_op_write.sum": 1.0}, 64.0),
         ({"dram__bytes_read.sum": 60.0}, None),
         ({}, None),
     ],
@@ -236,6 +236,44 @@ def test_time_comes_from_the_duration_or_from_cycles_and_their_rate(
 def test_dram_bytes_come_under_every_name_they_have_had(metrics: dict[str, float], expected: float | None) -> None:
     found = row(launch(metrics={name: metric(value) for name, value in metrics.items()}, ns=1.0))
     assert found["dram_bytes"] == (None if expected is None else pytest.approx(expected))
+
+
+SYSTEM_MEMORY = {"lts__d_sectors_fill_sysmem.sum": 1.0, "lts__t_sectors_aperture_sysmem_op_write.sum": 1.0}
+
+
+@pytest.mark.parametrize("capability", [*(chip.compute_capability for chip in chips()), "10.1", None])
+def test_memory_of_the_cpu_is_dram_on_gpus_that_have_none_of_their_own(capability: str | None) -> None:
+    alike = [chip for chip in chips() if capability is not None and chip.compute_capability == capability]
+    integrated = capability == "10.1" or (bool(alike) and not exists("dram__bytes.sum", alike[0], None))
+    metrics = {name: metric(value) for name, value in SYSTEM_MEMORY.items()}
+    found = row(launch(metrics=metrics, ns=1.0, capability=capability))
+    assert found["dram_bytes"] == (64.0 if integrated else None)
+
+
+def test_memory_of_the_cpu_is_not_preferred_to_a_rate_of_dram() -> None:
+    metrics = {**SYSTEM_MEMORY, "dram__bytes.sum.per_second": 1e12}
+    found = row(launch(metrics={name: metric(value) for name, value in metrics.items()}, ns=1.0, capability="8.6"))
+    assert found["dram_bytes"] == pytest.approx(1000.0)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "operations", "weight"), [("hadd", 2, 2), ("hmul", 2, 2), ("hfma", 4, 4), ("ffma", 2, 2)]
+)
+def test_derived_rates_count_each_operation(opcode: str, operations: int, weight: int) -> None:
+    known = sass()
+    del known[SASS.format(opcode)]
+    derived = f"derived__smsp__sass_thread_inst_executed_op_{opcode}_pred_on_x{operations}"
+    cycles = {"sm__cycles_elapsed.avg": metric(1000.0)}
+    found = row(launch(metrics={**known, **cycles, derived: metric(400.0)}, ns=1.0, capability="9.0"))
+    assert found["flops_fp32" if opcode == "ffma" else "flops_fp16"] == 400.0 * 1000 / operations * weight
+
+
+def test_a_count_of_any_result_on_one_chip_leaves_those_by_result_of_another_complete() -> None:
+    ampere = launch("a", {**sass(ffma=1), **tensor("8.0", bf16_dst_fp32=10, fp16_dst_fp32=5)}, ns=1.0, capability="8.0")
+    hopper = launch("h", {**sass(ffma=1), **tensor("9.0", bf16_dst_fp32=10, fp16=5)}, ns=1.0, capability="9.0")
+    rows = table(ampere, hopper).to_pylist()
+    assert [one["flops_basis"] for one in rows] == [row(ampere)["flops_basis"], row(hopper)["flops_basis"]]
+    assert "not every" not in rows[0]["flops_basis"]
 
 
 def test_l2_and_l1_bytes() -> None:

@@ -345,3 +345,16 @@ def test_swapped_arguments_are_an_error_with_advice(
     assert run(["join", theirs, ours, "-o", joined]) == 1
     assert "Swap them" in capsys.readouterr().err
     assert not Path(joined).exists()
+
+
+def test_bytes_that_ncu_gives_as_a_rate_are_those_under_ncu() -> None:
+    one, both = counted(), counted("other")
+    one.metrics |= {"lts__t_bytes.sum.per_second": metric(1e9, "byte/s"), "lts__lts2xbar.sum.per_second": metric(5e8)}
+    both.metrics |= {"lts__lts2xbar.sum.per_second": metric(5e8), "lts__lts2xbar.sum": metric(7.0)}
+    joined = join(counts(one, both), timeline(timed(ns=10.0), timed("other", ns=10.0)))
+    found, other = rows(joined)
+    assert found["lts__t_bytes.sum"] == pytest.approx(1e9 * 99_999e-9)
+    assert not [name for name in joined.table.column_names if name.endswith(".sum.per_second")]
+    assert (found["lts__lts2xbar.sum"], other["lts__lts2xbar.sum"]) == (pytest.approx(5e8 * 99_999e-9), 7.0)
+    field = joined.table.schema.field("lts__t_bytes.sum")
+    assert tables.field_entries(field)["unit"] == "byte"

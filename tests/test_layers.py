@@ -14,7 +14,7 @@ from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import cli
-from ncu_tools.layers import NO_MODULE, Layer, layers, layers_table
+from ncu_tools.layers import NO_MODULE, Layer, condensed, layers, layers_table
 from ncu_tools.report.layer_bars import draw_bars
 from tests.launches import launch, metric, sass, table
 
@@ -161,3 +161,24 @@ def test_drawing_leaves_the_backend_of_matplotlib_alone(monkeypatch: pytest.Monk
     monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
     draw_bars(layers(table(ran("net.a", 1))).rows, "png")
     assert matplotlib.rcParams["backend"] == "svg"
+
+
+def averaged(module: str, ns: float, launches: int, fma: float = 0) -> Launch:
+    found = ran(module, ns, fma=fma)
+    found.invocations = launches
+    return found
+
+
+def test_averages_over_launches_count_as_often_as_there_were_launches() -> None:
+    launches = (averaged("net.conv", 100, 10, fma=5), averaged("net.fc", 50, 1, fma=5))
+    found = by_module(*launches)
+    assert {module: (row.time_ns, row.launches) for module, row in found.items()} == {
+        "net": (1050, 11), "net.conv": (1000, 10), "net.fc": (50, 1),
+    }  # fmt: skip
+    assert (found["net"].flops, found["net"].dram_bytes) == (110, 1100)
+    assert found["net.conv"].time_share == pytest.approx(1000 / 1050)
+
+
+def test_averages_that_were_condensed_count_the_same() -> None:
+    whole = table(averaged("net.conv", 100, 10, fma=5), averaged("net.fc", 50, 1, fma=5))
+    assert layers(condensed(whole)).rows == layers(condensed(condensed(whole))).rows == layers(whole).rows

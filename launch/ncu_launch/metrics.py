@@ -83,6 +83,16 @@ def byte_alternatives(level: str) -> list[Alternative]:
     return [dict(alternative) for alternative in table("bytes")[level]]
 
 
+def is_system_memory(alternative: Alternative) -> bool:
+    """Whether a way to count bytes counts those of the CPU's memory."""
+    return not alternative.keys().isdisjoint(table("bytes")["system_memory"]["counters"])
+
+
+def has_system_memory_alone(compute_capability: str | None) -> bool:
+    """Whether a GPU has no DRAM of its own, as those of Jetson, Thor and GB10; of an unknown one nobody can tell."""
+    return compute_capability in table("bytes")["system_memory"]["compute_capabilities"]
+
+
 def ceilings() -> list[Ceiling]:
     """Every ceiling a report can hold, best alternative first for each column."""
     return [Ceiling(**entry) for entry in table("ceilings")["peak"]]

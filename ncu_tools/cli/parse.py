@@ -156,9 +156,7 @@ def _notes(parsed: Parsed) -> list[str]:
     for report in parsed.reports:
         where = f"{report.source}: " if several else ""
         notes += [where + note for note in report.notes]
-        for kind, (number, text) in report.examples.items():
-            if kind.startswith(("broken", "row cut", "line too long")):
-                notes.append(f"{where}{report.lines[kind]} {kind}, the first in line {number}: {text[:100]}")
+        notes += [where + loss for loss in report.losses]
         failed = report.failures
         if failed:
             notes.append(

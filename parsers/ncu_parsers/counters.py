@@ -106,13 +106,14 @@ class Counters:
         return result
 
     def thread_instructions(self, opcode: str) -> Floats:
-        """Thread instructions of an opcode, under either prefix; x2 derived rates count half of themselves."""
+        """Thread instructions of an opcode, under either prefix; derived rates count each 2 or 4 times."""
         result = self.nothing
         for prefix in known.SASS_PREFIXES:
             result = self.either(result, self.total(f"{prefix}{opcode}_pred_on"))
-        doubled = f"derived__smsp__sass_thread_inst_executed_op_{opcode}_pred_on_x2"
-        if doubled in self.values:
-            result = self.either(result, self.values[doubled] / 2 * self.cycles)
+        for operations in (2, 4):
+            derived = f"derived__smsp__sass_thread_inst_executed_op_{opcode}_pred_on_x{operations}"
+            if derived in self.values:
+                result = self.either(result, self.values[derived] / operations * self.cycles)
         return result
 
 

@@ -45,6 +45,8 @@ def _bytes(counters: Counters, level: str) -> Floats:
             parts = {base: amount(base) for base in alternative}
             if not any(part is counters.nothing for part in parts.values()):
                 total = sum((part * alternative[base] for base, part in parts.items()), np.zeros(counters.rows))
+                if known.is_system_memory(alternative):
+                    total = np.where(counters.where(known.has_system_memory_alone), total, np.nan)
                 result = counters.either(result, total)
     return result
 

@@ -274,4 +274,5 @@ def account(report: Report) -> dict[str, Any]:
         "skipped": report.skipped,
         "session": report.session,
         "notes": report.notes,
+        "losses": report.losses,
     }

@@ -164,6 +164,12 @@ class Report:
         return sum(launch.failed for launch in self.launches)
 
     @property
+    def losses(self) -> list[str]:
+        """What of the report could not be read: how many lines of each kind, and the first of them."""
+        lost = ((kind, self.examples[kind]) for kind in (BROKEN, CUT, TOO_LONG) if kind in self.examples)
+        return [f"{self.lines[kind]} {kind}, the first in line {line}: {text[:100]}" for kind, (line, text) in lost]
+
+    @property
     def skipped(self) -> dict[str, int]:
         """Lines that carried no data, by what they were."""
         return {kind: count for kind, count in self.lines.items() if kind not in READ_KINDS}

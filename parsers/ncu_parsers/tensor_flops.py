@@ -32,12 +32,13 @@ def counted_operations(counters: Counters) -> tuple[dict[str, Floats], Mask]:
         if counter is not None:
             counts.setdefault(counter.total, {})[counter.part] = counters.total(base)
             precision_of[counter.total] = counter.precision
+    collected = dict(counts)
     _gather_results(counts)
     result = {tensor_column(name): np.full(counters.rows, np.nan) for name in TENSOR_PRECISIONS}
     for total, parts in counts.items():
         column = tensor_column(precision_of[total])
         result[column] = sum_known([result[column], _whole(parts, counters.rows)])
-    return result, _complete(counters, counts)
+    return result, _complete(counters, {**collected, **counts})
 
 
 def fill_without_counters(counters: Counters, tensor: dict[str, Floats]) -> tuple[Mask, Mask]:
