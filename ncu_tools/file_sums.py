@@ -105,7 +105,7 @@ def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> Any
     rows = _in_rows(dataset.partitions)
     whole: AnySums | None = None
     lost: dict[str, None] = {}
-    last_error = nothing_in(dataset)
+    last_error: NcuBenchError | None = None
     for row, found in zip(rows, dataset.engine.map(partial(_sums_of_row, sums_of), rows), strict=True):
         if isinstance(found, NcuBenchError):
             lost |= dict.fromkeys(left_out_note(one, found) for one in row)
@@ -115,7 +115,7 @@ def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> Any
         else:
             whole.merge(found)
     if whole is None:
-        raise last_error
+        raise last_error or nothing_in(dataset)
     whole.reports = dict.fromkeys([*dataset.notes, *whole.reports, *lost])
     return whole
 

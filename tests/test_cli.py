@@ -340,10 +340,14 @@ class TestAsAProcess:
         big = tmp_path / "big.csv"
         header, *rows = Path(METRICS).read_text().splitlines(keepends=True)
         copies = ("".join(rows).replace('"4711"', f'"{process_id}"') for process_id in range(100))
-        big.write_text(header + "".join(copies))
+        big.write_text(header + "".join(copies) + '"cut", "off')
         assert big.stat().st_size > 4_000_000
         first, second = (process("hotspots", str(big), "--format", "json") for _ in range(2))
         assert first.json()["rows"] == second.json()["rows"]
+        assert first.json()["notes"] == second.json()["notes"]
+        assert [
+            note for note in second.json()["notes"] if "row cut off at the end of the file, the first in line" in note
+        ]
         kept = list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.parquet"))
         assert len(kept) == 1
         big.write_text(big.read_text().replace('"99"', '"98"', 1))
