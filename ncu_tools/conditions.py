@@ -12,7 +12,9 @@ from ncu_launch.manifest import Manifest
 from ncu_parsers import tables
 from ncu_parsers.tables import Floats, table_metadata
 
-REFUSED = ("source", "GPU", "compute capability", "clock control", "threads")
+END = "end"
+"""Whether a run ended as it should or early; only manifests know."""
+REFUSED = ("source", "GPU", "compute capability", "clock control", "threads", END)
 """Conditions in which runs that are compared must agree, unless the user wants it anyway."""
 
 CLOCKS_ALIKE = 0.02
@@ -99,6 +101,7 @@ def conditions_of(observed: Observed, manifest: Manifest | None = None) -> Condi
         "threads": _text(facts.get("threads")),
         "clock control": manifest.clock_control if manifest else None,
         "cache control": manifest.cache_control if manifest else None,
+        END: ("early" if manifest.partial else "as it should") if manifest else None,
         "replay mode": manifest.replay_mode if manifest else None,
         "tool version": _listed(versions[source] for source in sources if source in versions)
         or _listed(observed.tool_versions),
@@ -126,7 +129,7 @@ def differences(base: Conditions, new: Conditions) -> list[Difference]:
 
 def known_of_one(base: Conditions, new: Conditions) -> list[str]:
     """The conditions that are known of one run only, so that nobody can tell whether the two agree."""
-    return [name for name in base if (base[name] is None) != (new[name] is None)]
+    return [name for name in base if name != END and (base[name] is None) != (new[name] is None)]
 
 
 def clock_note(base: Observed, new: Observed) -> str | None:

@@ -20,7 +20,7 @@ from ncu_parsers.tables import Floats
 from ncu_tools import board
 from ncu_tools.ceilings import Ceilings, Origin
 from ncu_tools.flags import TOLERANCE, Excess, flag
-from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, UNIT_COLUMNS, work_by_unit
+from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, SAME, UNIT_COLUMNS, work_by_unit
 
 Title = TypeVar("Title", bound=Hashable)
 Other = TypeVar("Other", bound=Hashable)
@@ -58,6 +58,9 @@ class Launches:
         self.partial = self._basis_says("not collected") | self._basis_says("not every")
         self.work = work_by_unit(table, self.flops, self._basis_says("fp16 left out"), self.partial)
         self.needed = self._seconds_needed()
+        together = sum((np.nan_to_num(self.work[unit]) for unit in FLOAT_UNITS), np.zeros(self.rows))
+        self.unattributed: Mask = self.flops - together > SAME * self.flops
+        """Which did FLOPs that no unit is known to have done: what bounds them cannot be told."""
 
     def _basis_says(self, words: str) -> Mask:
         return np.array([words in (text or "") for text in self.bases], bool)[self.basis_codes]
@@ -265,7 +268,7 @@ class KernelSums(Generic[Title]):
 
     def _add_bounds(self, launches: Launches) -> None:
         """The seconds each resource needs, over the launches for which every needed ceiling is known."""
-        judged = ~np.isnan(launches.flops) & launches.running
+        judged = ~np.isnan(launches.flops) & launches.running & ~launches.unattributed
         for needed in launches.needed.values():
             judged &= ~np.isnan(needed)
         for resource, needed in launches.needed.items():

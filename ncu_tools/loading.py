@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.manifest import DamagedManifest, read_manifest
 from ncu_parsers.datasets import LAUNCHES as LAUNCHES
 from ncu_parsers.datasets import Dataset, Partition, find_dataset
 from ncu_parsers.parquet import Columns, read_launches
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 CACHED_FROM_BYTES = 4_000_000
 KERNELS = "kernels.parquet"
+ENDED_EARLY = "the run ended early; this is what it had collected until then"
 
 
 @dataclass
@@ -103,17 +105,35 @@ def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:
     """
     if path == "-":  # standard input; the readers, which say so, take time to import
         return None
+    if not path:
+        raise WrongUsage(
+            "A run without a name was asked for.", "A variable of the shell may be empty.", "Name the run."
+        )
     file = file_at(path)
     if isinstance(file, RemoteFile):
         return _remote(path, file, engine)
     if (file / LAUNCHES).is_file():
-        file = file / LAUNCHES
+        notes, file = _notes_of_an_early_end(file), file / LAUNCHES
+        return _in_file(path, file, engine, notes)
     if file.is_dir():
         dataset = find_dataset(path, engine)
         return OnDisk(path, dataset) if dataset is not None else None
     if not (file.is_file() and is_parquet(file)):
         return None
-    return OnDisk(path, file) if engine is None else OnDisk(path, Dataset(path, [Partition(file)], engine=engine))
+    return _in_file(path, file, engine, [])
+
+
+def _in_file(path: str, file: Path, engine: Engine | None, notes: list[str]) -> OnDisk:
+    return OnDisk(path, file if engine is None else Dataset(path, [Partition(file)], engine=engine), notes)
+
+
+def _notes_of_an_early_end(folder: Path) -> list[str]:
+    """What is said of a run folder whose run was cut off, with what its file says; [] for every other folder."""
+    try:
+        partial = read_manifest(folder).partial
+    except (OSError, DamagedManifest):
+        return []
+    return [ENDED_EARLY, *notes_of(folder / LAUNCHES)] if partial else []
 
 
 def _remote(path: str, file: RemoteFile, engine: Engine | None) -> OnDisk:

@@ -207,6 +207,13 @@ class TestFlags:
         assert notes[-1] == "2 more kernels are above a ceiling; --format json says why"
 
 
+def test_a_kernel_whose_flops_no_unit_is_known_to_have_done_has_no_bound() -> None:
+    done = {"flops": 1e6, "dram_bytes": 1e5, "duration_ns": 1e4}
+    found = one(launch("aten.mm", measures=done))
+    assert (found.flops, found.bound, found.headroom_ns) == (1e6, None, None)
+    assert one(launch("aten.mm", measures={**done, "flops_fp32": 1e6})).bound is not None
+
+
 def test_shares_are_unknown_where_the_time_of_a_launch_is() -> None:
     found = spots(launch("a", ns=1), launch("b", ns=9), launch("b"))
     assert [(row.kernel, row.time_share, row.time_cumulative) for row in found.rows] == [

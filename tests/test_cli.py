@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_launch.manifest import Manifest, write_manifest
 from ncu_parsers.parquet import read_launches
 
 from ncu_tools.cli import COMMANDS, run
@@ -340,7 +341,7 @@ class TestAsAProcess:
         big = tmp_path / "big.csv"
         header, *rows = Path(METRICS).read_text().splitlines(keepends=True)
         copies = ("".join(rows).replace('"4711"', f'"{process_id}"') for process_id in range(100))
-        big.write_text(header + "".join(copies) + '"cut", "off')
+        big.write_text(header + "".join(copies) + rows[0][:60])
         assert big.stat().st_size > 4_000_000
         first, second = (process("hotspots", str(big), "--format", "json") for _ in range(2))
         assert first.json()["rows"] == second.json()["rows"]
@@ -370,3 +371,55 @@ def loaded_by(*arguments: str) -> set[str]:
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
     )
     return set(done.stdout.split())
+
+
+class TestWhatIsThere:
+    @pytest.mark.parametrize("command", ["parse {0} -o {0}", "join {0} {1} -o {1}", "export {0} -o {0} --as csv"])
+    def test_is_not_written_over_where_it_is_read(self, command: str, call: Any, tmp_path: Path) -> None:
+        files = [tmp_path / name for name in ("report.csv", "timeline.csv")]
+        for file in files:
+            file.write_bytes(Path(METRICS).read_bytes())
+        result = call(*command.format(*files).split())
+        assert result.code == 2
+        assert "would be written over" in result.err
+        assert [file.read_bytes() for file in files] == [Path(METRICS).read_bytes()] * 2
+
+    def test_is_not_taken_for_the_table_to_write_where_it_is_a_report(self, call: Any, tmp_path: Path) -> None:
+        other = tmp_path / "other.csv"
+        other.write_bytes(Path(RAW).read_bytes())
+        result = call("parse", METRICS, "-o", str(other))
+        assert (result.code, other.read_bytes()) == (2, Path(RAW).read_bytes())
+        assert "is no Parquet file" in result.err
+
+    def test_is_written_over_where_it_is_a_table(self, call: Any, tmp_path: Path) -> None:
+        for report in (RAW, METRICS):
+            assert call("parse", report, "-o", str(tmp_path / "launches.parquet")).code == 0
+
+    def test_is_not_summed_for_an_argument_without_a_name(self, call: Any, tmp_path: Path) -> None:
+        for command in (["hotspots", ""], ["parse", "", "-o", str(tmp_path / "x.parquet")]):
+            result = call(*command)
+            assert result.code == 2
+            assert "without a name was asked for" in result.err
+
+    def test_are_kernels_that_are_no_launches(self, call: Any, tmp_path: Path) -> None:
+        assert call("parse", RAW, "-o", str(tmp_path / "launches.parquet")).code == 0
+        for command in ("hotspots", "roofline", "layers"):
+            result = call(command, str(tmp_path / "kernels.parquet"))
+            assert result.code == 1
+            assert "holds the kernels of a file of launches" in result.err
+
+
+def test_a_run_that_ended_early_says_so_and_is_not_compared(call: Any, tmp_path: Path) -> None:
+    for name, partial in (("whole", False), ("cut", True), ("other", False)):
+        folder = tmp_path / name
+        folder.mkdir()
+        assert call("parse", RAW, "-o", str(folder / "launches.parquet")).code == 0
+        write_manifest(Manifest([], "ncu", "2026-11-22T00:00:00+00:00", partial=partial), folder)
+    whole, cut, other = (str(tmp_path / name) for name in ("whole", "cut", "other"))
+    assert "the run ended early" in call("hotspots", cut).err
+    assert "ended early" not in call("hotspots", whole).err
+    gated = call("compare", whole, cut, "--fail-on", "time>5%")
+    assert gated.code == 1
+    assert "end: as it should in the base, early in the new run" in gated.err
+    assert call("compare", whole, other, "--fail-on", "time>5%").code == 0
+    assert call("compare", whole, cut, "--anyway").code == 0

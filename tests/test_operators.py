@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from ncu_launch.attribution import tensors_in
+from ncu_launch.attribution import Attribution, tensors_in
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import read_manifest
+from ncu_launch.operators import collector_class
 from ncu_launch.workload import with_each_tensor
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.read import read_report
@@ -383,3 +384,17 @@ def test_tensors_are_found_in_named_tuples_and_dataclasses() -> None:
     assert isinstance(moved["pair"], Pair)
     assert moved["pair"].first.tolist() == moved["pair"].second[0].tolist() == [2.0, 2.0]
     assert [tensor.tolist() for tensor in tensors_in(Outputs(one, (one,)))] == [[1.0, 1.0]] * 2
+
+
+def test_an_embedding_reads_the_rows_that_it_picks() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+    attribution = Attribution()
+    collector = collector_class()(attribution, "cpu", ("forward",))
+    table, places = torch.ones(1000, 8), torch.tensor([3, 4, 5])
+    with collector, attribution.during("forward"):
+        torch.nn.functional.embedding(places, table)
+        table.index_select(0, places)
+        table + 1
+    embedding, selected, added = collector.records
+    assert embedding["read"] == selected["read"] == 3 * 8 * 4 + 3 * 8
+    assert added["read"] == 1000 * 8 * 4

@@ -30,6 +30,9 @@ _NAMES_NOT_RECORDED = """
 NOT_RECORDED = frozenset(f"aten.{name}" for name in _NAMES_NOT_RECORDED.split())
 """Allocations, and views that PyTorch does not declare as such."""
 
+GATHERING = frozenset(f"aten.{name}" for name in ("embedding", "index_select", "gather", "take"))
+"""Operators that pick rows or elements of their first input."""
+
 COLLECTIVES = ("c10d.", "_c10d_functional.")
 """Collectives compute nothing here. Their time includes the waiting for other ranks, as it does for who calls them."""
 
@@ -106,7 +109,7 @@ def collector_class() -> type:
                     "iteration": self.attribution.iteration,
                     "ns": nanoseconds,
                     "flops": flops,
-                    "read": sum(map(_bytes, {id(tensor): tensor for tensor in inputs}.values())),
+                    "read": _read(name, inputs, outputs),
                     "written": sum(map(_bytes, outputs)),
                     "dtype": str(first.dtype).removeprefix("torch.") if first is not None else None,
                     "shapes": " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in inputs[:4]),
@@ -149,6 +152,15 @@ def _shapes(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_shapes(item) for item in value]
     return value
+
+
+def _read(name: str, inputs: list[Any], outputs: list[Any]) -> int:
+    """Bytes that an operator reads: each input once; of what it picks rows or elements from, no more than it writes."""
+    amounts = {id(tensor): _bytes(tensor) for tensor in inputs}
+    if name in GATHERING and inputs:
+        source = id(inputs[0])
+        amounts[source] = min(amounts[source], sum(map(_bytes, outputs)))
+    return sum(amounts.values())
 
 
 def _bytes(tensor: Any) -> int:

@@ -20,7 +20,7 @@ from ncu_tools.expected import compare, summary
 from ncu_tools.expected_work import collection_of
 from ncu_tools.hotspots import hotspots
 from ncu_tools.kernels import keep_kernels
-from ncu_tools.loading import LAUNCHES, expected_of
+from ncu_tools.loading import ENDED_EARLY, LAUNCHES, expected_of
 from ncu_tools.machine import find_machine
 from ncu_tools.report.table import Table
 
@@ -49,7 +49,7 @@ def show_collected(
         f"the run is in {folder}",
     ]
     if manifest.partial:
-        notes.insert(0, "the run ended early; this is what it had collected until then")
+        notes.insert(0, ENDED_EARLY)
     show(Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes), output_format)
 
 

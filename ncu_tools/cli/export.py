@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.options import format_option, machine_option, progress, show
+from ncu_tools.cli.options import format_option, hold_apart, machine_option, progress, show
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def command(
 
     if of is not None and form != "csv":
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
+    hold_apart(output, [run])
     with progress("Reading") as reading:
         found = locate(run, reading=reading)
         if form == "csv" and of in (None, "kernels"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.cli.options import format_option, hold_apart, hold_launches, progress, show
 from ncu_tools.report.table import Column, Table
 
 COLUMNS = (
@@ -50,6 +50,8 @@ def command(counts: str, timeline: str, output: Path, tolerance: float, top: int
     from ncu_tools.join import join
     from ncu_tools.loading import load
 
+    hold_apart(output, (counts, timeline))
+    hold_launches(output)
     with progress("Reading") as reading:
         counted, timed = (load(path, reading=reading) for path in (counts, timeline))
     joined = join(counted.table, timed.table, tolerance=tolerance)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from ncu_launch.errors import WrongUsage
 
 from ncu_tools.report.table import Table, printable, to_csv, to_json, to_markdown
 
@@ -21,6 +23,8 @@ Function = TypeVar("Function", bound=Callable[..., None])
 FORMATS = ("text", "json", "csv", "markdown")
 WIDTH_WITHOUT_TERMINAL = 240
 NOTES_SHOWN = 12
+PARQUET = b"PAR1"
+"""How a Parquet file begins."""
 
 
 def format_option(function: Function) -> Function:
@@ -97,6 +101,25 @@ def say_notes(notes: list[str]) -> None:
         click.echo(f"note: {printable(note)}", err=True)
     if len(notes) > NOTES_SHOWN:
         click.echo(f"note: {len(notes) - NOTES_SHOWN} more notes; --format json shows all of them", err=True)
+
+
+def hold_apart(output: Path, inputs: Iterable[str]) -> None:
+    """Raise `WrongUsage` where a command would write over what it reads."""
+    if output.is_file() and any(Path(one).is_file() and output.samefile(one) for one in inputs):
+        raise WrongUsage(f"{output} is read, and would be written over.", advice="Name another file with -o.")
+
+
+def hold_launches(output: Path) -> None:
+    """Raise `WrongUsage` where a table would be written over a file that is none, such as a report."""
+    if output.is_file() and output.stat().st_size:
+        with output.open("rb") as file:
+            if file.read(len(PARQUET)) == PARQUET:
+                return
+        raise WrongUsage(
+            f"{output} is there already, and is no Parquet file.",
+            "With no name behind -o, the shell may have put a report there.",
+            "Name another file, or remove this one.",
+        )
 
 
 @contextmanager

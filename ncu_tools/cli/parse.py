@@ -15,7 +15,15 @@ from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
 from ncu_parsers.storage import is_url
 
-from ncu_tools.cli.options import dask_option, engine_of, format_option, progress, show
+from ncu_tools.cli.options import (
+    dask_option,
+    engine_of,
+    format_option,
+    hold_apart,
+    hold_launches,
+    progress,
+    show,
+)
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.report.units import counted
 
@@ -74,6 +82,9 @@ def command(
     as_dataset = dataset or output.endswith("/") or is_url(output)
     _check(output, as_dataset, run, dask)
     sources = find_sources(list(reports))
+    if not as_dataset:
+        hold_apart(Path(output), (source.path for source in sources))
+        hold_launches(Path(output))
     parsed = _into_dataset(output, sources, run, dask) if as_dataset else _into_file(Path(output), sources, separate)
     rows = [_row(report) for report in parsed.reports]
     notes = _notes(parsed)

@@ -156,6 +156,11 @@ def _hold_ours(table: pa.Table, path: File) -> None:
             f"{path} is a table of measured points, not of launches.",
             advice=f"Look at it with: ncu-bench scaling {path}",
         )
+    if "kernels" in table_metadata(table):
+        raise NcuBenchError(
+            f"{path} holds the kernels of a file of launches, not launches.",
+            advice="Name the file beside it, which the kernels are taken for where they suffice: launches.parquet",
+        )
     version = table_metadata(table).get("schema_version", 0)
     if version > SCHEMA_VERSION:
         raise NcuBenchError(

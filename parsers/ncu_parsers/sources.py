@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import zstandard
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.manifest import EXPECTED, LOGS, MANIFEST, NODES, RANKS
 
 from ncu_parsers import memory
@@ -231,6 +231,8 @@ def find_sources(arguments: list[str]) -> list[Source]:
     """
     found: dict[str, Source] = {}
     for argument in arguments:
+        if not argument:
+            raise WrongUsage("A report without a name was asked for.", "A variable of the shell may be empty.")
         paths = [argument] if argument == STANDARD_INPUT else _paths(argument)
         if not paths:
             raise NcuBenchError(
