@@ -24,7 +24,7 @@ BARS_SHOWN = 20
 
 
 def load(run: str | os.PathLike[str], *, machine: str | None = None) -> ProfiledRun:
-    """The run that `run` names: a run folder, a report of any kind, a Parquet file made by `parse`, a folder of them.
+    """The run that `run` names: a run folder, a report of any kind, a folder of reports, or Parquet made by `parse`.
 
     `machine` is where ceilings come from that the report lacks, as `--machine`. Raises `NcuBenchError` when nothing
     in the run can be read, and `WrongUsage` for a machine without a file.
