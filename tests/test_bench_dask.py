@@ -127,7 +127,7 @@ class TestACluster:
         sweep = ("-o", "sweep", "--dask", cluster.address, *QUICK)
         assert bench("bench", "targets.py:aborts", *sweep).exit_code == 1
         result = bench("bench", "targets.py:aborts", "targets.py:says_its_gpu", *sweep, "--resume")
-        assert "1 of 2 points are measured" in result.stderr
+        assert "1 of 2 points is measured" in result.stderr
         crashed, measured = rows(targets / "sweep")
         assert (crashed["outcome"], crashed["log"]) == ("crashed", "point-0001.txt")
         assert "SIGABRT" in crashed["reason"]

@@ -110,8 +110,8 @@ def hold_apart(output: Path, inputs: Iterable[str]) -> None:
 
 
 def hold_launches(output: Path) -> None:
-    """Raise `WrongUsage` where a table would be written over a file that is none, such as a report."""
-    if output.is_file() and output.stat().st_size:
+    """Raise `WrongUsage` where a table would be written over a file that is none, nor called one: a report."""
+    if output.suffix != ".parquet" and output.is_file() and output.stat().st_size:
         with output.open("rb") as file:
             if file.read(len(PARQUET)) == PARQUET:
                 return
