@@ -295,11 +295,12 @@ def _ancestors(module: str) -> Iterable[str]:
 
 def _parents_first(found: Iterable[str]) -> list[str]:
     """Modules so that each is followed by what is below it, and siblings stay in their order."""
-    children: dict[str, list[str]] = {}
+    children: dict[str | None, list[str]] = {}
     for module in found:
-        children.setdefault(module.rpartition(".")[0], []).append(module)
+        parent, dot, _ = module.rpartition(".")
+        children.setdefault(parent if dot else None, []).append(module)  # the parent of ".net" is called ""
     ordered: list[str] = []
-    waiting = list(reversed(children.get("", [])))
+    waiting = list(reversed(children.get(None, [])))
     while waiting:
         module = waiting.pop()
         ordered.append(module)

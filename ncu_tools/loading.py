@@ -8,7 +8,6 @@ user's cache folder, under a key that changes with it.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -244,6 +243,8 @@ def _cache_file(sources: Sequence[Source]) -> Path | None:
     from ncu_parsers.artefacts import read_with
     from ncu_parsers.sources import STANDARD_INPUT
 
+    from ncu_tools.machine import own_place
+
     if any(source.path == STANDARD_INPUT for source in sources):
         return None
     stats = [Path(source.path).stat() for source in sources]
@@ -252,8 +253,7 @@ def _cache_file(sources: Sequence[Source]) -> Path | None:
     key = hashlib.sha256(f"{__version__} {SCHEMA_VERSION} {read_with(sources)}".encode())
     for source, stat in zip(sources, stats, strict=True):
         key.update(f"{Path(source.path).resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "ncu-bench" / f"{key.hexdigest()[:32]}.parquet"
+    return own_place("XDG_CACHE_HOME", ".cache") / f"{key.hexdigest()[:32]}.parquet"
 
 
 def _streamed(sources: Sequence[Source], path: Path, reading: Callable[[Source], None]) -> Parsed | None:

@@ -124,7 +124,15 @@ def machine_files() -> list[tuple[str, str]]:
 
 def own_folder() -> Path:
     """Where the user's machine files are: ncu-bench/machines in the configuration folder."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ncu-bench" / "machines"
+    return own_place("XDG_CONFIG_HOME", ".config") / "machines"
+
+
+def own_place(variable: str, below_home: str) -> Path:
+    """The user's folder of ncu-bench, below what a variable names or home; without a home one that cannot be made."""
+    try:
+        return Path(os.environ.get(variable) or Path.home() / below_home) / "ncu-bench"
+    except RuntimeError:
+        return Path(os.devnull, "ncu-bench")
 
 
 def machine_files_in(folder: Path) -> list[tuple[str, str]]:

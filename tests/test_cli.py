@@ -401,6 +401,30 @@ class TestWhatIsThere:
             assert result.code == 2
             assert "without a name was asked for" in result.err
 
+    def test_is_not_written_over_by_gates(self, call: Any, tmp_path: Path) -> None:
+        report = tmp_path / "a.csv"
+        report.write_bytes(Path(RAW).read_bytes())
+        result = call("compare", str(report), METRICS, "--fail-on", "time>5%", "--junit", str(report))
+        assert (result.code, report.read_bytes()) == (2, Path(RAW).read_bytes())
+
+    def test_are_launches_of_a_run_that_is_exported(self, call: Any, tmp_path: Path) -> None:
+        launches = tmp_path / "launches.parquet"
+        assert call("parse", RAW, "-o", str(launches)).code == 0
+        before = launches.read_bytes()
+        result = call("export", str(tmp_path), "-o", str(launches), "--as", "csv")
+        assert (result.code, launches.read_bytes()) == (2, before)
+
+    def test_is_a_pipe_that_nothing_replaces_and_nothing_reads_twice(self, call: Any, tmp_path: Path) -> None:
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        written = call("parse", RAW, "-o", str(pipe))
+        assert written.code == 1
+        assert "it is no regular file" in written.err
+        assert pipe.is_fifo()
+        read = call("hotspots", str(pipe))
+        assert read.code == 1
+        assert "is no regular file" in read.err
+
     def test_are_kernels_that_are_no_launches(self, call: Any, tmp_path: Path) -> None:
         assert call("parse", RAW, "-o", str(tmp_path / "launches.parquet")).code == 0
         for command in ("hotspots", "roofline", "layers"):
@@ -423,3 +447,13 @@ def test_a_run_that_ended_early_says_so_and_is_not_compared(call: Any, tmp_path:
     assert "end: as it should in the base, early in the new run" in gated.err
     assert call("compare", whole, other, "--fail-on", "time>5%").code == 0
     assert call("compare", whole, cut, "--anyway").code == 0
+
+
+def test_a_user_without_a_home_reads_reports(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert call("hotspots", RAW).code == 0

@@ -182,3 +182,9 @@ def test_averages_over_launches_count_as_often_as_there_were_launches() -> None:
 def test_averages_that_were_condensed_count_the_same() -> None:
     whole = table(averaged("net.conv", 100, 10, fma=5), averaged("net.fc", 50, 1, fma=5))
     assert layers(condensed(whole)).rows == layers(condensed(condensed(whole))).rows == layers(whole).rows
+
+
+def test_a_module_whose_name_begins_with_a_dot_has_a_place_in_the_tree() -> None:
+    found = by_module(ran(".net", 10), ran("other.a", 20))
+    assert list(found) == ["", ".net", "other", "other.a"]
+    assert found[".net"].time_ns == 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -224,3 +225,12 @@ def test_many_small_reports_are_gathered_in_their_order(tmp_path: Path, monkeypa
     assert result.table is None
     assert list(result.refused) == [sources[3].name]
     assert_same(tmp_path, sources, result)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python knows the setting from 3.11 on")
+def test_processes_that_read_have_no_current_folder_on_their_path() -> None:
+    program = [sys.executable, "-c", "import sys; print('' in sys.path)"]
+    before = dict(os.environ)
+    with parts._without_the_current_folder():
+        assert subprocess.run(program, capture_output=True, text=True, check=True).stdout == "False\n"
+    assert dict(os.environ) == before

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.parquet import read_launches
 
+from benchmarks import generate
 from ncu_tools.cli import cli
 from ncu_tools.query import Answer, held_in_memory, query
 from tests.conftest import SAMPLES
@@ -123,3 +125,12 @@ class TestAMistake:
         monkeypatch.setitem(sys.modules, "duckdb", None)
         with pytest.raises(NcuBenchError, match=r"pip install 'ncu-bench\[query\]'"):
             answer("SELECT 1")
+
+
+def test_a_report_that_was_streamed_is_asked_like_any_other(tmp_path: Path) -> None:
+    report, launches = tmp_path / "big.csv", tmp_path / "launches.parquet"
+    generate.write("long", report, 2)
+    assert CliRunner().invoke(cli, ["parse", str(report), "-o", str(launches)]).exit_code == 0
+    counted = [json.loads(ask("SELECT count(*) AS n FROM launches", "--format", "json", report=str(one)).stdout)["rows"]
+               for one in (launches, report)]  # fmt: skip
+    assert counted[0] == counted[1] == [{"n": len(read_launches(launches))}]

@@ -154,6 +154,24 @@ class TestRealReports:
         assert sum(streamed(path, tmp_path) is not None for path in reports) > len(reports) / 2
 
 
+@pytest.mark.parametrize(
+    "tail",
+    [
+        ("Section Name", "Metric Name", "Metric Value", "Metric Unit"),
+        ("Metric Name", "Metric Unit", "Metric Value", "Section Name"),
+    ],
+)
+def test_a_long_page_whose_value_does_not_come_last_is_read_as_by_the_plain_reader(
+    tail: tuple[str, ...], tmp_path: Path
+) -> None:
+    cells = {"Section Name": "Section", "Metric Name": TIME, "Metric Unit": "us", "Metric Value": "1.5"}
+    rows = [row(*launch_cells(number), *(cells[title] for title in tail)) for number in range(40)]
+    path = file_of(tmp_path, [row(*IDENTITY, *tail), *rows])
+    found, expected = streamed(path, tmp_path), plainly(path)
+    assert expected is not None
+    assert found is None or found == expected
+
+
 # ------------------------------------------------------------------------------------------------------ any report
 
 NOISE = st.sampled_from([

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -14,8 +15,11 @@ from pathlib import Path
 def replacing(path: Path) -> Iterator[Path]:
     """A new file beside `path` to write to, renamed onto it when the block ends well and removed when it does not.
 
-    A block that removes it itself leaves `path` as it is. Raises `OSError` where it cannot be made or renamed.
+    A block that removes it itself leaves `path` as it is. Raises `OSError` where it cannot be made or renamed, and for
+    a device or pipe, which nothing can replace.
     """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.part")
     # Made by open(), so that the umask holds for it: asking for the umask would change it for every thread.
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))

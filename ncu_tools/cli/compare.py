@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_tools.cli.compared import RUN, Asked, Compared
 from ncu_tools.cli.compared_launches import compared_kernels, compared_layers
 from ncu_tools.cli.compared_points import compared_points, dimensions, hold_bench
-from ncu_tools.cli.options import dask_option, format_option, show, terminal_width
+from ncu_tools.cli.options import dask_option, format_option, hold_apart, show, terminal_width
 from ncu_tools.report.table import Column, Table, printable, to_markdown
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def command(
     limits = [parse_gate(text) for text in gates]
     if junit is not None and not limits:
         raise WrongUsage("--junit has nothing to write.", "It writes how gates ended.", 'Add one: --fail-on "time>5%"')
+    if junit is not None:
+        hold_apart(junit, runs)
     if depth is not None and not layers:
         raise WrongUsage("--depth goes with --layers.", advice="Add --layers.")
     machine_readable = output_format in ("json", "csv")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.manifest import LAUNCHES
 
 from ncu_tools.cli.options import format_option, hold_apart, machine_option, progress, show
 from ncu_tools.report.table import Column, Table
@@ -74,7 +75,7 @@ def command(
 
     if of is not None and form != "csv":
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
-    hold_apart(output, [run])
+    hold_apart(output, [run, str(Path(run) / LAUNCHES)])
     with progress("Reading") as reading:
         found = locate(run, reading=reading)
         if form == "csv" and of in (None, "kernels"):

@@ -57,6 +57,7 @@ class Layout:
             or set(tail) - TAIL_TITLES
             or tail[-1:] != ["Metric Value"]
             or "Metric Name" not in tail
+            or TAIL_TITLES & set(page.header[page.value_at + 1 :])
         ):
             raise NotCertain("its columns are unusual")
         return cls(tuple(identity), tuple(tail))

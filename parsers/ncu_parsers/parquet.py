@@ -78,8 +78,10 @@ def _filled_of(file: pq.ParquetFile, found: FooterColumns) -> list[str]:
 def schema_of(path: File) -> pa.Schema:
     """The columns of a file of launches, and its metadata. Raises `NcuBenchError` where `read_launches` does."""
     with opened(path) as (file, _):
-        _hold_ours(file.schema_arrow.empty_table(), path)
-        return file.schema_arrow
+        nothing = file.read(columns=[])  # whose metadata has what was added when the file was closed
+        schema = file.schema_arrow.with_metadata(nothing.schema.metadata)
+        _hold_ours(schema.empty_table(), path)
+        return schema
 
 
 def notes_of_all(schemas: Sequence[pa.Schema]) -> list[str]:

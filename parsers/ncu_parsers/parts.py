@@ -40,6 +40,7 @@ WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
 """From these sizes on a report is read in a process of its own: CSV as it is streamed, and what is read slower."""
 
+SAFE_PATH = "PYTHONSAFEPATH"
 BATCH_BYTES = 4_000_000
 """Small reports that follow each other are read by one process, so many of them."""
 
@@ -326,6 +327,23 @@ def without_launches(report: Report) -> StreamedReport:
 
 
 @contextmanager
+def _without_the_current_folder() -> Iterator[None]:
+    """Inside, processes begin without the current folder on their path, in which a report may lie beside a json.py.
+
+    Python knows the setting from 3.11 on.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
+
+
+@contextmanager
 def _started(
     work: Sequence[Sequence[tuple[Source, Path]]], big: int, processes: int
 ) -> Iterator[dict[Source, Callable[[], Part]]]:
@@ -346,7 +364,7 @@ def _started(
         yield {}
         return
     try:
-        with _interrupts_held_back():
+        with _interrupts_held_back(), _without_the_current_folder():
             running = [(pool.submit(read_apart, one, big), one) for one in work]
         yield {
             source: partial(_of_batch, future, place)

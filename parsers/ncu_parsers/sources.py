@@ -252,6 +252,12 @@ def _paths(argument: str) -> list[str]:
     if path.is_dir():
         return without_repeats(sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file)))
     if path.exists():
+        if not path.is_file():
+            raise NcuBenchError(
+                f"{argument} is no regular file.",
+                "A pipe can be read once, and reports are looked at before they are read.",
+                "Give it as standard input, which is -, as in: COMMAND | ncu-bench hotspots -",
+            )
         return [argument]
     matches = sorted(glob.glob(argument, recursive=True))
     if not matches:
