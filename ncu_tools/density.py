@@ -36,8 +36,7 @@ NEEDED = ("duration_ns", "flops", "dram_bytes", "failed", "invocations")
 
 def weights(table: pa.Table) -> Floats:
     """How many launches each row stands for: none where it failed, as many as it is the average of."""
-    invocations = tables.floats(table, "invocations")
-    weight = np.where(np.isnan(invocations), 1.0, invocations)
+    weight = tables.launch_counts(table)
     if "failed" in table.column_names and len(table):
         weight[np.concatenate([arrays.bits_of(chunk) for chunk in table.column("failed").chunks])] = 0.0
     return weight

@@ -95,8 +95,7 @@ class DiagnosisSums:
         places, titles = grouping(table, self._group)
         keys = self._numbered(titles)[places]
         self._sums.turn_to(keys, len(self._numbers))
-        invocations = tables.floats(table, "invocations")
-        weight = np.where(invocations > 0, invocations, 1.0)  # of averages over launches, how many there were
+        weight = tables.launch_counts(table)
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
         self._sums.add("launches", weight)
         self._sums.add("time", seconds)

@@ -244,7 +244,7 @@ class _Account:
         notes += [
             f"FLOPs of {count} launches are at least what is shown (not collected: {missing})"
             if self.uncounted < self.launches
-            else f"what was counted of {count} launches is 0 FLOPs, and not collected was: {missing}"
+            else f"FLOPs of {count} launches are not known (not collected: {missing})"
             for missing, count in sorted(self.partial.items())
         ]
         if self.rounded:

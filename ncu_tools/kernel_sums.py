@@ -44,9 +44,9 @@ class Launches:
         self.ceilings = ceilings
         self.rows = len(table)
         self.failed: Mask = _truths(table, "failed")
-        invocations = tables.floats(table, "invocations")
-        self.averaged: Mask = invocations > 1
-        self.weight: Floats = np.where(self.failed, 0.0, np.where(np.isnan(invocations), 1.0, invocations))
+        launches = tables.launch_counts(table)
+        self.averaged: Mask = launches > 1
+        self.weight: Floats = np.where(self.failed, 0.0, launches)
         self.alive: Mask = self.weight > 0
         self.seconds: Floats = tables.floats(table, "duration_ns") / 1e9
         self.running: Mask = self.alive & (self.seconds > 0)

@@ -199,10 +199,7 @@ def _counts(table: pa.Table) -> Floats:
 
 def _weights(table: pa.Table) -> Floats:
     """How many launches each row is the average of; those of a condensed table are sums already."""
-    if COUNT in table.column_names:
-        return np.ones(len(table))
-    invocations = tables.floats(table, "invocations")
-    return np.where(invocations > 0, invocations, 1.0)
+    return np.ones(len(table)) if COUNT in table.column_names else tables.launch_counts(table)
 
 
 def layers_table(rows: Sequence[Layer]) -> pa.Table:
@@ -232,8 +229,9 @@ class _Launches:
         self.modules = tables.words(table, "module")
         self.kernels = tables.codes(table, "kernel_name")[0]
         self.phases = np.array([phase or "" for phase in tables.words(table, "phase")], dtype=object)
+        weights = _weights(table)
         self.nanoseconds, self.flops, self.dram = (
-            tables.floats(table, name) * _weights(table) for name in ("duration_ns", "flops", "dram_bytes")
+            tables.floats(table, name) * weights for name in ("duration_ns", "flops", "dram_bytes")
         )
         basis = tables.words(table, "flops_basis")
         self.partial = np.array(

@@ -94,7 +94,6 @@ def launches_of(table: pa.Table) -> Launches:
     codes, names = tables.codes(table, "kernel_name")
     grids, blocks, paths = (table.column(name).to_pylist() for name in ("grid", "block", "nvtx_path"))
     lanes = (table.column(name).to_pylist() for name in ("process_id", "rank", "device_id"))
-    invocations = tables.floats(table, "invocations")
     return Launches(
         codes.astype(np.int64),
         [name or "?" for name in names],
@@ -102,7 +101,7 @@ def launches_of(table: pa.Table) -> Launches:
         [None if path is None else _without_iterations(path) for path in paths],
         table,
         _numbered(zip(*lanes, strict=True)),
-        np.where(np.isnan(invocations), 1.0, invocations),
+        tables.launch_counts(table),
         ~is_one_of(table, "operation", COPIES),
         tables.floats(table, "start_ns"),
     )

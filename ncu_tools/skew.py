@@ -159,8 +159,7 @@ class _Launches:
         left_out = counted(int((~kept).sum()), "launch", "launches")
         self.notes = [] if kept.all() else [f"{left_out} failed, or of no known rank: left out"]
         self.ranks, self.place = np.unique(ranks[kept].astype(np.int64), return_inverse=True)
-        invocations = tables.floats(table, "invocations")[kept]
-        self.count = np.where(np.isnan(invocations), 1, invocations)
+        self.count = tables.launch_counts(table)[kept]
         self.nanoseconds = tables.floats(table, "duration_ns")[kept] * self.count
         self.collective = collective_launches(table)[kept]
         self.names, self.modules, self.hosts, self.devices = (

@@ -214,6 +214,14 @@ def test_a_kernel_whose_flops_no_unit_is_known_to_have_done_has_no_bound() -> No
     assert one(launch("aten.mm", measures={**done, "flops_fp32": 1e6})).bound is not None
 
 
+def test_launches_whose_flops_are_not_known_are_not_said_to_have_done_none() -> None:
+    busy = {"sm__inst_executed_pipe_tensor.sum": metric(1e6)}
+    found = spots(launch("gemm", {**sass(ffma=5), **busy}, ns=10, dram=1))
+    assert found.rows[0].flops is None
+    (note,) = [note for note in found.notes if "tensor, which was busy" in note]
+    assert note == "FLOPs of 1 launches are not known (not collected: tensor, which was busy)"
+
+
 def test_shares_are_unknown_where_the_time_of_a_launch_is() -> None:
     found = spots(launch("a", ns=1), launch("b", ns=9), launch("b"))
     assert [(row.kernel, row.time_share, row.time_cumulative) for row in found.rows] == [

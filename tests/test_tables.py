@@ -131,6 +131,11 @@ class TestParquet:
         assert [file.name for file in tmp_path.iterdir()] == ["l.parquet"]
         assert path.read_text() == "old"
 
+    def test_a_folder_in_its_place_is_an_error_with_advice(self, tmp_path: Path) -> None:
+        (tmp_path / "l.parquet").mkdir()
+        with pytest.raises(NcuBenchError, match=r"it is no regular file\. Name a file"):
+            write_table(table(launch(ns=5)), tmp_path / "l.parquet")
+
     def test_a_folder_that_does_not_exist_is_an_error_with_advice(self, tmp_path: Path) -> None:
         with pytest.raises(NcuBenchError, match="Check that its folder exists"):
             write_table(table(launch(ns=5)), tmp_path / "no" / "l.parquet")

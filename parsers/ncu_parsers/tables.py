@@ -234,6 +234,12 @@ def floats(table: pa.Table, name: str) -> Floats:
     return np.concatenate(parts) if parts else np.empty(0)
 
 
+def launch_counts(table: pa.Table) -> Floats:
+    """How many launches each row stands for: those that it is the average of, else one."""
+    invocations = floats(table, "invocations")
+    return np.where(np.isnan(invocations), 1.0, invocations)
+
+
 def _chunk_floats(chunk: pa.Array) -> Floats:
     """One chunk as float64, NaN for null."""
     values = arrays.values_of(arrays.cast(chunk, pa.float64(), safe=False), np.float64)

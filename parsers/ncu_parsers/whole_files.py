@@ -26,9 +26,9 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
 
 def _unwritable(path: Path, error: OSError) -> NcuBenchError:
-    return NcuBenchError(
-        f"{path} could not be written: {error.strerror}.", advice="Check that its folder exists and is yours to write."
-    )
+    there_is_another = path.exists() and not path.is_file()
+    advice = "Name a file." if there_is_another else "Check that its folder exists and is yours to write."
+    return NcuBenchError(f"{path} could not be written: {error.strerror}.", advice=advice)
 
 
 @contextmanager
