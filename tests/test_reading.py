@@ -66,7 +66,7 @@ class TestNoise:
         )
         report = read_report(Source(str(path)))
         assert len(report.launches) == 1
-        assert "1 lines held bytes that are not text" in report.notes[0]
+        assert "1 line held bytes that are not text; they were replaced" in report.notes[0]
 
 
 class TestSeveralTablesInOneFile:

@@ -358,6 +358,17 @@ class TestWhatIsStreamed:
         path.write_bytes(path.read_bytes().replace(b"odd", b"od\xff"))
         assert_streams_at_once(path, tmp_path)
 
+    @pytest.mark.parametrize("odd", [b"\xff", b"\0", b"\r", "\ufffd".encode(), "ä".encode(), b"Kernel Name"])
+    def test_an_odd_byte_in_a_few_rows(self, tmp_path: Path, odd: bytes) -> None:
+        """The plain reader has no room for a report of gigabytes, whatever a single row of it holds."""
+        launches = [long_lines(number, [*self.metrics(number), *WORD]) for number in range(40)]
+        rows = [line.encode() for lines in launches for line in lines]
+        for at, cell in enumerate([b"void k", b"Section", b"node", b"CachePrefer", TIME.encode()] * 4):
+            rows[at * 7] = rows[at * 7].replace(cell, cell + odd)
+        path = tmp_path / "report.csv"
+        path.write_bytes(b"\n".join([row(*IDENTITY, *TAIL).encode(), *rows, b""]))
+        assert_streams_the_same(path, tmp_path)
+
     def test_pages_with_other_identity_columns(self, tmp_path: Path) -> None:
         whole = [*wide_header((TIME, "us")), row(*launch_cells(1), "1.50"), row(*launch_cells(2), "2.50")]
         without = [row(*IDENTITY[:-2], TIME), row(*[""] * 9, "us"), row(*launch_cells(3)[:-2], "3.50")]

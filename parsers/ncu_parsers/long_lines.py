@@ -69,7 +69,8 @@ class Stretch:
 
     A run is a number of rows of one launch that follow each other; a page, told by its number among those of the file,
     begins at a launch. Tails are written behind each other as they are met, which costs less than keeping each and
-    joining them; `endings` are what may stand behind the last quote of one.
+    joining them; `endings` are what may stand behind the last quote of one. `judged` says that each line was looked at:
+    what is odd in one of them is accounted for.
     """
 
     layout: Layout
@@ -84,6 +85,7 @@ class Stretch:
     indexed: int = 0
     endings: set[bytes] = field(default_factory=set)
     pages: list[tuple[int, int]] = field(default_factory=list)
+    judged: bool = False
 
     def begin_page(self, page: int) -> None:
         """Launches that follow are of another page, even if they begin like earlier ones."""
@@ -351,7 +353,9 @@ class LongLines:
     # ------------------------------------------------------------------------------------------------- stretches
 
     def _begin_stretch(self) -> None:
-        self._stretch = Stretch(self.layout, endings={self._end[1:]}, pages=[(0, self._page_number)])
+        self._stretch = Stretch(
+            self.layout, endings={self._end[1:]}, pages=[(0, self._page_number)], judged=self.careful
+        )
         self._first = self._line  # see _rows
         self._noted = 0  # rows that are in the account of lines already
         self._prefix = NOWHERE  # the launch that it is of is not in this stretch

@@ -116,8 +116,7 @@ def read_report(source: Source) -> Report:
                 raise unreadable(source.name, error if isinstance(error, OSError) else OSError(str(error))) from error
             reading.report.notes.append(f"the file ends in damage and was read up to it ({error})")
     result = reading.report
-    if lines.replaced:
-        result.notes.append(f"{lines.replaced} lines held bytes that are not text; they were replaced")
+    note_replaced(result, lines.replaced)
     if not lines.complete and reading.tail:
         note_cut(result, reading)
     return _finish(result, reading.pages)
@@ -139,6 +138,13 @@ def _refuse_binary(source: Source, head: bytes) -> None:
     for magic, what, advice in BINARY_FILES:
         if head.startswith(magic):
             raise NotAReport(f"{source.name} {what}.", advice=advice)
+
+
+def note_replaced(report: Report, lines: int) -> None:
+    """Say of how many lines some bytes were replaced, if of any."""
+    if lines:
+        some = "1 line" if lines == 1 else f"{lines:,} lines"
+        report.notes.append(f"{some} held bytes that are not text; they were replaced")
 
 
 def note_cut(result: Report, reading: Reading) -> None:

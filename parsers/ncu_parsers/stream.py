@@ -25,7 +25,7 @@ from ncu_parsers.line_account import NotCertain, PageReader, read_lines
 from ncu_parsers.line_process import ReadHere, is_worth_a_process, lines_apart
 from ncu_parsers.long_lines import LongLines
 from ncu_parsers.ncu_csv import LongPage, WidePage
-from ncu_parsers.read import era_of, note_cut
+from ncu_parsers.read import era_of, note_cut, note_replaced
 from ncu_parsers.report import Report
 from ncu_parsers.sources import DAMAGE, STANDARD_INPUT, Source
 from ncu_parsers.stretches import Unexpected
@@ -147,8 +147,7 @@ def _stream(source: Source, write: Callable[[pa.Table], None], read: Callable[[F
         flow.write_all()
     if not flow.rows:
         raise NotCertain("it holds no launch")
-    if flow.account.replaced:
-        report.notes.append(f"{flow.account.replaced} lines held bytes that are not text; they were replaced")
+    note_replaced(report, flow.account.replaced)
     reading = flow.account.reading
     if not complete:
         note_cut(report, reading)

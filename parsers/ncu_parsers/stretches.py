@@ -73,10 +73,10 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
     if not stretch.rows:
         raise NotCertain("a launch has no metrics")
     prefixes = b"\n".join([prefix[:-1] for prefix in stretch.prefixes]) + b"\n"
-    identity = _parsed(prefixes, len(stretch.prefixes), stretch.layout.identity, SELDOM_REPEATED)
+    identity = _parsed(prefixes, len(stretch.prefixes), stretch.layout.identity, SELDOM_REPEATED, judged=stretch.judged)
     block, has_commas_behind = _block(stretch)
     titles = (*stretch.layout.tail, BEHIND) if has_commas_behind else stretch.layout.tail
-    tails = _parsed(block, stretch.rows, titles, {"Metric Value"})
+    tails = _parsed(block, stretch.rows, titles, {"Metric Value"}, judged=stretch.judged)
     ids, processes = whole_numbers(identity["ID"]), whole_numbers(identity["Process ID"])
     if ids is None or processes is None:
         raise NotCertain("its ids are no whole numbers")
@@ -108,10 +108,10 @@ def _block(stretch: Stretch) -> tuple[bytes, bool]:
     return without_returns(tails) if b"\r\n" in stretch.endings else tails, False
 
 
-def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str]) -> dict[str, pa.Array]:
+def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str], *, judged: bool) -> dict[str, pa.Array]:
     """Lines of cells as columns: those in `strings` as text, the others as dictionaries.
 
-    Raises `Unexpected` where a line is no row of them, or may be a header.
+    Raises `Unexpected` where a line is no row of them or, unless it was `judged` to be none, may be a header.
     """
     dictionary = pa.dictionary(pa.int32(), pa.string())
     try:
@@ -130,7 +130,11 @@ def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str]) 
     behind = columns.pop(BEHIND, None)
     if behind is not None and behind.dictionary.to_pylist() != [""]:
         raise Unexpected
-    if len(table) != lines or not are_rows(block, lines, columns.values(), commas=0 if behind is None else lines):
+    if len(table) != lines:
+        raise Unexpected
+    if judged:
+        return columns
+    if not are_rows(block, lines, columns.values(), commas=0 if behind is None else lines):
         raise Unexpected
     if any(may_open_a_page(text_buffers(texts)[0]) for texts in map(arrays.distinct, columns.values())):
         raise Unexpected
