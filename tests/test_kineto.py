@@ -87,6 +87,11 @@ def synthetic(tmp_path: Path) -> Report:
     return read(tmp_path, {"schemaVersion": 1, "deviceProperties": [A100], "traceEvents": synthetic_gpu_events()})
 
 
+def test_a_note_says_how_long_the_gpu_was_busy(synthetic: Report) -> None:
+    """(12.345 + 20 + 4 + 1) of 900.75 us, from 1100.25 to 2001."""
+    assert any("busy for 4.1 % of the 0.901 ms" in note for note in synthetic.notes)
+
+
 def test_a_kernel_has_its_time_shape_and_device(synthetic: Report) -> None:
     kernel = rows(synthetic)[0]
     assert kernel["duration_ns"] == pytest.approx(12345)

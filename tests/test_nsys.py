@@ -258,6 +258,11 @@ class TestOperations:
         report = read(database(tmp_path / "t.sqlite", {KERNELS: kernels}))
         assert any("add up to 13.0 ms" in note and "busy for 10.0 ms" in note for note in report.notes)
 
+    def test_a_gpu_that_waits_between_operations_says_for_how_long_it_was_busy(self, tmp_path: Path) -> None:
+        kernels = [kernel(0, 1, end=3_000_000), kernel(7_000_000, 2, end=10_000_000)]
+        report = read(database(tmp_path / "t.sqlite", {KERNELS: kernels}))
+        assert any("busy for 60.0 % of the 10.000 ms" in note for note in report.notes)
+
     def test_the_gpu_is_the_one_that_the_process_calls_by_that_number(self, tmp_path: Path) -> None:
         gpus = [
             {"id": number, "name": name, "chipName": chip, "computeMajor": major, "computeMinor": 0, "cuDevice": number}

@@ -22,6 +22,7 @@ import pyarrow as pa
 from ncu_launch.ranges import RUN_PHASES
 
 from ncu_parsers import arrays, report
+from ncu_parsers.busy import UNKNOWN, busy_notes
 from ncu_parsers.host_ranges import HostRange, ThreadRanges
 from ncu_parsers.read import NotAReport
 from ncu_parsers.report import Report
@@ -430,6 +431,8 @@ def _notes(trace: _Trace, work: Sequence[Work], places: Sequence[Place | None], 
             "the trace holds no GPU work: rows are operators on the CPU, each with its own time, without that of the "
             "operators it called; whole_duration_ns has both"
         )
+    else:
+        notes += _busy(work)
     unlinked = sum(place is None for place in places)
     if unlinked:
         notes.append(
@@ -444,6 +447,13 @@ def _notes(trace: _Trace, work: Sequence[Work], places: Sequence[Place | None], 
     if events.cut:
         notes.append(f"the file ends early and was read up to there ({events.damage or 'in the middle of an event'})")
     return notes
+
+
+def _busy(work: Sequence[Work]) -> list[str]:
+    device = np.array([UNKNOWN if one.device is None else one.device for one in work], np.int64)
+    times = np.array([(one.start, one.duration) for one in work]) * NS_PER_US
+    start, duration = times.T
+    return busy_notes(np.full_like(device, UNKNOWN), device, start - start.min(), duration)
 
 
 def _refusal(source: Source, trace: _Trace, events: TraceEvents) -> NotAReport:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from ncu_launch.ranges import DOMAIN
 
 from ncu_parsers import arrays, nsys_graphs, nsys_ranges, report, tables
+from ncu_parsers.busy import busy_notes
 from ncu_parsers.ncu_csv import place
 from ncu_parsers.nsys_database import MISSING, Database, Integers, opened
 from ncu_parsers.nsys_devices import Devices, read_devices
@@ -56,7 +57,6 @@ COPY_KINDS = (
 
 CAPTURED_IN = "capture_nvtx_path"
 UNNAMED = "(kernel without a name)"
-OVERLAP_NOTED = 1.01
 
 
 class NoGpuWork(NotAReport):
@@ -268,7 +268,7 @@ def _table(
     """The operations as a table of the contract, with what only timelines know behind it."""
     rows, columns = len(operations), operations.columns
     device = _numbers(columns["deviceId"], pa.int32())
-    process = np.where(columns["globalPid"] == MISSING, MISSING, process_of(columns["globalPid"]) & 0xFFFFFF)
+    process = _processes(operations)
     known = devices.of(process, columns["deviceId"])
     shorts = [tables.short_name(one) if not one.startswith("[") else one for one in operations.names]
     launch_id = _numbers(columns["correlationId"], pa.int64())
@@ -331,12 +331,22 @@ def _own_columns(operations: Operations, calls: Calls, captures: Captures) -> li
     ]
 
 
+def _processes(operations: Operations) -> Integers:
+    """The id that the system gave the process of each operation; `MISSING` where it is not known."""
+    process = operations.columns["globalPid"]
+    return np.where(process == MISSING, MISSING, process_of(process) & 0xFFFFFF)
+
+
 def _durations(operations: Operations) -> npt.NDArray[np.float64]:
     """end - start in ns, NaN where the end is missing or before the start."""
     start, end = operations.columns["start"], operations.columns["end"]
     known = (end != MISSING) & (end >= start)
-    elapsed = end.view(np.uint64) - start.view(np.uint64)  # right up to 64 bits, where signed numbers would overflow
-    return np.where(known, elapsed.astype(np.float64), np.nan)
+    return np.where(known, _elapsed(start, end), np.nan)
+
+
+def _elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
+    """end - start, right up to 64 bits, where signed numbers would overflow."""
+    return (end.view(np.uint64) - start.view(np.uint64)).astype(np.float64)
 
 
 def _attribution(calls: Calls, captures: Captures, ranges: Ranges | None) -> dict[str, pa.Array]:
@@ -476,30 +486,10 @@ def _remarks(operations: Operations) -> list[str]:
         notes.append(f"{broken} operations have no end, or one before their start: their time is not known")
     if operations.startless:
         notes.append(f"{operations.startless} operations have no start and were left out")
-    total, busy = float(np.nansum(durations)), _busy(operations)
-    if total > busy * OVERLAP_NOTED:
-        notes.append(
-            f"operations overlap: their times add up to {total / 1e6:,.1f} ms, in which the GPUs were busy for "
-            f"{busy / 1e6:,.1f} ms"
-        )
-    return notes
-
-
-def _busy(operations: Operations) -> float:
-    """The time in ns in which at least one operation ran, summed over GPUs (and processes, which number their own)."""
-    columns = operations.columns
-    timed = np.flatnonzero(columns["end"] >= columns["start"])
-    if not len(timed):
-        return 0.0
-    device, process, start, end = (columns[name][timed] for name in ("deviceId", "globalPid", "start", "end"))
-    order = np.lexsort((start, process, device))
-    changes = (np.diff(device[order]) != 0) | (np.diff(process[order]) != 0)
-    total = 0.0
-    for mine in np.split(order, np.flatnonzero(changes) + 1):
-        reached = np.maximum.accumulate(end[mine])
-        from_there = np.maximum(start[mine], np.concatenate([start[mine][:1], reached[:-1]]))
-        total += float((reached.view(np.uint64) - from_there.view(np.uint64))[reached > from_there].sum())
-    return total
+    timed = ~np.isnan(durations)
+    start, device = operations.columns["start"][timed], operations.columns["deviceId"][timed]
+    since_first = _elapsed(start[:1], start)  # sorted, and exact as a float for a hundred days
+    return [*notes, *busy_notes(_processes(operations)[timed], device, since_first, durations[timed])]
 
 
 def _no_gpu_work(database: Database, name: str, ranges: Ranges | None) -> NoGpuWork:
