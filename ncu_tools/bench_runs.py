@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.bench import OK
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import read_manifest
+from ncu_launch.point_outcomes import OK
 from ncu_parsers.parquet import contents, read_bench
 from ncu_parsers.parquet_file import is_parquet
 

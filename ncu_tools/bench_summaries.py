@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ncu_launch.bench import OK
+from ncu_launch.point_outcomes import OK
 
 from ncu_tools.compare_bench import (
     ASKED,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from ncu_launch.bench import OK
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.known_work import own_dtype
 from ncu_launch.latency import BLOCKS, half_width
+from ncu_launch.point_outcomes import OK
 
 from ncu_tools.bench_runs import BenchRun, Row
 from ncu_tools.changes import Change, Subject, Subjects

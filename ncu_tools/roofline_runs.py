@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,24 +21,59 @@ from ncu_parsers.storage import File
 from ncu_parsers.tables import table_metadata
 
 from ncu_tools import density, file_sums, levels
+from ncu_tools.bench_runs import is_bench, load_bench
 from ncu_tools.ceilings import PEAK_COLUMNS
 from ncu_tools.loading import OnDisk, locate
 from ncu_tools.machine import DRAM, Machine
 from ncu_tools.point_sums import Points, points_of
 from ncu_tools.roofline import Look
-from ncu_tools.scene import LAUNCHES
+from ncu_tools.scene import LAUNCHES, RUNS
 
 SCENE_KEY = "scene"
 
 
 @dataclass
 class Loaded:
-    """One run: the columns of its launches that are needed, and its points where those were summed without them."""
+    """One run: the columns of its launches that are needed, and its points where those were summed without them.
+
+    `model` is what it ran, None where nothing says.
+    """
 
     name: str
     table: pa.Table
     notes: list[str] = field(default_factory=list)
     points: Points | None = None
+    model: str | None = None
+
+
+def look_at(paths: Sequence[str], look: Look) -> Look:
+    """How runs are looked at: each point of a sweep is a whole run, and so are the runs beside a sweep."""
+    return replace(look, view=RUNS) if any(map(is_bench, paths)) else look
+
+
+def load_each(
+    path: str,
+    look: Look,
+    machine: Machine | None,
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    engine: Engine | None = None,
+) -> list[Loaded]:
+    """The run that `path` names, or each measured point of the sweep that it names, as a run of its own.
+
+    Raises `NcuBenchError` as `load_for` does.
+    """
+    if not is_bench(path):
+        return [replace(load_for(path, look, machine, reading=reading, engine=engine), model=model_of(path))]
+    from ncu_tools.sweep_points import points_of_sweep
+
+    points, notes = points_of_sweep(load_bench(path))
+    if not points:
+        raise NcuBenchError(
+            f"{path} is a sweep of which no point was measured, so there is nothing to draw.",
+            advice=f"See how each point ended: ncu-bench scaling {path}",
+        )
+    return [Loaded(point.name, point.table, notes, model=point.target) for point in points]
 
 
 def load_for(

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from ncu_launch.bench import OK
+from ncu_launch.point_outcomes import OK
 from ncu_parsers.bench_table import IDENTITY
 from ncu_parsers.tables import Floats
 

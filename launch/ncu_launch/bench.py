@@ -29,11 +29,9 @@ from ncu_launch.known_work import is_known_work, own_dtype
 from ncu_launch.latency import Effort, half_width, summed_up
 from ncu_launch.models import HF_CONFIGURATIONS
 from ncu_launch.outcome import last_words
+from ncu_launch.point_outcomes import CRASHED, FAILED, OK, OUT_OF_MEMORY, TIMED_OUT
 from ncu_launch.request import Workload
 from ncu_launch.timing import STAGE
-
-OK, OUT_OF_MEMORY, FAILED, CRASHED, TIMED_OUT = OUTCOMES = ("ok", "out of memory", "failed", "crashed", "timed out")
-"""How a point can end. Failed is an error that the program reports, crashed a signal that ended it."""
 
 IMAGE_CONFIGURATIONS = ("ViTConfig",)
 Row = dict[str, Any]

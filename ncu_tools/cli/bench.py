@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from ncu_launch.bench import OK, Point, Sweep, has_all, points, process_means, rows_of, sizes_of
+from ncu_launch.bench import Point, Sweep, has_all, points, process_means, rows_of, sizes_of
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.latency import Effort
 from ncu_launch.manifest import LOGS, MANIFEST, Manifest, write_manifest
+from ncu_launch.point_outcomes import OK
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES
 from ncu_launch.run_folder import writing
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
-from ncu_launch.bench import OK
 from ncu_launch.errors import WrongUsage
+from ncu_launch.point_outcomes import OK
 
 from ncu_tools.cli.compared import RUN, Asked, Compared, change_cells, verdict
 from ncu_tools.report.table import Column, Table

@@ -13,7 +13,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.cli.options import dask_option, engine_of, format_option, group_option, progress, say_notes, show
 from ncu_tools.machine import DRAM
 from ncu_tools.report.table import Column, Table
-from ncu_tools.scene import KERNELS, LEVELS, VIEWS, Scene, scene_from_json
+from ncu_tools.scene import KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
 
 if TYPE_CHECKING:
     from ncu_tools.ceilings import Ceiling
@@ -152,7 +152,7 @@ def command(
     The table names each point; with --format json every point, ceiling and ridge point, and under "scene" all that the
     picture shows. A file of that JSON in the place of RUN is drawn again without the run. Ceilings come from the report
     itself where it holds them, else from the machine file of its device, else from --machine. Without a RUN the bare
-    rooflines of --machine are drawn.
+    rooflines of --machine are drawn. A RUN that ncu-bench bench made is drawn point by point.
 
     \b
     Example:
@@ -160,6 +160,7 @@ def command(
       ncu-bench roofline report.csv --levels dram,l2,l1 --theme dark -o levels.png
       ncu-bench roofline before.csv after.csv --arrows --label before --label after -o both.svg
       ncu-bench roofline batch1 batch64 batch256 --points runs --arrows -o batches.svg
+      ncu-bench roofline sweep --arrows -o sweep.svg
       ncu-bench roofline --machine h100-sxm,gaudi-3,apple-m1 -o chips.svg
       ncu-bench roofline report.csv --format json > plot.json
       ncu-bench roofline plot.json -o roofline.svg
@@ -247,20 +248,21 @@ def _roofline(
 ) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
     """The roofline, what was odd about reading the runs, and which models they are of."""
     from ncu_tools import roofline as model
-    from ncu_tools.roofline_runs import load_for, model_of
+    from ncu_tools.roofline_runs import load_each, look_at
 
     if not runs:
         return (model.of_machine(machines[0]) if len(machines) == 1 else model.of_machines(machines)), [], {}
     own = machines[0] if len(machines) == 1 else None
+    look = look_at(runs, look)
     with engine_of(dask) as engine, progress("Reading") as reading:
-        loaded = [load_for(run, look, own, reading=reading, engine=engine) for run in runs]
-    notes = [note for run in loaded for note in run.notes]
+        loaded = [one for run in runs for one in load_each(run, look, own, reading=reading, engine=engine)]
+    notes = list(dict.fromkeys(note for run in loaded for note in run.notes))
     summed = {run.name: run.points for run in loaded if run.points is not None}
     result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
     if len(machines) > 1:
         model.beside(result, machines)
         notes.append("the machines' ceilings are drawn beside those of the runs, and bound none of their points")
-    models = {run: found for run in runs if (found := model_of(run)) is not None}
+    models = {run.name: run.model for run in loaded if run.model is not None}
     return result, notes, models
 
 
@@ -297,12 +299,19 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int, output_fo
     if output_format == "text":
         points = points[:top]
     several = len({point.run for point in points}) > 1
-    shown = (lambda run: run) if output_format == "json" else (lambda run: PurePath(run).name)
+    for_people = output_format in ("text", "markdown")
+    labels = {run.name: run.label for run in scene.runs}
     rows = []
     for point in points:
-        places = {f"{place.level}_arithmetic_intensity": place.intensity for place in point.places}
-        run = shown(point.run) if several or output_format == "json" else None
-        rows.append({**asdict(point.hotspot), **places, "run": run})
+        row = {**asdict(point.hotspot), "run": None}
+        row |= {f"{place.level}_arithmetic_intensity": place.intensity for place in point.places}
+        if output_format == "json":
+            row["run"] = point.run
+        elif for_people and result.view == RUNS:
+            row["kernel"] = labels[point.run]
+        elif several:
+            row["run"] = PurePath(point.run).name
+        rows.append(row)
     first = replace(COLUMNS[0], title=result.view.removesuffix("s") if not result.density else "kernel")
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in ("json", "csv"):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from ncu_launch.bench import OK
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.point_outcomes import OK
 
 from ncu_tools.cli.bench import BENCH
 from ncu_tools.cli.options import dask_option, engine_of, format_option, show, terminal_width
