@@ -242,6 +242,35 @@ class TestSections:
         assert tuple(again["nvtx_path"]) == path
         assert (again["phase"], again["iteration"], again["module"]) == ("forward", 3, "net.a.x")
 
+    def test_keep_processes_and_times_of_launches_that_have_no_id(self) -> None:
+        launches = [
+            Launch("k", process_id=process, metrics={"a__b.sum": metric(1.0)}, attributes={"Kernel Time": time})
+            for process, time in ((7, "2022-Dec-02 15:45:59"), (8, "2022-Dec-02 15:46:03"))
+        ]
+        made = table(*launches)
+        again = read_back(to_section_csv(made))
+        for name in ("process_id", "Kernel Time"):
+            assert again.column(name).to_pylist() == made.column(name).to_pylist(), name
+
+    def test_are_taken_for_the_page_of_no_version_of_ncu(self, tmp_path: Path) -> None:
+        one = Launch("k", metrics={"a__b.sum": metric(1.0)}, attributes={"Kernel Time": "2026-Jan-02 15:45:59"})
+        path = tmp_path / "details.csv"
+        path.write_text(to_section_csv(table(one)), "utf-8")
+        assert [report.era for report in parse([Source(str(path))]).reports] == [None]
+
+    def test_keep_ids_of_launches_whose_processes_are_not_known(self) -> None:
+        made = table(*(Launch("k", launch_id=number, metrics={"a__b.sum": metric(1.0)}) for number in (3, 5)))
+        assert read_back(to_section_csv(made)).column("launch_id").to_pylist() == [3, 5]
+
+    @pytest.mark.parametrize("name", ["d05-legacy-long.csv", "d01-wide-raw-2022.csv", "d18-text.txt"])
+    def test_keep_the_time_of_each_kernel_where_the_report_says_it(self, name: str) -> None:
+        made = parse([Source(str(SAMPLES / name))]).table
+        assert made is not None
+        times = made.column("Kernel Time").to_pylist() if "Kernel Time" in made.column_names else []
+        again = read_back(to_section_csv(made))
+        assert again.column("process_id").to_pylist() == made.column("process_id").to_pylist()
+        assert (again.column("Kernel Time").to_pylist() if times else []) == times
+
     def test_leave_out_which_run_of_a_dataset_and_which_host_it_was(self) -> None:
         one = launch("k", {"a__b.sum": metric(1.0)})
         made = table(one).append_column("run", pa.array(["base"])).append_column("host", pa.array(["node017"]))

@@ -23,14 +23,16 @@ from ncu_parsers.ranks import HOST
 from ncu_parsers.tables import COLUMN_NAMES, IDENTITY_COLUMNS, field_entries
 
 RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
+KERNEL_TIME = "Kernel Time"
+"""The date and time of day at which a kernel ran, in reports up to ncu 2022.3 and in binary ones."""
 RULE_COLUMNS = {
     "Rule Name": "name", "Rule Type": "kind", "Rule Description": "description",
     "Estimated Speedup Type": "speedup_type", "Estimated Speedup": "speedup",
 }  # fmt: skip
 HEADER = (
-    "ID", "Process ID", "Process Name", "Host Name", RANGES, "Kernel Name", "Context", "Stream", "Block Size",
-    "Grid Size", "Device", "CC", "Invocations", "Section Name", "Metric Name", "Metric Unit", "Metric Value",
-    *RULE_COLUMNS,
+    "ID", "Process ID", "Process Name", "Host Name", RANGES, "Kernel Name", KERNEL_TIME, "Context", "Stream",
+    "Block Size", "Grid Size", "Device", "CC", "Invocations", "Section Name", "Metric Name", "Metric Unit",
+    "Metric Value", *RULE_COLUMNS,
 )  # fmt: skip
 WHERE_KNOWN = ("Process ID", "Invocations")
 """Columns that stand only where every launch has the number, because a row without it is not read as one."""
@@ -40,7 +42,7 @@ NCU = "ncu"
 """How `source` begins where ncu counted."""
 INSTANCES = " (instances)"
 """The end of the name of a column with what a report prints in brackets behind a metric's value."""
-OF_THE_LAUNCH = frozenset({"Process Name", "Host Name", "Kernel Time", "Result Type", "Device Name", RUN, HOST})
+OF_THE_LAUNCH = frozenset({"Process Name", "Host Name", KERNEL_TIME, "Result Type", "Device Name", RUN, HOST})
 """Columns of reports, ranks and datasets that are no metrics."""
 
 Heading = tuple[str, str, str]
@@ -50,7 +52,8 @@ Heading = tuple[str, str, str]
 def to_section_csv(table: pa.Table) -> str:
     """The metrics of every launch that has any; "" where none has, as in runs that ncu did not make.
 
-    Launches whose ids are missing, or those of other launches too, are numbered by their place in the table.
+    Launches whose ids are missing, or those of other launches too, are numbered by their place in the table. They keep
+    their process where that of every launch is known.
     """
     headings = {field.name: heading for field in table.schema if (heading := _heading(field)) is not None}
     table = arrays.kept(table, [(source or "").startswith(NCU) for source in tables.words(table, "source")])
@@ -61,7 +64,7 @@ def to_section_csv(table: pa.Table) -> str:
         return ""
     rows += _rules(table, launches)
     left_out = [name for name in WHERE_KNOWN if not all(launch[name] for launch in launches)]
-    left_out += [name for name in (RANGES, *RULE_COLUMNS) if not any(row.get(name) for row in rows)]
+    left_out += [name for name in (RANGES, KERNEL_TIME, *RULE_COLUMNS) if not any(row.get(name) for row in rows)]
     kept = [name for name in HEADER if name not in left_out]
     out = io.StringIO()
     writer = csv.DictWriter(out, kept, quoting=csv.QUOTE_ALL, lineterminator="\n", extrasaction="ignore")
@@ -120,22 +123,23 @@ def _ranges(launch: dict[str, Any]) -> str:
 
 def _launches(table: pa.Table) -> list[dict[str, str]]:
     """The cells of each launch that tell it apart."""
-    names = [*(column.name for column in IDENTITY_COLUMNS), "Process Name", "Host Name"]
+    names = [*(column.name for column in IDENTITY_COLUMNS), "Process Name", "Host Name", KERNEL_TIME]
     launches = table.select([name for name in names if name in table.column_names]).to_pylist()
-    ids = [(launch["process_id"], launch["launch_id"]) for launch in launches]
-    tells = len(set(ids)) == len(ids) and not any(None in pair for pair in ids)
-    return [_identity(launch, ids[index] if tells else (None, index)) for index, launch in enumerate(launches)]
+    processes_known = all(launch["process_id"] is not None for launch in launches)
+    ids = [(launch["process_id"] if processes_known else None, launch["launch_id"]) for launch in launches]
+    tells = len(set(ids)) == len(ids) and not any(number is None for _, number in ids)
+    return [_identity(launch, launch["launch_id"] if tells else place) for place, launch in enumerate(launches)]
 
 
-def _identity(launch: dict[str, Any], ids: tuple[int | None, int]) -> dict[str, str]:
-    process, number = ids
+def _identity(launch: dict[str, Any], number: int) -> dict[str, str]:
     return {
         "ID": str(number),
-        "Process ID": _plain(process),
+        "Process ID": _plain(launch["process_id"]),
         "Process Name": launch.get("Process Name") or "",
         "Host Name": launch.get("Host Name") or "",
         RANGES: _ranges(launch),
         "Kernel Name": " ".join(launch["kernel_name"].splitlines()),
+        KERNEL_TIME: launch.get(KERNEL_TIME) or "",
         "Context": _plain(launch["context"]),
         "Stream": _plain(launch["stream"]),
         "Block Size": _shape(launch["block"]),

@@ -233,6 +233,8 @@ def era_of(pages: list[Page]) -> str | None:
     for page in pages:
         if not isinstance(page, (LongPage, WidePage)) or page.kind not in ("long", "wide"):
             continue
+        if {"Kernel Time", "Grid Size"} <= page.column.keys():
+            continue  # no ncu writes both: an export of ours
         if "Kernel Time" in page.column:
             return "at most 2022.3"
         if "Estimated Speedup" in page.column:
