@@ -101,6 +101,43 @@ class TestSeveralTablesInOneFile:
         assert values(read("".join(texts), tmp_path), "a__b.avg") == [1234.56, 1234.56]
 
 
+class TestSeveralRunsUnderOneHeader:
+    """Rows of a second run with the same process id, appended without their header."""
+
+    def appended(self, first: list[Printed], second: list[Printed], folder: Path) -> Report:
+        below = dialects.long(second, PLAIN).partition("\n")[2]
+        return read(dialects.long(first, PLAIN) + below, folder)
+
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_are_launches_of_their_own_where_their_values_differ(self, tmp_path: Path, count: int) -> None:
+        first, second = ([one_launch(n, time + n) for n in range(count)] for time in (1000, 2000))
+        report = self.appended(first, second, tmp_path)
+        assert values(report, "gpu__time_duration.sum") == [time + n for time in (1000, 2000) for n in range(count)]
+        assert report.notes == ["ids of launches begin anew under one header, so its rows were read as 2 runs"]
+
+    def test_are_joined_where_all_agrees_as_under_two_headers(self, tmp_path: Path) -> None:
+        launches = [one_launch(n) for n in range(2)]
+        report = self.appended(launches, launches, tmp_path)
+        assert len(report.launches) == 2
+        assert "2 launches stand in several tables of the file and were joined" in report.notes
+
+    def test_have_their_own_rows_each_when_they_launch_different_numbers_of_kernels(self, tmp_path: Path) -> None:
+        first, second = (
+            [Printed(n, "k", [Cell("a__b.sum", value), Cell("c__d.sum", value + n)]) for n in range(count)]
+            for value, count in ((10, 3), (20, 2))
+        )
+        report = self.appended(first, second, tmp_path)
+        assert values(report, "a__b.sum") == [10, 10, 10, 20, 20]
+        assert values(report, "c__d.sum") == [10, 11, 12, 20, 21]
+
+    def test_are_not_seen_in_rows_that_somebody_sorted_by_metric(self, tmp_path: Path) -> None:
+        first = [one_launch(n) for n in range(3)]
+        second = [one_launch(n, 64 + n, "dram__bytes.sum", "byte") for n in range(3)]
+        report = self.appended(first, second, tmp_path)
+        assert values(report, "dram__bytes.sum") == [64, 65, 66]
+        assert report.notes == []
+
+
 class TestOneMetricTwice:
     def both(self, first: Cell, second: Cell, folder: Path) -> Report:
         return read(dialects.long([Printed(0, "k", [first, second])], PLAIN), folder)

@@ -289,6 +289,24 @@ class TestAnyReport:
 # ------------------------------------------------------------------------------------------------ single decisions
 
 
+@pytest.mark.parametrize("bytes_of_a_stretch", [200, 100_000])
+@pytest.mark.parametrize("launches", [1, 5])
+def test_runs_under_one_header_are_told_apart_by_the_plain_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_of_a_stretch: int, launches: int
+) -> None:
+    monkeypatch.setattr(long_pages, "BYTES_OF_A_STRETCH", bytes_of_a_stretch)
+    runs = [
+        long_lines(number, [(TIME, "ns", str(time + number)), (ADD, "inst", "12,345,678")])
+        for time in (1000, 2000)
+        for number in range(launches)
+    ]
+    path = file_of(tmp_path, [row(*IDENTITY, *TAIL), *(line for lines in runs for line in lines)])
+    assert streamed(path, tmp_path) is None
+    found = plainly(path)
+    assert found is not None
+    assert len(found[2]) == 2 * launches
+
+
 class TestWhatIsStreamed:
     def metrics(self, number: int) -> list[tuple[str, str, str]]:
         return [(TIME, "us", f"{number + 1}.25"), (READ, "Mbyte", "1,234.50"), (ADD, "inst", "12,345,678")]

@@ -182,7 +182,12 @@ class _CsvPage:
 
 
 class LongPage(_CsvPage):
-    """One row per metric: `--page details --csv`, or `--metrics ... --csv`, with or without rules and body labels."""
+    """One row per metric: `--page details --csv`, or `--metrics ... --csv`, with or without rules and body labels.
+
+    Runs whose rows stand behind each other under one header may have the same ids. ncu says each thing of a launch
+    once, so a row that says again what the first row of its launch said begins another run. What other rows say again
+    tells nothing: details pages of every body label do so themselves.
+    """
 
     kind = "long"
 
@@ -195,13 +200,25 @@ class LongPage(_CsvPage):
         self.body_at = self.column.get("Body Item Label")
         self.rule_at = self.column.get("Rule Name")
         self.last_at = self._last_of("Metric Name", "Metric Unit", "Metric Value", "Section Name", "Body Item Label")
+        self._earlier_runs: list[list[Launch]] = []
+
+    def launches(self) -> list[Launch]:
+        """The launches read so far, in the order of their first row, run after run."""
+        return [launch for run in self.runs() for launch in run]
+
+    def runs(self) -> list[list[Launch]]:
+        """The launches of each run."""
+        return [*self._earlier_runs, list(self._launches.values())]
 
     def feed(self, line: str) -> str:
         """Take in one line: a metric row, a rule row, or something else."""
         kind, cells = self.judge(line)
         if kind == report.METRICS:
             section, body, unit_text = (self._cell(cells, at) for at in (self.section_at, self.body_at, self.unit_at))
-            self._launch(cells).read(cells[self.name_at], cells[self.value_at], unit_text, section, body)
+            label = cells[self.name_at]
+            self._launch_of_metric(cells, (section, body, label)).read(
+                label, cells[self.value_at], unit_text, section, body
+            )
         elif kind == report.RULE:
             self._launch_of_rule(cells).rules.append(self.rule(cells))
         return kind
@@ -216,6 +233,15 @@ class LongPage(_CsvPage):
         if self.rule_at is not None and self.rule_at < len(cells):
             return report.RULE, cells
         return report.UNLABELLED if cells[self.value_at] else self._broken(line), []
+
+    def _launch_of_metric(self, cells: list[str], said: tuple[str, str, str]) -> Launch:
+        launch = self._launch(cells)
+        first = next(iter(launch.readings.values()), None)
+        if first is None or (first[0].section, first[0].body, first[0].label) != said:
+            return launch
+        self._earlier_runs.append(list(self._launches.values()))
+        self._launches, self._latest = {}, {}
+        return self._launch(cells)
 
     def rule(self, cells: list[str]) -> Rule:
         """The rule of a rule row."""

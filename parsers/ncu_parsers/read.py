@@ -166,7 +166,12 @@ def _finish(result: Report, pages: list[Page]) -> Report:
             result.tool_version = result.tool_version or page.tool_version
         launches = page.launches()
         settle(launches, result)
-        tables.append(launches)
+        runs = page.runs() if isinstance(page, LongPage) else [launches]
+        if len(runs) > 1:
+            result.notes.append(
+                f"ids of launches begin anew under one header, so its rows were read as {len(runs)} runs"
+            )
+        tables += runs
     result.era = era_of(pages)
     result.launches, merged = merge(tables)
     if merged:

@@ -168,6 +168,7 @@ class _Metrics:
         combined = np.zeros(len(self.launch), np.int64)
         for codes, texts in parts:
             combined = combined * len(texts) + codes
+        self._refuse_runs_under_one_header(combined)
         size = int(np.prod([len(texts) for _, texts in parts]))
         first = np.full(size, -1, np.int64)
         first[combined[::-1]] = np.arange(len(combined) - 1, -1, -1)
@@ -184,6 +185,13 @@ class _Metrics:
                 raise NotCertain("rows of its launches alternate, and a metric has two labels")
             number[code] = names.setdefault(metric.name, len(names))
         return number[combined], list(names)
+
+    def _refuse_runs_under_one_header(self, said: Integers) -> None:
+        """Where a row says again what its launch's first row said, the plain reader tells the runs apart."""
+        first = np.full(self.launches, -1, np.int64)
+        first[self.launch[::-1]] = np.arange(len(said) - 1, -1, -1)
+        if np.count_nonzero(said == said[first[self.launch]]) > np.count_nonzero(first >= 0):
+            raise NotCertain("the ids of its launches begin anew")
 
     def _page_of(self, rows: Integers) -> Integers:
         return np.searchsorted(self.begins, self.launch[rows], side="right") - 1
