@@ -155,8 +155,19 @@ def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[s
     return np.array([known.setdefault(title, len(known)) for title in titles], dtype=np.int64), list(known)
 
 
+NO_RANGE, UNKNOWN_RANGE = "(no range)", "(range not known)"
+
+
 def _path(path: list[str] | None) -> str:
-    return "(range not known)" if path is None else "/".join(path) or "(no range)"
+    if path is None:
+        return UNKNOWN_RANGE
+    return "/".join(map(_range, path)) if path else NO_RANGE
+
+
+def _range(name: str) -> str:
+    """A range's name, in quotes where it could be taken for several ranges, for a quoted one or for none."""
+    tells = name and "/" not in name and not name.startswith('"') and name not in (NO_RANGE, UNKNOWN_RANGE)
+    return name if tells else '"' + name.replace('"', '""') + '"'
 
 
 def _shape(shape: list[int] | None) -> str:

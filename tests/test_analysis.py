@@ -92,6 +92,13 @@ class TestHotspots:
         outside = spots(launch("k", ns=1, nvtx_path=()), group="nvtx")
         assert [row.kernel for row in outside.rows] == ["(no range)"]
 
+    def test_ranges_are_other_ranges_where_names_hold_what_stands_between_names(self) -> None:
+        paths = [("a", "b"), ("a/b",), ('"a', 'b"'), (), ("(no range)",), ("",), None]
+        rows = spots(*(launch("k", ns=1, nvtx_path=path) for path in paths), group="nvtx").rows
+        assert [row.kernel for row in rows] == sorted(
+            ["a/b", '"a/b"', '"""a"/b"', "(no range)", '"(no range)"', '""', "(range not known)"]
+        )
+
     def test_rates_are_ratios_of_sums(self) -> None:
         row = one(
             launch("k", sass(ffma=50) | tensor(), ns=10, dram=20),
