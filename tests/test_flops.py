@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from ncu_launch.chips import chips, exists
 from ncu_launch.metrics import tensor_counter
+from ncu_parsers.build import launches_table
+from ncu_parsers.report import Metric, Report
 
 from tests.launches import SASS, launch, metric, row, sass, table, tensor
 
@@ -243,6 +248,38 @@ def test_time_comes_from_the_duration_or_from_cycles_and_their_rate(
 def test_dram_bytes_come_under_every_name_they_have_had(metrics: dict[str, float], expected: float | None) -> None:
     found = row(launch(metrics={name: metric(value) for name, value in metrics.items()}, ns=1.0))
     assert found["dram_bytes"] == (None if expected is None else pytest.approx(expected))
+
+
+class TestAveragesOverLaunches:
+    RATES = MappingProxyType({"dram__bytes.sum.per_second": metric(64e9), "sm__cycles_elapsed.avg": metric(100.0)})
+
+    def made(self, invocations: int | None, metrics: Mapping[str, Metric]) -> tuple[dict[str, Any], list[str]]:
+        report = Report("report.csv", launches=[launch(metrics=dict(metrics), ns=2.0, invocations=invocations)])
+        (only,) = launches_table(report).to_pylist()
+        return only, report.notes
+
+    @pytest.mark.parametrize(("invocations", "is_estimate"), [(None, False), (1, False), (3, True)])
+    def test_say_that_bytes_of_mean_rates_are_estimates_unless_it_was_one_launch(
+        self, invocations: int | None, is_estimate: bool
+    ) -> None:
+        found, notes = self.made(invocations, self.RATES)
+        assert found["dram_bytes"] == pytest.approx(128.0)
+        assert notes == is_estimate * [
+            "dram_bytes of 1 averages over launches are estimated, as mean rate x mean time: the report holds no sums "
+            "of them"
+        ]
+
+    def test_say_nothing_of_averages_of_sums(self) -> None:
+        found, notes = self.made(3, {**self.RATES, **sass(ffma=7), **tensor(), "dram__bytes.sum": metric(120.0)})
+        assert (found["dram_bytes"], found["flops"], notes) == (120.0, 14.0, [])
+        assert "estimated" not in found["flops_basis"]
+
+    def test_say_in_the_basis_that_flops_are_estimates(self) -> None:
+        rates = {name.replace(".sum", ".sum.per_cycle_elapsed"): value for name, value in sass(ffma=7).items()}
+        found, notes = self.made(3, {**self.RATES, **rates})
+        assert found["flops"] == 1400
+        assert found["flops_basis"] == "sass fp64+fp32+fp16; estimated from mean rates; not collected: tensor"
+        assert notes[0].startswith("flops, dram_bytes of 1 averages")
 
 
 SYSTEM_MEMORY = {"lts__d_sectors_fill_sysmem.sum": 1.0, "lts__t_sectors_aperture_sysmem_op_write.sum": 1.0}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ncu_parsers import arrays, tables
@@ -28,12 +30,19 @@ CHIP_BY_NUMBER = {
 }  # fmt: skip
 """device__attribute_chip is NVIDIA's chip number in decimal: 0x170 is GA100. Those seen in reports or lists."""
 
+FROM_RATES = (
+    "duration_ns", "flops", "dram_bytes", "dram_read_bytes", "dram_write_bytes", "l2_bytes", "l1_bytes",
+)  # fmt: skip
+"""Columns of sums that rates may stand in for."""
+_RATE = re.compile(r"\.per_(second|cycle_elapsed)$|^derived__")
+ESTIMATED = "estimated from mean rates"
+
 
 def launches_table(report: Report) -> pa.Table:
     """The launches of one report as a table of the contract.
 
     A metric that is a word in every launch becomes a text column; a word among
-    numbers is dropped and noted in the report.
+    numbers is dropped and noted in the report, and so is what averages of rates only estimate.
     """
     launches = report.launches
     numbers, texts = _metric_columns(launches, report)
@@ -42,9 +51,45 @@ def launches_table(report: Report) -> pa.Table:
         unit = next((launch.metrics[name].unit for launch in launches if name in launch.metrics), "")
         return describe(name, report, unit)
 
-    return contract_table(
-        len(launches), _identity(launches, report), numbers, texts, _opcodes(launches), described, launches
+    identity, opcodes = _identity(launches, report), _opcodes(launches)
+    table = contract_table(len(launches), identity, numbers, texts, opcodes, described, launches)
+    averaged = np.array([(launch.invocations or 1) > 1 for launch in launches])
+    if not averaged.any():
+        return table
+    sums = {name: values for name, values in numbers.items() if not _RATE.search(name)}
+    told = contract_table(len(launches), identity, sums, texts, opcodes, described, launches)
+    return _with_estimates_said(table, told, averaged, report)
+
+
+def _with_estimates_said(table: pa.Table, told: pa.Table, averaged: npt.NDArray[np.bool_], report: Report) -> pa.Table:
+    """The table with a word in `flops_basis`, and a note in the report, on what an average of several launches gives
+    only through rates: their mean x the mean time is not the mean of the sums, unless the launches are alike.
+
+    `told` is what the same launches give without any rate.
+    """
+    estimated = {}
+    for name in FROM_RATES:
+        values = tables.floats(table, name)
+        estimated[name] = averaged & ~np.isnan(values) & (values != tables.floats(told, name))
+    named = [name for name, rows in estimated.items() if rows.any()]
+    if not named:
+        return table
+    rows = np.logical_or.reduce([estimated[name] for name in named])
+    report.notes.append(
+        f"{', '.join(named)} of {rows.sum()} averages over launches are estimated, as mean rate x mean time: "
+        "the report holds no sums of them"
     )
+    at = table.schema.get_field_index("flops_basis")
+    bases = zip(tables.words(table, "flops_basis"), estimated["flops"].tolist(), strict=True)
+    marked = [_marked(basis) if basis and is_estimate else basis for basis, is_estimate in bases]
+    return table.set_column(at, table.schema.field(at), arrays.dictionary(marked))
+
+
+def _marked(basis: str) -> str:
+    """A basis that says so, before what was not collected."""
+    words = basis.split("; ")
+    words.insert(len(words) - words[-1].startswith("not collected"), ESTIMATED)
+    return "; ".join(words)
 
 
 def contract_table(
