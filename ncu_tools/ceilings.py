@@ -11,19 +11,22 @@ board's limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
 from ncu_parsers import tables
+from ncu_parsers.operators import THREADS
 from ncu_parsers.tables import Floats
 
 from ncu_tools.board import Board, Peak, board_of
 from ncu_tools.levels import shared_roof
-from ncu_tools.machine import Machine, Rate, machine_of_device, machines_of_capability
+from ncu_tools.machine import Machine, Rate, machine_of_device, machines_of_capability, measured_machines
+from ncu_tools.report.units import counted
 from ncu_tools.work import UNIT_COLUMNS
 
 PROFILED_CLOCK = "profiled clock"
@@ -134,6 +137,14 @@ class Ceilings:
         self.origin_of[unit][rows] = self.origins.index(origin)
 
 
+class Device(NamedTuple):
+    """What launches ran on, as far as they say: on a CPU with how many threads."""
+
+    name: str | None
+    capability: str | None
+    threads: int | None
+
+
 @dataclass(frozen=True)
 class _Fallback:
     """What a machine file gives for the launches of one device."""
@@ -150,20 +161,24 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     result = Ceilings({unit: tables.floats(table, column).copy() for unit, column in PEAK_COLUMNS.items()})
     board = board_of(table)
     shared = shared_roof(table)
-    for name, capability, at in _devices(table):
+    devices = _devices(table)
+    for device, at in devices.items():
+        name, capability, threads = device
         title = (
             name
             or (machine.name if machine else None)
             or (f"compute capability {capability}" if capability else "unknown device")
         )
+        if sum(other[:2] == device[:2] for other in devices) > 1:
+            title += f", {counted(threads, 'thread', 'threads') if threads else 'threads not known'}"
         _hold_dram_to_the_board(result, title, at, board.dram_limit)
         _draw_report(result, title, at, board)
         _fill_from_board(result, title, at, board)
-        fallback = _fallback(name, capability, machine, result.notes, _missing(result, at))
+        fallback = _fallback(device, machine, result.notes, _missing(result, at))
         if fallback is not None:
             _fill(result, title, at, fallback, board.sm_clock, _worked(table, at))
         _add_others(result, title, at, board)
-        _draw_measured(result, title, name)
+        _draw_measured(result, title, device)
         roof = _middle(shared[at])
         if roof is not None:
             result.drawn.append(
@@ -172,15 +187,27 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     return result
 
 
-def _devices(table: pa.Table) -> Iterator[tuple[str | None, str | None, Rows]]:
-    """Each device name with its compute capability and its launches, in the order of their first launch."""
+def _devices(table: pa.Table) -> dict[Device, Rows]:
+    """The launches of each device, in the order of their first launch."""
     names, name_texts = tables.codes(table, "device_name")
     capabilities, capability_texts = tables.codes(table, "compute_capability")
-    both = names.astype(np.int64) * len(capability_texts) + capabilities
-    launches = {device: np.flatnonzero(both == device) for device in np.flatnonzero(np.bincount(both)).tolist()}
+    threads, thread_of = _threads(table)
+    each = (names.astype(np.int64) * len(capability_texts) + capabilities) * len(threads) + thread_of
+    launches = {device: np.flatnonzero(each == device) for device in np.flatnonzero(np.bincount(each)).tolist()}
+    result = {}
     for device, at in sorted(launches.items(), key=lambda item: int(item[1][0])):
-        name, capability = divmod(device, len(capability_texts))
-        yield name_texts[name], capability_texts[capability], at
+        rest, thread = divmod(device, len(threads))
+        name, capability = divmod(rest, len(capability_texts))
+        result[Device(name_texts[name], capability_texts[capability], threads[thread])] = at
+    return result
+
+
+def _threads(table: pa.Table) -> tuple[list[int | None], Rows]:
+    """The numbers of threads that launches had, and for each launch which of them."""
+    if THREADS not in table.column_names:
+        return [None], np.zeros(len(table), np.int64)
+    numbers, codes = np.unique(tables.floats(table, THREADS), return_inverse=True)
+    return [int(number) if np.isfinite(number) else None for number in numbers], codes.astype(np.int64)
 
 
 def _missing(result: Ceilings, at: Rows) -> list[str]:
@@ -270,14 +297,23 @@ def _add_others(result: Ceilings, title: str, at: Rows, board: Board) -> None:
                 result.others.append(Ceiling(title, peak.unit, value, source, kind, peak.sparse, peak.instruction))
 
 
-def _draw_measured(result: Ceilings, title: str, name: str | None) -> None:
+def _draw_measured(result: Ceilings, title: str, device: Device) -> None:
     """What was measured of a device, beside the ceilings that bound its launches, as a device of its own."""
-    machine = machine_of_device(name, measured=True)
+    machine = _measured(device)
     if machine is None or any(ceiling.kind == MEASURED for ceiling in result.drawn if ceiling.device == title):
         return
     for unit, rate in machine.rates.items():
         if unit in result.per_launch:
             result.drawn.append(Ceiling(f"{title}, measured", unit, rate.value, rate.source, MEASURED))
+
+
+def _measured(device: Device) -> Machine | None:
+    """What was measured of a device with as many threads as its launches had; None where nobody can tell."""
+    found = measured_machines(device.name)
+    if device.threads is None:
+        return found[0] if len({machine.threads for machine in found}) == 1 else None
+    fitting = (machine for threads in (device.threads, None) for machine in found if machine.threads == threads)
+    return next(fitting, None)
 
 
 def _is_slower(peak: Peak, board: Board, at: Rows) -> bool:
@@ -304,16 +340,15 @@ def _clock(board: Board, at: Rows, unit: str) -> str:
     return f"{name} clock {clock / 1e9:.2f} GHz" if clock is not None else "at the profiled clock"
 
 
-def _fallback(
-    name: str | None, capability: str | None, machine: Machine | None, notes: list[str], needed: Sequence[str]
-) -> _Fallback | None:
+def _fallback(device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str]) -> _Fallback | None:
+    name, capability, _ = device
     known = machine_of_device(name)
     if known is not None:
         return _Fallback(known.rates, f"machine file {known.id}", known.boost_clock_hz)
     if machine is not None:
         kind = MEASURED if machine.measured else DATA_SHEET
         return _Fallback(machine.rates, f"--machine {machine.id}", machine.boost_clock_hz, chosen=True, kind=kind)
-    measured = machine_of_device(name, measured=True)
+    measured = _measured(device)
     if measured is not None:
         return _Fallback(measured.rates, f"machine file {measured.id}", None, kind=MEASURED)
     family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
@@ -333,12 +368,23 @@ def _fallback(
         known_ones = f" (of compute capability {capability} there are {', '.join(others)})" if others else ""
         other_way = "or collect the report's own with --section SpeedOfLight_RooflineChart"
         if name and not capability:  # what has a name and no compute capability was not measured by ncu
-            other_way = "or measure it where it is with ncu-bench machines measure"
+            known_ones = _with_other_threads(device)
+            chosen = f"OMP_NUM_THREADS={device.threads} " if known_ones and device.threads else ""
+            other_way = f"or measure it where it is with {chosen}ncu-bench machines measure"
         what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
         notes.append(
             f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME, {other_way}"
         )
     return None
+
+
+def _with_other_threads(device: Device) -> str:
+    """With how many threads a device was measured, where launches had another number or do not say theirs."""
+    measured = sorted({machine.threads for machine in measured_machines(device.name) if machine.threads})
+    if not measured:
+        return ""
+    own = f"the run had {device.threads}" if device.threads else "the run does not say its own"
+    return f" (it was measured with {' and '.join(map(str, measured))} threads, and {own})"
 
 
 def _ids(family: Sequence[Machine]) -> str:

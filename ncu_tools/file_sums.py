@@ -17,6 +17,7 @@ from ncu_launch import metrics as known
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import tables
 from ncu_parsers.datasets import Dataset, Partition
+from ncu_parsers.operators import THREADS
 from ncu_parsers.parquet import launch_stretches, left_out_note, nothing_in
 from ncu_parsers.storage import File
 
@@ -25,7 +26,7 @@ from ncu_tools.work import UNIT_COLUMNS
 
 OF_THE_BOARD = ("device__attribute_", known.TENSOR_PREFIX)
 EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
-OF_CEILINGS = frozenset({"device_name", "compute_capability", "sm_clock_hz"})
+OF_CEILINGS = frozenset({"device_name", "compute_capability", "sm_clock_hz", THREADS})
 OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
     "dram_bytes", *UNIT_COLUMNS.values(), *EXTREMES,

@@ -54,7 +54,8 @@ class Rate:
 class Machine:
     """One machine file. `rates` holds every peak and bandwidth by unit or level.
 
-    `measured` rates are what `ncu-bench machines measure` reached, not what a data sheet promises.
+    `measured` rates are what `ncu-bench machines measure` reached, not what a data sheet promises; on a CPU with so
+    many `threads`, None where the file does not say.
     """
 
     id: str
@@ -71,6 +72,7 @@ class Machine:
     memory_bytes: float | None = None
     stands_for_compute_capability: bool = False
     measured: bool = False
+    threads: int | None = None
 
     @property
     def peaks(self) -> list[Rate]:
@@ -179,18 +181,21 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         memory_bytes=data.get("memory", {}).get("bytes"),
         stands_for_compute_capability=data.get("stands_for_compute_capability", False),
         measured=data.get("measured", False),
+        threads=data.get("threads"),
     )
 
 
 _KEYS = {
     "schema", "name", "kind", "vendor", "chip", "compute_capability", "sm_count", "device_names", "boost_clock_hz",
     "stands_for_compute_capability", "source", "peak", "bandwidth", "memory", "measured",
+    "threads",
 }  # fmt: skip
 
 
 _NUMBER = (int, float)
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str, "kind": str, "vendor": str, "source": str, "chip": str, "compute_capability": str, "sm_count": int,
+    "threads": int,
     "boost_clock_hz": _NUMBER, "stands_for_compute_capability": bool, "measured": bool, "device_names": list,
     "peak": list, "bandwidth": list, "memory": dict,
 }  # fmt: skip
@@ -297,15 +302,19 @@ def find_machine(name: str) -> Machine:
     )
 
 
-def machine_of_device(device_name: str | None, *, measured: bool = False) -> Machine | None:
-    """The machine whose driver reports `device_name`, by its data sheet or as `measured`; None where there is none."""
+def machine_of_device(device_name: str | None) -> Machine | None:
+    """The machine whose driver reports `device_name`, by its data sheet; None where there is none."""
     if not device_name:
         return None
     wanted = _folded(device_name)
     everywhere = (machine for word in (device_name, "") for machine in _naming(word))  # a file may write it otherwise
-    return next(
-        (one for one in everywhere if one.measured == measured and wanted in map(_folded, one.device_names)), None
-    )
+    return next((one for one in everywhere if not one.measured and wanted in map(_folded, one.device_names)), None)
+
+
+def measured_machines(device_name: str | None) -> list[Machine]:
+    """What was measured of the device that its driver calls `device_name`, with any number of threads."""
+    wanted = _folded(device_name or "")
+    return [one for one in _naming("") if one.measured and wanted in map(_folded, one.device_names) and device_name]
 
 
 def machines_of_capability(compute_capability: str | None) -> list[Machine]:

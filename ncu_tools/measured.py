@@ -69,6 +69,7 @@ def machine_text(found: dict[str, Any], date: str) -> str:
         f'kind = "{"gpu" if found["device"] == "cuda" else "cpu"}"',
         f"vendor = {_quoted(name.split()[0] if name else 'unknown')}",
         f"device_names = [{_quoted(name)}]",
+        *([f"threads = {found['threads']}"] if found["threads"] else []),
         f"source = {_quoted('measured ' + date + ', PyTorch ' + found['versions']['torch'] + threads + clocks)}",
     ]
     for unit, sample in peaks(found).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,18 +12,24 @@ import pytest
 from click.testing import CliRunner
 from ncu_launch import measure as measuring
 from ncu_launch.measure import cpu_caches
+from ncu_launch.operators import opened_with_header
+from ncu_parsers.parse import parse
+from ncu_parsers.sources import Source
 
 from ncu_tools import machine as known
+from ncu_tools.ceilings import Ceilings, ceilings_of
 from ncu_tools.cli import cli
 from ncu_tools.machine import (
     find_machine,
     machine_of_device,
     machines_of_capability,
+    measured_machines,
     own_folder,
     parse_machine,
     problems,
 )
 from ncu_tools.measured import bandwidths, machine_id, machine_text, peaks
+from tests.launches import launch, metric, table
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
 
@@ -91,9 +98,7 @@ class TestTheMachineFile:
         (own_folder() / "broken.toml").write_text("name = ", "utf-8")
         assert find_machine("mine").measured
         assert machine_of_device('Pro"cessor\\ X') is None
-        machine = machine_of_device('Pro"cessor\\ X', measured=True)
-        assert machine is not None
-        assert machine.id == "mine"
+        assert [(machine.id, machine.threads) for machine in measured_machines('Pro"cessor\\ X')] == [("mine", 2)]
         assert "broken" not in known.machines()
 
     def test_of_the_user_takes_the_place_of_ours_of_that_id_if_it_is_valid(self) -> None:
@@ -117,6 +122,70 @@ class TestTheMachineFile:
             machine = machine_of_device(name)
             assert machine is not None
             assert machine.id == "a100-pcie-40gb"
+
+
+class TestCeilingsOfACpu:
+    """Which of several measured machine files of one processor its runs take."""
+
+    def measured_with(self, *threads: int | None) -> None:
+        own_folder().mkdir(parents=True)
+        for number in threads:
+            text = machine_text(found(threads=number, products=[sample("fp32", 1024, (number or 0) * 1e10 + 5e9)]), "")
+            (own_folder() / f"{machine_id(found(threads=number))}.toml").write_text(text, "utf-8")
+
+    def ceilings(self, *threads: int | None) -> Ceilings:
+        attributes = {"Device Name": 'Pro"cessor\\ X'}
+        launches = [
+            launch("mm", {} if number is None else {"threads": metric(float(number))}, ns=1.0, capability=None,
+                   attributes=attributes)
+            for number in threads
+        ]  # fmt: skip
+        return ceilings_of(table(*launches))
+
+    @pytest.mark.parametrize(
+        ("measured", "run", "expected"),
+        [
+            ((1, 2, 4), 4, 4.5e10),
+            ((1, 2, 4), 2, 2.5e10),
+            ((1, 2), 4, None),  # measured with others alone
+            ((1, 2), None, None),  # the run does not say
+            ((2,), None, 2.5e10),
+            ((None, 2), 4, 5e9),  # a file that does not say holds for any
+            ((None, 2), 2, 2.5e10),
+        ],
+    )
+    def test_are_those_of_as_many_threads_as_the_run_had(
+        self, measured: tuple[int | None, ...], run: int | None, expected: float | None
+    ) -> None:
+        self.measured_with(*measured)
+        (value,) = self.ceilings(run).per_launch["fp32"].tolist()
+        assert value == pytest.approx(expected, nan_ok=True) if expected else value != value
+
+    def test_of_other_threads_are_none_and_a_note_says_what_to_measure(self) -> None:
+        self.measured_with(1, 2)
+        result = self.ceilings(4)
+        assert result.drawn == []
+        assert result.notes == [
+            'no ceilings are known for Pro"cessor\\ X (it was measured with 1 and 2 threads, and the run had 4): choose a '
+            "machine with --machine NAME, or measure it where it is with OMP_NUM_THREADS=4 ncu-bench machines measure"
+        ]
+        assert "the run does not say its own" in self.ceilings(None).notes[0]
+
+    def test_are_those_of_each_launch_where_runs_had_different_numbers(self) -> None:
+        self.measured_with(1, 2)
+        result = self.ceilings(2, 1, 2)
+        assert result.per_launch["fp32"].tolist() == [2.5e10, 1.5e10, 2.5e10]
+        assert {ceiling.device for ceiling in result.drawn} == {'Pro"cessor\\ X, 2 threads', 'Pro"cessor\\ X, 1 thread'}
+
+    def test_come_from_the_threads_that_the_collector_writes(self, tmp_path: Path) -> None:
+        path = tmp_path / "operators.jsonl"
+        record = {"operator": "aten.mm", "phase": None, "module": None, "iteration": 0, "ns": 5, "flops": 6, "read": 1,
+                  "written": 1, "dtype": "float32", "shapes": ""}  # fmt: skip
+        with opened_with_header(path, "cpu", "X", threads=3) as stream:
+            stream.write(json.dumps(record) + "\n")
+        found = parse([Source(str(path))]).table
+        assert found is not None
+        assert found.column("threads").to_pylist() == [3.0]
 
 
 class TestMeasuring:

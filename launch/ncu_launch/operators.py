@@ -168,10 +168,17 @@ def _bytes(tensor: Any) -> int:
     return int(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()))
 
 
-def opened_with_header(path: Path, device: str, device_name: str, *, estimate: bool = False) -> TextIO:
-    """Open the collector's file and write its header line. An estimate was not run, and has no times."""
+def opened_with_header(
+    path: Path, device: str, device_name: str, *, threads: int | None = None, estimate: bool = False
+) -> TextIO:
+    """Open the collector's file and write its header line. An estimate was not run, and has no times.
+
+    `threads` are those of an operator on a CPU.
+    """
     stream = path.open("w", encoding="utf-8")
     header: dict[str, Any] = {FORMAT: FORMAT_VERSION, "device": device, "device_name": device_name}
+    if threads is not None:
+        header["threads"] = threads
     if estimate:
         header["estimate"] = True
     stream.write(json.dumps(header) + "\n")

@@ -276,7 +276,8 @@ def _collect(step: Step, path: Path) -> dict[str, int]:
     collector = collector_class()(attribution, step.device, step.workload.profiled_phases)
     attribution.attach(step.watched, step.root)
     device_name = torch.cuda.get_device_name() if step.device == "cuda" else cpu_name()
-    with opened_with_header(path, step.device, device_name) as stream:
+    threads = torch.get_num_threads() if step.device == "cpu" else None
+    with opened_with_header(path, step.device, device_name, threads=threads) as stream:
         for iteration in range(step.workload.iterations):
             attribution.iteration = iteration
             try:

@@ -26,6 +26,8 @@ CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}
 """On a CPU the type says which unit worked. On a GPU half types, and fp32 as TF32, may use the tensor cores."""
 
 INTEGER_OPERATIONS = "integer_operations"
+THREADS = "threads"
+"""The column of how many threads an operator on a CPU may use, which its ceilings depend on."""
 """The column of what products of integers do, which are no FLOPs."""
 
 
@@ -108,6 +110,9 @@ class OperatorFile:
             if not self.header.get("estimate"):  # zero FLOPs would make memory its bound, whatever its integers took
                 launch.measures.pop("flops", None)
                 launch.flops_basis = None
+        threads = self.header.get("threads")
+        if isinstance(threads, int) and 0 < threads < 2**31:
+            launch.metrics[THREADS] = report.Metric(float(threads), 0.0, "")
         if self.header.get("device_name"):
             launch.attributes["Device Name"] = str(self.header["device_name"])
         return launch
