@@ -275,13 +275,18 @@ def _rate_problems(entries: list[dict[str, Any]], key: str, allowed: Iterable[st
         if unit in seen:
             found.append(f"{unit} stands twice")
         seen.add(unit)
-        if not isinstance(value, (int, float)) or not 1e9 < value < 1e17:
+        if not isinstance(value, (int, float)) or not is_plausible(value):
             found.append(f"the value of {unit} is not a plausible rate: {value}")
         elif sparse is not None and not 1.9 < sparse / value < 2.1:
             found.append(f"the sparse rate of {unit} is not about twice the dense one")
         elif entry.get("mma_sync") is not None and not 0.5 < entry["mma_sync"] / value < 1:
             found.append(f"the rate of mma.sync of {unit} is not between half and all of the dense one")
     return found
+
+
+def is_plausible(rate: float) -> bool:
+    """Whether a machine may reach a rate, in FLOP/s, OP/s or B/s: what lies outside was a slip of a unit."""
+    return 1e9 < rate < 1e17
 
 
 def find_machine(name: str) -> Machine:

@@ -1,8 +1,8 @@
 """What was measured of a machine -> the text of its machine file, marked measured.
 
 DRAM is the best of copy, triad and read over arrays that no cache holds, L2 the best over those that fill at most half
-of it. Compute peaks are products of square matrices. The burst rate is the ceiling; the sustained one stands in the
-note.
+of it. Compute peaks are products of square matrices, by the fastest operator. The burst rate is the ceiling; the
+sustained one stands in the note. What came out as no plausible rate is left out of the file, and said.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ncu_tools.machine import is_plausible
 from ncu_tools.report.units import counted, scaled
 
 CPU_UNITS = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16"}
@@ -61,6 +62,7 @@ def machine_text(found: dict[str, Any], date: str) -> str:
     threads = f", {counted(found['threads'], 'thread', 'threads')}" if found["threads"] else ""
     clocks = f", {', '.join(found['clocks'])}" if found["clocks"] else ""
     name = found["device_name"]
+    source = f"measured {date}, PyTorch {found['versions']['torch']}{threads}{clocks}"
     lines = [
         "# Measured by ncu-bench machines measure: what PyTorch's operators reach, not what a data sheet promises.",
         "schema = 1",
@@ -70,14 +72,31 @@ def machine_text(found: dict[str, Any], date: str) -> str:
         f"vendor = {_quoted(name.split()[0] if name else 'unknown')}",
         f"device_names = [{_quoted(name)}]",
         *([f"threads = {found['threads']}"] if found["threads"] else []),
-        f"source = {_quoted('measured ' + date + ', PyTorch ' + found['versions']['torch'] + threads + clocks)}",
+        f"source = {_quoted(source)}",
     ]
-    for unit, sample in peaks(found).items():
-        lines += _entry("peak", "unit", unit, sample, f"{sample['what']} product of side {sample['size']}")
-    for level, sample in bandwidths(found).items():
+    for unit, sample in _kept(peaks(found)).items():
+        product = f"{sample['what']} product of side {sample['size']}"
+        lines += _entry("peak", "unit", unit, sample, product)
+        lines.append(f"source = {_quoted(source + ', ' + sample['by'])}")
+    for level, sample in _kept(bandwidths(found)).items():
         arrays = f"{sample['what']} of arrays of {scaled(sample['size'], 'B')}"
         lines += _entry("bandwidth", "level", level, sample, arrays)
     return "\n".join(lines) + "\n"
+
+
+def left_out(found: dict[str, Any]) -> list[str]:
+    """A note for each rate that was measured and is not in the file, because no machine is so slow or so fast."""
+    rates = [(unit, sample, "FLOP/s") for unit, sample in peaks(found).items()]
+    rates += [(level, sample, "B/s") for level, sample in bandwidths(found).items()]
+    return [
+        f"{name} reached {scaled(sample['burst'], unit)}, which is no plausible ceiling: it is not in the machine file"
+        for name, sample, unit in rates
+        if not is_plausible(sample["burst"])
+    ]
+
+
+def _kept(samples: dict[str, Sample]) -> dict[str, Sample]:
+    return {name: sample for name, sample in samples.items() if is_plausible(sample["burst"])}
 
 
 def _entry(kind: str, key: str, name: str, sample: Sample, how: str) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from ncu_tools.machine import (
     parse_machine,
     problems,
 )
-from ncu_tools.measured import bandwidths, machine_id, machine_text, peaks
+from ncu_tools.measured import bandwidths, left_out, machine_id, machine_text, peaks
 from tests.launches import launch, metric, table
 
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
@@ -36,10 +38,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed (pip install
 MIB = 1 << 20
 
 
-def sample(what: str, size: int, burst: float, amount: int = 1) -> dict[str, Any]:
+def sample(what: str, size: int, burst: float, amount: int = 1, by: str = "") -> dict[str, Any]:
     return {
         "what": what, "size": size, "amount": amount, "burst": burst, "sustained": 0.9 * burst, "spread": 0.02,
-        "seconds": 0.01,
+        "seconds": 0.01, "by": by,
     }  # fmt: skip
 
 
@@ -52,7 +54,7 @@ def found(**changes: Any) -> dict[str, Any]:
             sample("copy", MIB // 2, 90e9), sample("triad", MIB // 2, 95e9), sample("read", MIB, 80e9),
             sample("copy", 4 * MIB, 40e9), sample("copy", 32 * MIB, 15e9), sample("read", 64 * MIB, 17e9),
         ],
-        "products": [sample("fp32", 1024, 150e9), sample("bf16", 2048, 900e9), sample("int8", 2048, 1e12)],
+        "products": [sample("fp32", 1024, 150e9, by="F.linear(A, B)"), sample("bf16", 2048, 900e9), sample("int8", 2048, 1e12)],
         **changes,
     }  # fmt: skip
 
@@ -90,7 +92,17 @@ class TestTheMachineFile:
         assert machine.rates["fp32"].value == 150e9
         assert "sustained 90.0%" in machine.rates["fp32"].note
         assert machine.rates["dram"].source == "measured 2026-11-21, PyTorch 2.0, 2 threads, 2000 MHz"
+        assert machine.rates["fp32"].source == "measured 2026-11-21, PyTorch 2.0, 2 threads, 2000 MHz, F.linear(A, B)"
         assert machine_id(found()) == "pro-cessor-x-2-threads-measured"
+
+    def test_leaves_out_a_rate_that_no_machine_has_and_keeps_the_others(self) -> None:
+        slow = found(products=[sample("fp32", 1024, 150e9), sample("bf16", 512, 0.694e9)])
+        text = machine_text(slow, "2026-11-21")
+        assert problems(text) == []
+        assert set(parse_machine("x", text).rates) == {"fp32", "dram", "l2"}
+        (note,) = left_out(slow)
+        assert note.startswith("bf16 reached 694 MFLOP/s")
+        assert left_out(found()) == []
 
     def test_in_the_users_folder_is_found_by_the_device_and_never_passes_for_a_data_sheet(self) -> None:
         own_folder().mkdir(parents=True)
@@ -230,6 +242,32 @@ class TestMeasuring:
         assert {("fp64", 64), ("fp32", 64), ("fp32", 256)} <= sides
         assert not {("fp64", 256), ("bf16", 64)} & sides
 
+    def test_takes_the_fastest_operator_of_each_type_and_drops_what_is_far_behind(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seconds = {"slow": 0.004, "fast": 0.0, "not here": 0.0}
+        tried: list[tuple[str, int]] = []
+
+        def run(operator: str, side: int) -> None:
+            tried.append((operator, side))
+            if operator == "not here":
+                raise NotImplementedError
+            time.sleep(seconds[operator])
+
+        monkeypatch.setattr(
+            measuring, "_operators", lambda name, one, two: {way: partial(run, way, len(one)) for way in seconds}
+        )
+        products = list(measuring._products_of("bf16", "cpu", 0.01))
+        assert [(one.size, one.by) for one in products] == [(64, "fast"), (256, "fast")]
+        assert {side for operator, side in tried if operator != "fast"} == {64}
+
+    def test_names_the_operator_of_every_product(self) -> None:
+        for name in ("fp32", "bf16", "int8"):
+            one, two = (measuring._matrix(name, 64, "cpu") for _ in range(2))
+            operators = measuring._operators(name, one, two)
+            assert all(work().shape == (64, 64) for work in operators.values())
+            assert {one.by for one in measuring._products_of(name, "cpu", 0.01)} <= set(operators)
+
     def test_keeps_the_better_of_two_samples_of_each_work(self) -> None:
         bursts = iter((3.0, 5.0, 4.0, 1.0))
 
@@ -245,6 +283,16 @@ class TestMeasuring:
         result = CliRunner().invoke(cli, ["machines", "measure", "--device", "cuda", "--seconds", "0.01"])
         assert result.exit_code != 0
         assert "no CUDA device" in str(result.exception)
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("ncu_tools.cli.machines.measured", lambda seconds, device: pytest.fail("it was measured"))
+    result = CliRunner().invoke(cli, ["machines", "measure", "-o", str(tmp_path / "missing" / "mine.toml")])
+    assert result.exit_code == 1
+    assert "could not be written" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_caches_are_read_as_linux_describes_them(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,17 @@ PRODUCT_TYPES = {
     "fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
 }  # fmt: skip
 PRODUCT_S = 0.02
+FAR_BEHIND = 3.0
+"""An operator that takes so many times as long as the fastest one is no candidate for the ceiling."""
 SIDES = (512, 1024, 2048, 4096, 8192, 16384)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One work, measured: `amount` bytes or operations each time, rates per second, spread as a share of the median."""
+    """One work, measured: `amount` bytes or operations each time, rates per second, spread as a share of the median.
+
+    `by` is the operator that did it where several can, as F.linear(A, B).
+    """
 
     what: str
     size: int
@@ -50,6 +55,7 @@ class Sample:
     sustained: float
     spread: float
     seconds: float
+    by: str = ""
 
 
 @dataclass
@@ -216,20 +222,67 @@ def _products(device: str, seconds: float, result: Measured) -> Iterator[Sample]
 
 
 def _products_of(name: str, device: str, seconds: float) -> Iterator[Sample]:
-    """Products of growing sides, up to the first that takes more than a fraction of a second.
+    """Products of growing sides by the fastest operator, up to the first that takes more than a fraction of a second.
 
-    Which side that is may change from one run to the next; which is the best does not.
+    Which side that is may change from one run to the next; which is the best does not. An operator that was far behind
+    is not tried at larger sides.
     """
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+    hopeful: list[str] = []
     for side in SIDES:
         one, two = (_matrix(name, side, device) for _ in range(2))
-        work = partial(torch._int_mm if name == "int8" else torch.matmul, one, two)
-        sample = _sampled(name, side, 2 * side**3, work, seconds, device)
-        yield sample
-        if sample.seconds > PRODUCT_S:
+        works = _operators(name, one, two)
+        hopeful = _not_far_behind({operator: works[operator] for operator in hopeful or works}, device)
+        samples = [
+            replace(_sampled(name, side, 2 * side**3, works[operator], seconds / len(hopeful), device), by=operator)
+            for operator in hopeful
+        ]
+        fastest = max(samples, key=lambda sample: sample.burst)
+        yield fastest
+        if fastest.seconds > PRODUCT_S:
             break
+
+
+def _operators(name: str, one: Any, two: Any) -> dict[str, Callable[[], Any]]:
+    """The operators by which models multiply two matrices, forwards and backwards, in the layouts that these bring.
+
+    They are not equally fast: on a processor without bf16 of its own, oneDNN multiplies it in some of them, and in the
+    others a loop that takes 8 to 30 times as long.
+    """
+    import torch
+
+    if name == "int8":
+        return {
+            "torch._int_mm(A, B)": partial(torch._int_mm, one, two),
+            "torch._int_mm(A, B.T)": partial(torch._int_mm, one, two.t()),
+        }
+    return {
+        "torch.mm(A, B)": partial(torch.mm, one, two),
+        "torch.mm(A, B.T)": partial(torch.mm, one, two.t()),
+        "torch.mm(A.T, B)": partial(torch.mm, one.t(), two),
+        "torch.addmm(c, A, B)": partial(torch.addmm, one[0], one, two),
+        "F.linear(A, B)": partial(torch.nn.functional.linear, one, two),
+    }
+
+
+def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str) -> list[str]:
+    """The operators that take less than `FAR_BEHIND` times as long as the fastest one, of two runs each.
+
+    Those that do not run here are left out. Raises `RuntimeError`, as PyTorch does, when none runs.
+    """
+    wait = _waiting(device)
+    seconds: dict[str, float] = {}
+    failure = None
+    for operator, work in works.items():
+        try:
+            seconds[operator] = min(_timed(work, 1, wait) for _ in range(2))
+        except RuntimeError as error:
+            failure = error
+    if failure is not None and not seconds:
+        raise failure
+    return [operator for operator, taken in seconds.items() if taken < FAR_BEHIND * min(seconds.values())]
 
 
 def _matrix(name: str, side: int, device: str) -> Any:

@@ -14,7 +14,7 @@ from ncu_launch.request import DEVICES
 from ncu_tools.ceilings import unit_title
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.machine import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
-from ncu_tools.measured import machine_id, machine_text
+from ncu_tools.measured import left_out, machine_id, machine_text
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import scaled
 
@@ -44,6 +44,7 @@ RATE_COLUMNS = (
 MEASURE = "measure"
 SAMPLE_COLUMNS = (
     Column("what", "work"),
+    Column("by", "by"),
     Column("size", "size", "count"),
     Column("rate", "best", unit="byte/s or FLOP/s"),
     Column("sustained", "sustained", unit="byte/s or FLOP/s"),
@@ -89,22 +90,32 @@ def _measure(device: str, seconds: float, output: Path | None, output_format: st
     """Measure, write the machine file, and show every work with its spread."""
     from ncu_parsers.whole_files import replacing
 
+    if output is None:
+        own_folder().mkdir(parents=True, exist_ok=True)
+    _hold_writable(output or own_folder() / f"{MEASURE}.toml")
     found = _measured(device, seconds)
     text = machine_text(found, f"{datetime.now(timezone.utc):%Y-%m-%d}")
     wrong = problems(text)
     if wrong:
         raise NcuBenchError(f"What was measured is no plausible machine: {wrong[0]}.", advice="Measure for longer.")
     target = output or own_folder() / f"{machine_id(found)}.toml"
-    if output is None:
-        target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
+    notes = [*found["notes"], *left_out(found), f"the machine file is {target}"]
     rows = [
         _sample(sample, unit, output_format)
         for unit, kind in (("B/s", "memory"), ("FLOP/s", "products"))
         for sample in found[kind]
     ]
-    show(Table("machines", SAMPLE_COLUMNS, rows, [*found["notes"], f"the machine file is {target}"]), output_format)
+    show(Table("machines", SAMPLE_COLUMNS, rows, notes), output_format)
+
+
+def _hold_writable(path: Path) -> None:
+    """Raise `NcuBenchError` where a file cannot be written, before minutes are spent on what belongs into it."""
+    from ncu_parsers.whole_files import replacing
+
+    with replacing(path) as temporary:
+        temporary.unlink()
 
 
 def _measured(device: str, seconds: float) -> dict[str, Any]:
@@ -120,7 +131,7 @@ def _measured(device: str, seconds: float) -> dict[str, Any]:
 def _sample(sample: dict[str, Any], unit: str, output_format: str) -> dict[str, Any]:
     for_people = output_format in ("text", "markdown")
     rate = {name: scaled(sample[name], unit) if for_people else sample[name] for name in ("burst", "sustained")}
-    size = {"what": sample["what"], "size": sample["size"], "spread": sample["spread"]}
+    size = {"what": sample["what"], "by": sample["by"] or None, "size": sample["size"], "spread": sample["spread"]}
     return {**size, "rate": rate["burst"], "sustained": rate["sustained"]}
 
 
