@@ -1,7 +1,8 @@
 """One sentence per kernel on why it is as slow as it is, from what was collected. The rules are `diagnosis.toml`.
 
 Quantities are those of all launches of a kernel (`diagnosis_sums`). What was not collected is NaN, fulfils no
-condition, and the groups of metrics that would say more are named.
+condition, and the groups of metrics that would say more are named, to those who have them: ncu. Where all was collected
+that the roofline needs, and the device's ceilings are not known, that is said instead.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from ncu_tools.hotspots import Hotspot
 CONSTANT_MOVES = "may be constant moves"
 """What `flops_basis` says where FP16 FLOPs are those of an instruction that compilers also move constants with."""
 BELOW_EVERY_ROOF = "below every roof"
+BOUND_FRACTION = "bound_fraction"
+WITHOUT_CEILING = "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one"
 
 
 @dataclass(frozen=True)
@@ -78,23 +81,24 @@ def sentences(sums: DiagnosisSums, kernels: Sequence[Hotspot]) -> dict[str, str]
         inputs = sums.inputs(place)
         quantities = {name: float(values[place]) for name, values in collected.items()} | _of_kernel(kernel)
         quantities |= _of_inputs(inputs, quantities)
-        sentence = diagnose(quantities, kernel.bound or "", inputs.words)
-        if not sentence and sums.is_of_ncu(place):
-            sentence = _lacking(quantities)
+        by_ncu = sums.is_of_ncu(place)
+        sentence = diagnose(quantities, kernel.bound or "", inputs.words, by_ncu=by_ncu)
+        sentence = sentence or _lacking(quantities, by_ncu=by_ncu)
         if sentence:
             found[kernel.kernel] = sentence
     return found
 
 
-def diagnose(quantities: Mapping[str, float], bound: str, inputs: str = "") -> str:
-    """What the first rule that fits says, with the groups that would confirm it or say more; "" where none fits.
+def diagnose(quantities: Mapping[str, float], bound: str, inputs: str = "", *, by_ncu: bool = True) -> str:
+    """What the first rule that fits says; "" where none fits.
 
-    `bound` and `inputs` are words: what bounds the kernel, and the type of what it multiplies with who says so.
+    `bound` and `inputs` are words: what bounds the kernel, and the type of what it multiplies with who says so. Of a
+    kernel that was seen `by_ncu`, the groups of metrics follow that would confirm it or say more.
     """
     rule = next((rule for rule in rules() if rule.fits(quantities)), None)
     if rule is None:
         return ""
-    missing = _missing(quantities)
+    missing = _missing(quantities) if by_ncu else []
     says = rule.says.format(bound=bound, inputs=inputs, top_stall_reason=_stall_reason(quantities), **quantities)
     if rule.id == BELOW_EVERY_ROOF:
         return f"{says}; {', '.join(missing)} would say why" if missing else says
@@ -102,14 +106,22 @@ def diagnose(quantities: Mapping[str, float], bound: str, inputs: str = "") -> s
     return f"{says}; {', '.join(others)} would confirm it" if others else says
 
 
-def _lacking(quantities: Mapping[str, float]) -> str:
-    missing = _missing(quantities)
-    return f"not known from what was collected; {', '.join(missing)} would say more" if missing else ""
+def _lacking(quantities: Mapping[str, float], *, by_ncu: bool) -> str:
+    missing = f"{', '.join(_missing(quantities))} would say more" if by_ncu and _missing(quantities) else ""
+    if _lacks_a_ceiling(quantities):
+        return "; ".join(filter(None, (WITHOUT_CEILING, missing)))
+    return f"not known from what was collected; {missing}" if missing else ""
 
 
 def _missing(quantities: Mapping[str, float]) -> list[str]:
-    """The groups of metrics that a rule looks at and that were not collected."""
-    return sorted({group for rule in rules() if rule.lacks(quantities) for group in rule.needs})
+    """The groups of metrics that a rule looks at and that were not collected. A ceiling is in none of them."""
+    judged = [rule for rule in rules() if BOUND_FRACTION not in rule.when or not _lacks_a_ceiling(quantities)]
+    return sorted({group for rule in judged if rule.lacks(quantities) for group in rule.needs})
+
+
+def _lacks_a_ceiling(quantities: Mapping[str, float]) -> bool:
+    """Whether nothing bounds a kernel although its time, FLOPs and bytes are known."""
+    return bool(np.isnan(quantities.get(BOUND_FRACTION, np.nan))) and quantities.get("roofline_work", 0.0) > 0
 
 
 def _of_kernel(kernel: Hotspot) -> dict[str, float]:
@@ -122,9 +134,11 @@ def _of_kernel(kernel: Hotspot) -> dict[str, float]:
     half = kernel.work.get("fp16", 0.0)
     known = kernel.flops is not None and not kernel.flops_lower_bound
     doubtful = CONSTANT_MOVES in (kernel.flops_basis or "")
+    counted = known and kernel.time_total_ns and kernel.dram_bytes is not None
     share = half / kernel.flops if half is not None and kernel.flops else 0.0 if known else np.nan
     return {
-        "bound_fraction": np.nan if kernel.bound_fraction is None else kernel.bound_fraction,
+        BOUND_FRACTION: np.nan if kernel.bound_fraction is None else kernel.bound_fraction,
+        "roofline_work": (kernel.flops or 0.0) + (kernel.dram_bytes or 0.0) if counted else np.nan,
         "half_share": np.nan if doubtful or not known else share,
         "half_is_nearest": np.nan if kernel.bound is None else float(kernel.bound == unit_title("fp16")),
         "tensor_flops": float(sum(filter(None, tensor))) if known and None not in tensor else np.nan,

@@ -217,6 +217,25 @@ class TestAKernelThatNoRuleFits:
         timeline = made.set_column(place, "source", arrays.repeated("nsys", len(made)))
         assert diagnoses(timeline, rows, "name") == {}
 
+    def test_is_told_of_the_ceiling_where_nothing_else_is_missing(self) -> None:
+        made = table(launch("k", complete(), ns=1e6, dram=1e6))
+        (kernel,) = hotspots(made, ceilings_of(made)).rows
+        assert (kernel.flops, kernel.bound) == (0.0, None)
+        assert diagnoses(made, [kernel], "name")["k"] == (
+            "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one; "
+            "coalescing, occupancy, spills, stalls would say more"
+        )
+
+    def test_that_ncu_did_not_see_is_not_told_to_collect_metrics(self) -> None:
+        made = table(launch("k", complete(), ns=1e6, dram=1e6))
+        place = made.schema.get_field_index("source")
+        operators = made.set_column(place, "source", arrays.repeated("operators", len(made)))
+        without, on_a_gpu = (
+            hotspots(operators, ceilings_of(operators, one)).rows for one in (None, find_machine("t4"))
+        )
+        assert diagnoses(operators, without, "name")["k"].endswith("ncu-bench machines measure gives one")
+        assert diagnoses(operators, on_a_gpu, "name")["k"] == "below every roof: DRAM is nearest, at 0%"
+
 
 def complete() -> dict[str, Any]:
     """Every FLOP counter at zero, and idle tensor cores."""
