@@ -210,6 +210,15 @@ class TestTargets:
         assert done.returncode == 0, done.stderr
         assert {row["phase"] for row in rows(folder / "run")} == {"forward"}
 
+    def test_what_steers_ncu_alone_is_said_to_have_no_effect_and_noted_in_the_run(self, folder: Path) -> None:
+        asked = ["--kernel", "gemm", "--launch-count", "3", "--plan", "one-run", "--metrics", "flops,occupancy,lts__*"]
+        result = profile("gemm:16,16,16,fp32", "-o", "run", *asked, cwd=folder)
+        assert result.code == 0, result.err
+        note = "without effect, since ncu does not run: --kernel, --launch-count, --plan, --metrics occupancy,lts__*"
+        assert result.err.count(note) == 1
+        assert note in read_manifest(folder / "run").notes
+        assert "without effect" not in profile("gemm:16,16,16,fp32", "-o", "other", cwd=folder).err
+
     @pytest.mark.parametrize(
         ("arguments", "code", "says"),
         [
@@ -225,7 +234,8 @@ class TestTargets:
             (["fasterrcnn_resnet50_fpn"], 1, "compiled operators"),
             (["--", "python", "-c", "pass"], 1, "can only be profiled under ncu or nsys"),
             ([], 2, "No target was named"),
-            (["resnet18", "--metrics", "flopz"], 2, "neither a group of metrics nor a metric name"),
+            (["resnet18", "--metrics", "flopz", "--tool", "ncu", "--dry-run"], 2, "Did you mean flops?"),
+            (["resnet18", "--metrics", "flopz"], 2, "Did you mean flops?"),
         ],
     )
     def test_what_cannot_run_says_why(self, arguments: list[str], code: int, says: str, folder: Path) -> None:
@@ -234,13 +244,7 @@ class TestTargets:
 
             if operators_load():
                 return  # here the pairing is right, and the model runs
-        result = (
-            profile(
-                *arguments, "-o", "run", *(["--tool", "ncu", "--dry-run"] if "flopz" in arguments else []), cwd=folder
-            )
-            if "--" not in arguments
-            else profile("-o", "run", *arguments, cwd=folder)
-        )
+        result = profile("-o", "run", *arguments, cwd=folder)
         assert result.code == code, result.err
         assert says in result.err
         assert "Traceback" not in result.err

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -459,6 +460,20 @@ class TestTheToolThatAutoTakes:
         if tool == "ncu":
             assert plan.command[plan.command.index("--profile-from-start") + 1] == "off"
             assert "--nvtx" in plan.command
+
+
+class TestATimelineOfNsys:
+    def plan(self, request: Request, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+        monkeypatch.setattr("ncu_launch.profile.gpus", list)
+        return make_plan(replace(request, tool="nsys"), Path("run"), dry=True).notes
+
+    def test_says_what_steers_ncu_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = Request((), ("flops", "dram"), program=("./app",), kernel="gemm", extra=("--stats=true",))
+        assert self.plan(asked, monkeypatch) == ("without effect, since ncu does not run: --kernel",)
+
+    def test_before_ncu_counts_leaves_that_to_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = Request((), ("occupancy",), program=("./app",), kernel="gemm", cache_control="none", ncu="/opt/ncu")
+        assert self.plan(asked.to_trace(), monkeypatch) == ()
 
 
 def test_a_run_under_nsys_that_is_stopped_does_not_begin_again(bench: Bench) -> None:

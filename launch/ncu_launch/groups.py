@@ -131,7 +131,7 @@ def select(
             counters += counters_of(entry, chip, version, dtype=dtype)
             counters += _ceilings_of(entry, chip, version, dtype)
             notes += _left_out(entry, chip, version, dtype)
-        elif not entry.startswith("=") and any(letter in entry for letter in "*?["):
+        elif _is_pattern(entry):
             counters += _matching(entry, chip, version, listed)
         else:
             name, note = corrected(entry, group_names())
@@ -141,6 +141,17 @@ def select(
     in_order = dict.fromkeys(counter.name for counter in counters)
     chosen = tuple(unique[name] for name in in_order)
     return Selection(tuple(dict.fromkeys(groups)), chosen, tuple(notes), _tensor_type(chosen, dtype))
+
+
+def refuse_unknown(wanted: Sequence[str]) -> None:
+    """Raise `WrongUsage` for what `select` refuses whatever the chip: neither a group, nor a metric, nor a pattern."""
+    for entry in wanted:
+        if entry not in group_names() and not _is_pattern(entry):
+            corrected(entry, group_names())
+
+
+def _is_pattern(entry: str) -> bool:
+    return not entry.startswith("=") and any(letter in entry for letter in "*?[")
 
 
 def _tensor_type(counters: Sequence[Counter], dtype: str | None) -> str:

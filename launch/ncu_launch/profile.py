@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,15 @@ WITHOUT_TOOL = "none"
 """The tool of a rank that runs beside profiled ones and is not profiled itself."""
 TOOLS = ("auto", "ncu", "nsys", "operators")
 NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
+STEERS_NCU = {
+    "kernel": "--kernel", "launch_skip": "--launch-skip", "launch_count": "--launch-count",
+    "nvtx_include": "--nvtx-include", "clock_control": "--clock-control", "cache_control": "--cache-control",
+    "plan": "--plan", "ncu": "--ncu",
+}  # fmt: skip
+"""What of a request no other tool heeds, with the options that ask for it."""
+ALWAYS_GIVEN = {"operators": ("time", "flops", "dram"), "nsys": ("time",)}
+"""The groups of metrics that a tool gives whatever is asked."""
+USUAL_METRICS = ("flops", "dram")
 LAST_WITHOUT_BOOST = (2024, 1)
 """The newest ncu whose help was read and lists only base, none and reset."""
 WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
@@ -71,6 +80,11 @@ class Request:
     collectives: str = "include"
     ranks: int = 0
     meeting_host: str = "127.0.0.1"
+
+    def to_trace(self) -> Request:
+        """The same, to be traced with nsys before ncu counts: without what steers ncu, which comes to its own."""
+        usual: dict[str, Any] = {field.name: field.default for field in fields(self) if field.name in STEERS_NCU}
+        return replace(self, tool="nsys", metrics=USUAL_METRICS, extra=(), **usual)
 
     def to_json(self) -> str:
         """The request as JSON, for the processes of the ranks."""
@@ -168,7 +182,8 @@ def make_plan(
                 "Run it on a machine with an NVIDIA GPU and ncu, or name a model.",
             )
         command = Command((*_workload_command(folder), str(folder / REPORTS / OPERATORS)), OPERATORS)
-        return Plan(chosen, (command,), (*([why] if why else []), NOT_BY_HARDWARE), "", here, why)
+        notes = [*([why] if why else []), NOT_BY_HARDWARE, *_without_effect(request, chosen)]
+        return Plan(chosen, (command,), tuple(notes), "", here, why)
     program = started_by(_bare_program(request, folder))
     if chosen == "nsys":
         return _nsys_plan(request, folder, program, here, _required(find_tool("nsys"), "nsys", dry), dry=dry)
@@ -187,7 +202,21 @@ def _nsys_plan(
         from_start=request.workload is None or not (here or dry) or request.tool_per == "node",
         extra=request.extra,
     )
-    return Plan("nsys", (Command(tuple(nsys_command(options, program))),), (), nsys.version_text, here)
+    command = Command(tuple(nsys_command(options, program)))
+    return Plan("nsys", (command,), tuple(_without_effect(request, "nsys")), nsys.version_text, here)
+
+
+def _without_effect(request: Request, tool: str) -> list[str]:
+    """A note on what was asked of ncu while another tool runs, as scripts do that run on several machines."""
+    asked = [
+        STEERS_NCU[field.name]
+        for field in fields(request)
+        if field.name in STEERS_NCU and getattr(request, field.name) != field.default
+    ]
+    asked += ["--ncu-args"] if request.extra and tool == "operators" else []
+    others = [name for name in request.metrics if name not in (*ALWAYS_GIVEN[tool], *USUAL_METRICS)]
+    asked += [f"--metrics {','.join(others)}"] if others else []
+    return [f"without effect, since ncu does not run: {', '.join(asked)}"] if asked else []
 
 
 def _ncu_plan(

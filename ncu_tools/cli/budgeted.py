@@ -53,7 +53,7 @@ def tracing(request: Request, folder: Path, *, dry: bool) -> tuple[Request, Plan
         )
     if request.tool not in ("auto", "ncu"):
         raise WrongUsage(f"--budget uses nsys and then ncu, not {request.tool}.", advice="Leave out --tool.")
-    first = replace(request, tool="nsys", extra=(), nvtx_include=())
+    first = request.to_trace()
     return first, make_plan(first, timeline_folder(folder), dry=dry)
 
 

@@ -15,6 +15,7 @@ import click
 from ncu_launch.collect import collect, collect_replayed
 from ncu_launch.errors import WrongUsage
 from ncu_launch.expectation import Expectation, expectation_of
+from ncu_launch.groups import refuse_unknown
 from ncu_launch.known_work import default_phases, own_dtype
 from ncu_launch.manifest import REPORTS, Manifest
 from ncu_launch.outcome import explain
@@ -191,9 +192,11 @@ def command(
     words = (target, *program) if after_dashes and target is not None else ()
     if workload is None and not words:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
+    wanted = tuple(part.strip() for part in metrics.split(",") if part.strip())
+    refuse_unknown(wanted)  # whatever tool will run
     request = Request(
         asked=tuple(sys.argv),
-        metrics=tuple(part.strip() for part in metrics.split(",") if part.strip()),
+        metrics=wanted,
         workload=workload,
         program=words,
         tool=tool,
@@ -297,6 +300,7 @@ def _announce(plan: Plan, folder: Path) -> None:
     if plan.tool == "operators":
         why = f" ({plan.why})" if plan.why else ""
         click.echo(f"Collecting with the embedded operator collector{why}: {NOT_BY_HARDWARE}.", err=True)
+        say_notes([note for note in plan.notes if note not in (plan.why, NOT_BY_HARDWARE)])
     else:
         click.echo(f"Collecting with {plan.tool} {plan.version} into {folder}.", err=True)
         say_notes([*_why_these_runs(plan), *plan.notes])

@@ -143,7 +143,7 @@ def _count(request: Request, launch: Launch) -> int:
 def _trace(request: Request, launch: Launch) -> None:
     """Run the ranks once under nsys, to know how long the kernels take that ncu will leave out."""
     click.echo("Tracing the ranks with nsys first, for the time of the kernels that ncu leaves out.", err=True)
-    tracing = replace(request, tool="nsys", extra=(), kernel=None, nvtx_include=(), tool_per="rank")
+    tracing = replace(request.to_trace(), tool_per="rank")
     traced = replace(launch, folder=launch.folder / TIMELINE)
     with _ended_like_an_interrupt():
         ran = launch_ranks(tracing, traced)
