@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -142,6 +143,15 @@ def _paths(folder: Path) -> Path:
     return database(folder / "paths.sqlite", {KERNELS: works, CALLS: calls, RANGES: ranges})
 
 
+def _texts(folder: Path) -> Path:
+    path = database(folder / "texts.sqlite", {KERNELS: [kernel(5, 1)], CALLS: [call(4, 1)]})
+    with sqlite3.connect(path) as connection:
+        for at in range(100):
+            connection.execute("INSERT INTO StringIds VALUES (?, CAST(zeroblob(?) AS TEXT))", [at + 2, 30_000_000])
+    connection.close()
+    return path
+
+
 def _many(files: int) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
         body = "".join(DETAILS.read_text("utf-8").splitlines(keepends=True)[:24])
@@ -191,6 +201,7 @@ CASES: dict[str, Callable[[Path], Path]] = {
     "a report of 2 GB that repeats itself": _repeated,
     "a million NVTX levels": _levels,
     "300 k kernels, each below a level more": _paths,
+    "a timeline with 3 GB of texts": _texts,
     "100 k files in a folder": _many(100_000),
 }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers import memory, nsys_ranges, sources
 from ncu_parsers.footer import DamagedFooter, columns_of
 from ncu_parsers.memory import SETTING, TooBig, limit, size_of
+from ncu_parsers.nsys_database import LONGEST_VALUE
 from ncu_parsers.parquet import read_in_parts, read_launches
 from ncu_parsers.parse import parse, parse_into
 from ncu_parsers.read import read_report
@@ -164,6 +166,41 @@ class TestPackedFiles:
         parsed = parse([Source(str(tmp_path / "t.sqlite.gz"))])
         assert "unpacks to more than 20MB" in next(iter(parsed.refused.values())).paragraph
         assert sorted(tmp_path.iterdir()) == before
+
+
+class TestTimelines:
+    """Texts of SQLite exports, made of zero bytes by SQLite itself."""
+
+    def exported(self, folder: Path, *sizes: int, kind: str = "TEXT") -> Path:
+        path = database(folder / "t.sqlite", {KERNELS: [kernel(5, 1), kernel(25, 2, name=2)], CALLS: [call(4, 1)]})
+        with sqlite3.connect(path) as connection:
+            holes = f"INSERT INTO StringIds VALUES (?, CAST(zeroblob(?) AS {kind}))"  # noqa: S608
+            connection.executemany(holes, enumerate(sizes, start=2))
+        connection.close()
+        return path
+
+    def test_whose_texts_add_up_are_refused_before_they_fill_the_memory(self, tmp_path: Path) -> None:
+        path = self.exported(tmp_path, *[3 * MEGABYTE] * 150)
+        result = measured("parse", str(path), "-o", str(tmp_path / "l.parquet"), folder=tmp_path, limit="256MB")
+        assert result.code == 1
+        assert "t.sqlite was not read to its end, because that would take more memory than 256MB" in result.said
+        assert result.megabytes < 256
+
+    def test_with_texts_that_are_too_long_are_read_without_these(self, tmp_path: Path) -> None:
+        path = self.exported(tmp_path, *[8 * MEGABYTE] * 50)
+        result = measured("parse", str(path), "-o", str(tmp_path / "l.parquet"), folder=tmp_path, limit="256MB")
+        assert result.code == 0
+        assert "texts of more than 4,000,000 bytes were left out 50 times" in " ".join(result.said.split())
+        assert result.megabytes < 256
+        names = read_launches(tmp_path / "l.parquet").column("kernel_name").to_pylist()
+        assert names == ["void gemm<1>(int)", "(kernel without a name)"]
+
+    def test_with_a_text_beyond_all_measure_are_refused_by_that(self, tmp_path: Path) -> None:
+        with pytest.raises(NcuBenchError, match="holds a text of more than 64 MB, and was not read"):
+            table_of(self.exported(tmp_path, LONGEST_VALUE + 1))
+
+    def test_with_bytes_in_place_of_texts_are_read_without_loading_them(self, tmp_path: Path) -> None:
+        assert len(table_of(self.exported(tmp_path, LONGEST_VALUE + 1, kind="BLOB"))) == 2
 
 
 class TestMemory:

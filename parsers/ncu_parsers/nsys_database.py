@@ -33,11 +33,11 @@ MISSING = int(np.iinfo(np.int64).min)
 """Stands for null in columns of whole numbers."""
 
 LONGEST_VALUE = 1 << 26
-"""No text of a timeline has more bytes; a file that asks for more is not believed."""
+"""A text of more bytes ends the reading of a database: SQLite would have to hold it before anybody knows its length."""
 
 LONGEST_READ_S = 1800.0
 STEPS_BETWEEN_CHECKS = 5_000_000
-ROWS_BETWEEN_CHECKS = 50_000
+ROWS_BETWEEN_CHECKS, BYTES_BETWEEN_CHECKS = 50_000, 16 << 20
 
 OF_NSYS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS")
 """Tables of which every export has at least one; other profilers use CUPTI's table names too."""
@@ -49,6 +49,10 @@ class Database:
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self.name = name
         self._connection = connection
+        self._longest, self._unchecked = memory.longest_line(), 0
+        self.too_long = 0
+        """How many texts had more bytes than a line of a report may have, and were left out."""
+        connection.text_factory = self._text
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0").fetchall()
         self.tables = frozenset(str(name) for (name,) in found)
         self._columns: dict[str, frozenset[str]] = {}
@@ -89,11 +93,28 @@ class Database:
         return {name: found.get(name, np.full(len(values), MISSING)) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
-        """A column of texts, None where it is null or empty; [] where the file lacks it."""
+        """A column of texts, None where it is null, empty, too long or something else; [] where the file lacks it."""
         if name not in self.columns(table):
             return []
-        cursor = self._connection.execute(f'SELECT "{name}" FROM "{table}" NOT INDEXED')  # noqa: S608
-        return [value if isinstance(value, str) and value else None for (value,) in self._held(cursor)]
+        chosen = f"""CASE typeof("{name}") WHEN 'text' THEN "{name}" END"""  # what is no text is not loaded
+        cursor = self._connection.execute(f'SELECT {chosen} FROM "{table}" NOT INDEXED')  # noqa: S608
+        return [value or None for (value,) in self._held(cursor)]
+
+    def _text(self, raw: bytes) -> str:
+        """A text that SQLite found, empty where it is too long. Raises `memory.TooBig` as `_held` does.
+
+        SQLite calls it for one text after the other, so that a batch of rows never holds more than the limit allows.
+        """
+        if len(raw) > LONGEST_VALUE:  # Python 3.10 cannot tell SQLite
+            raise sqlite3.DataError("string or blob too big")
+        self._unchecked += len(raw)
+        if self._unchecked > BYTES_BETWEEN_CHECKS:
+            self._unchecked = 0
+            memory.hold(self.name)
+        if len(raw) > self._longest:
+            self.too_long += 1
+            return ""
+        return raw.decode("utf-8", "replace")
 
     def _held(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         """The rows of a query. Raises `memory.TooBig` when what was read of the database takes too much memory."""
@@ -127,6 +148,12 @@ def opened(source: Source, name: str) -> Iterator[Database]:
                 yield database
             finally:
                 connection.close()
+        except sqlite3.DataError as error:  # its only use by SQLite is for what is longer than the limit
+            raise NcuBenchError(
+                f"{name} holds a text of more than {LONGEST_VALUE >> 20} MB, and was not read.",
+                "No timeline has one: the file is damaged, or was made to take memory.",
+                "Export it again: nsys export --type sqlite REPORT.nsys-rep",
+            ) from error
         # SQLite quotes a damaged schema in its message, which Python cannot always decode.
         except (sqlite3.Error, OverflowError, MemoryError, UnicodeDecodeError) as error:
             raise NcuBenchError(
@@ -168,7 +195,6 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
     deadline = time.monotonic() + LONGEST_READ_S
     connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return connection
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.ranges import DOMAIN
 
-from ncu_parsers import arrays, nsys_graphs, nsys_ranges, report, tables
+from ncu_parsers import arrays, memory, nsys_graphs, nsys_ranges, report, tables
 from ncu_parsers.busy import busy_notes
 from ncu_parsers.ncu_csv import place
 from ncu_parsers.nsys_database import MISSING, Database, Integers, opened
@@ -143,7 +143,7 @@ def _report_of(database: Database, name: str) -> Report:
     result.table = _table(name, operations, calls, captures, devices, ranges)
     result.notes = [
         *_absences(database, operations, devices), *calls.notes, *_graph_notes(database, operations, captures),
-        *_remarks(operations),
+        *_remarks(operations), *_omissions(database),
     ]  # fmt: skip
     return result
 
@@ -490,6 +490,15 @@ def _remarks(operations: Operations) -> list[str]:
     start, device = operations.columns["start"][timed], operations.columns["deviceId"][timed]
     since_first = _elapsed(start[:1], start)  # sorted, and exact as a float for a hundred days
     return [*notes, *busy_notes(_processes(operations)[timed], device, since_first, durations[timed])]
+
+
+def _omissions(database: Database) -> list[str]:
+    if not database.too_long:
+        return []
+    return [
+        f"texts of more than {memory.longest_line():,} bytes were left out {database.too_long} times, and what they "
+        f"name has no name; {memory.OPTION} says how long they may be"
+    ]
 
 
 def _no_gpu_work(database: Database, name: str, ranges: Ranges | None) -> NoGpuWork:
