@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import os
 import sqlite3
 import subprocess
@@ -135,6 +136,28 @@ def _levels(folder: Path) -> Path:
     return database(folder / "levels.sqlite", {KERNELS: works, CALLS: calls, RANGES: ranges})
 
 
+def _nested(folder: Path) -> Path:
+    """A trace of PyTorch whose kernels are launched inside ever the same 2000 ranges."""
+    levels, count = 2000, 20_000
+    events = [
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": f"level {at}",
+            "ts": at,
+            "dur": 9 * count - 2 * at,
+            "pid": 1,
+            "tid": 1,
+        }
+        for at in range(levels)
+    ]
+    for at in range(count):
+        shared = {"ph": "X", "ts": levels + at, "dur": 1, "pid": 1, "tid": 1, "args": {"correlation": at}}
+        events += [{**shared, "cat": "cuda_runtime", "name": "launch"}, {**shared, "cat": "kernel", "name": "k"}]
+    (folder / "nested.json").write_text(json.dumps({"traceEvents": events}), "utf-8")
+    return folder / "nested.json"
+
+
 def _paths(folder: Path) -> Path:
     count = 300_000
     ranges = [pushed(f"level {at}", 2 * at, 4 * count - at) for at in range(count)]
@@ -200,6 +223,7 @@ CASES: dict[str, Callable[[Path], Path]] = {
     "a trace of 20 million events in 3 MB": _events,
     "a report of 2 GB that repeats itself": _repeated,
     "a million NVTX levels": _levels,
+    "20 k kernels inside 2000 ranges of a trace": _nested,
     "300 k kernels, each below a level more": _paths,
     "a timeline with 3 GB of texts": _texts,
     "100 k files in a folder": _many(100_000),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers import trace_events
-from ncu_parsers.host_ranges import HostRange, ThreadRanges
+from ncu_parsers.host_ranges import DEEPEST, HostRange, ThreadRanges
 from ncu_parsers.kineto import read_report
 from ncu_parsers.parse import parse
 from ncu_parsers.read import NotAReport
@@ -314,11 +314,46 @@ def test_no_bytes_make_the_reader_crash(tmp_path_factory: pytest.TempPathFactory
 
 def test_ranges_around_a_moment_are_those_that_are_open_outermost_first() -> None:
     nested = ThreadRanges([HostRange(0, 100, "k", "a"), HostRange(10, 20, "k", "b"), HostRange(40, 20, "k", "c")])
-    assert [one.name for one in nested.around(15)] == ["a", "b"]
-    assert [one.name for one in nested.around(35)] == ["a"]
-    assert [one.name for one in nested.around(60)] == ["a", "c"]
-    assert nested.around(101) == []
+    found = nested.around([60, 15, 35, 101])
+    assert [[one.name for one in ranges] for ranges in found] == [["a", "c"], ["a", "b"], ["a"], []]
     assert nested.own_times("k") == [60, 20, 20]
+
+
+@given(
+    spans=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12),
+    moments=st.lists(st.integers(0, 26), max_size=6),
+)
+def test_ranges_around_many_moments_are_those_around_each(spans: list[tuple[int, int]], moments: list[int]) -> None:
+    ranges = ThreadRanges([HostRange(start, duration, "k", str(at)) for at, (start, duration) in enumerate(spans)])
+    found = ranges.around(moments)
+    assert found == [ranges.around([moment])[0] for moment in moments]
+    for moment, around in zip(moments, found, strict=True):
+        inside = [one for one in ranges.ranges if one.start <= moment < one.end]
+        assert [one for one in around if one.end != moment] == inside
+
+
+class TestRangesWithoutEnd:
+    """More ranges around a row than anybody reads: the innermost are kept, and a note says so."""
+
+    def ranges(self, kind: str, count: int) -> list[dict[str, Any]]:
+        return [host(kind, f"level {at}", at, 10_000 - 2 * at) for at in range(count)]
+
+    def test_keep_the_innermost_around_kernels(self, tmp_path: Path) -> None:
+        works = [event for at in range(20) for event in (call(at, 1000 + at), gpu("kernel", "k", 2000 + at, 1, at))]
+        report = read(tmp_path, {"traceEvents": [*self.ranges("user_annotation", DEEPEST + 5), *works]})
+        assert all(row["nvtx_path"] == [f"level {at}" for at in range(5, DEEPEST + 5)] for row in rows(report))
+        assert "more than 100 ranges are open at once around 20 of 20 rows; the innermost are kept" in report.notes
+
+    def test_keep_the_innermost_around_operators(self, tmp_path: Path) -> None:
+        annotated = self.ranges("user_annotation", DEEPEST + 5)
+        report = read(tmp_path, {"traceEvents": [*annotated, host("cpu_op", "aten::mm", 1000, 1)]})
+        (row,) = rows(report)
+        assert row["nvtx_path"] == [f"level {at}" for at in range(6, DEEPEST + 5)]
+        assert "more than 100 ranges are open at once around 1 of 1 rows; the innermost are kept" in report.notes
+
+    def test_are_no_more_than_a_program_may_have(self, tmp_path: Path) -> None:
+        report = read(tmp_path, {"traceEvents": self.ranges("cpu_op", DEEPEST)})
+        assert not [note for note in report.notes if "open at once" in note]
 
 
 def test_a_long_value_beside_the_events_is_tried_a_few_times_not_once_a_block(

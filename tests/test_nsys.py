@@ -15,8 +15,9 @@ import pytest
 from ncu_launch.command import nsys_export_command
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import nsys_database, nsys_rep
+from ncu_parsers.host_ranges import DEEPEST
 from ncu_parsers.nsys_database import opened
-from ncu_parsers.nsys_ranges import DEEPEST, read_ranges
+from ncu_parsers.nsys_ranges import read_ranges
 from ncu_parsers.nsys_sqlite import NoGpuWork
 from ncu_parsers.parse import parse
 from ncu_parsers.read import NotAReport

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+DEEPEST = 100
+"""Of more ranges open at once, the innermost are kept: a program that never ends its ranges has no path. Holds for the
+timelines of every tool."""
 
 
 class HostRange(NamedTuple):
@@ -23,38 +26,60 @@ class HostRange(NamedTuple):
 
 
 class ThreadRanges:
-    """The ranges of one thread, which nest as calls do."""
+    """The ranges of one thread, which nest as calls do. `too_deep` counts answers that more ranges were in."""
 
     def __init__(self, ranges: Sequence[HostRange]) -> None:
         self.ranges = sorted(ranges, key=lambda one: (one.start, -one.duration))
-        self._starts = [one.start for one in self.ranges]
+        self.too_deep = 0
         self._parents = _parents(self.ranges)
 
-    def around(self, moment: float) -> list[HostRange]:
-        """The ranges that are open at `moment`, their first and last instant included, outermost first."""
-        return [one for one in self._outwards(bisect_right(self._starts, moment) - 1) if one.end >= moment][::-1]
+    def around(self, moments: Sequence[float]) -> list[list[HostRange]]:
+        """For each moment the ranges that are open then, their first and last instant included, outermost first.
 
-    def above(self, place: int) -> list[HostRange]:
-        """The ranges that the one at `place` stands in, outermost first."""
-        return self._outwards(self._parents[place])[::-1]
+        Of more than `DEEPEST` the innermost. One walk over all ranges and moments in order.
+        """
+        found: list[list[HostRange]] = [[] for _ in moments]
+        begun = 0
+        open_ranges: list[HostRange] = []
+        for place in sorted(range(len(moments)), key=moments.__getitem__):
+            moment = moments[place]
+            while begun < len(self.ranges) and self.ranges[begun].start <= moment:
+                while open_ranges and open_ranges[-1].end <= self.ranges[begun].start:
+                    open_ranges.pop()
+                open_ranges.append(self.ranges[begun])
+                begun += 1
+            innermost: list[HostRange] = []
+            while open_ranges and len(innermost) <= DEEPEST:
+                one = open_ranges.pop()
+                if one.end >= moment:
+                    innermost.append(one)
+            innermost.reverse()
+            open_ranges += innermost
+            found[place] = self._kept(innermost)
+        return found
+
+    def path_to(self, place: int) -> list[HostRange]:
+        """The ranges around the one at `place`, and itself, outermost first; of more than `DEEPEST` the innermost."""
+        found: list[HostRange] = []
+        while place >= 0 and len(found) <= DEEPEST:
+            found.append(self.ranges[place])
+            place = self._parents[place]
+        return self._kept(found[::-1])
 
     def own_times(self, kind: str) -> list[float]:
         """What is left of each range without the ranges of `kind` that it directly encloses, and never less than 0."""
         left = [one.duration for one in self.ranges]
-        for place, one in enumerate(self.ranges):
-            parent = self._parents[place]
-            while parent >= 0 and self.ranges[parent].kind != kind:
-                parent = self._parents[parent]
-            if one.kind == kind and parent >= 0:
-                left[parent] -= one.duration - max(one.end - self.ranges[parent].end, 0.0)
+        enclosing: list[int] = []
+        for one, parent in zip(self.ranges, self._parents, strict=True):
+            above = parent if parent < 0 or self.ranges[parent].kind == kind else enclosing[parent]
+            enclosing.append(above)
+            if one.kind == kind and above >= 0:
+                left[above] -= one.duration - max(one.end - self.ranges[above].end, 0.0)
         return [max(time, 0.0) for time in left]
 
-    def _outwards(self, place: int) -> list[HostRange]:
-        found = []
-        while place >= 0:
-            found.append(self.ranges[place])
-            place = self._parents[place]
-        return found
+    def _kept(self, path: list[HostRange]) -> list[HostRange]:
+        self.too_deep += len(path) > DEEPEST
+        return path[-DEEPEST:]
 
 
 def _parents(ranges: Sequence[HostRange]) -> list[int]:

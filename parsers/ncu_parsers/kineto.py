@@ -23,7 +23,7 @@ from ncu_launch.ranges import RUN_PHASES
 
 from ncu_parsers import arrays, report
 from ncu_parsers.busy import UNKNOWN, busy_notes
-from ncu_parsers.host_ranges import HostRange, ThreadRanges
+from ncu_parsers.host_ranges import DEEPEST, HostRange, ThreadRanges
 from ncu_parsers.read import NotAReport
 from ncu_parsers.report import Report
 from ncu_parsers.sources import Source
@@ -111,6 +111,7 @@ class _Trace:
     host_events: int = 0
     broken: int = 0
     others: int = 0
+    too_deep: int = 0
 
     def take(self, event: dict[str, Any]) -> None:
         """Sort in one event."""
@@ -256,16 +257,18 @@ def _thread(event: dict[str, Any]) -> Thread | None:
 
 def _places(trace: _Trace) -> list[Place | None]:
     """For each row of GPU work the place that launched it; None where the trace lacks the call."""
-    threads = {thread: ThreadRanges(ranges) for thread, ranges in trace.host.items()}
-    places: list[Place | None] = []
-    for row in trace.work:
-        call = None if row.correlation is None else trace.calls.get(row.correlation)
-        if call is None:
-            places.append(None)
-            continue
-        thread, moment = call
-        ranges = threads[thread].around(moment) if thread in threads else []
-        places.append(Place(thread, moment, ranges))
+    places: list[Place | None] = [None] * len(trace.work)
+    launched: dict[Thread, dict[int, float]] = {}
+    for row, work in enumerate(trace.work):
+        call = None if work.correlation is None else trace.calls.get(work.correlation)
+        if call is not None:
+            launched.setdefault(call[0], {})[row] = call[1]
+    for thread, moments in launched.items():
+        nested = ThreadRanges(trace.host.get(thread, []))
+        around = nested.around(list(moments.values()))
+        for (row, moment), ranges in zip(moments.items(), around, strict=True):
+            places[row] = Place(thread, moment, ranges)
+        trace.too_deep += nested.too_deep
     return places
 
 
@@ -278,7 +281,8 @@ def _operators(trace: _Trace) -> tuple[list[Work], list[Place | None]]:
         for place, one in enumerate(nested.ranges):
             if one.kind == OPERATOR:
                 row = Work(CPU_OPERATION, one.name, one.start, own_times[place], whole=one.duration)
-                found.append((row, Place(thread, one.start, [*nested.above(place), one])))
+                found.append((row, Place(thread, one.start, nested.path_to(place))))
+        trace.too_deep += nested.too_deep
     found.sort(key=lambda pair: pair[0].start)
     return [row for row, _ in found], [place for _, place in found]
 
@@ -438,6 +442,11 @@ def _notes(trace: _Trace, work: Sequence[Work], places: Sequence[Place | None], 
         notes.append(
             f"{unlinked} of {len(work)} rows have no launching call in the trace, so their operator and ranges are "
             "unknown"
+        )
+    if trace.too_deep:
+        notes.append(
+            f"more than {DEEPEST} ranges are open at once around {trace.too_deep} of {len(work)} rows; "
+            "the innermost are kept"
         )
     operators = [one for place in places if place and (one := place.innermost(OPERATOR))]
     if operators and not any(one.what[0] for one in operators):

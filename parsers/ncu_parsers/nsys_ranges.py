@@ -13,6 +13,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from ncu_parsers.host_ranges import DEEPEST
 from ncu_parsers.nsys_database import MISSING, Database, Integers
 
 TABLE = "NVTX_EVENTS"
@@ -22,9 +23,6 @@ NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
 """Numbers of the event types in every schema met so far, for files without the table that names them."""
 
 THREAD_BITS = 24
-DEEPEST = 100
-"""Of more ranges open at once, the innermost are kept: a program that never ends its ranges has no path."""
-
 MOST_LABELS = 4_000_000
 """All different paths together name no more ranges; where they would, still fewer of the innermost are kept."""
 
