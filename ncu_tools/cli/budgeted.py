@@ -97,7 +97,7 @@ def counting(
 
 
 def show(
-    manifest: Manifest, folder: Path, timeline: pa.Table, top: int, machine_name: str | None, output_format: str
+    manifest: Manifest, folder: Path, timeline: pa.Table, top: int | None, machine_name: str | None, output_format: str
 ) -> None:
     """Join what was counted with the timeline, keep it, and show its kernels; then say what went wrong, if anything."""
     failure = explain(manifest, folder)

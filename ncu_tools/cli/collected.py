@@ -14,8 +14,8 @@ from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import find_sources
 
 from ncu_tools.ceilings import ceilings_of
-from ncu_tools.cli.hotspots import COLUMNS
-from ncu_tools.cli.options import show
+from ncu_tools.cli.hotspots import COLUMNS, hidden_kernels
+from ncu_tools.cli.options import rows_shown, show
 from ncu_tools.expected import compare, summary
 from ncu_tools.expected_work import collection_of
 from ncu_tools.hotspots import hotspots
@@ -30,7 +30,7 @@ def show_collected(
     read_notes: list[str],
     manifest: Manifest,
     folder: Path,
-    top: int,
+    top: int | None,
     machine_name: str | None,
     output_format: str,
 ) -> None:
@@ -39,7 +39,9 @@ def show_collected(
     keep_kernels(folder / LAUNCHES)
     machine = find_machine(machine_name) if machine_name else None
     result = hotspots(table, ceilings_of(table, machine))
+    top = rows_shown(top, output_format)
     notes = [
+        *hidden_kernels(result.rows, top),
         *manifest.notes,
         *_unknown(manifest),
         *_unattributed(table),

@@ -11,7 +11,15 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_tools.cli.compared import RUN, Asked, Compared
 from ncu_tools.cli.compared_launches import compared_kernels, compared_layers
 from ncu_tools.cli.compared_points import compared_points, dimensions, hold_bench
-from ncu_tools.cli.options import dask_option, format_option, hold_apart, show, terminal_width
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    ROWS_SHOWN,
+    dask_option,
+    format_option,
+    hold_apart,
+    show,
+    terminal_width,
+)
 from ncu_tools.report.table import Column, Table, printable, to_markdown
 
 if TYPE_CHECKING:
@@ -36,7 +44,10 @@ SUMMARY = Column("sentence", "summary")
     "--by", type=click.Choice(("change", "time")),
     help="What to sort by: the change of time, or time. Points keep the order of the sweep, others go by change.",
 )  # fmt: skip
-@click.option("--top", type=click.IntRange(min=1), help="How many rows to show: 20 kernels or layers, all points.")
+@click.option(
+    "--top", type=click.IntRange(min=1),
+    help=f"How many rows to show.  [default: {ROWS_SHOWN} kernels or layers, all points; JSON, CSV: all]",
+)  # fmt: skip
 @click.option(
     "--fail-on", "gates", multiple=True, metavar="GATE",
     help='Exit with 3 where a measure grew by more: "time>5%", "dram_bytes>1%", "memory>2%", "flops>0%", '
@@ -89,7 +100,7 @@ def command(
         hold_apart(junit, runs)
     if depth is not None and not layers:
         raise WrongUsage("--depth goes with --layers.", advice="Add --layers.")
-    machine_readable = output_format in ("json", "csv")
+    machine_readable = output_format in MACHINE_FORMATS
     try:
         compared = _compared(Asked(runs, layers, depth, across, by, top, bool(limits), anyway, dask, machine_readable))
     except NcuBenchError as error:

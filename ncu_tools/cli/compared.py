@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 RUN = Column("run", "run")
 VERDICTS = {"more": "more time", "less": "less time"}
-SEVERAL_ROWS = 20
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ncu_launch.manifest import read_manifest
 
-from ncu_tools.cli.compared import RUN, SEVERAL_ROWS, Asked, Compared, change_cells, verdict
-from ncu_tools.cli.options import engine_of, progress
+from ncu_tools.cli.compared import RUN, Asked, Compared, change_cells, verdict
+from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def compared_kernels(asked: Asked) -> Compared:
         for name, one in found.items()
     }
     columns = (*KERNEL, *TIMES, *((FOR_PEOPLE[1], MATCHED_BY, *FOR_MACHINES) if asked.machine_readable else FOR_PEOPLE))
-    table = _table(asked, "kernels", lines, notes, columns)
+    table = _table(asked, "kernel", lines, notes, columns)
     table.extra["differences"] = _differences(found)
     return Compared(table, {name: one.subjects for name, one in found.items()})
 
@@ -108,7 +108,7 @@ def compared_layers(asked: Asked) -> Compared:
         for name, one in found.items()
     }
     columns = (*LAYER, *TIMES, *((FOR_PEOPLE[1], *FOR_MACHINES) if asked.machine_readable else FOR_PEOPLE))
-    table = _table(asked, "layers", lines, notes, columns)
+    table = _table(asked, "layer", lines, notes, columns)
     table.extra["differences"] = _differences(found)
     return Compared(table, {name: one.subjects for name, one in found.items()})
 
@@ -164,17 +164,18 @@ def _conditions(path: str, observed: Observed) -> Conditions:
 
 def _table(
     asked: Asked,
-    plural: str,
+    what: str,
     lines: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]],
     notes: dict[str, list[str]],
     columns: Sequence[Column],
 ) -> Table:
     """The first lines of each comparison and its total, which is never hidden."""
-    shown, several = asked.top or SEVERAL_ROWS, len(lines) > 1
+    shown = None if asked.top is None and asked.machine_readable else asked.top or ROWS_SHOWN
+    several = len(lines) > 1
     rows, said = [], []
     for name, (every, total) in lines.items():
         rows += [{RUN.name: name, **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
-        hidden = [f"{len(every) - shown} more {plural}; --top shows more"] if len(every) > shown else []
+        hidden = hidden_rows(len(every), shown, f"more {what}", f"more {what}s")
         said += [f"{name}: {note}" if several else note for note in [*hidden, *notes[name]]]
     columns = (RUN, *columns) if several or asked.machine_readable else columns
     return Table("compare", columns, rows, said, {"base": asked.runs[0]})

@@ -12,8 +12,9 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.point_outcomes import OK
 
 from ncu_tools.cli.compared import RUN, Asked, Compared, change_cells, verdict
+from ncu_tools.cli.options import hidden_rows
 from ncu_tools.report.table import Column, Table
-from ncu_tools.report.units import counted, digits
+from ncu_tools.report.units import digits
 
 if TYPE_CHECKING:
     from ncu_tools.bench_runs import Row
@@ -156,11 +157,7 @@ def _table(found: Sequence[PointComparison], asked: Asked) -> Table:
     groups = _ordered(_groups(found), asked.by)
     shown = groups[: asked.top]
     rows = [cells for group in shown for cells in _lines(group)]
-    notes = (
-        [f"{counted(len(groups) - len(shown), 'more point', 'more points')}; --top shows more"]
-        if len(groups) > len(shown)
-        else []
-    )
+    notes = hidden_rows(len(groups), asked.top, "more point", "more points")
     if asked.machine_readable:
         return Table("compare", (RUN, *FOR_MACHINES), rows, notes)
     points = [point for one in found for point in one.points]

@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import read_manifest
 from ncu_launch.ranges import RUN_PHASES
 
-from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -53,11 +53,9 @@ NOT_THE_SAME_BYTES = (
 @click.option(
     "--phase", "phases", type=click.Choice(RUN_PHASES), multiple=True, help="Show only this phase; may be repeated."
 )
-@click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many layers the text shows."
-)
+@top_option("layers")
 @format_option
-def command(run: str, depth: int | None, phases: tuple[str, ...], top: int, output_format: str) -> None:
+def command(run: str, depth: int | None, phases: tuple[str, ...], top: int | None, output_format: str) -> None:
     """Set measured FLOPs and bytes beside expected ones: for the model, each phase and each layer.
 
     RUN is the folder of a model target that was profiled under ncu. Expected FLOPs are those of contractions, from the
@@ -79,10 +77,9 @@ def command(run: str, depth: int | None, phases: tuple[str, ...], top: int, outp
     rows = [row for row in comparison.rows if row.scope == MODEL or not phases or row.phase in phases]
     heads = [row for row in rows if row.scope != LAYER]
     layers = [row for row in rows if row.scope == LAYER]
-    hidden = len(layers) - top if output_format in ("text", "markdown") else 0
-    if hidden > 0:
-        layers = layers[:top]
-    notes = [f"{hidden} more layers have less work; --top shows more"] if hidden > 0 else []
+    top = rows_shown(top, output_format)
+    notes = hidden_rows(len(layers), top, "more layer has less work", "more layers have less work")
+    layers = layers[:top]
     notes += _notes(comparison, [*heads, *layers])
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in ("json", "csv") else COLUMNS
     extra = {"iterations": comparison.iterations}

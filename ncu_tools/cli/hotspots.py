@@ -15,10 +15,13 @@ from ncu_tools.cli.options import (
     group_option,
     machine_option,
     progress,
+    rows_shown,
     show,
     terminal_width,
+    top_option,
 )
 from ncu_tools.report.table import Column, Table
+from ncu_tools.report.units import counted, percent
 
 if TYPE_CHECKING:
     from ncu_parsers.engine import Engine
@@ -75,7 +78,7 @@ LEFT_OUT_WHERE_NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "
     show_default=True,
     help="What to sort by; headroom is the time that reaching its roof would save.",
 )
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels to show.")
+@top_option("kernels")
 @group_option
 @machine_option
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
@@ -86,7 +89,7 @@ LEFT_OUT_WHERE_NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "
 def command(
     runs: tuple[str, ...],
     by: str,
-    top: int,
+    top: int | None,
     group: str,
     machine_name: str | None,
     units: bool,
@@ -118,10 +121,8 @@ def command(
         machine = find_machine(machine_name)
     with engine_of(dask) as engine:
         result, sums = _kernels(runs, machine, by, group, engine, diagnose=diagnose)
-    notes = list(result.notes)
-    if len(result.rows) > top:
-        rest = sum(row.time_share or 0.0 for row in result.rows[top:])
-        notes.insert(0, f"{len(result.rows) - top} more kernels take {100 * rest:.1f} % of the time; --top shows more")
+    top = rows_shown(top, output_format)
+    notes = [*hidden_kernels(result.rows, top), *result.notes]
     shown = result.rows[:top]
     sentences = _diagnoses(sums, shown) if sums is not None else {}
     rows = [{**asdict(row), "diagnosis": sentences.get(row.kernel)} for row in shown]
@@ -160,6 +161,16 @@ def _kernels(
     return result, sums_to_diagnose(found, group)
 
 
+def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None) -> list[str]:
+    """The note on kernels behind the first `shown`, with the time that they take; none where all are shown."""
+    hidden = kernels[shown:] if shown is not None else []
+    if not hidden:
+        return []
+    more, rest = counted(len(hidden), "more kernel takes", "more kernels take"), [row.time_share for row in hidden]
+    time = percent(sum(share or 0.0 for share in rest)) if any(share is not None for share in rest) else "unknown"
+    return [f"{more} {time} of the time; --top shows more"]
+
+
 def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> dict[str, str]:
     from ncu_tools.diagnosis import sentences
 
@@ -167,7 +178,7 @@ def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> dict[str, str]:
 
 
 def _by_unit(
-    kernels: list[Hotspot], top: int, machine_readable: Sequence[Column] | None
+    kernels: list[Hotspot], top: int | None, machine_readable: Sequence[Column] | None
 ) -> tuple[Sequence[Column], list[dict[str, Any]]]:
     """The columns and rows of --units: what each used unit did, its share of the FLOPs, and a last row for the run."""
     from ncu_tools.ceilings import unit_title

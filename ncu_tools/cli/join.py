@@ -7,7 +7,16 @@ from pathlib import Path
 
 import click
 
-from ncu_tools.cli.options import format_option, hold_apart, hold_launches, progress, show
+from ncu_tools.cli.options import (
+    format_option,
+    hidden_rows,
+    hold_apart,
+    hold_launches,
+    progress,
+    rows_shown,
+    show,
+    top_option,
+)
 from ncu_tools.report.table import Column, Table
 
 COLUMNS = (
@@ -17,6 +26,8 @@ COLUMNS = (
     Column("share", "share", "fraction"),
     Column("kernel", "kernel", wide=True),
 )
+
+LACKING_SHOWN = 10
 
 
 @click.command()
@@ -29,11 +40,9 @@ COLUMNS = (
     "--tolerance", type=click.FloatRange(min=0, max=1), default=0.01, show_default=True, metavar="SHARE",
     help="How far the counted launches of a signature may differ, and still be taken for the same work.",
 )  # fmt: skip
-@click.option(
-    "--top", type=click.IntRange(min=0), default=10, show_default=True, help="How many kernels without counts to show."
-)
+@top_option("kernels without counts", LACKING_SHOWN, least=0)
 @format_option
-def command(counts: str, timeline: str, output: Path, tolerance: float, top: int, output_format: str) -> None:
+def command(counts: str, timeline: str, output: Path, tolerance: float, top: int | None, output_format: str) -> None:
     """Give the launches of a timeline the FLOPs and bytes that ncu counted for launches of the same signature.
 
     COUNTS is a run under ncu, TIMELINE one of the same program under nsys or PyTorch's profiler: reports, folders or
@@ -56,9 +65,8 @@ def command(counts: str, timeline: str, output: Path, tolerance: float, top: int
         counted, timed = (load(path, reading=reading) for path in (counts, timeline))
     joined = join(counted.table, timed.table, tolerance=tolerance)
     write_table(joined.table, output)
+    top = rows_shown(top, output_format, LACKING_SHOWN)
     rows = [asdict(share) for share in [*joined.outcomes, *joined.lacking[:top]]]
-    notes = [*joined.notes, *counted.notes, *timed.notes]
-    hidden = len(joined.lacking) - top
-    if hidden > 0:
-        notes.insert(0, f"{hidden} more kernels lack counts; --top shows more")
+    hidden = hidden_rows(len(joined.lacking), top, "more kernel lacks counts", "more kernels lack counts")
+    notes = [*hidden, *joined.notes, *counted.notes, *timed.notes]
     show(Table("join", COLUMNS, rows, notes, {"output": str(output)}), output_format)

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +14,7 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.report.table import Table, printable, to_csv, to_json, to_markdown
+from ncu_tools.report.units import counted
 
 if TYPE_CHECKING:
     from ncu_parsers.engine import Engine
@@ -23,6 +25,9 @@ Function = TypeVar("Function", bound=Callable[..., None])
 FORMATS = ("text", "json", "csv", "markdown")
 WIDTH_WITHOUT_TERMINAL = 240
 NOTES_SHOWN = 12
+ROWS_SHOWN = 20
+MACHINE_FORMATS = ("json", "csv")
+PIECES_AT_ONCE = 1000
 PARQUET = b"PAR1"
 """How a Parquet file begins."""
 
@@ -59,6 +64,24 @@ def dask_option(function: Function) -> Function:
     )(function)  # fmt: skip
 
 
+def top_option(rows: str, default: int = ROWS_SHOWN, least: int = 1) -> Callable[[Function], Function]:
+    """--top: how many of the `rows`, a plural noun, are shown; None where that was not said."""
+    return click.option(
+        "--top", type=click.IntRange(min=least), help=f"How many {rows} to show.  [default: {default}; JSON, CSV: all]"
+    )
+
+
+def rows_shown(top: int | None, output_format: str, default: int = ROWS_SHOWN) -> int | None:
+    """How many rows a table has at most: what --top says, else what people look through; None for all of them."""
+    return default if top is None and output_format not in MACHINE_FORMATS else top
+
+
+def hidden_rows(every: int, shown: int | None, one: str, several: str) -> list[str]:
+    """The note on rows that are not shown, of `every` one of which at most `shown` are; none where all are."""
+    hidden = 0 if shown is None else every - shown
+    return [f"{counted(hidden, one, several)}; --top shows more"] if hidden > 0 else []
+
+
 @contextmanager
 def engine_of(dask: str | None) -> Iterator[Engine | None]:
     """The engine that --dask asks for, None without it. Raises `NcuBenchError` where there is none."""
@@ -74,10 +97,8 @@ def engine_of(dask: str | None) -> Iterator[Engine | None]:
 def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
     """Write a table to standard output; notes go to standard error, or into the JSON or Markdown itself."""
     table.notes = list(dict.fromkeys(table.notes))
-    if output_format == "json":
-        click.echo(to_json(table))
-    elif output_format == "csv":
-        click.echo(to_csv(table))
+    if output_format in MACHINE_FORMATS:
+        _write(to_json(table) if output_format == "json" else to_csv(table))
     elif output_format == "markdown":
         click.echo(to_markdown(table))
     else:
@@ -86,6 +107,14 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
         click.echo(to_text(table, terminal_width(), full_names=full_names))
     if output_format in ("text", "csv"):
         say_notes(list(table.notes))
+
+
+def _write(pieces: Iterable[str]) -> None:
+    """Write what may be long to standard output, some of it at a time."""
+    remaining = iter(pieces)
+    while some := "".join(islice(remaining, PIECES_AT_ONCE)):
+        click.echo(some, nl=False)
+    click.echo()
 
 
 def terminal_width() -> int:

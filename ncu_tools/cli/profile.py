@@ -24,7 +24,7 @@ from ncu_launch.ranks import COLLECTIVES, TOOL_PER, place_here
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES, Workload
 from ncu_launch.runs import PLANS
 
-from ncu_tools.cli.options import format_option, machine_option, say_notes
+from ncu_tools.cli.options import format_option, machine_option, say_notes, top_option
 from ncu_tools.report.table import printable
 
 
@@ -120,7 +120,7 @@ from ncu_tools.report.table import printable
     help="With --nproc, run once under nsys first, for the time of what ncu leaves out.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the exact command and run nothing.")
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many kernels to show.")
+@top_option("kernels")
 @machine_option
 @format_option
 def command(
@@ -157,7 +157,7 @@ def command(
     collectives: str,
     timeline: bool,
     dry_run: bool,
-    top: int,
+    top: int | None,
     machine_name: str | None,
     output_format: str,
 ) -> None:
@@ -241,7 +241,7 @@ def _within_budget(
     folder: Path,
     budget: str,
     coverage: float,
-    top: int,
+    top: int | None,
     machine_name: str | None,
     output_format: str,
     *,
@@ -335,7 +335,7 @@ def _show(
     plan: Plan,
     manifest: Manifest,
     folder: Path,
-    top: int,
+    top: int | None,
     machine_name: str | None,
     output_format: str,
 ) -> None:

@@ -46,7 +46,7 @@ from ncu_tools.skew import collective_share, skew, summary
 class Shown:
     """How the joined run is shown."""
 
-    top: int
+    top: int | None
     machine_name: str | None
     output_format: str
 

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import dask_option, engine_of, format_option, group_option, progress, say_notes, show
+from ncu_tools.cli.options import (
+    dask_option,
+    engine_of,
+    format_option,
+    group_option,
+    hidden_rows,
+    progress,
+    rows_shown,
+    say_notes,
+    show,
+    top_option,
+)
 from ncu_tools.machine import DRAM
 from ncu_tools.report.table import Column, Table
 from ncu_tools.scene import KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
@@ -121,9 +132,7 @@ class Shown:
     help="screen, slide, page (of a paper), column (of a paper), or WIDTHxHEIGHT in inches, or as 18x12cm.",
 )  # fmt: skip
 @click.option("--title", default="", help="A title for the picture.")
-@click.option(
-    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many points the table shows."
-)
+@top_option("points")
 @group_option
 @dask_option
 @format_option
@@ -142,7 +151,7 @@ def command(
     theme: str,
     size: str,
     title: str,
-    top: int,
+    top: int | None,
     group: str,
     dask: str | None,
     output_format: str,
@@ -294,10 +303,11 @@ def _arrow_note(scene: Scene, arrows: bool) -> list[str]:
 # --------------------------------------------------------------------------------------------------------- the table
 
 
-def _table(result: Roofline, scene: Scene, notes: list[str], top: int, output_format: str) -> Table:
+def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, output_format: str) -> Table:
+    top = rows_shown(top, output_format)
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
-    if output_format == "text":
-        points = points[:top]
+    notes = [*hidden_rows(len(points), top, "more point", "more points"), *notes]
+    points = points[:top]
     several = len({point.run for point in points}) > 1
     for_people = output_format in ("text", "markdown")
     labels = {run.name: run.label for run in scene.runs}

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.report.table import Column, Table
 
 RANKS = (
@@ -43,9 +43,9 @@ COLLECTIVE = Column("is_collective", "collective")
     help="A row per kernel, per layer, or per rank.",
 )
 @click.option("--depth", type=click.IntRange(min=0), help="With --by layer, how many levels below the model.")
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many rows to show.")
+@top_option("rows")
 @format_option
-def command(run: str, by: str, depth: int | None, top: int, output_format: str) -> None:
+def command(run: str, by: str, depth: int | None, top: int | None, output_format: str) -> None:
     """Show how unevenly the ranks of a run work: the slowest rank, and the kernels or layers where it loses its time.
 
     Minimum, median and maximum are over ranks, of the time that a rank spends in a kernel or layer in all. The slowest
@@ -67,7 +67,7 @@ def command(run: str, by: str, depth: int | None, top: int, output_format: str) 
     if by == "rank" or len(result.ranks) < 2:
         show(Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes), output_format)
         return
-    if len(result.rows) > top:
-        notes.append(f"{len(result.rows) - top} more rows; --top shows more")
+    top = rows_shown(top, output_format)
+    notes += hidden_rows(len(result.rows), top, "more row", "more rows")
     columns = (*ACROSS, COLLECTIVE) if output_format in ("json", "csv") else ACROSS
     show(Table("skew", columns, [asdict(row) for row in result.rows[:top]], notes), output_format)

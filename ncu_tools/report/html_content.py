@@ -29,7 +29,7 @@ from ncu_tools.layers import layers
 from ncu_tools.levels import needed_metrics
 from ncu_tools.machine import DRAM, Machine
 from ncu_tools.report.table import Column, printable
-from ncu_tools.report.units import percent
+from ncu_tools.report.units import counted, percent
 from ncu_tools.roofline import Look, Point, Roofline, roofline
 from ncu_tools.scene import LEVELS
 from ncu_tools.work import UNIT_COLUMNS
@@ -279,7 +279,8 @@ def _notes_on_the_rest(
         rest = rows[len(shown[name]) :]
         if rest:
             share = percent(sum(row.time_share or 0.0 for row in rest))
-            notes.append(f"{labels[name]}: {len(rest):,} more kernels take {share} of the time; --top shows more")
+            more = counted(len(rest), "more kernel takes", "more kernels take")
+            notes.append(f"{labels[name]}: {more} {share} of the time; --top shows more")
     return notes
 
 
@@ -403,7 +404,8 @@ def _most_work(comparison: Comparison) -> tuple[list[Any], list[str]]:
     heads = [row for row in comparison.rows if row.scope != LAYER]
     found = [row for row in comparison.rows if row.scope == LAYER]
     left_out = len(found) - EXPECTED_LAYERS_SHOWN
-    more = [f"{left_out} more layers have less work; ncu-bench expected shows them"] if left_out > 0 else []
+    others = counted(left_out, "more layer has less work", "more layers have less work")
+    more = [f"{others}; ncu-bench expected shows all"] if left_out > 0 else []
     return [*heads, *found[:EXPECTED_LAYERS_SHOWN]], [*comparison.notes, *more]
 
 

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,17 +84,25 @@ def cell(column: Column, row: dict[str, Any]) -> str:
     return ("≥ " if row.get(column.lower_bound_if) else "") + printable(FORMATS[column.kind](value))
 
 
-def to_json(table: Table) -> str:
-    """The JSON envelope: schema version, command, columns with units, rows, notes."""
-    document = {
+def to_json(table: Table) -> Iterator[str]:
+    """The JSON envelope: schema version, command, columns with units, rows, notes; a piece for each of many rows."""
+    head = {
         "schema_version": JSON_SCHEMA_VERSION,
         "command": table.command,
         "columns": {column.name: column.unit for column in table.columns},
-        "rows": [{column.name: _finite(row.get(column.name)) for column in table.columns} for row in table.rows],
-        **table.extra,
-        "notes": list(table.notes),
     }
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
+    yield _json(head).removesuffix("\n}") + ',\n "rows": ['
+    before = "\n  "
+    for row in table.rows:
+        cells = _json({column.name: _finite(row.get(column.name)) for column in table.columns})
+        yield before + cells.replace("\n", "\n  ")
+        before = ",\n  "
+    yield "\n ]," if table.rows else "],"
+    yield _json({**table.extra, "notes": list(table.notes)}).removeprefix("{")
+
+
+def _json(part: dict[str, Any]) -> str:
+    text = json.dumps(part, ensure_ascii=False, allow_nan=False, indent=1)
     return _CONTROL_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -102,14 +110,20 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def to_csv(table: Table) -> str:
-    """Plain values under the column names; an empty cell is unknown. Texts act on no terminal and no spreadsheet."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.name for column in table.columns])
+def to_csv(table: Table) -> Iterator[str]:
+    """Plain values under the column names, line by line; an empty cell is unknown.
+
+    Texts act on no terminal and no spreadsheet.
+    """
+    yield _csv_line([column.name for column in table.columns])
     for row in table.rows:
-        writer.writerow([_plain(row.get(column.name)) for column in table.columns])
-    return out.getvalue().removesuffix("\n")
+        yield "\n" + _csv_line([_plain(row.get(column.name)) for column in table.columns])
+
+
+def _csv_line(values: list[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(values)
+    return line.getvalue()
 
 
 def _plain(value: Any) -> Any:
