@@ -15,13 +15,13 @@ import pyarrow as pa
 from ncu_launch.point_outcomes import OK
 from ncu_parsers.bench_table import BENCH
 from ncu_parsers.build import launches_table
-from ncu_parsers.operators import BASIS
-from ncu_parsers.report import Launch, Report
+from ncu_parsers.operators import BASIS, THREADS
+from ncu_parsers.report import Launch, Metric, Report
 
 from ncu_tools.bench_runs import BenchRun, Row
 from ncu_tools.compare_bench import ASKED, DTYPE, SIZES, in_words, size_words, value_of
 from ncu_tools.estimate import unit_of
-from ncu_tools.machine import machine_of_device
+from ncu_tools.machine import machine_of_device, measured_machines
 from ncu_tools.report.units import counted
 from ncu_tools.work import UNIT_COLUMNS
 
@@ -83,6 +83,8 @@ def _launch_of(row: Row) -> pa.Table:
     launch.measures["duration_ns"] = row["latency_mean_ns"]
     if row["device_name"]:
         launch.attributes["Device Name"] = row["device_name"]
+    if row["threads"] is not None:
+        launch.metrics[THREADS] = Metric(float(row["threads"]), 0.0, "")
     if row["expected_bytes"] is not None:
         launch.measures["dram_bytes"] = row["expected_bytes"]
     if row["expected_flops"] is not None:
@@ -102,5 +104,5 @@ def _unit_of(row: Row) -> str | None:
     if row["device"] == "cpu" and dtype in ("fp32", "fp64"):
         return str(dtype)
     name = row["device_name"]
-    machine = machine_of_device(name) or machine_of_device(name, measured=True)
+    machine = machine_of_device(name) or next(iter(measured_machines(name)), None)
     return unit_of(machine, dtype) if machine is not None else None

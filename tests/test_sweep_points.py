@@ -10,6 +10,7 @@ import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import tables
 from ncu_parsers.bench_table import bench_table
+from ncu_parsers.operators import THREADS
 from ncu_parsers.row_groups import write_table
 
 from ncu_tools.bench_runs import BenchRun
@@ -28,7 +29,7 @@ def row(target: str = "one", batch: int = 1, **changes: Any) -> dict[str, Any]:
         "point": f"{target} {batch} {changes}", "target": target, "device": "cpu", "device_name": "a processor",
         "dtype": "fp32", "autocast": False, "mode": "eager", "channels_last": False, "phase": "forward",
         "batch_size": batch, "input_size": 64, "sequence_length": None, "outcome": "ok", "latency_mean_ns": 4e6,
-        "expected_flops": 8e9, "expected_bytes": 2e9, **changes,
+        "expected_flops": 8e9, "expected_bytes": 2e9, "threads": None, **changes,
     }  # fmt: skip
 
 
@@ -84,6 +85,11 @@ def test_sweeps_of_several_machines_lie_in_one_picture(tmp_path: Path, capsys: p
     scene = roofline_of(capsys, *paths)["scene"]
     assert [one["label"] for one in scene["runs"]] == [f"{path}/one" for path in paths]
     assert any(roof["unit"] == "dram" and roof["device"] == A100 for roof in scene["roofs"])
+
+
+def test_a_point_on_a_cpu_says_with_how_many_threads_as_its_ceilings_depend_on_them() -> None:
+    (point,), _ = points_of_sweep(BenchRun("s", [row(threads=2)]))
+    assert tables.floats(point.table, THREADS).tolist() == [2.0]
 
 
 def test_a_run_beside_a_sweep_is_one_point(tmp_path: Path) -> None:

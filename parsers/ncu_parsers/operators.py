@@ -26,9 +26,10 @@ CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}
 """On a CPU the type says which unit worked. On a GPU half types, and fp32 as TF32, may use the tensor cores."""
 
 INTEGER_OPERATIONS = "integer_operations"
+"""The column of what products of integers do, which are no FLOPs."""
+
 THREADS = "threads"
 """The column of how many threads an operator on a CPU may use, which its ceilings depend on."""
-"""The column of what products of integers do, which are no FLOPs."""
 
 
 def opens_operator_file(line: str) -> bool:
