@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import read_manifest
 from ncu_launch.point_outcomes import OK
@@ -49,9 +50,17 @@ def is_bench(path: str) -> bool:
 
 def load_bench(path: str) -> BenchRun:
     """The run that `path` names. Raises `NcuBenchError` where its table cannot be read."""
-    file = Path(path) / BENCH if Path(path).is_dir() else Path(path)
-    rows: list[Row] = read_bench(file).to_pylist()
-    return BenchRun(path, [{**row, "run": path} for row in completed(rows)], _notes(path, file, rows))
+    rows: list[Row] = points_of(path).to_pylist()
+    return BenchRun(path, [{**row, "run": path} for row in completed(rows)], _notes(path, _file(path), rows))
+
+
+def points_of(path: str) -> pa.Table:
+    """The points of the run that `path` names, as they were measured; raises as `load_bench` does."""
+    return read_bench(_file(path))
+
+
+def _file(path: str) -> Path:
+    return Path(path) / BENCH if Path(path).is_dir() else Path(path)
 
 
 def completed(rows: list[Row]) -> list[Row]:

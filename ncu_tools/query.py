@@ -6,7 +6,7 @@ DuckDB is an extra. Its access to files, networks, extensions and Python variabl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ def held_in_memory(table: pa.Table) -> Queried:
     )
 
 
-def query(sql: str, tables: Mapping[str, Queried]) -> Answer:
+def query(sql: str, tables: dict[str, Queried]) -> Answer:
     """The answer to one SELECT over `tables`, of which those are got that it mentions.
 
     Raises `NcuBenchError` without DuckDB and for launches that turn out to be damaged, and `WrongUsage` for what is not
@@ -74,7 +74,7 @@ def query(sql: str, tables: Mapping[str, Queried]) -> Answer:
                 raise WrongUsage(
                     "This is not one query.",
                     "A run is read and never changed.",
-                    'Give one SELECT, as in: ncu-bench query RUN "SELECT * FROM kernels LIMIT 5"',
+                    f"Give one SELECT over {' or '.join(tables)}.",
                 )
             relation = connection.sql(sql)
             numbers = [_is_number(str(kind)) for kind in relation.types]
@@ -83,7 +83,7 @@ def query(sql: str, tables: Mapping[str, Queried]) -> Answer:
             raise WrongUsage(
                 _complaint(error),
                 " ".join(_columns(name, table.held()) for name, table in tables.items()),
-                "Names with dots take double quotes; DESCRIBE launches lists every column with its type.",
+                f"Names with dots take double quotes; DESCRIBE {next(iter(tables))} lists every column with its type.",
             ) from error
         except duckdb.Error as error:
             if WHILE_SCANNING.search(str(error)):
@@ -124,7 +124,8 @@ def _told_apart(names: Sequence[str]) -> list[str]:
 
 def _complaint(error: Exception) -> str:
     """What DuckDB says, without its picture of the line."""
-    return f"DuckDB refuses the query: {_line(str(error).split(PICTURE)[0])}."
+    words = _line(str(error).split(PICTURE)[0])
+    return f"DuckDB refuses the query: {words}" + "." * (not words.endswith("?"))
 
 
 def _line(words: str) -> str:

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.bench_table import bench_table
 from ncu_parsers.parquet import read_launches
+from ncu_parsers.row_groups import write_table
 
 from benchmarks import generate
+from ncu_tools.bench_runs import points_of
 from ncu_tools.cli import cli
 from ncu_tools.query import Answer, held_in_memory, query
 from tests.conftest import SAMPLES
@@ -32,6 +35,31 @@ def ask(sql: str, *options: str, report: str = REPORT) -> Result:
 def answer(sql: str) -> Answer:
     launches = table(launch(EVIL, ns=5), launch("b", ns=None), launch("b", ns=7, grid=(1, 2, 3)))
     return query(sql, {"launches": held_in_memory(launches)})
+
+
+class TestASweep:
+    @pytest.fixture
+    def sweep(self, tmp_path: Path) -> str:
+        rows = [
+            {"target": "a", "batch_size": batch, "outcome": "ok", "latency_mean_ns": batch * 1e6} for batch in (1, 8)
+        ]
+        write_table(bench_table(rows), tmp_path / "bench.parquet")
+        return str(tmp_path)
+
+    def test_is_asked_by_its_points(self, sweep: str) -> None:
+        asked = ask("SELECT batch_size / latency_mean_ns * 1e9 AS rate FROM points", "--format", "csv", report=sweep)
+        assert asked.stdout == "rate\n1000.0\n1000.0\n"
+
+    def test_has_no_launches_and_says_what_it_has(self, sweep: str) -> None:
+        with pytest.raises(WrongUsage) as refused:
+            query("SELECT * FROM launches", {"points": held_in_memory(points_of(sweep))})
+        assert "points has target, batch_size" in refused.value.paragraph
+        assert "DESCRIBE points" in refused.value.paragraph
+
+    def test_takes_no_machine(self, sweep: str) -> None:
+        refused = ask("SELECT 1", "--machine", "t4", report=sweep).exception
+        assert isinstance(refused, WrongUsage)
+        assert "points have no ceilings" in refused.paragraph
 
 
 class TestAnAnswer:

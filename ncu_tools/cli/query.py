@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
+from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import format_option, machine_option, progress, show
 from ncu_tools.report.table import Column, Table
@@ -36,30 +37,53 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str) ->
     """Answer a question in SQL about a run, through DuckDB (pip install 'ncu-bench[query]').
 
     The tables are launches, a row per launch with every metric of the report under its name, and kernels, a row per
-    kernel name with what bounds it. Units are in the names; NULL is unknown and shown as nothing. Names with dots take
-    double quotes. A query reads these two tables and nothing else: no files, no network, no changes.
+    kernel name with what bounds it; of a sweep of ncu-bench bench there is points, a row per point. Units are in the
+    names; NULL is unknown and shown as nothing. Names with dots take double quotes. A query reads these tables and
+    nothing else: no files, no network, no changes.
 
     \b
     Example:
       ncu-bench query report.csv "SELECT kernel_short, sum(duration_ns) FROM launches GROUP BY ALL ORDER BY 2 DESC"
       ncu-bench query report.csv "SELECT kernel, bound FROM kernels WHERE bound_fraction < 0.5" --format csv
       ncu-bench query report.csv "DESCRIBE launches"
+      ncu-bench query sweep "SELECT target, batch_size, latency_mean_ns, throughput FROM points WHERE outcome = 'ok'"
     """
-    from ncu_tools.loading import locate
-    from ncu_tools.machine import find_machine
+    from ncu_tools.bench_runs import is_bench
     from ncu_tools.query import query
 
-    machine = find_machine(machine_name) if machine_name else None
-    with progress("Reading") as reading:
-        located = locate(run, reading=reading)
-    launches, notes = _launches(located)
-    answer = query(sql, {"launches": launches, "kernels": _kernels(located, machine)})
+    tables, notes = _points(run, machine_name) if is_bench(run) else _of_launches(run, machine_name)
+    answer = query(sql, tables)
     columns = [_column(name, number) for name, number in zip(answer.columns, answer.numbers, strict=True)]
     nested = output_format == "json"
     rows = [
         {name: _plain(value, nested) for name, value in zip(answer.columns, row, strict=True)} for row in answer.rows
     ]
     show(AnswerTable("query", columns, rows, notes), output_format)
+
+
+def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, Queried], list[str]]:
+    """The tables of a run of launches, and what was odd about reading it."""
+    from ncu_tools.loading import locate
+    from ncu_tools.machine import find_machine
+
+    machine = find_machine(machine_name) if machine_name else None
+    with progress("Reading") as reading:
+        located = locate(run, reading=reading)
+    launches, notes = _launches(located)
+    return {"launches": launches, "kernels": _kernels(located, machine)}, notes
+
+
+def _points(run: str, machine_name: str | None) -> tuple[dict[str, Queried], list[str]]:
+    """The table of a sweep, and what must be known of it."""
+    from ncu_tools.bench_runs import load_bench, points_of
+    from ncu_tools.query import held_in_memory
+
+    if machine_name:
+        raise WrongUsage(
+            f"{run} is a sweep, whose points have no ceilings.",
+            advice="Leave out --machine, or draw it: ncu-bench roofline",
+        )
+    return {"points": held_in_memory(points_of(run))}, load_bench(run).notes
 
 
 def _launches(run: OnDisk | Run) -> tuple[Queried, list[str]]:
