@@ -3,7 +3,8 @@
 Times follow from the roofline model: as a whole the greater of bytes / bandwidth and FLOPs / peak; per operator the
 sum of each operator's own greater one. Both are what a machine could reach at best. Bytes come in two conventions, each
 with its name: `model` is inputs + parameters + outputs of layers, once each (torchinfo's sum, of a forward pass);
-`operators` is what every operator reads and writes.
+`operators` is what every operator reads and writes. The time as a whole, what bounds it and the arithmetic
+intensity are of the same bytes: those of the model where they are known, in a forward pass, else those of operators.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ UNITS_OF_TYPE = {
 class Estimate:
     """One phase of a model on one machine, or without one. Times in ns. None where something needed is not known.
 
+    `arithmetic_intensity` (FLOP/byte), `time_model_ns` and `bound` follow from the same bytes, and `whole_bytes` says
+    of which convention these are: `model` or `operators`.
     `unknown_operators` have no formula, so FLOPs and everything that needs them are not known. `failed` says why
     nothing could be estimated.
     """
@@ -48,6 +51,7 @@ class Estimate:
     bytes_model: float | None
     bytes_operators: float | None
     arithmetic_intensity: float | None
+    whole_bytes: str | None
     time_model_ns: float | None
     time_operators_ns: float | None
     bound: str | None
@@ -110,6 +114,7 @@ def _on(
     asked: str | None,
 ) -> Estimate:
     flops, moved = work.total_flops, float(work.bytes.sum())
+    whole_bytes, whole = ("operators", moved) if work.model_bytes is None else ("model", work.model_bytes)
     time_model = time_operators = None
     bound = None
     unit = unit_of(machine, workload.dtype, asked) if machine is not None else None
@@ -118,7 +123,6 @@ def _on(
         operations = work.flops + work.integers  # a workload of one type does one or the other
         each = np.maximum(work.bytes / bandwidth, operations / peak)
         time_operators = None if np.isnan(each).any() else float(each.sum()) * 1e9
-        whole = moved if work.model_bytes is None else work.model_bytes
         if flops is not None:
             busy = float(operations.sum()) / peak
             time_model = max(whole / bandwidth, busy) * 1e9
@@ -135,7 +139,8 @@ def _on(
         integer_operations=float(work.integers.sum()) or None,
         bytes_model=work.model_bytes,
         bytes_operators=moved,
-        arithmetic_intensity=flops / moved if flops is not None and moved else None,
+        arithmetic_intensity=flops / whole if flops is not None and whole else None,
+        whole_bytes=whole_bytes,
         time_model_ns=time_model,
         time_operators_ns=time_operators,
         bound=bound,
@@ -147,6 +152,6 @@ def failed(workload: Workload, why: str) -> Estimate:
     """The row of a workload that could not be estimated."""
     nothing = dict.fromkeys(
         ("phase", "machine", "parameters", "flops", "integer_operations", "bytes_model", "bytes_operators",
-         "arithmetic_intensity", "time_model_ns", "time_operators_ns", "bound")
+         "arithmetic_intensity", "whole_bytes", "time_model_ns", "time_operators_ns", "bound")
     )  # fmt: skip
     return Estimate(workload.target, workload.batch_size, workload.dtype, **nothing, failed=why)

@@ -58,7 +58,17 @@ class TestAPublishedStudy:
         row = study["resnet18", "t4"]
         assert row["bytes_operators"] > row["bytes_model"]
         assert row["time_operators_ns"] > row["time_model_ns"]
-        assert row["arithmetic_intensity"] == pytest.approx(row["flops"] / row["bytes_operators"])
+
+    def test_has_one_definition_of_bytes_for_the_intensity_the_time_and_the_bound(
+        self, study: dict[tuple[str, str], dict[str, Any]]
+    ) -> None:
+        for (_, machine), row in study.items():
+            rates = find_machine(machine).rates
+            peak = rates["tensor_fp16" if machine.startswith("a100") else "fp32"].value
+            assert row["whole_bytes"] == "model"
+            assert row["arithmetic_intensity"] == pytest.approx(row["flops"] / row["bytes_model"])
+            is_below_the_ridge = row["arithmetic_intensity"] < peak / rates["dram"].value
+            assert is_below_the_ridge == (row["bound"] == "DRAM")
 
 
 class TestAnEstimate:
@@ -68,6 +78,8 @@ class TestAnEstimate:
         assert backward["flops"] / forward["flops"] == pytest.approx(1.935, abs=0.001)
         assert forward["parameters"] == 11_689_512
         assert backward["bytes_model"] is None
+        assert (forward["whole_bytes"], backward["whole_bytes"]) == ("model", "operators")
+        assert backward["arithmetic_intensity"] == pytest.approx(backward["flops"] / backward["bytes_operators"])
 
     def test_has_no_times_without_a_machine_or_without_a_peak_of_the_type(self) -> None:
         assert rows("alexnet", "--phase", "forward")[0]["time_model_ns"] is None

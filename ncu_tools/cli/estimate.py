@@ -33,6 +33,7 @@ COLUMNS = (
     Column("bytes_model", "bytes (model)", "byte", "byte"),
     Column("bytes_operators", "bytes (operators)", "byte", "byte"),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte"),
+    Column("whole_bytes", "of bytes"),
     Column("machine", "machine"),
     Column("time_model_ns", "at best", "time", "ns"),
     Column("bound", "bound"),
@@ -42,7 +43,8 @@ COLUMNS = (
 )
 CONVENTIONS = (
     "nothing was run: times are what the roofline allows at best, from FLOPs of contractions; bytes (model) are inputs "
-    "+ parameters + outputs of layers of a forward pass, bytes (operators) what each operator reads and writes"
+    "+ parameters + outputs of layers of a forward pass, bytes (operators) what each operator reads and writes; FLOP/B "
+    "(FLOPs per byte), at best and bound are all from the bytes that stand beside them as of bytes"
 )
 
 
