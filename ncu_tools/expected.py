@@ -20,6 +20,7 @@ from ncu_tools.expected_work import Collection, Launches, Operators, Place, Plac
 from ncu_tools.layers import NO_MODULE, NO_PHASE
 from ncu_tools.report.units import counted, scaled
 
+UNATTRIBUTED = "no launch knows its phase or module, so there is a row for the model alone"
 MODEL, PHASE, LAYER = "model", "phase", "layer"
 
 
@@ -65,13 +66,19 @@ def compare(
     """Set the launches of `measured` beside the operators of `expected`, which is one iteration.
 
     A layer is the module that a launch belongs to, without the modules inside it. With `depth`, layers are the first
-    so many parts of module paths, with everything inside them.
+    so many parts of module paths, with everything inside them. Where no launch knows its phase or module, there is a
+    row for the model alone.
     """
     collection = collection or Collection()
-    launches, operators = Launches(measured), Operators(expected)
+    launches = Launches(measured)
+    if launches.are_unattributed:
+        expected = expected.drop_columns(["phase", "module"])
+    operators = Operators(expected)
     work = Work(launches, operators, collection, launches.iterations(collection.iterations))
     everything = np.arange(launches.rows), np.arange(len(operators.places))
     rows = [_row(work, MODEL, None, None, *everything)]
+    if launches.are_unattributed:
+        return Comparison(rows, work.iterations, _notes(work))
     rows += [
         _row(work, PHASE, place[0], None, *found)
         for place, found in _grouped(work, lambda place: (place[0], "")).items()
@@ -175,6 +182,8 @@ def _filters(collection: Collection) -> str:
 
 def _notes(work: Work) -> list[str]:
     notes = [] if work.iterations == 1 else [f"measured values are means over {work.iterations} iterations"]
+    if work.launches.are_unattributed:
+        return [*notes, UNATTRIBUTED]
     everywhere = work.launches.places
     for position, nowhere in ((0, NO_PHASE), (1, NO_MODULE)):
         lost = sum(place[position] == nowhere for place in everywhere)

@@ -92,6 +92,11 @@ class Launches:
         self.flops = np.where(nothing_counted, 0.0, flops)
 
     @cached_property
+    def are_unattributed(self) -> bool:
+        """Whether there are launches, and none of them knows its phase or module."""
+        return set(self.places) == {(NO_PHASE, NO_MODULE)}
+
+    @cached_property
     def basis(self) -> list[str | None]:
         """How the FLOPs of each launch were got."""
         return tables.words(self.table, "flops_basis")

@@ -188,23 +188,6 @@ def load_all(
     )
 
 
-def expected_of(path: str) -> pa.Table:
-    """The operators that a run folder expects in one iteration, as a table of launches.
-
-    Raises `NcuBenchError` when the run has no such file, or one in which nothing can be read.
-    """
-    from ncu_launch.manifest import EXPECTED
-
-    file = (Path(path) if Path(path).is_dir() else Path(path).parent) / EXPECTED
-    if not file.is_file():
-        raise NcuBenchError(
-            f"{path} has no {EXPECTED}, so nothing is known to compare its numbers with.",
-            "Only runs of a model target under ncu have one; reports and programs do not.",
-            "Make such a run with: ncu-bench profile TARGET --tool ncu -o RUN",
-        )
-    return load(str(file)).table
-
-
 def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
     from ncu_parsers.parse import parse
     from ncu_parsers.sources import find_sources

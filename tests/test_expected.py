@@ -19,9 +19,10 @@ from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import run
 from ncu_tools.expected import Comparison, Row, compare, summary
+from ncu_tools.expected_operators import expected_of
 from ncu_tools.expected_padding import padded_flops
 from ncu_tools.expected_work import Collection, collection_of, filters_in
-from ncu_tools.loading import LAUNCHES, expected_of
+from ncu_tools.loading import LAUNCHES
 from tests.launches import launch, metric, sass, table, tensor
 
 EVERYTHING = Collection(filters=())
@@ -373,6 +374,48 @@ def run_folder(folder: Path, launches: list[Launch], operators: list[dict[str, A
     if operators:
         write_expected(folder, *operators)
     return str(folder)
+
+
+class TestAReportOfOnesOwn:
+    """Which knows nothing of the model that ran: the user says it."""
+
+    @pytest.fixture
+    def report(self, tmp_path: Path) -> str:
+        products = [kernel("gemm", 2.0 * 64**3, phase=None, module=None) for _ in range(2)]
+        write_table(with_metadata(table(*products), {"schema_version": SCHEMA_VERSION}), tmp_path / "own.parquet")
+        return str(tmp_path / "own.parquet")
+
+    def rows(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+        assert run(["expected", *arguments, "--format", "json"]) == 0
+        found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["rows"]
+        return found
+
+    def test_is_one_row_beside_what_is_expected_of_the_target(
+        self, report: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (row,) = self.rows(capsys, report, "--target", "gemm:64,64,64,fp32")
+        assert (row["scope"], row["measured_flops"], row["expected_flops"]) == ("model", 4.0 * 64**3, 2.0 * 64**3)
+        assert row["flops_ratio"] == 2.0
+
+    def test_is_divided_by_its_iterations(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
+        (row,) = self.rows(capsys, report, "--target", "gemm:64,64,64,fp32", "--iterations", "2")
+        assert row["flops_ratio"] == 1.0
+
+    def test_of_a_model_takes_its_sizes_and_phases(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
+        sizes = ("--target", "squeezenet1_1", "--input-size", "64", "--batch-size")
+        (one,) = self.rows(capsys, report, *sizes, "1", "--phase", "forward")
+        (four,) = self.rows(capsys, report, *sizes, "4", "--phase", "forward")
+        (both,) = self.rows(capsys, report, *sizes, "1")
+        assert four["expected_flops"] == 4 * one["expected_flops"]
+        assert 2.8 < both["expected_flops"] / one["expected_flops"] < 3  # no gradient of the images
+
+    def test_says_what_to_type_without_a_target(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["expected", report]) == 1
+        assert f"ncu-bench expected {report} --target resnet18" in capsys.readouterr().err
+        assert run(["expected", report, "--batch-size", "8"]) == 2
+        assert "without --target" in capsys.readouterr().err
+        assert run(["expected", report, "--target", "resnet81"]) == 1
+        assert "resnet81" in capsys.readouterr().err
 
 
 class TestCommand:

@@ -17,10 +17,11 @@ from ncu_tools.ceilings import ceilings_of
 from ncu_tools.cli.hotspots import COLUMNS, hidden_kernels
 from ncu_tools.cli.options import rows_shown, show
 from ncu_tools.expected import compare, summary
+from ncu_tools.expected_operators import expected_of
 from ncu_tools.expected_work import collection_of
 from ncu_tools.hotspots import hotspots
 from ncu_tools.kernels import keep_kernels
-from ncu_tools.loading import ENDED_EARLY, LAUNCHES, expected_of
+from ncu_tools.loading import ENDED_EARLY, LAUNCHES
 from ncu_tools.machine import find_machine
 from ncu_tools.report.table import Table
 

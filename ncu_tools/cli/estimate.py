@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.expectation import Expectation, expectations_of
 from ncu_launch.known_work import default_phases, own_dtype
-from ncu_launch.manifest import EXPECTED
 from ncu_launch.request import DTYPES, PHASES, Workload
 
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ncu_tools.estimate import Estimate
 
 COLUMNS = (
@@ -107,6 +102,7 @@ def command(
       ncu-bench estimate hf:opt-6.7b --dtype fp16 --machine h100-sxm --seq-len 2048
     """
     from ncu_tools.estimate import estimates, failed
+    from ncu_tools.expected_operators import operators_of
     from ncu_tools.machine import find_machine
 
     machines = [find_machine(name) for name in machine_names]
@@ -122,7 +118,7 @@ def command(
         if expectation.why_not:
             rows.append(failed(workload, expectation.why_not))
         else:
-            rows += estimates(workload, _operators(expectation), expectation.summary, machines, unit)
+            rows += estimates(workload, operators_of(expectation), expectation.summary, machines, unit)
     notes = [CONVENTIONS, *_notes(rows, with_machines=bool(machines))]
     show(Table("estimate", COLUMNS, [asdict(row) for row in rows], notes), output_format)
     if all(row.failed for row in rows):
@@ -149,20 +145,6 @@ def _expectations(workloads: list[Workload]) -> list[Expectation]:
         return expectations_of(workloads)
     with console.status(f"counting {len(workloads)} models"):
         return expectations_of(workloads)
-
-
-def _operators(expectation: Expectation) -> pa.Table:
-    """The operators of an expectation as a table of launches, through the reader of the collector's files."""
-    from ncu_parsers.parse import parse
-    from ncu_parsers.sources import Source
-
-    with tempfile.TemporaryDirectory(prefix="ncu-bench-estimate-") as folder:
-        file = Path(folder) / EXPECTED
-        file.write_bytes(expectation.records)
-        parsed = parse([Source(str(file))])
-    if parsed.table is None:
-        raise next(iter(parsed.refused.values()))
-    return parsed.table
 
 
 def _notes(rows: list[Estimate], *, with_machines: bool) -> list[str]:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.known_work import default_phases, own_dtype
 from ncu_launch.manifest import read_manifest
 from ncu_launch.ranges import RUN_PHASES
+from ncu_launch.request import DTYPES, Workload
 
 from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.report.table import Column, Table
@@ -53,27 +55,54 @@ NOT_THE_SAME_BYTES = (
 @click.option(
     "--phase", "phases", type=click.Choice(RUN_PHASES), multiple=True, help="Show only this phase; may be repeated."
 )
+@click.option("--target", metavar="TARGET", help="What ran, for a report that does not know: a target as of profile.")
+@click.option("--batch-size", type=click.IntRange(min=1), help="With --target: samples per iteration. [default: 1]")
+@click.option("--input-size", type=click.IntRange(min=8), help="With --target: image height and width.")
+@click.option("--seq-len", type=click.IntRange(min=1), help="With --target: sequence length.")
+@click.option("--dtype", type=click.Choice(DTYPES), help="With --target: the type of its numbers. [default: fp32]")
+@click.option("--iterations", type=click.IntRange(min=1), help="With --target: how many were profiled. [default: 1]")
 @top_option("layers")
 @format_option
-def command(run: str, depth: int | None, phases: tuple[str, ...], top: int | None, output_format: str) -> None:
+def command(
+    run: str,
+    depth: int | None,
+    phases: tuple[str, ...],
+    target: str | None,
+    batch_size: int | None,
+    input_size: int | None,
+    seq_len: int | None,
+    dtype: str | None,
+    iterations: int | None,
+    top: int | None,
+    output_format: str,
+) -> None:
     """Set measured FLOPs and bytes beside expected ones: for the model, each phase and each layer.
 
-    RUN is the folder of a model target that was profiled under ncu. Expected FLOPs are those of contractions, from the
-    shapes of its operators. Where measured / expected leaves 0.97 to 1.05, a note says which known cause fits and which
-    does not.
+    RUN is the folder of a model target that was profiled under ncu, or any report, of which --target says what ran and
+    --phase which phases of it. Expected FLOPs are those of contractions, from the shapes of its operators. Where
+    measured / expected leaves 0.97 to 1.05, a note says which known cause fits and which does not.
 
     \b
     Example:
       ncu-bench expected runs/resnet18-20260102T030405Z
       ncu-bench expected RUN --depth 2 --phase backward --format csv
+      ncu-bench expected report.csv --target resnet18 --batch-size 256 --phase forward
     """
     from ncu_tools.expected import LAYER, MODEL, compare
-    from ncu_tools.loading import expected_of, load
+    from ncu_tools.expected_operators import expected_of, expected_of_workload
+    from ncu_tools.expected_work import Collection
+    from ncu_tools.loading import load
 
+    sizes = (batch_size, input_size, seq_len, dtype, iterations)
+    workload = _workload(target, batch_size, input_size, seq_len, dtype, phases) if target else None
+    if workload is None and any(sizes):
+        raise WrongUsage("Sizes, a type or iterations were given without --target.", advice="Say what ran: --target")
     with progress("Reading") as reading:
         measured = load(run, reading=reading)
     _refuse_formulas(run, measured.table)
-    comparison = compare(measured.table, expected_of(run), collection=_collection(run), depth=depth)
+    expected = expected_of_workload(workload) if workload else expected_of(run)
+    collection = Collection(iterations=iterations or 1) if workload else _collection(run)
+    comparison = compare(measured.table, expected, collection=collection, depth=depth)
     rows = [row for row in comparison.rows if row.scope == MODEL or not phases or row.phase in phases]
     heads = [row for row in rows if row.scope != LAYER]
     layers = [row for row in rows if row.scope == LAYER]
@@ -87,6 +116,22 @@ def command(run: str, depth: int | None, phases: tuple[str, ...], top: int | Non
         Table("expected", columns, [_cells(row) for row in [*heads, *layers]], [*notes, *measured.notes], extra),
         output_format,
     )
+
+
+def _workload(
+    target: str,
+    batch_size: int | None,
+    input_size: int | None,
+    seq_len: int | None,
+    dtype: str | None,
+    phases: tuple[str, ...],
+) -> Workload:
+    """What ran, as the user says."""
+    return Workload(
+        target, batch_size or 1, input_size, seq_len, own_dtype(target) or dtype or DTYPES[0],
+        phases=tuple("step" if phase == "optimizer" else phase for phase in phases) or default_phases(target),
+        device="cpu",
+    )  # fmt: skip
 
 
 def _refuse_formulas(run: str, table: pa.Table) -> None:
