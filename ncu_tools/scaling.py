@@ -195,7 +195,8 @@ def correlations(rows: Iterable[Row]) -> list[Correlation]:
     """Every pair of parameters, FLOPs, bytes, and latency at each batch size, over the models of each group.
 
     A group is what was measured on one device in one type, mode and phase, and, where a model has several, at one input
-    size and sequence length. FLOPs and bytes are those of the smallest batch.
+    size and sequence length, in one memory format, with autocast or without. FLOPs and bytes are those of the smallest
+    batch. What was measured several times counts with its mean.
     """
     found = []
     for group, members in by_group(rows).items():
@@ -214,6 +215,7 @@ def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
     for row in rows:
         sizes.setdefault(row["target"], set()).add((row["input_size"], row["sequence_length"]))
     names = ["device_name", "dtype", "mode", "phase"]
+    names += [name for name in ("autocast", "channels_last") if _both_ways(rows, names, name)]
     if any(len(several) > 1 for several in sizes.values()):
         names += ["input_size", "sequence_length"]
     groups: dict[str, list[Row]] = {}
@@ -222,8 +224,17 @@ def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return groups
 
 
+def _both_ways(rows: Sequence[Row], names: Sequence[str], flag: str) -> bool:
+    """Whether rows that have what `names` say in common are with and without something."""
+    return len({tuple(row[name] for name in (*names, flag)) for row in rows}) > len(
+        {tuple(row[name] for name in names) for row in rows}
+    )
+
+
 def _said(name: str, value: Any) -> str:
     """A value of a group in words; of a size also what it is a size of, as `image 64` and `tokens 64`."""
+    if isinstance(value, bool):
+        return f"{'' if value else 'no '}{name.replace('_', ' ')}"
     return f"{AXES[name][0]} {value}" if name in AXES else str(value)
 
 
@@ -245,7 +256,11 @@ def quantities_of(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
 
 
 def _values(rows: Iterable[Row], name: str) -> dict[str, float]:
-    return {row["target"]: float(row[name]) for row in rows if row[name] is not None}
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row[name] is not None:
+            found.setdefault(row["target"], []).append(float(row[name]))
+    return {target: math.fsum(values) / len(values) for target, values in found.items()}
 
 
 def _correlation(group: str, one: str, other: str, x: Floats, y: Floats) -> Correlation:

@@ -17,7 +17,18 @@ from ncu_parsers.row_groups import write_table
 from ncu_tools.cli import run
 from ncu_tools.intervals import student_quantile
 from ncu_tools.report.scaling_plot import _is_worth_a_label
-from ncu_tools.scaling import TOO_FEW, TOO_UNCERTAIN, by_group, correlations, fitted, knee, pearson, ranks, series
+from ncu_tools.scaling import (
+    TOO_FEW,
+    TOO_UNCERTAIN,
+    by_group,
+    correlations,
+    fitted,
+    knee,
+    pearson,
+    quantities_of,
+    ranks,
+    series,
+)
 
 SIZES = (1, 2, 4, 8, 16, 32)
 
@@ -122,6 +133,18 @@ class TestCorrelations:
         assert [group.rpartition(", ")[2] for group in by_group([*images, *texts])] == [
             "image 64", "image 128", "tokens 64", "tokens 128"
         ]  # fmt: skip
+
+    @pytest.mark.parametrize("flag", ["autocast", "channels_last"])
+    def test_what_was_measured_with_and_without_something_is_two_groups(self, flag: str) -> None:
+        rows = [row(f"model {n}", latency=1e6 * (1 + n)) for n in range(5)]
+        rows += [row(f"model {n}", latency=1e6 * (9 - n), **{flag: True}) for n in range(5)]
+        groups = by_group(rows)
+        assert [len(members) for members in groups.values()] == [5, 5]
+        said = flag.replace("_", " ")
+        assert [group.rpartition(", ")[2] for group in groups] == [f"no {said}", said]
+
+    def test_what_was_measured_twice_counts_with_its_mean(self) -> None:
+        assert quantities_of([row(latency=1e6), row(latency=3e6)])["latency at batch 1"] == {"one": 2e6}
 
     def test_four_models_are_too_few_to_say(self) -> None:
         found = correlations([row(f"model {n}", latency=float(n), parameters=n) for n in range(1, 5)])
