@@ -21,6 +21,7 @@ def counted(name: str, args: list[Any], result: Any = None) -> float | None:
     [
         ("aten.mm", [(3, 4), (4, 5)], (3, 5), 2 * 3 * 4 * 5),
         ("aten.addmm", [(5,), (3, 4), (4, 5)], (3, 5), 2 * 3 * 4 * 5),
+        ("aten.addbmm", [(3, 5), (7, 3, 4), (7, 4, 5)], (3, 5), 7 * 2 * 3 * 4 * 5),
         ("aten.bmm", [(7, 3, 4), (7, 4, 5)], (7, 3, 5), 7 * 2 * 3 * 4 * 5),
         (
             "aten.convolution",
@@ -58,6 +59,38 @@ def counted(name: str, args: list[Any], result: Any = None) -> float | None:
 )
 def test_an_operator_has_the_flops_of_its_shapes(name: str, args: list[Any], result: Any, flops: float | None) -> None:
     assert counted(name, args, result) == flops
+
+
+def collected(function: Any, *shapes: tuple[int, ...], dtype: Any = torch.float32) -> tuple[float, dict[str, int]]:
+    """FLOPs of what a function does with tensors of these shapes, and the operators that have no formula."""
+    from ncu_launch.attribution import Attribution
+    from ncu_launch.operators import collector_class
+
+    attribution = Attribution()
+    collector = collector_class()(attribution, "meta", ("forward",))
+    with collector, attribution.during("forward"):
+        function(*(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes))
+    return sum(record["flops"] or 0.0 for record in collector.records), dict(collector.unknown)
+
+
+def test_a_vector_times_a_matrix_is_known_although_it_is_squeezed_in_place() -> None:
+    assert collected(torch.matmul, (5,), (5, 9)) == (2 * 5 * 9, {})
+
+
+@pytest.mark.parametrize("cell", [torch.nn.LSTMCell, torch.nn.GRUCell])
+def test_cells_of_recurrent_networks_are_known_although_their_gates_are_split_unsafely(cell: Any) -> None:
+    gates = 4 if cell is torch.nn.LSTMCell else 3
+    made = cell(8, 16, device="meta")
+    assert collected(made, (2, 8)) == (2 * 2 * (8 + 16) * gates * 16, {})
+
+
+def test_a_bag_of_embeddings_multiplies_nothing() -> None:
+    bag = torch.nn.EmbeddingBag(50, 8, mode="sum", device="meta")
+    assert collected(lambda rows: bag(rows.long()), (3, 4)) == (0.0, {})
+
+
+def test_complex_products_are_four_real_ones() -> None:
+    assert collected(torch.matmul, (3, 5), (5, 6), dtype=torch.complex64) == (4 * 2 * 3 * 5 * 6, {})
 
 
 @pytest.mark.parametrize(

@@ -75,15 +75,20 @@ def _attention_backward(args: Sequence[Any], result: Any) -> float:
     return 2.0 * float(prod(heads) * rows * key[-2] * products)
 
 
+REAL_OF_COMPLEX = 4
+"""A multiply-add of complex numbers takes four multiplications and four additions, as much as four of real ones."""
+
 FORMULAS: dict[str, Formula] = {
     "aten.mm": _mm,
     "aten.addmm": _addmm,
     "aten.bmm": _mm,
     "aten.baddbmm": _addmm,
+    "aten.addbmm": _addmm,
     "aten._scaled_mm": _mm,
     "aten.mv": _matvec,
     "aten.addmv": lambda args, result: 2.0 * float(prod(args[1])),
     "aten.dot": _matvec,
+    "aten.vdot": _matvec,
     "aten.convolution": _convolution,
     "aten._convolution": _convolution,
     "aten.cudnn_convolution": lambda args, result: convolution_flops(result[2:], args[0][0], args[1]),
@@ -107,7 +112,8 @@ _NAMES_FREE_OF_CONTRACTIONS = """
     avg_pool3d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d
     _adaptive_avg_pool3d_backward adaptive_max_pool2d adaptive_max_pool2d_backward mean sum amax amin max min
     argmax argmin any all prod cumsum var var_mean std norm linalg_vector_norm logsumexp cat stack copy_ clone
-    _to_copy contiguous constant_pad_nd embedding embedding_dense_backward embedding_renorm_ _softmax
+    _to_copy contiguous constant_pad_nd embedding embedding_dense_backward embedding_renorm_ _embedding_bag
+    _embedding_bag_forward_only _embedding_bag_backward _embedding_bag_dense_backward addr addr_ ger _softmax
     _safe_softmax _softmax_backward_data _log_softmax _log_softmax_backward_data nll_loss_forward
     nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward native_dropout
     native_dropout_backward bernoulli bernoulli_ index index_put index_put_ _unsafe_index _unsafe_index_put

@@ -18,14 +18,20 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ncu_launch.attribution import Attribution, tensors_in
-from ncu_launch.operator_flops import FORMULAS, INTEGER_FORMULAS, integer_operations, operator_flops
+from ncu_launch.operator_flops import (
+    FORMULAS,
+    INTEGER_FORMULAS,
+    REAL_OF_COMPLEX,
+    integer_operations,
+    operator_flops,
+)
 
 FORMAT = "ncu_bench_operators"
 FORMAT_VERSION = 1
 
 _NAMES_NOT_RECORDED = """
     empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize_ _unsafe_view _reshape_alias
-    as_strided_
+    as_strided_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ swapdims_ unsafe_split unsafe_split_with_sizes unsafe_chunk
 """
 NOT_RECORDED = frozenset(f"aten.{name}" for name in _NAMES_NOT_RECORDED.split())
 """Allocations, and views that PyTorch does not declare as such."""
@@ -96,6 +102,8 @@ def collector_class() -> type:
             outputs = list(tensors_in(result))
             if name in FORMULAS:
                 flops = operator_flops(name, _shapes(args), _shapes(result), is_elementwise=elementwise)
+                if flops is not None and any(tensor.is_complex() for tensor in inputs):
+                    flops *= REAL_OF_COMPLEX
             else:
                 flops = operator_flops(name, (), (), is_elementwise=elementwise)
             if flops is None:
