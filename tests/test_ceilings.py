@@ -9,6 +9,7 @@ from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source
 
 from ncu_tools.ceilings import BOARD_LIMIT, PROFILED_CLOCK, Ceilings, ceilings_of
+from ncu_tools.levels import NVIDIA, bytes_of
 from ncu_tools.machine import find_machine
 from ncu_tools.roofline import others_beside, roofline
 from tests.launches import launch, metric, sass, table
@@ -175,3 +176,12 @@ def test_ceilings_of_real_reports_are_those_of_their_boards(fragment: str, unit:
     made = parse([Source(str(path))]).table
     assert made is not None
     assert values(ceilings_of(made), unit)[kind, False, ""] == pytest.approx(value, rel=5e-4)
+
+
+@pytest.mark.parametrize(("capability", "expected"), [("9.0", 256.0), ("8.0", 128.0), ("odd", 256.0), (None, 256.0)])
+def test_bytes_of_l1_by_nvidias_definition_are_of_the_counter_of_the_chip_or_the_first_where_it_is_not_told(
+    capability: str | None, expected: float
+) -> None:
+    counters = {f"l1tex__lsu_writeback_active_mem_{kind}.sum": metric(n) for kind, n in (("lg", 1.0), ("lgds", 2.0))}
+    made = table(launch("k", counters, ns=1.0, capability=capability))
+    assert bytes_of(made, ["l1"], NVIDIA)["l1"].tolist() == [expected]
