@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from ncu_parsers.datasets import read_log
 from ncu_parsers.parquet import read_launches
 
 from tests.conftest import SAMPLES
@@ -50,3 +52,19 @@ def test_of_two_reports_into_two_files_of_one_folder_each_have_their_own_kernels
         found = process("hotspots", str(tmp_path / f"{report}.parquet"), "--format", "json")
         alone = process("hotspots", str(SAMPLES / report), "--format", "json")
         assert json.loads(found.out)["rows"] == json.loads(alone.out)["rows"]
+
+
+def test_into_one_dataset_all_have_their_lines_in_the_log(tmp_path: Path) -> None:
+    script = (
+        "import sys; from ncu_parsers.parse_dataset import parse_into_dataset; from ncu_parsers.sources import Source\n"
+        "for at in range(40): parse_into_dataset(sys.argv[1], [Source(f'/missing/{sys.argv[2]}-{at}.csv')], run='r')"
+    )
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "fleet"), str(number)], env=environment)
+        for number in range(4)
+    ]
+    assert [one.wait(timeout=120) for one in running] == [0] * 4
+    log = read_log(tmp_path / "fleet" / "run=r" / "_log.jsonl")
+    assert {Path(report).stem for report in log} == {f"{number}-{at}" for number in range(4) for at in range(40)}
+    assert [one.name for one in (tmp_path / "fleet" / "run=r").iterdir()] == ["_log.jsonl"]

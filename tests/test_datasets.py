@@ -649,6 +649,16 @@ def test_a_log_removes_no_file_but_that_of_a_report(file: str, tmp_path: Path) -
     assert json.loads(log.read_text("utf-8"))["file"] == line["file"]
 
 
+def test_a_log_that_is_a_link_is_replaced_and_what_it_pointed_to_stays(tmp_path: Path) -> None:
+    (tmp_path / "fleet" / "run=r").mkdir(parents=True)
+    log = tmp_path / "fleet" / "run=r" / "_log.jsonl"
+    log.symlink_to(tmp_path / "elsewhere")
+    assert bench("parse", str(WIDE), "-o", f"{tmp_path / 'fleet'}/", "--run", "r").exit_code == 0
+    assert not log.is_symlink()
+    assert len(read_log(log)) == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
 @pytest.mark.parametrize("line", ['{"report": [1], "outcome": "read"}', "[1]", '{"x": 1}', "[" * 100_000, "{"])
 def test_a_line_of_a_log_that_is_none_is_passed_over_alone(line: str, tmp_path: Path) -> None:
     log = tmp_path / "_log.jsonl"

@@ -27,7 +27,7 @@ from ncu_parsers.ranks import origin_of
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source
 from ncu_parsers.storage import File, RemoteFile, file_at, move
-from ncu_parsers.whole_files import bytes_replaced, folder_beside
+from ncu_parsers.whole_files import bytes_replaced, folder_beside, held
 
 Ids = Mapping[int | None, tuple[int, int]]
 
@@ -198,9 +198,18 @@ def _write_log(run: File, lines: Sequence[LogLine]) -> None:
     """Add what became of some reports to the log of their run.
 
     What a report left elsewhere in the run when it was read before is removed. What it left is kept where it cannot be
-    read any more.
+    read any more. On disk processes do so one after the other; a store has no locks, and keeps what was written last.
     """
     log = run.joinpath(LOG)
+    if isinstance(log, RemoteFile):
+        log.write_bytes(_log_with(lines, log, run))
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with held(log):
+        bytes_replaced(log, _log_with(lines, log, run))
+
+
+def _log_with(lines: Sequence[LogLine], log: File, run: File) -> bytes:
     known = read_log(log)
     for line in lines:
         before = known.get(line.report)
@@ -210,12 +219,7 @@ def _write_log(run: File, lines: Sequence[LogLine]) -> None:
             elif line.file != before.file:
                 _remove(run.joinpath(*before.file.split("/")))
         known[line.report] = line
-    data = log_bytes(sorted(known.values(), key=lambda line: line.report))
-    if isinstance(log, RemoteFile):
-        log.write_bytes(data)
-        return
-    log.parent.mkdir(parents=True, exist_ok=True)
-    bytes_replaced(log, data)
+    return log_bytes(sorted(known.values(), key=lambda line: line.report))
 
 
 def _remove(file: File) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,3 +57,39 @@ def bytes_replaced(path: Path, data: bytes) -> None:
     """Write a small file, whole or not at all. Raises `NcuBenchError` when the folder cannot be written."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold the file `path`, made empty where it is missing, for this process: others that ask for it wait.
+
+    It may be replaced inside the block, as `bytes_replaced` does. Where it cannot be locked, because the system or its
+    file system has no locks, or it is a link or somebody else's, nothing is held.
+    """
+    handle = _locked(path)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _locked(path: Path) -> int | None:
+    while True:
+        try:
+            import fcntl
+
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except (ImportError, OSError):
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        except OSError:
+            os.close(handle)
+            return None
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # whoever held it has replaced it meanwhile
