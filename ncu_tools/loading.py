@@ -8,6 +8,7 @@ user's cache folder, under a key that changes with it.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -235,7 +236,7 @@ def _cache_file(sources: Sequence[Source]) -> Path | None:
         return None
     key = hashlib.sha256(f"{__version__} {SCHEMA_VERSION} {read_with(sources)}".encode())
     for source, stat in zip(sources, stats, strict=True):
-        key.update(f"{Path(source.path).resolve()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        key.update(os.fsencode(Path(source.path).resolve()) + f" {stat.st_size} {stat.st_mtime_ns}\n".encode())
     return own_place("XDG_CACHE_HOME", ".cache") / f"{key.hexdigest()[:32]}.parquet"
 
 

@@ -22,6 +22,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.models import build
 from ncu_launch.request import Workload
 from ncu_parsers.bench_table import bench_table
+from ncu_parsers.datasets import find_dataset, read_log
 from ncu_parsers.footer import BROTLI, DamagedFooter, columns_of
 from ncu_parsers.parquet import read_bench, read_beside, read_launches
 from ncu_parsers.parquet_file import DECODED
@@ -31,6 +32,7 @@ from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import Source
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
+from ncu_tools import loading
 from ncu_tools.cli import run
 from ncu_tools.kernels import kept_kernels
 from ncu_tools.report.spreadsheet import to_spreadsheet
@@ -56,6 +58,7 @@ NAMES = (
     "`|*[x](javascript:alert(1))",
     "../../etc/passwd",
     "\ud800",
+    "\ufffe\uffff",
     *FORMULAS,
 )
 ACTS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -194,6 +197,32 @@ def test_a_file_may_be_called_anything(
     assert run(["parse", "-o", "out.parquet", "--", name]) == 0
     assert "8" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "out.parquet"])
+
+
+@pytest.mark.parametrize("size", ["small", "big"])
+def test_a_path_may_be_no_utf_8(
+    size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(loading, "CACHED_FROM_BYTES", 0 if size == "big" else 1e9)
+    folder = tmp_path / os.fsdecode(b"r\xffn")
+    folder.mkdir()
+    report, table, fleet = folder / os.fsdecode(b"\xe9.csv"), folder / os.fsdecode(b"\xe9.parquet"), folder / "fleet"
+    report.write_bytes((SAMPLES / "d01-wide-raw.csv").read_bytes())
+    for command in (
+        ["parse", report, "-o", table], ["parse", report, "-o", folder / "launches.parquet"],
+        ["parse", report, "-o", f"{fleet}/"], ["parse", report, "-o", f"{fleet}/"],
+        *(["hotspots", one, "--format", "json"] for one in (report, table, folder, fleet)),
+        *(["query", one, "SELECT count(*) FROM launches"] for one in (report, table, fleet)),
+        ["roofline", table, "-o", folder / "r.svg"], ["report", report, table, fleet, "-o", folder / "r.html"],
+        ["compare", table, report], ["export", table, "-o", folder / "t.csv", "--as", "csv"], ["layers", table],
+    ):  # fmt: skip
+        assert run([str(one) for one in command]) == 0, capsys.readouterr().err
+    ET.parse(folder / "r.svg")  # noqa: S314
+    dataset = find_dataset(str(fleet))
+    assert dataset is not None
+    assert len(dataset.partitions) == 1
+    assert list(read_log(fleet / "run=r%FFn" / "_log.jsonl")) == [str(report)]
 
 
 @pytest.mark.parametrize("target", ["../../up", "/etc/passwd", "a/../../b:f", "~/x", "\x1b[31m\n"])

@@ -15,8 +15,11 @@ from ncu_tools.report.units import FORMATS
 
 JSON_SCHEMA_VERSION = 1
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_CONTROL_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_ACTS = r"\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_CONTROL = re.compile(rf"[\x00-\x1f{_ACTS}\ufffe\uffff]")
+"""The last two stand for nothing, and no XML may hold them."""
+
+_CONTROL_IN_JSON = re.compile(rf"[{_ACTS}]")
 """What JSON may hold as it is, and a terminal may act on all the same."""
 
 _FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
@@ -67,7 +70,7 @@ class Table:
 
 
 def printable(text: str) -> str:
-    """Text with control characters spelled out, so that a kernel name cannot act on a terminal."""
+    """Text with control characters spelled out, so that a kernel name cannot act on a terminal or break XML."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 

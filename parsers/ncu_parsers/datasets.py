@@ -159,7 +159,7 @@ def folders_of(run: str, rank: int | None, report: str) -> tuple[str, str, str]:
 
 def encoded(value: str) -> str:
     """A value as part of a path, percent-encoded; one too long keeps its end and a hash of the whole."""
-    text = quote(value, safe="+,@")
+    text = quote(value, safe="+,@", errors="surrogateescape")
     if len(text) <= LONGEST_VALUE:
         return text
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -186,5 +186,6 @@ def _log_line(text: str) -> LogLine | None:
 
 
 def log_bytes(lines: Iterable[LogLine]) -> bytes:
-    """A log as it stands in its file."""
-    return "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines).encode("utf-8", "replace")
+    """A log as it stands in its file. What of a path is not UTF-8 is written as JSON escapes it."""
+    text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
+    return text.encode("utf-8", "backslashreplace")

@@ -74,7 +74,7 @@ def parquet_file(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
 
     Footer and pages are read through one handle: another process may put another file in the place of this one.
     """
-    with pa.OSFile(str(path), "rb") if isinstance(path, Path) else path.open() as stream:
+    with pa.OSFile(os.fsencode(path), "rb") if isinstance(path, Path) else path.open() as stream:
         end = _end(stream)
         if not end.endswith(MAGIC):
             raise DamagedFooter("it does not end as Parquet does")

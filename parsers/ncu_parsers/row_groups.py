@@ -1,11 +1,13 @@
 """The only file that writes Parquet: a table at once, or launches table by table as they come.
 
 Floats are split by byte and compressed with zstd (a third smaller and faster than dictionaries for counters), of ids
-that count upwards the steps are kept (a hundredth of their size), names are dictionaries, pages have checksums.
+that count upwards the steps are kept (a hundredth of their size), names are dictionaries, pages have checksums. Arrow
+takes paths as UTF-8, and names of files may be any bytes, so it is given open files.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +26,8 @@ def write_table(table: pa.Table, path: Path) -> None:
 
     Raises `NcuBenchError` when the folder does not exist or cannot be written.
     """
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, row_group_size=ROWS_OF_A_GROUP, **_encodings(table.schema))
+    with replacing(path) as temporary, pa.OSFile(os.fsencode(temporary), "wb") as sink:
+        pq.write_table(table, sink, row_group_size=ROWS_OF_A_GROUP, **_encodings(table.schema))
 
 
 ROWS_OF_A_GROUP = 128 * 1024
@@ -59,6 +61,7 @@ class RowGroups:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._parts: list[Path] = []
+        self._sink: pa.OSFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._schema: pa.Schema | None = None
         self._waiting: list[pa.Table] = []
@@ -110,7 +113,8 @@ class RowGroups:
         self._close()
         self._schema = schema
         self._parts.append(self._path.with_name(f"{self._path.name}.{len(self._parts)}"))
-        self._writer = pq.ParquetWriter(self._parts[-1], schema, **_encodings(schema))
+        self._sink = pa.OSFile(os.fsencode(self._parts[-1]), "wb")
+        self._writer = pq.ParquetWriter(self._sink, schema, **_encodings(schema))
 
     def _copy_parts(self) -> None:
         assert self._schema is not None  # noqa: S101 - there are parts
@@ -118,15 +122,19 @@ class RowGroups:
         self._begin(self._schema)
         assert self._writer is not None  # noqa: S101 - _begin() made it
         for part in parts:
-            with pq.ParquetFile(part) as file:
-                for group in range(file.num_row_groups):
-                    self._writer.write_table(_conformed(file.read_row_group(group), self._schema))
+            for table in _row_groups(part):
+                self._writer.write_table(_conformed(table, self._schema))
             part.unlink()
 
     def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        writer, sink = self._writer, self._sink
+        self._writer = self._sink = None
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            if sink is not None:
+                sink.close()
 
 
 def _grown(known: pa.Schema | None, other: pa.Schema) -> pa.Schema:
@@ -166,7 +174,7 @@ def write_parts(path: Path, parts: Sequence[Path | pa.Table], metadata: bytes) -
 
     Raises `NcuBenchError` when the file cannot be written.
     """
-    schemas = [part.schema if isinstance(part, pa.Table) else pq.read_schema(part) for part in parts]
+    schemas = [part.schema if isinstance(part, pa.Table) else _schema_of(part) for part in parts]
     schema = concatenated([_as_made(one).empty_table() for one in schemas]).schema.remove_metadata()
     with writing_row_groups(path) as groups:
         for part in parts:
@@ -181,8 +189,13 @@ def _as_made(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(lists.get(field.name, field.type)) for field in schema])
 
 
+def _schema_of(path: Path) -> pa.Schema:
+    with pa.OSFile(os.fsencode(path), "rb") as stream:
+        return pq.read_schema(stream)
+
+
 def _row_groups(path: Path) -> Iterator[pa.Table]:
-    with pq.ParquetFile(path) as file:
+    with pa.OSFile(os.fsencode(path), "rb") as stream, pq.ParquetFile(stream) as file:
         for group in range(file.num_row_groups):
             yield file.read_row_group(group)
 

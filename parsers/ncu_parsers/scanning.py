@@ -6,6 +6,7 @@ condition cannot hold; of a dataset, nor files of other runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,20 +37,26 @@ class Scanned:
 def scanned(path: File | Dataset) -> Scanned:
     """The launches of a file or dataset as a dataset of Arrow; those of a dataset have the column `run`.
 
-    Where files disagree on the type of a column, all of them are read at once, as `read_launches` does. Raises
-    `NcuBenchError` where that does.
+    Where files disagree on the type of a column, or Arrow cannot be given their paths, all of them are read at once, as
+    `read_launches` does. Raises `NcuBenchError` where that does.
     """
     if not isinstance(path, Dataset):
         schema = schema_of(path)
+        if not _is_utf8(path):
+            return Scanned(partial(read_launches, path), notes_of_all([schema]))
         return Scanned(partial(_joined, [Partition(path)], schema), notes_of_all([schema]))
     found, left_out = each_partition(path, _schema_of)
     schemas = [schema for _, schema in found]
     notes = [*path.notes, *notes_of_all(schemas), *(left_out_note(*one) for one in left_out)]
     whole = _whole(schemas)
-    if whole is None:
+    if whole is None or not all(_is_utf8(partition.file) for partition, _ in found):
         return Scanned(partial(read_launches, path), list(dict.fromkeys(notes)))
     launches = partial(_joined, [partition for partition, _ in found], _with_run(whole))
     return Scanned(launches, list(dict.fromkeys(notes)))
+
+
+def _is_utf8(file: File) -> bool:
+    return isinstance(file, RemoteFile) or not re.search("[\ud800-\udfff]", str(file.absolute()))
 
 
 def _schema_of(partition: Partition) -> pa.Schema:
