@@ -449,6 +449,25 @@ def test_a_run_that_ended_early_says_so_and_is_not_compared(call: Any, tmp_path:
     assert call("compare", whole, cut, "--anyway").code == 0
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_no_error(closed: str, tmp_path: Path) -> None:
+    words = [*PROGRAM, "parse", RAW, "-o", str(tmp_path / "launches.parquet")]
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *words], env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert len(read_launches(tmp_path / "launches.parquet")) == 8
+
+
+def test_a_backend_that_matplotlib_does_not_know_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "nonsense")
+    result = process("roofline", RAW, "-o", str(tmp_path / "r.svg"))
+    assert result.code == 1
+    assert 'cannot start with MPLBACKEND="nonsense"' in result.err
+    assert "unset MPLBACKEND" in result.err
+
+
 def test_a_user_without_a_home_reads_reports(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")

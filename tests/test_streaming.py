@@ -498,3 +498,19 @@ def test_no_pandas_is_imported_by_a_parse(tmp_path: Path) -> None:
     output = str(tmp_path / "launches.parquet")
     subprocess.run([sys.executable, "-c", program, "parse", str(path), "-o", output], check=True, capture_output=True)
     assert (tmp_path / "kernels.parquet").is_file()
+
+
+@pytest.mark.parametrize("later", ["n/a", ""], ids=["a word later", "nothing later"])
+def test_a_metric_called_as_a_column_of_the_page_is_left_to_the_plain_reader(
+    later: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parse, "STREAMED_FROM_BYTES", 0)
+    lines = [row(*IDENTITY, *TAIL)]
+    for number in range(40):
+        lines += long_lines(number, [(TIME, "nsecond", "100")])
+        value = "5" if number < 20 else later
+        if value:
+            lines.append(row(*launch_cells(number), "Command line profiler metrics", "Host Name", "", value))
+    path = file_of(tmp_path, lines)
+    parse.parse_into(tmp_path / "launches.parquet", [Source(str(path))])
+    assert read_launches(tmp_path / "launches.parquet").column("Host Name").to_pylist() == [5.0] * 20 + [None] * 20

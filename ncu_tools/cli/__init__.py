@@ -86,7 +86,20 @@ def cli(debug: bool, memory_limit: str | None) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    _open_standard_streams()
     sys.exit(run(arguments))
+
+
+def _open_standard_streams() -> None:
+    """Put nothing where a shell closed a stream (>&-): the next file that is opened would get its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def run(arguments: list[str]) -> int:

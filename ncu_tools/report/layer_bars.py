@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ncu_tools.layers import Layer
+from ncu_tools.report.pictures import matplotlib_for_files
 from ncu_tools.report.table import printable
 from ncu_tools.report.units import duration, scaled
 
@@ -25,7 +26,7 @@ def draw_bars(layers: Sequence[Layer], file_format: str, *, title: str = "", byt
     Of more than `MOST_BARS` layers those that take the most time are drawn, and the title says so. A value that is not
     known has no bar.
     """
-    import matplotlib
+    matplotlib = matplotlib_for_files()
     from matplotlib.figure import Figure
 
     hottest = sorted(layers, key=lambda layer: -(layer.time_ns or 0.0))[:MOST_BARS]

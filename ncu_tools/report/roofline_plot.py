@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ncu_tools.compose import scene_of
+from ncu_tools.report.pictures import matplotlib_for_files
 from ncu_tools.report.plot_canvas import Canvas
 from ncu_tools.report.plot_listing import draw_listing, lines_under
 from ncu_tools.report.plot_marks import draw_arrows, draw_marks, draw_names, draw_numbers, has_names
@@ -33,7 +34,7 @@ def draw(
     `theme` is one of `plot_theme.THEMES`, `size` a name in `plot_page.SIZES` or WIDTHxHEIGHT in inches.
     Raises `WrongUsage` for a size that is none.
     """
-    import matplotlib
+    matplotlib = matplotlib_for_files()
 
     scene = scene_of(roofline) if isinstance(roofline, Roofline) else roofline
     if title:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
+from ncu_tools.report.pictures import matplotlib_for_files
 from ncu_tools.report.table import printable
 from ncu_tools.report.units import digits, duration, scaled
 from ncu_tools.scaling import AXES, Correlation, Series, quantities_of
@@ -39,7 +40,7 @@ def draw_scaling(
 
     `groups` are measured rows whose models are drawn against each other, by the name of the group.
     """
-    import matplotlib
+    matplotlib = matplotlib_for_files()
     from matplotlib.figure import Figure
 
     panels = _panels(series, groups, correlations)

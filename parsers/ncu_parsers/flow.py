@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ncu_parsers.columns import Columns, MetricColumn, joinable, joined, table_of
+from ncu_parsers.columns import ATTRIBUTES, Columns, MetricColumn, joinable, joined, table_of
 from ncu_parsers.line_account import LineAccount, NotCertain
 from ncu_parsers.printed import Integers, Votes
 from ncu_parsers.report import DECIMAL_COMMAS, Oddities, Report
@@ -147,6 +147,8 @@ class Flow:
             self._write_finished(TABLES_AHEAD)
 
     def _remember(self, name: str, column: MetricColumn) -> None:
+        if name in ATTRIBUTES:
+            raise NotCertain(f"{name} is a metric and a column of the page")
         if column.words:
             self._words.setdefault(name, column.words[min(column.words)])
         if name not in self._numeric and not np.isnan(column.values).all():
