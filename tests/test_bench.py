@@ -324,7 +324,7 @@ def wait_for(path: Path) -> None:
     assert path.exists(), path
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_sweep_that_is_stopped_leaves_its_rows_and_no_process_and_goes_on(
     number: signal.Signals, targets: Path, tmp_path: Path
 ) -> None:
@@ -334,7 +334,7 @@ def test_a_sweep_that_is_stopped_leaves_its_rows_and_no_process_and_goes_on(
     process = subprocess.Popen([sys.executable, "-c", "from ncu_tools.cli import main; main()", *arguments])
     wait_for(tmp_path / "pid")
     os.kill(process.pid, number)
-    assert process.wait(PATIENCE_S) == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    assert process.wait(PATIENCE_S) == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(number, -number)
     child = int((tmp_path / "pid").read_text("utf-8"))
     deadline = time.monotonic() + 5
     while alive(child) and time.monotonic() < deadline:

@@ -194,7 +194,7 @@ def is_running(group: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_parse_that_is_stopped_leaves_no_process_and_no_half_file(tmp_path: Path, how: signal.Signals) -> None:
     for process in (7, 8):
         report(tmp_path / f"{process}.csv", process, (TIME, "us"), value="1.5" + "0" * 400, rows=40_000)
@@ -205,12 +205,12 @@ def test_a_parse_that_is_stopped_leaves_no_process_and_no_half_file(tmp_path: Pa
         env={**os.environ, "PYTHONPATH": PYTHONPATH}, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert eventually(lambda: any(out.glob(".*.parts/*")))
-    os.killpg(running.pid, how) if how == signal.SIGINT else running.kill()
+    os.killpg(running.pid, how) if how == signal.SIGINT else running.send_signal(how)
     _, said = running.communicate(timeout=30)
     assert eventually(lambda: not is_running(running.pid))
     assert not (out / "launches.parquet").exists()
-    if how == signal.SIGINT:
-        assert running.returncode == 130
+    if how != signal.SIGKILL:
+        assert running.returncode == (130 if how == signal.SIGINT else 143)
         assert said.decode().strip() == "Stopped."
         assert list(out.iterdir()) == []
 

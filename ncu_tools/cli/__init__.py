@@ -1,6 +1,7 @@
 """The command line: one file per command, loaded only when it is used, and one border where errors become exit codes.
 
-Exit codes: 0 done, 1 the thing asked for failed, 2 wrong usage, 3 a gate tripped.
+Exit codes: 0 done, 1 the thing asked for failed, 2 wrong usage, 3 a gate tripped, 130 stopped by Ctrl-C, 143 by
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import signal
 import sys
 import warnings
 from itertools import takewhile
+from types import FrameType
 
 import click
 
@@ -36,6 +39,8 @@ COMMANDS = {
 }
 """Every command with its line in the help. The command itself is the function `command` of the module of its name."""
 
+
+STOPPED, TERMINATED = 130, 143
 
 MEMORY_RAN_OUT = (
     "Memory ran out. The system gives this program less than it needs, or less than --memory-limit lets it take. Read "
@@ -87,7 +92,28 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_standard_streams()
-    sys.exit(run(arguments))
+    terminated = _end_as_by_interrupt()
+    try:
+        code = run(arguments)
+    except KeyboardInterrupt:  # before or after the command itself
+        code = STOPPED
+    sys.exit(TERMINATED if code == STOPPED and terminated else code)
+
+
+def _end_as_by_interrupt() -> list[int]:
+    """Let SIGTERM, as schedulers send it, end every command as Ctrl-C does: what is half done is kept or cleared away.
+
+    The list tells afterwards whether it came. Where the one who started this process ignores it, so do we.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, interrupt)
+    return came
 
 
 def _open_standard_streams() -> None:
@@ -114,7 +140,7 @@ def run(arguments: list[str]) -> int:
         code = cli.main(args=arguments, prog_name="ncu-bench", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("Stopped.", err=True)
-        return 130
+        return STOPPED
     except click.ClickException as error:
         _show_printable(error)
         return error.exit_code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -255,8 +254,6 @@ def _measured(
 
     By dask it is written after each point, and points that had some of their processes have them all again, on one
     machine.
-
-    SIGTERM, as schedulers send it, stops it like Ctrl-C.
     """
     from ncu_parsers.bench_table import with_row
     from ncu_parsers.row_groups import write_table
@@ -268,7 +265,6 @@ def _measured(
         raise NcuBenchError(f"{logs} cannot be made: {error.strerror}.", advice="Use another -o.") from error
     manifest = Manifest(sys.argv, "bench", datetime.now(timezone.utc).isoformat(timespec="seconds"), partial=True)
     write_manifest(manifest, folder)
-    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
     table, versions = kept, set[str]()
     try:
         total = processes * len(missing) - sum(len(process_means(row)) for row in begun)
@@ -290,8 +286,6 @@ def _measured(
             with suppress(OSError):  # a log may be there
                 logs.rmdir()
         raise
-    finally:
-        signal.signal(signal.SIGTERM, usual)
     manifest.partial = False
     manifest.versions = {"torch": ", ".join(sorted(versions))} if versions else {}
     write_manifest(manifest, folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -307,7 +306,7 @@ def _announce(plan: Plan, folder: Path) -> None:
 
 
 def _collected(request: Request, plan: Plan, folder: Path, before: Manifest | None = None) -> Manifest:
-    """Run the plan, with the tool's own progress on a terminal. SIGTERM, as schedulers send it, ends it like Ctrl-C.
+    """Run the plan, with the tool's own progress on a terminal.
 
     With the manifest of two runs `before`, the single run that takes their place.
     """
@@ -315,19 +314,15 @@ def _collected(request: Request, plan: Plan, folder: Path, before: Manifest | No
     from rich.text import Text
 
     console = Console(stderr=True)
-    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with console.status("running") if console.is_terminal else nullcontext() as status:
+    with console.status("running") if console.is_terminal else nullcontext() as status:
 
-            def heard(line: str) -> None:
-                if status is not None:
-                    status.update(Text(printable(line.strip()[:100]) or "running"))  # brackets would be markup
+        def heard(line: str) -> None:
+            if status is not None:
+                status.update(Text(printable(line.strip()[:100]) or "running"))  # brackets would be markup
 
-            if before is not None:
-                return collect_replayed(request, plan, folder, before, heard=heard)
-            return collect(request, plan, folder, heard=heard)
-    finally:
-        signal.signal(signal.SIGTERM, usual)
+        if before is not None:
+            return collect_replayed(request, plan, folder, before, heard=heard)
+        return collect(request, plan, folder, heard=heard)
 
 
 def _show(

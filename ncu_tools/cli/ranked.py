@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib.util import find_spec
@@ -109,8 +107,7 @@ def _started_here(request: Request, launch: Launch, shown: Shown, *, timeline: b
     tool = f"{plan.tool} {plan.version}".strip()
     click.echo(f"Collecting {request.ranks} ranks with {tool} into {launch.folder}.", err=True)
     say_notes(list(plan.notes))
-    with _ended_like_an_interrupt():
-        ran = _run_here(request, launch, plan)
+    ran = _run_here(request, launch, plan)
     if launch.number == 0:
         # Of a single machine's ranks none is left when their launcher has ended, whatever they say of themselves.
         lost_after = 0.0 if launch.nodes is None else LOST_AFTER_S
@@ -145,8 +142,7 @@ def _trace(request: Request, launch: Launch) -> None:
     click.echo("Tracing the ranks with nsys first, for the time of the kernels that ncu leaves out.", err=True)
     tracing = replace(request.to_trace(), tool_per="rank")
     traced = replace(launch, folder=launch.folder / TIMELINE)
-    with _ended_like_an_interrupt():
-        ran = launch_ranks(tracing, traced)
+    ran = launch_ranks(tracing, traced)
     missing = wait_for_parts(traced.folder, launch.world_size, lost_after=0.0)
     write_run(tracing, traced.folder, [ran], missing)
     failure = explain_ranks(traced.folder, missing)
@@ -176,26 +172,15 @@ def _started_by_launcher(request: Request, folder: Path, shown: Shown, *, dry_ru
         return
     if place.rank == 0:
         click.echo(f"Collecting {place.world_size} ranks, started by {place.launcher}, into {folder}.", err=True)
-    with _ended_like_an_interrupt():
-        failure: NcuBenchError | None = None
-        try:
-            failure = explain(*collect_rank(request, folder))
-        except NcuBenchError as error:
-            failure = error
+    failure: NcuBenchError | None = None
+    try:
+        failure = explain(*collect_rank(request, folder))
+    except NcuBenchError as error:
+        failure = error
     if place.rank == 0 and not isinstance(failure, WrongUsage):
         _join(request, folder, place.world_size, [], shown)
     elif failure is not None:
         raise failure
-
-
-@contextmanager
-def _ended_like_an_interrupt() -> Iterator[None]:
-    """SIGTERM, as schedulers and launchers send it, ends a run like Ctrl-C: what it has collected is kept."""
-    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, usual)
 
 
 # ----------------------------------------------------------------------------------------------------------- joined
