@@ -449,6 +449,15 @@ def test_a_run_that_ended_early_says_so_and_is_not_compared(call: Any, tmp_path:
     assert call("compare", whole, cut, "--anyway").code == 0
 
 
+def test_a_file_that_the_shell_redirected_is_read_by_its_own_path(tmp_path: Path) -> None:
+    with Path(RAW).open("rb") as stream:
+        done = subprocess.run(
+            [*PROGRAM, "parse", "/dev/stdin", "-o", str(tmp_path / "launches.parquet"), "--format", "json"],
+            env={**os.environ, "PYTHONPATH": PYTHONPATH}, stdin=stream, capture_output=True, check=True,
+        )  # fmt: skip
+    assert json.loads(done.stdout)["rows"][0]["report"] == str(Path(RAW).resolve())
+
+
 @pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
 def test_streams_that_are_closed_are_no_error(closed: str, tmp_path: Path) -> None:
     words = [*PROGRAM, "parse", RAW, "-o", str(tmp_path / "launches.parquet")]

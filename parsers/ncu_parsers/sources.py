@@ -10,6 +10,7 @@ import codecs
 import glob
 import gzip
 import io
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -26,6 +27,9 @@ from ncu_parsers import memory
 from ncu_parsers.same_timeline import without_repeats
 
 STANDARD_INPUT = "-"
+DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""Paths of what a process has open."""
+
 TIMELINE = "timeline"
 """The folder in a run folder of ncu that holds the run of nsys before it."""
 REPORT_SUFFIXES = {
@@ -258,13 +262,24 @@ def _paths(argument: str) -> list[str]:
                 "A pipe can be read once, and reports are looked at before they are read.",
                 "Give it as standard input, which is -, as in: COMMAND | ncu-bench hotspots -",
             )
-        return [argument]
+        return [_by_its_own_path(argument)]
     matches = sorted(glob.glob(argument, recursive=True))
     if not matches:
         raise NcuBenchError(
             f"{argument} does not exist.", advice="Check the path; relative paths start at the current folder."
         )
     return [match for match in matches if Path(match).is_file()]
+
+
+def _by_its_own_path(path: str) -> str:
+    """The file that a shell put behind /dev/stdin: in another process, which may read it too, that is another."""
+    if not path.startswith(DESCRIPTORS):
+        return path
+    own = os.path.realpath(path)
+    try:
+        return own if Path(own).samefile(path) else path
+    except OSError:  # it has no path any more
+        return path
 
 
 def _is_report(file: Path) -> bool:
