@@ -106,7 +106,7 @@ class TestAnEstimate:
         assert other["flops"] > 0
 
     def test_of_nothing_but_failures_fails(self) -> None:
-        result = CliRunner().invoke(cli, ["estimate", "no_such_model"])
+        result = CliRunner().invoke(cli, ["estimate", "no_such_file.py:model"])
         assert "Nothing could be estimated" in str(result.exception)
 
     def test_of_work_that_is_known_is_exact(self) -> None:

@@ -145,6 +145,16 @@ def unknown(name: str, known: list[str], where: str) -> WrongUsage:
     return WrongUsage(f"There is no {where} model called {name}.", f"Near names: {', '.join(near)}." if near else "")
 
 
+def no_torchvision_model(name: str, known: list[str]) -> WrongUsage:
+    """The error for a name without a prefix that is none of torchvision's, which are `known`."""
+    return unknown(name, [*known, *(f"hf:{key}" for key in HF_CONFIGURATIONS)], "torchvision")
+
+
+def no_hf_model(name: str) -> WrongUsage:
+    """The error for a name behind hf: that is not configured."""
+    return unknown(name, list(HF_CONFIGURATIONS), "configured transformers (hf:)")
+
+
 # ----------------------------------------------------------------------------------------------------- torchvision
 
 
@@ -162,7 +172,7 @@ def _torchvision(name: str, workload: Workload) -> Built:
 
     models = torchvision.models
     if name not in torchvision_names():
-        raise unknown(name, [*torchvision_names(), *(f"hf:{key}" for key in HF_CONFIGURATIONS)], "torchvision")
+        raise no_torchvision_model(name, torchvision_names())
     if name in models.list_models(module=models.detection) and not operators_load():
         raise NcuBenchError(
             f"{name} needs torchvision's compiled operators (nms), which do not load beside this PyTorch.",
@@ -206,7 +216,7 @@ def _crop(weights: Any) -> int:
 
 def _transformers(name: str, workload: Workload) -> Built:
     if name not in HF_CONFIGURATIONS:
-        raise unknown(name, list(HF_CONFIGURATIONS), "configured transformers (hf:)")
+        raise no_hf_model(name)
     _make_torchvision_harmless()
     try:
         transformers = importlib.import_module("transformers")

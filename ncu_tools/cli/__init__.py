@@ -6,6 +6,7 @@ SIGTERM.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import io
 import os
@@ -62,6 +63,15 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"ncu_tools.cli.{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, with the nearest command for one that is mistyped."""
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"No such command '{args[0]}'." + (f" Did you mean {near[0]}?" if near else ""))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

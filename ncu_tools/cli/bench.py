@@ -15,11 +15,12 @@ from ncu_launch.bench import Point, Sweep, has_all, points, process_means, rows_
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.latency import Effort
 from ncu_launch.manifest import LOGS, MANIFEST, Manifest, write_manifest
+from ncu_launch.model_names import misspelt
 from ncu_launch.point_outcomes import OK
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES
 from ncu_launch.run_folder import writing
 
-from ncu_tools.cli.options import format_option, show
+from ncu_tools.cli.options import format_option, say_notes, show
 from ncu_tools.dask_sweep import rows_by_dask
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.report.units import counted, digits, duration
@@ -161,6 +162,11 @@ def command(
       ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
       ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
     """
+    elsewhere = dask not in (None, "local")  # there may be another torchvision
+    wrong = [error for error in map(misspelt, targets) if error is not None and not elsewhere]
+    if len(wrong) == len(targets):
+        raise wrong[0]
+    say_notes([f"{error.paragraph} The others are measured." for error in wrong])
     sweep = Sweep(
         targets, batch_sizes, input_sizes or (None,), sequence_lengths or (None,), dtypes, modes, devices, phases,
         autocast, channels_last,

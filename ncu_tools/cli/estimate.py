@@ -9,6 +9,7 @@ import click
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.expectation import Expectation, expectations_of
 from ncu_launch.known_work import default_phases, own_dtype
+from ncu_launch.model_names import misspelt
 from ncu_launch.request import DTYPES, PHASES, Workload
 
 from ncu_tools.cli.options import format_option, show
@@ -106,6 +107,9 @@ def command(
     from ncu_tools.machine import find_machine
 
     machines = [find_machine(name) for name in machine_names]
+    wrong = [misspelt(target) for target in targets]
+    if wrong[0] is not None and all(wrong):
+        raise wrong[0]
     workloads = [
         Workload(
             target, _batch(batch), input_size, seq_len, own_dtype(target) or _dtype(dtype),

@@ -17,6 +17,7 @@ from ncu_launch.expectation import Expectation, expectation_of
 from ncu_launch.groups import refuse_unknown
 from ncu_launch.known_work import default_phases, own_dtype
 from ncu_launch.manifest import REPORTS, Manifest
+from ncu_launch.model_names import misspelt
 from ncu_launch.outcome import explain
 from ncu_launch.profile import NOT_BY_HARDWARE, TOOLS, Plan, Request, default_folder, make_plan
 from ncu_launch.ranks import COLLECTIVES, TOOL_PER, place_here
@@ -184,6 +185,9 @@ def command(
             raise WrongUsage(
                 f"{shlex.join(program)} is too much: a target stands alone.", advice="Put a program behind --."
             )
+        error = misspelt(target)
+        if error is not None:
+            raise error
         workload = Workload(
             target, batch_size, input_size, seq_len, own_dtype(target) or dtype, autocast, mode, channels_last,
             phases or default_phases(target), warmup, iterations, device,
