@@ -198,7 +198,7 @@ class TestHotspots:
         )
         head = call("hotspots", RAW).out.splitlines()[0].split()
         assert [title for title in titles if not set(title.split()) <= set(head)] == []
-        monkeypatch.setattr("ncu_tools.cli.hotspots.terminal_width", lambda: 120)
+        monkeypatch.setattr("ncu_tools.cli.options.terminal_width", lambda: 120)
         assert "std" not in call("hotspots", RAW).out
 
     def test_full_names_are_whole(self, call: Any) -> None:

@@ -25,7 +25,12 @@ from ncu_tools.report.table import Column, Table, printable, to_markdown
 if TYPE_CHECKING:
     from ncu_tools.gate import GateOutcome
 
-GATE_COLUMNS = (RUN, Column("gate", "gate"), Column("outcome", "outcome"), Column("reason", "numbers"))
+GATE_COLUMNS = (
+    RUN,
+    Column("gate", "gate", wide=True),
+    Column("outcome", "outcome"),
+    Column("reason", "numbers", prose=True),
+)
 SUMMARY = Column("sentence", "summary")
 
 

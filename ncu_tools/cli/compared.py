@@ -11,7 +11,7 @@ from ncu_tools.report.table import Column, Table
 if TYPE_CHECKING:
     from ncu_tools.changes import Change, Subjects
 
-RUN = Column("run", "run")
+RUN = Column("run", "run", wide=True)
 VERDICTS = {"more": "more time", "less": "less time"}
 
 

@@ -27,23 +27,23 @@ BY = "change"
 KERNEL = (
     Column("kernel", "kernel", wide=True),
     Column("was", "was", wide=True),
-    Column("base_launches", "launches", "count"),
-    Column("new_launches", "new", "count"),
-    Column("base_time_mean_ns", "mean", "time", "ns"),
-    Column("new_time_mean_ns", "new", "time", "ns"),
+    Column("base_launches", "launches", "count", spare=4),
+    Column("new_launches", "new", "count", spare=4),
+    Column("base_time_mean_ns", "mean", "time", "ns", spare=5),
+    Column("new_time_mean_ns", "new", "time", "ns", spare=5),
 )
 LAYER = (
     Column("layer", "layer", wide=True),
-    Column("phase", "phase"),
-    Column("base_launches", "launches", "number"),
-    Column("new_launches", "new", "number"),
+    Column("phase", "phase", spare=0),
+    Column("base_launches", "launches", "number", spare=4),
+    Column("new_launches", "new", "number", spare=4),
 )
-TIMES = (Column("base_time_ns", "time", "time", "ns"), Column("new_time_ns", "new", "time", "ns"))
+TIMES = (Column("base_time_ns", "time", "time", "ns", spare=1), Column("new_time_ns", "new", "time", "ns", spare=1))
 FOR_PEOPLE = (
-    Column("time_change", "time changed by [95 %]"),
-    Column("verdict", "verdict"),
-    Column("flops_change", "FLOPs"),
-    Column("dram_bytes_change", "DRAM [95 %]"),
+    Column("time_change", "time changed by [95 %]", spare=0),
+    Column("verdict", "verdict", spare=0),
+    Column("flops_change", "FLOPs", spare=2),
+    Column("dram_bytes_change", "DRAM [95 %]", spare=3),
 )
 MATCHED_BY = Column("matched_by", "matched by")
 FOR_MACHINES = (

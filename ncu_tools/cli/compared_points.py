@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 ASKED_COLUMNS = {
     "machine": Column("machine", "machine", wide=True),
-    "dtype": Column("type", "type"),
-    "mode": Column("mode_words", "mode"),
-    "channels-last": Column("layout", "layout"),
-    "phase": Column("phase", "phase"),
-    "torch": Column("torch", "PyTorch"),
-    "threads": Column("threads", "threads", "count"),
+    "dtype": Column("type", "type", spare=0),
+    "mode": Column("mode_words", "mode", spare=0),
+    "channels-last": Column("layout", "layout", spare=0),
+    "phase": Column("phase", "phase", spare=0),
+    "torch": Column("torch", "PyTorch", spare=0),
+    "threads": Column("threads", "threads", "count", spare=0),
 }
 SIZE_COLUMNS = (
     Column("batch_size", "batch", "count"),
@@ -35,21 +35,21 @@ SIZE_COLUMNS = (
     Column("sequence_length", "tokens", "count"),
 )
 FOR_PEOPLE = (
-    Column("latency_mean_ns", "latency", "time", "ns"),
-    Column("speedup_words", "speedup [95 %]"),
-    Column("time_words", "time [95 %]"),
-    Column("verdict", "verdict"),
-    Column("rate", "throughput"),
-    Column("memory_peak_bytes", "peak memory", "byte", "byte"),
-    Column("memory_change", "changed"),
-    Column("memory_allocated_bytes", "allocated", "byte", "byte"),
-    Column("allocated_change", "changed"),
-    Column("flops_words", "FLOPs"),
-    Column("parameters_change", "parameters"),
-    Column("self_cpu_time_ns", "self CPU", "time", "ns"),
-    Column("self_gpu_time_ns", "self GPU", "time", "ns"),
-    Column("failure", "outcome"),
-    Column("reason", "reason", wide=True),
+    Column("latency_mean_ns", "latency", "time", "ns", spare=0),
+    Column("speedup_words", "speedup [95 %]", spare=0),
+    Column("time_words", "time [95 %]", spare=3),
+    Column("verdict", "verdict", spare=0),
+    Column("rate", "throughput", spare=4),
+    Column("memory_peak_bytes", "peak memory", "byte", "byte", spare=2),
+    Column("memory_change", "changed", spare=2),
+    Column("memory_allocated_bytes", "allocated", "byte", "byte", spare=5),
+    Column("allocated_change", "changed", spare=5),
+    Column("flops_words", "FLOPs", spare=6),
+    Column("parameters_change", "parameters", spare=7),
+    Column("self_cpu_time_ns", "self CPU", "time", "ns", spare=8),
+    Column("self_gpu_time_ns", "self GPU", "time", "ns", spare=8),
+    Column("failure", "outcome", spare=0),
+    Column("reason", "reason", prose=True),
 )
 RATIOS = ("time", "memory", "allocated", "flops", "bytes", "parameters")
 FOR_MACHINES = (

@@ -10,8 +10,8 @@ from ncu_tools.report.table import Column, Table
 COLUMNS = (
     Column("check", "check"),
     Column("status", "status"),
-    Column("found", "found", wide=True),
-    Column("advice", "what to do", wide=True),
+    Column("found", "found", prose=True),
+    Column("advice", "what to do", prose=True),
 )
 
 

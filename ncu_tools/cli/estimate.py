@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("target", "model", wide=True),
-    Column("batch_size", "batch", "count"),
+    Column("batch_size", "batch", "count", spare=0),
     Column("dtype", "type"),
-    Column("phase", "phase"),
+    Column("phase", "phase", spare=0),
     Column("parameters", "parameters", "count"),
-    Column("flops", "FLOPs", "flop", "FLOP"),
+    Column("flops", "FLOPs", "flop", "FLOP", spare=0),
     Column("integer_operations", "integer OPs", "op", "OP"),
     Column("bytes_model", "bytes (model)", "byte", "byte"),
     Column("bytes_operators", "bytes (operators)", "byte", "byte"),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte"),
     Column("whole_bytes", "of bytes"),
-    Column("machine", "machine"),
-    Column("time_model_ns", "at best", "time", "ns"),
+    Column("machine", "machine", spare=0),
+    Column("time_model_ns", "at best", "time", "ns", spare=0),
     Column("bound", "bound"),
     Column("time_operators_ns", "per operator", "time", "ns"),
     Column("unknown_operators", "not known"),
-    Column("failed", "failed"),
+    Column("failed", "failed", prose=True),
 )
 CONVENTIONS = (
     "nothing was run: times are what the roofline allows at best, from FLOPs of contractions; bytes (model) are inputs "

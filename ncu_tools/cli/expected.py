@@ -26,11 +26,11 @@ LOWER = "flops_lower_bound"
 
 COLUMNS = (
     Column("scope", "scope"),
-    Column("phase", "phase"),
+    Column("phase", "phase", spare=0),
     Column("module", "layer", wide=True),
     Column("measured_flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
     Column("expected_flops", "expected", "flop", "FLOP"),
-    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER),
+    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER, spare=0),
     Column("measured_integers", "integer OPs", "op", "OP"),
     Column("expected_integers", "expected", "op", "OP"),
     Column("integers_ratio", "ratio", "number"),
@@ -38,7 +38,7 @@ COLUMNS = (
     Column("expected_bytes", "expected bytes", "byte", "byte"),
     Column("bytes_ratio", "ratio of bytes", "number"),
     Column("launches", "launches", "count"),
-    Column("fitting", "what fits"),
+    Column("fitting", "what fits", prose=True),
 )
 MACHINE_READABLE = (Column("causes", "causes"), Column(LOWER, "lower bound"))
 NOT_THE_SAME_BYTES = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +17,6 @@ from ncu_tools.cli.options import (
     progress,
     rows_shown,
     show,
-    terminal_width,
     top_option,
 )
 from ncu_tools.report.table import Column, Table
@@ -34,23 +33,23 @@ if TYPE_CHECKING:
 LOWER = "flops_lower_bound"
 COLUMNS = (
     Column("kernel", "kernel", wide=True),
-    Column("launches", "launches", "count"),
-    Column("time_total_ns", "time", "time", "ns"),
-    Column("time_share", "share", "fraction"),
-    Column("time_cumulative", "sum", "fraction"),
-    Column("time_mean_ns", "mean", "time", "ns"),
-    Column("time_min_ns", "min", "time", "ns"),
-    Column("time_max_ns", "max", "time", "ns"),
-    Column("time_std_ns", "std", "time", "ns"),
-    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
-    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER),
-    Column("dram_bytes", "DRAM", "byte", "byte"),
-    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
-    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
-    Column("bound", "bound"),
-    Column("bound_fraction", "of bound", "fraction"),
-    Column("headroom_ns", "headroom", "time", "ns"),
-    Column("headroom_share", "of run, at most", "fraction"),
+    Column("launches", "launches", "count", spare=1),
+    Column("time_total_ns", "time", "time", "ns", spare=0),
+    Column("time_share", "share", "fraction", spare=0),
+    Column("time_cumulative", "sum", "fraction", spare=8),
+    Column("time_mean_ns", "mean", "time", "ns", spare=6),
+    Column("time_min_ns", "min", "time", "ns", spare=9),
+    Column("time_max_ns", "max", "time", "ns", spare=9),
+    Column("time_std_ns", "std", "time", "ns", spare=10),
+    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=7),
+    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=2),
+    Column("dram_bytes", "DRAM", "byte", "byte", spare=7),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s", spare=4),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=3),
+    Column("bound", "bound", spare=0),
+    Column("bound_fraction", "of bound", "fraction", spare=0),
+    Column("headroom_ns", "headroom", "time", "ns", spare=5),
+    Column("headroom_share", "of run, at most", "fraction", spare=6),
 )
 MACHINE_READABLE = (
     Column("unit", "unit"),
@@ -59,14 +58,14 @@ MACHINE_READABLE = (
     Column("flag", "flag"),
 )
 BEFORE_UNITS = ("kernel", "launches", "time_total_ns", "time_share", "flops")
-DIAGNOSIS = Column("diagnosis", "diagnosis")
+DIAGNOSIS = Column("diagnosis", "diagnosis", prose=True)
 BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headroom_ns", "headroom_share")
-BASIS = Column("flops_basis", "basis", wide=True)
+BASIS = Column("flops_basis", "basis", wide=True, spare=2)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
 """What is a lower bound -> the words of the basis that say so."""
 IS_TOTAL = Column("is_total", "total")
-WIDE_ENOUGH = 200
-LEFT_OUT_WHERE_NARROW = ("time_min_ns", "time_max_ns", "time_std_ns", "flops", "dram_bytes")
+SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
+"""The column that an order is by, which stays also on narrow terminals; that of time does anyway."""
 
 
 @click.command()
@@ -101,8 +100,8 @@ def command(
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
 
     RUN is a report of ncu (.ncu-rep, CSV, text), a Parquet file or a dataset made by parse, also behind a URL, a folder
-    of reports, or - for standard input. A terminal of less than 200 columns leaves out min, max, deviation and totals;
-    every other output has them.
+    of reports, or - for standard input. A terminal shows the columns that it has room for, and a note names the others,
+    which every other output has.
     Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
     With --units the last row is the sum over all kernels of the run, shown or not.
 
@@ -126,13 +125,12 @@ def command(
     shown = result.rows[:top]
     sentences = _diagnoses(sums, shown) if sums is not None else {}
     rows = [{**asdict(row), "diagnosis": sentences.get(row.kernel)} for row in shown]
-    columns: Sequence[Column] = COLUMNS
-    if output_format == "text" and terminal_width() < WIDE_ENOUGH:
-        columns = [column for column in COLUMNS if column.name not in LEFT_OUT_WHERE_NARROW]
+    columns: Sequence[Column]
+    columns = [replace(one, spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
     if output_format in ("json", "csv"):
         columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     elif diagnose:
-        columns = [*(column for column in COLUMNS if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
+        columns = [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
     if units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in ("json", "csv") else None)
     show(Table("hotspots", columns, rows, notes), output_format, full_names=full_names)
@@ -190,10 +188,10 @@ def _by_unit(
     for unit in used:
         name, title = UNIT_COLUMNS[unit], unit_title(unit)
         if unit in FLOAT_UNITS:
-            found.append(Column(name, title, "flop", "FLOP", lower_bound_if=_lower_bound_of(unit)))
-            found.append(Column(f"{name}_share", f"{title} share", "fraction"))
+            found.append(Column(name, title, "flop", "FLOP", lower_bound_if=_lower_bound_of(unit), spare=0))
+            found.append(Column(f"{name}_share", f"{title} share", "fraction", spare=1))
         else:
-            found.append(Column(name, title, "op", "OP"))
+            found.append(Column(name, title, "op", "OP", spare=0))
     rows = []
     for row in [*kernels[:top], run_total(kernels)]:
         amounts = {UNIT_COLUMNS[unit]: row.work.get(unit) for unit in used}

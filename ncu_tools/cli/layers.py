@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
-    Column("layer", "layer"),
-    Column("launches", "launches", "number"),
-    Column("kernels", "kernels", "count"),
-    Column("time_ns", "time", "time", "ns"),
-    Column("time_share", "share", "fraction"),
+    Column("layer", "layer", wide=True),
+    Column("launches", "launches", "number", spare=4),
+    Column("kernels", "kernels", "count", spare=5),
+    Column("time_ns", "time", "time", "ns", spare=0),
+    Column("time_share", "share", "fraction", spare=0),
     Column("forward_ns", "forward", "time", "ns"),
     Column("backward_ns", "backward", "time", "ns"),
     Column("optimizer_ns", "optimizer", "time", "ns"),
-    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
-    Column("dram_bytes", "DRAM", "byte", "byte"),
-    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
+    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=1),
+    Column("dram_bytes", "DRAM", "byte", "byte", spare=3),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=2),
 )
 MACHINE_READABLE = (
     Column("module", "module"),
@@ -43,12 +43,12 @@ FORWARD_BACKWARD = (
     Column("backward_ns", "backward", "time", "ns"),
     Column("time_ratio", "time ratio", "number"),
     Column("interval", "95 %"),
-    Column("forward_flops", "forward", "flop", "FLOP"),
-    Column("backward_flops", "backward", "flop", "FLOP"),
+    Column("forward_flops", "forward", "flop", "FLOP", spare=2),
+    Column("backward_flops", "backward", "flop", "FLOP", spare=2),
     Column("flops_ratio", "FLOPs ratio", "number"),
-    Column("forward_bytes", "forward", "byte", "byte"),
-    Column("backward_bytes", "backward", "byte", "byte"),
-    Column("bytes_ratio", "bytes ratio", "number"),
+    Column("forward_bytes", "forward", "byte", "byte", spare=3),
+    Column("backward_bytes", "backward", "byte", "byte", spare=3),
+    Column("bytes_ratio", "bytes ratio", "number", spare=1),
 )
 INTERVAL = FORWARD_BACKWARD[4]
 ENDS = (Column("time_ratio_low", "low", "number"), Column("time_ratio_high", "high", "number"))

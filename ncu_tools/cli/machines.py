@@ -20,24 +20,24 @@ from ncu_tools.report.units import scaled
 
 LIST_COLUMNS = (
     Column("id", "machine"),
-    Column("name", "name"),
+    Column("name", "name", wide=True),
     Column("compute_capability", "CC"),
     Column("fp64", "FP64", "flop/s", "FLOP/s"),
-    Column("fp32", "FP32", "flop/s", "FLOP/s"),
+    Column("fp32", "FP32", "flop/s", "FLOP/s", spare=0),
     Column("tensor_fp16", "tensor FP16", "flop/s", "FLOP/s"),
     Column("tensor_fp8", "tensor FP8", "flop/s", "FLOP/s"),
-    Column("dram", "DRAM", "byte/s", "byte/s"),
+    Column("dram", "DRAM", "byte/s", "byte/s", spare=0),
     Column("memory_bytes", "memory", "byte", "byte"),
 )
-CHECK_COLUMNS = (Column("id", "machine"), Column("problem", "problem", wide=True))
+CHECK_COLUMNS = (Column("id", "machine"), Column("problem", "problem", prose=True))
 RATE_COLUMNS = (
     Column("unit", "unit"),
-    Column("dense", "dense"),
+    Column("dense", "dense", spare=0),
     Column("sparse", "sparse"),
     Column("value", "", unit="FLOP/s, OP/s or byte/s"),
     Column("sparse_value", "", unit="FLOP/s or OP/s"),
-    Column("source", "source", wide=True),
-    Column("note", "note"),
+    Column("source", "source", prose=True),
+    Column("note", "note", prose=True),
 )
 
 

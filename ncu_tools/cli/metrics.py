@@ -22,15 +22,15 @@ PASSES = (
     Column("passes", "passes", "count"),
     Column("passes_in_ncu", "in ncu", "count"),
 )
-GROUP_COLUMNS = (Column("group", "group"), *PASSES, Column("meaning", "what it is"))
+GROUP_COLUMNS = (Column("group", "group"), *PASSES, Column("meaning", "what it is", prose=True))
 CHIP_COLUMNS = (Column("chip", "chip"), Column("compute_capability", "CC"), Column("group", "group"), *PASSES)
 METRIC_COLUMNS = (
-    Column("metric", "metric"),
+    Column("metric", "metric", wide=True),
     Column("group", "group"),
     Column("unit", "unit"),
     Column("per", "one is"),
-    Column("collected_by", "by"),
-    Column("meaning", "what it is"),
+    Column("collected_by", "by", spare=1),
+    Column("meaning", "what it is", prose=True),
 )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.report.table import Table, printable, to_csv, to_json, to_markdown
+from ncu_tools.report.table import Column, Table, printable, to_csv, to_json, to_markdown
 from ncu_tools.report.units import counted
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., None])
 
 FORMATS = ("text", "json", "csv", "markdown")
-WIDTH_WITHOUT_TERMINAL = 240
 NOTES_SHOWN = 12
 ROWS_SHOWN = 20
 MACHINE_FORMATS = ("json", "csv")
@@ -102,9 +101,11 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
     elif output_format == "markdown":
         click.echo(to_markdown(table))
     else:
-        from ncu_tools.report.text import to_text
+        from ncu_tools.report.text import left_out, to_text
 
-        click.echo(to_text(table, terminal_width(), full_names=full_names))
+        width = terminal_width()
+        click.echo(to_text(table, width, full_names=full_names))
+        table.notes = [*table.notes, *_columns_note(left_out(table, width), width)]
     if output_format in ("text", "csv"):
         say_notes(list(table.notes))
 
@@ -117,11 +118,18 @@ def _write(pieces: Iterable[str]) -> None:
     click.echo()
 
 
-def terminal_width() -> int:
-    """The width of the terminal that standard output is, or a generous one for pipes and files."""
-    if sys.stdout.isatty():
-        return shutil.get_terminal_size().columns
-    return WIDTH_WITHOUT_TERMINAL
+def _columns_note(hidden: list[Column], width: int | None) -> list[str]:
+    if not hidden:
+        return []
+    titles = ", ".join(dict.fromkeys(column.title for column in hidden))
+    return [
+        f"left out for want of room in {width} columns: {titles}; a wider terminal, a pipe or --format csv shows them"
+    ]
+
+
+def terminal_width() -> int | None:
+    """The width of the terminal that standard output is; None for pipes and files, whose lines may be of any length."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def say_notes(notes: list[str]) -> None:

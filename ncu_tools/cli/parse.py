@@ -37,7 +37,7 @@ COLUMNS = (
     Column("launches", "launches", "count"),
     Column("metrics", "metrics", "count"),
     Column("lines", "lines", "count"),
-    Column("skipped", "skipped", wide=True),
+    Column("skipped", "skipped", prose=True),
 )
 REPORTS_SHOWN = 40
 """Of a dataset, in text."""

@@ -35,17 +35,17 @@ LOWER = "flops_lower_bound"
 COLUMNS = (
     Column("kernel", "kernel", wide=True),
     Column("run", "run", wide=True),
-    Column("launches", "launches", "count"),
-    Column("time_total_ns", "time", "time", "ns"),
-    Column("time_share", "share", "fraction"),
-    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
+    Column("launches", "launches", "count", spare=3),
+    Column("time_total_ns", "time", "time", "ns", spare=1),
+    Column("time_share", "share", "fraction", spare=0),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=0),
     Column("l2_arithmetic_intensity", "L2 FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
     Column("l1_arithmetic_intensity", "L1 FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
     Column("shared_arithmetic_intensity", "shared FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
-    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER),
-    Column("unit", "unit"),
-    Column("bound", "bound"),
-    Column("bound_fraction", "of bound", "fraction"),
+    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=0),
+    Column("unit", "unit", spare=4),
+    Column("bound", "bound", spare=0),
+    Column("bound_fraction", "of bound", "fraction", spare=2),
 )
 MACHINE_READABLE = (
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
@@ -55,10 +55,10 @@ MACHINE_READABLE = (
 BARE_COLUMNS = (
     Column("roof", "roof"),
     Column("device", "machine", wide=True),
-    Column("rate", "rate"),
+    Column("rate", "rate", spare=0),
     Column("ridge", "ridge at FLOP/B", "number", "FLOP/byte"),
     Column("kind", "from"),
-    Column("source", "source", wide=True),
+    Column("source", "source", prose=True),
 )
 BARE_MACHINE_READABLE = (
     Column("device", "machine"),

@@ -24,14 +24,14 @@ IDENTITY = (
     Column("dtype", "type"),
     Column("mode", "mode"),
     Column("phase", "phase"),
-    Column("varied", "varied"),
+    Column("varied", "varied", spare=0),
     Column("batch_size", "batch", "count"),
     Column("input_size", "image", "count"),
     Column("sequence_length", "tokens", "count"),
     Column("points", "points", "count"),
     Column("smallest", "from", "count"),
     Column("largest", "to", "count"),
-    Column("exponent", "exponent", "number"),
+    Column("exponent", "exponent", "number", spare=0),
 )
 FOR_PEOPLE = (Column("interval", "95 %"),)
 FOR_MACHINES = (
@@ -41,9 +41,9 @@ FOR_MACHINES = (
 )
 VERDICTS = (
     Column("last_exponent", "at the end", "number"),
-    Column("verdict", "latency is"),
+    Column("verdict", "latency is", spare=0),
     Column("knee", "knee", "count"),
-    Column("knee_why_not", "no knee"),
+    Column("knee_why_not", "no knee", spare=2),
     Column("best_batch", "best at", "count"),
     Column("best_throughput", "best", "number"),
     Column("throughput_unit", ""),

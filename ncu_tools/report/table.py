@@ -32,6 +32,10 @@ class Column:
     """One column: its name and unit in machine-readable forms, its title and kind of number in text.
 
     `lower_bound_if` names a column that, where true, makes the value a lower bound: people see it with "≥" in front.
+
+    On a terminal, names in `wide` columns may lose their ends, and sentences in `prose` go on below. What `spare` says
+    is how early a column is left out there for want of room: 0 never, else those of the highest number first and
+    together; columns without any go last, from the right, and `wide` ones and `prose` stay.
     """
 
     name: str
@@ -40,6 +44,8 @@ class Column:
     unit: str = ""
     wide: bool = False
     lower_bound_if: str = ""
+    prose: bool = False
+    spare: int | None = None
 
     @property
     def is_number(self) -> bool:
@@ -143,9 +149,15 @@ def to_markdown(table: Table) -> str:
         "|" + "|".join(" ---: " if column.is_number else " --- " for column in columns) + "|",
     ]
     for row in table.rows:
-        lines.append("| " + " | ".join(_escaped(cell(column, row)) for column in columns) + " |")
+        lines.append("| " + " | ".join(_indented(_escaped(cell(column, row))) for column in columns) + " |")
     lines += ["", *(f"* {_escaped(printable(note))}" for note in table.notes)] if table.notes else []
     return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    """Text whose spaces in front are kept, which Markdown strips from a cell: they are what makes rows a tree."""
+    bare = text.lstrip(" ")
+    return "&nbsp;" * (len(text) - len(bare)) + bare
 
 
 def _escaped(text: str) -> str:

@@ -1,55 +1,108 @@
-"""A table of results as text for a terminal."""
+"""A table of results as text: whole for pipes and files, and for a terminal as it fits there.
+
+Where a terminal is narrow, columns are left out, the least important first, before names get too short to tell apart.
+"""
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import Console, JustifyMethod, OverflowMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from ncu_tools.report.table import Column, Table, cell
 
 NARROWEST = 24
-GAP = 2
+"""How many letters of names are left, as long as another column can be left out instead."""
+
+NARROWEST_OF_ALL, NARROWEST_PROSE = 12, 30
+GAP, NARROW_GAP = 3, 2
 
 
-def to_text(table: Table, width: int, *, full_names: bool = False) -> str:
-    """The table as text at most `width` columns wide; wide columns lose the end of long texts unless `full_names`."""
-    columns = table.shown_columns()
-    cells = [[cell(column, row) for column in columns] for row in table.rows]
-    widths = _fitted(columns, cells, width) if not full_names else _natural(columns, cells)
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="")
-    for column, size in zip(columns, widths, strict=True):
+def to_text(table: Table, width: int | None, *, full_names: bool = False) -> str:
+    """The table as text at most `width` columns wide, each line of it whole where that is None.
+
+    Names lose their ends where there is no room for them; with `full_names`, and where texts are sentences, they go on
+    below instead.
+    """
+    columns, sizes, gap = _layout(table, width)
+    shown = RichTable(box=box.SIMPLE_HEAD, show_edge=gap == GAP, pad_edge=False, header_style="")
+    shown.padding = (0, 1, 0, gap - NARROW_GAP)
+    for column in columns:
         justify: JustifyMethod = "right" if column.is_number else "left"
+        goes_on = column.prose or (column.wide and full_names)
+        overflow: OverflowMethod = "fold" if goes_on else "ellipsis"
+        size = sizes[column.name]
         shown.add_column(
-            Text(column.title), justify=justify, no_wrap=True, overflow="ellipsis", min_width=size, max_width=size
+            Text(column.title), justify=justify, no_wrap=not goes_on, overflow=overflow, min_width=size, max_width=size
         )
-    for row in cells:
-        shown.add_row(*map(Text, row))
-    console = Console(width=sum(widths) + (GAP + 2) * len(widths), color_system=None)
+    for row in table.rows:
+        shown.add_row(*(Text(cell(column, row)) for column in columns))
+    console = Console(width=_width(columns, sizes, GAP), color_system=None)
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
 
 
-def _natural(columns: list[Column], cells: list[list[str]]) -> list[int]:
-    return [
-        max([cell_len(column.title), *(cell_len(row[index]) for row in cells)]) for index, column in enumerate(columns)
-    ]
+def left_out(table: Table, width: int | None) -> list[Column]:
+    """The columns that a terminal of `width` columns has no room for."""
+    kept, _, _ = _layout(table, width)
+    return [column for column in table.shown_columns() if column not in kept]
 
 
-def _fitted(columns: list[Column], cells: list[list[str]], width: int) -> list[int]:
-    """Widths that fit the page: wide columns share what the others leave, none below `NARROWEST`."""
-    sizes = _natural(columns, cells)
-    wide = sorted((index for index, column in enumerate(columns) if column.wide), key=lambda index: sizes[index])
-    room = (
-        width
-        - sum(size for size, column in zip(sizes, columns, strict=True) if not column.wide)
-        - GAP * (len(sizes) + 1)
-    )
-    for place, index in enumerate(wide):
-        share = max(room // (len(wide) - place), NARROWEST)
-        sizes[index] = min(sizes[index], share)
-        room -= sizes[index]
-    return sizes
+def _layout(table: Table, width: int | None) -> tuple[list[Column], dict[str, int], int]:
+    """The columns that there is room for, how wide each is by its name, and how far they are apart."""
+    columns = table.shown_columns()
+    sizes = {
+        column.name: max([cell_len(column.title), *(cell_len(cell(column, row)) for row in table.rows)])
+        for column in columns
+    }
+    if width is None or _width(columns, sizes, GAP) <= width:
+        return columns, sizes, GAP
+    kept = _kept(columns, sizes, width)
+    return kept, sizes | _shared(kept, sizes, width), NARROW_GAP
+
+
+def _width(columns: list[Column], sizes: dict[str, int], gap: int) -> int:
+    """How wide the columns are together, with a gap behind each; that of the last one stands for the edges."""
+    return sum(sizes[column.name] + gap for column in columns)
+
+
+def _least(column: Column, size: int) -> int:
+    """How narrow a column may get."""
+    return min(size, NARROWEST_PROSE if column.prose else NARROWEST) if column.prose or column.wide else size
+
+
+def _kept(columns: list[Column], sizes: dict[str, int], width: int) -> list[Column]:
+    """The columns that there is room for at `width`, those left out that are missed the least."""
+    kept = list(columns)
+    least = {column.name: _least(column, sizes[column.name]) for column in columns}
+    for group in _leaving(columns):
+        if _width(kept, least, NARROW_GAP) - NARROW_GAP <= width:
+            break
+        kept = [column for column in kept if column not in group]
+    return kept
+
+
+def _leaving(columns: list[Column]) -> list[list[Column]]:
+    """The columns that may be left out, in the order in which they are: see `Column.spare`."""
+    ranked = sorted((one for one in columns[1:] if one.spare), key=lambda one: -(one.spare or 0))
+    groups = [list(group) for _, group in groupby(ranked, key=lambda one: one.spare)]
+    others = [[one] for one in reversed(columns[1:]) if one.spare is None and not one.wide and not one.prose]
+    return [*groups, *others]
+
+
+def _shared(columns: list[Column], sizes: dict[str, int], width: int) -> dict[str, int]:
+    """What names and sentences get of the room that the other columns leave them, the same for all that need it."""
+    flexible = sorted((one for one in columns if one.wide or one.prose), key=lambda one: sizes[one.name])
+    others = [column for column in columns if column not in flexible]
+    room = width - _width(others, sizes, NARROW_GAP) - NARROW_GAP * (len(flexible) - 1)
+    shares = {}
+    for place, column in enumerate(flexible):
+        share = max(room // (len(flexible) - place), NARROWEST_OF_ALL)
+        shares[column.name] = min(sizes[column.name], share)
+        room -= shares[column.name]
+    return shares
