@@ -15,10 +15,10 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import read_manifest
 from ncu_launch.point_outcomes import OK
+from ncu_parsers.bench_table import BENCH_FILE
 from ncu_parsers.parquet import contents, read_bench
 from ncu_parsers.parquet_file import is_parquet
 
-BENCH = "bench.parquet"
 OWN_COLUMNS = {"point", "outcome", "samples_ns"}
 """Columns that tell a table of measured points from one of launches."""
 OWN_SIZES = ("batch_size", "input_size", "sequence_length")
@@ -39,7 +39,7 @@ def is_bench(path: str) -> bool:
     """Whether `path` names a run folder of ncu-bench bench, or the Parquet file of one."""
     file = Path(path)
     if file.is_dir():
-        return (file / BENCH).is_file()
+        return (file / BENCH_FILE).is_file()
     if not is_parquet(file):
         return False
     try:
@@ -60,7 +60,7 @@ def points_of(path: str) -> pa.Table:
 
 
 def _file(path: str) -> Path:
-    return Path(path) / BENCH if Path(path).is_dir() else Path(path)
+    return Path(path) / BENCH_FILE if Path(path).is_dir() else Path(path)
 
 
 def completed(rows: list[Row]) -> list[Row]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ncu_tools.ceilings import unit_title
 from ncu_tools.diagnosis_sums import DiagnosisSums, Inputs, facts, stall_reasons
 from ncu_tools.hotspots import Hotspot
+from ncu_tools.report.units import counted
 
 CONSTANT_MOVES = "may be constant moves"
 """What `flops_basis` says where FP16 FLOPs are those of an instruction that compilers also move constants with."""
@@ -104,6 +105,20 @@ def diagnose(quantities: Mapping[str, float], bound: str, inputs: str = "", *, b
         return f"{says}; {', '.join(missing)} would say why" if missing else says
     others = [group for group in missing if group in rule.confirmed_by]
     return f"{says}; {', '.join(others)} would confirm it" if others else says
+
+
+def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, str]) -> list[str]:
+    """Notes on why nothing was `found` to say of some kernels."""
+    silent = [kernel for kernel in kernels if kernel.kernel not in found]
+    uncounted = [kernel for kernel in silent if not sums.is_of_ncu(sums.number(kernel.kernel))]
+    reasons = {
+        "their launches have no counters of ncu, which is what a diagnosis looks at": len(uncounted),
+        "nothing that was collected stands out, and how near they are to a roof is not known": len(silent)
+        - len(uncounted),
+    }
+    return [
+        f"no diagnosis of {counted(count, 'kernel', 'kernels')}: {reason}" for reason, count in reasons.items() if count
+    ]
 
 
 def _lacking(quantities: Mapping[str, float], *, by_ncu: bool) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch import metrics as counters
+from ncu_launch.chips import chip_of
 from ncu_parsers import tables
 
 from ncu_tools.ceilings import Ceilings, unit_title
@@ -244,7 +245,7 @@ class _Account:
             notes.append("the report holds averages over launches (a summary): totals are average x launches")
         wanted = {
             "times": "gpu__time_duration.sum",
-            "FLOP counts": flop_metrics(self.capabilities),
+            "FLOP counts": _flop_metrics_in_short(self.capabilities),
             "DRAM bytes": "dram__bytes.sum",
         }
         notes += [
@@ -269,12 +270,20 @@ def _texts_where(table: pa.Table, column: str, where: npt.NDArray[np.bool_]) -> 
     return {texts[code] for code in np.flatnonzero(np.bincount(codes[where], minlength=len(texts))).tolist()}
 
 
-def flop_metrics(capabilities: set[str | None]) -> str:
-    """The metrics to ask ncu for to have every FLOP counted, as one --metrics argument."""
+def _flop_metrics_in_short(capabilities: set[str | None]) -> str:
+    """The first of the metrics that count FLOPs, and where all of them are."""
+    first, *others = flop_metrics(capabilities)
+    chip = chip_of(next(iter(capabilities))) if len(capabilities) == 1 else None
+    of_chip = f" --chip {chip.name.lower()}" if chip is not None else ""
+    return f"{first} and {len(others)} more, which ncu-bench metrics flops tensor{of_chip} lists"
+
+
+def flop_metrics(capabilities: set[str | None]) -> list[str]:
+    """The metrics to ask ncu for to have every FLOP counted."""
     opcodes = [opcode for precision in counters.CUDA_CORE_PRECISIONS for opcode in counters.flop_weights(precision)]
     if any(counters.has_packed_fp32(capability) for capability in capabilities):
         opcodes += counters.packed_fp32_weights()
     names = [f"{counters.SASS_PREFIXES[0]}{opcode}_pred_on.sum" for opcode in opcodes]
     if len(capabilities) == 1:
         names += counters.floating_tensor_totals(next(iter(capabilities))) or []
-    return ",".join(names)
+    return names

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.manifest import DamagedManifest, read_manifest
+from ncu_parsers.bench_table import BENCH_FILE
 from ncu_parsers.datasets import LAUNCHES as LAUNCHES
 from ncu_parsers.datasets import Dataset, Partition, find_dataset
 from ncu_parsers.parquet import Columns, read_launches
@@ -115,6 +116,8 @@ def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:
     if (file / LAUNCHES).is_file():
         notes, file = _notes_of_an_early_end(file), file / LAUNCHES
         return _in_file(path, file, engine, notes)
+    if (file / BENCH_FILE).is_file():  # reading it says what it holds, and what to do with that
+        return _in_file(path, file / BENCH_FILE, engine, [])
     if file.is_dir():
         dataset = find_dataset(path, engine)
         return OnDisk(path, dataset) if dataset is not None else None

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ncu_launch.chips import chip_of
+from ncu_launch.groups import select
 from ncu_launch.operators import FORMAT, FORMAT_VERSION
 from ncu_parsers.build import launches_table
 from ncu_parsers.operators import OperatorFile
@@ -271,7 +273,8 @@ class TestBound:
     def test_without_flop_counts_nothing_is_called_memory_bound(self) -> None:
         result = spots(launch("copy", ns=1e6, dram=1.5e9))
         assert (result.rows[0].bound, result.rows[0].flops, result.rows[0].arithmetic_intensity) == (None, None, None)
-        assert any("have no FLOP counts; ask ncu for --metrics smsp__sass" in note for note in result.notes)
+        (note,) = (note for note in result.notes if "have no FLOP counts; ask ncu for --metrics smsp__sass" in note)
+        assert note.endswith("and 13 more, which ncu-bench metrics flops tensor --chip ga100 lists")
 
     def test_a_lower_bound_of_flops_calls_dram_the_bound_only_where_dram_is_busy(self) -> None:
         metrics = sass(ffma=10)
@@ -386,11 +389,17 @@ class TestRoofline:
 
 
 def test_the_metrics_to_ask_for_name_the_tensor_totals_of_the_chip() -> None:
-    asked = flop_metrics({"9.0"}).split(",")
+    asked = flop_metrics({"9.0"})
     assert "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum" in asked
     assert "sm__ops_path_tensor_src_fp8.sum" in asked
     assert not any("ffma2" in name for name in asked)
-    assert any("ffma2" in name for name in flop_metrics({"10.0"}).split(","))
+    assert any("ffma2" in name for name in flop_metrics({"10.0"}))
+
+
+@pytest.mark.parametrize("capability", ["7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.1", None])
+def test_the_command_that_the_note_names_lists_every_metric_to_ask_for(capability: str | None) -> None:
+    listed = select(["flops", "tensor"], chip_of(capability), None).names
+    assert set(flop_metrics({capability})) <= set(listed)
 
 
 def test_a_hotspot_is_plain_data() -> None:

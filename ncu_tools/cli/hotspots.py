@@ -121,9 +121,10 @@ def command(
     with engine_of(dask) as engine:
         result, sums = _kernels(runs, machine, by, group, engine, diagnose=diagnose)
     top = rows_shown(top, output_format)
-    notes = [*hidden_kernels(result.rows, top), *result.notes]
+    notes = [*_pooled(runs), *hidden_kernels(result.rows, top), *result.notes]
     shown = result.rows[:top]
-    sentences = _diagnoses(sums, shown) if sums is not None else {}
+    sentences, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
+    notes += why_not
     rows = [{**asdict(row), "diagnosis": sentences.get(row.kernel)} for row in shown]
     columns: Sequence[Column]
     columns = [replace(one, spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
@@ -159,6 +160,12 @@ def _kernels(
     return result, sums_to_diagnose(found, group)
 
 
+def _pooled(runs: Sequence[str]) -> list[str]:
+    if len(runs) == 1:
+        return []
+    return [f"launches, times and shares are of all {len(runs)} runs together; ncu-bench compare tells runs apart"]
+
+
 def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None) -> list[str]:
     """The note on kernels behind the first `shown`, with the time that they take; none where all are shown."""
     hidden = kernels[shown:] if shown is not None else []
@@ -169,10 +176,12 @@ def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None) -> list[str]:
     return [f"{more} {time} of the time; --top shows more"]
 
 
-def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> dict[str, str]:
-    from ncu_tools.diagnosis import sentences
+def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, str], list[str]]:
+    """A sentence for each kernel of which something can be said, and why there is none for others."""
+    from ncu_tools.diagnosis import sentences, undiagnosed
 
-    return sentences(sums, kernels)
+    found = sentences(sums, kernels)
+    return found, undiagnosed(sums, kernels, found)
 
 
 def _by_unit(

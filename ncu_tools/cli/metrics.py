@@ -117,7 +117,7 @@ def _of_all_chips(wanted: Sequence[str], version: Version | None, dtype: str | N
     notes = []
     for chip in chips():
         if not chip.known_to(version):
-            notes.append(chip.name)
+            notes.append(f"{chip.name} (up to {version_text(chip.until)})" if chip.until else chip.name)
             continue
         for group in groups:
             takes = _takes(select(group, chip, version, dtype=dtype), chip)
@@ -125,7 +125,8 @@ def _of_all_chips(wanted: Sequence[str], version: Version | None, dtype: str | N
                 {"chip": chip.name, "compute_capability": chip.compute_capability, "group": ",".join(group), **takes}
             )
     newest = f"ncu {version_text(version)}" if version else "the newest ncu"
-    return Table("metrics", CHIP_COLUMNS, rows, [f"not known to {newest}: {', '.join(notes)}"] if notes else [])
+    unknown = f"{len(notes)} of {len(chips())} chips are not known to {newest}: {', '.join(notes)}; see --ncu-version"
+    return Table("metrics", CHIP_COLUMNS, rows, [unknown] if notes else [])
 
 
 def _alone(group: str, chip: Chip | None, version: Version | None, dtype: str | None) -> Selection:

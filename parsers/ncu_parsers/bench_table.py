@@ -15,6 +15,10 @@ from ncu_parsers.tables import METADATA_KEY, Column, encoded, field_of
 
 BENCH = "bench"
 """What `table` in the file's metadata says of such a table."""
+
+BENCH_FILE = "bench.parquet"
+"""What its file is called in a run folder."""
+
 SCHEMA_VERSION = 1
 """History: 1 (2026-11) the first; process_means_ns and host were added to it, and files without are read as null."""
 
