@@ -13,7 +13,7 @@ from ncu_tools.ceilings import unit_title
 from ncu_tools.machine import DRAM
 from ncu_tools.roofline import Point, Roofline
 from ncu_tools.roofs import AUTO, ridge_points, roofs
-from ncu_tools.scene import KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene
+from ncu_tools.scene import KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene, short_names
 
 MOST_ARROWS = 30
 """Of more pairs those of the longest time have an arrow."""
@@ -63,11 +63,7 @@ def scene_of(
 
 
 def _labelled(runs: Sequence[Run], labels: Sequence[str], models: Mapping[str, str]) -> list[Run]:
-    named = [run.label for run in runs]
-    texts = [
-        labels[place] if place < len(labels) else run.name if named.count(run.label) > 1 else run.label
-        for place, run in enumerate(runs)
-    ]
+    texts = [*labels, *short_names([run.name for run in runs])[len(labels) :]]
     return [replace(run, label=text, model=models.get(run.name)) for run, text in zip(runs, texts, strict=True)]
 
 

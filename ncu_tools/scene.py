@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
@@ -25,6 +26,17 @@ LEVELS = (*MEMORY_LEVELS, "shared")
 KERNELS, LAUNCHES, MODULES, PHASES, RUNS = "kernels", "launches", "modules", "phases", "runs"
 VIEWS = (KERNELS, LAUNCHES, MODULES, PHASES, RUNS)
 """What one point of the plot is."""
+
+
+def short_names(runs: Sequence[str]) -> list[str]:
+    """What runs are called where there is little room: as much of the end of their paths as tells them apart."""
+    paths = [PurePath(run).parts or (run,) for run in runs]
+    return [_shortest_end(path, [*paths[:place], *paths[place + 1 :]]) for place, path in enumerate(paths)]
+
+
+def _shortest_end(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
+    length = next((n for n in range(1, len(path)) if all(path[-n:] != other[-n:] for other in others)), len(path))
+    return str(PurePath(*path[-length:]))
 
 
 @dataclass(frozen=True)

@@ -486,6 +486,15 @@ class TestInChromium:
         assert f"as {names[0]}" in found.page.locator("#kernel").inner_text()
         found.page.close()
 
+    def test_no_column_of_two_runs_is_cut(self, browser: Browser, tmp_path: Path) -> None:
+        launches = table(ran("void a_kernel_with_a_long_name<float>", 3e6, fma=4e9), ran("copy<float>", 1e6, fma=1))
+        runs = [ReportedRun(f"a/long/path/{name}/report.csv", launches) for name in ("before", "after")]
+        found = Opened(browser, written(tmp_path, *runs))
+        assert found.page.evaluate(
+            "() => [...document.querySelectorAll('#hotspots .scrolled')].every((one) => one.scrollWidth <= one.clientWidth)"
+        )
+        found.page.close()
+
     def test_two_thousand_kernels_open_in_three_seconds_and_stay_quick(self, browser: Browser, tmp_path: Path) -> None:
         times, work = 10 ** np.random.default_rng(2).uniform(3, 7, (2, 2000))
         launches = [ran(f"kernel_{n}", float(times[n]), fma=float(work[n])) for n in range(2000)]

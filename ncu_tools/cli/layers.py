@@ -99,7 +99,7 @@ def command(
         notes.append(f"means over {result.iterations} iterations")
     if output is not None and result.rows:
         _draw(result, output, title)
-        notes.append(f"the picture is {output}")
+        notes += [f"the picture is {output}", *_note_on_boxes(title)]
         if result.share_above is not None and result.share_above >= SHARE_WORTH_SAYING:
             notes.append(
                 f"the bars leave out {percent(result.share_above)} of the time: launches of layers that have others "
@@ -128,6 +128,12 @@ def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
     else:
         columns = list(FORWARD_BACKWARD)
     show(Table("layers", columns, rows, notes), output_format)
+
+
+def _note_on_boxes(title: str) -> list[str]:
+    from ncu_tools.report.plot_fonts import note_on_boxes
+
+    return note_on_boxes([title])
 
 
 def _draw(result: Layers, output: Path, title: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +29,7 @@ from ncu_tools.scene import KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
 if TYPE_CHECKING:
     from ncu_tools.ceilings import Ceiling
     from ncu_tools.machine import Machine
-    from ncu_tools.roofline import Look, Roofline
+    from ncu_tools.roofline import Look, Point, Roofline
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -192,7 +192,7 @@ def command(
     notes += _arrow_note(scene, arrows)
     if output is not None:
         _write_picture(scene, style)
-        notes.append(f"the picture is {output}")
+        notes += [f"the picture is {output}", *_note_on_boxes(scene, title)]
     bare = not result.runs and output_format != "json"
     table = _bare_table(result, notes, output_format) if bare else _table(result, scene, notes, top, output_format)
     show(table, output_format)
@@ -246,9 +246,9 @@ def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
     (_, document), *_ = documents
     scene = document["scene"]
     assert isinstance(scene, dict)  # noqa: S101 - drawn_before() looked
-    _write_picture(scene_from_json(scene), style)
-    note = f"the picture is {style.output}"
-    say_notes([note])
+    drawn = scene_from_json(scene)
+    _write_picture(drawn, style)
+    say_notes([f"the picture is {style.output}", *_note_on_boxes(drawn, style.title)])
     return True
 
 
@@ -278,6 +278,8 @@ def _roofline(
 def _scene(result: Roofline, shown: Shown, title: str, models: dict[str, str]) -> Scene:
     from ncu_tools.compose import scene_of
 
+    if len(set(shown.labels)) < len(shown.labels):
+        raise WrongUsage("Two runs have the same label.", advice="Give each run a --label of its own.")
     if shown.labels and len(shown.labels) != len(result.runs):
         raise WrongUsage(
             f"There are {len(result.runs)} runs and {len(shown.labels)} labels.",
@@ -291,6 +293,14 @@ def _scene(result: Roofline, shown: Shown, title: str, models: dict[str, str]) -
         labels=shown.labels,
         models=models,
         arrows=shown.arrows,
+    )
+
+
+def _note_on_boxes(scene: Scene, title: str) -> list[str]:
+    from ncu_tools.report.plot_fonts import note_on_boxes
+
+    return note_on_boxes(
+        [title or scene.title, *(run.label for run in scene.runs), *(mark.label for mark in scene.marks)]
     )
 
 
@@ -309,19 +319,8 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, ou
     notes = [*hidden_rows(len(points), top, "more point", "more points"), *notes]
     points = points[:top]
     several = len({point.run for point in points}) > 1
-    for_people = output_format in ("text", "markdown")
     labels = {run.name: run.label for run in scene.runs}
-    rows = []
-    for point in points:
-        row = {**asdict(point.hotspot), "run": None}
-        row |= {f"{place.level}_arithmetic_intensity": place.intensity for place in point.places}
-        if output_format == "json":
-            row["run"] = point.run
-        elif for_people and result.view == RUNS:
-            row["kernel"] = labels[point.run]
-        elif several:
-            row["run"] = PurePath(point.run).name
-        rows.append(row)
+    rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
     first = replace(COLUMNS[0], title=result.view.removesuffix("s") if not result.density else "kernel")
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in ("json", "csv"):
@@ -330,6 +329,19 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, ou
         "roofline", columns, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes],
         _extra(result, scene) if output_format == "json" else {},
     )  # fmt: skip
+
+
+def _cells(point: Point, label: str, view: str, output_format: str, *, several: bool) -> dict[str, Any]:
+    """The row of a point; where each is a whole run, what the run is called is said once to people."""
+    row = {**asdict(point.hotspot), "run": None}
+    row |= {f"{place.level}_arithmetic_intensity": place.intensity for place in point.places}
+    if output_format == "json":
+        row["run"] = point.run
+    elif view == RUNS and output_format != "csv":
+        row["kernel"] = label
+    elif several:
+        row["run"] = label
+    return row
 
 
 def _bare_table(result: Roofline, notes: list[str], output_format: str) -> Table:

@@ -101,7 +101,7 @@ def command(
     fits, pairs = series(rows), correlations(rows)
     notes = _notes(rows, fits, pairs)
     if output is not None:
-        notes.append(_drawn(rows, fits, pairs, output, title))
+        notes += _drawn(rows, fits, pairs, output, title)
     if only_correlations:
         show(Table("scaling", PAIR_COLUMNS, [asdict(pair) for pair in pairs], notes), output_format)
         return
@@ -195,16 +195,17 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
     return notes
 
 
-def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output: Path, title: str) -> str:
+def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output: Path, title: str) -> list[str]:
     """Draw, and say where."""
     from ncu_parsers.whole_files import replacing
 
+    from ncu_tools.report.plot_fonts import note_on_boxes
     from ncu_tools.report.scaling_plot import draw_scaling
     from ncu_tools.scaling import by_group
 
     picture = draw_scaling(fits, by_group(rows), pairs, output.suffix.lstrip(".").lower(), title=title)
     if picture is None:
-        return "there is nothing to draw"
+        return ["there is nothing to draw"]
     with replacing(output) as temporary:
         temporary.write_bytes(picture)
-    return f"the picture is {output}"
+    return [f"the picture is {output}", *note_on_boxes([title])]

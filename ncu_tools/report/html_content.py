@@ -9,7 +9,6 @@ import math
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +30,7 @@ from ncu_tools.machine import DRAM, Machine
 from ncu_tools.report.table import Column, printable
 from ncu_tools.report.units import counted, percent
 from ncu_tools.roofline import Look, Point, Roofline, roofline
-from ncu_tools.scene import LEVELS
+from ncu_tools.scene import LEVELS, short_names
 from ncu_tools.work import UNIT_COLUMNS
 
 KERNELS_SHOWN, LETTERS_SHOWN = 2_000, 800_000
@@ -199,9 +198,8 @@ def content(
 
 
 def _labels(names: Sequence[str]) -> dict[str, str]:
-    """What runs are called: the last part of their path, or all of it where that is not enough to tell them apart."""
-    short = [PurePath(name).name or name for name in names]
-    return {name: one if short.count(one) == 1 else name for name, one in zip(names, short, strict=True)}
+    """What runs are called."""
+    return dict(zip(names, short_names(names), strict=True))
 
 
 def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ncu_tools.layers import Layer
 from ncu_tools.report.pictures import matplotlib_for_files
+from ncu_tools.report.plot_fonts import families
 from ncu_tools.report.table import printable
 from ncu_tools.report.units import duration, scaled
 
@@ -31,7 +32,9 @@ def draw_bars(layers: Sequence[Layer], file_format: str, *, title: str = "", byt
 
     hottest = sorted(layers, key=lambda layer: -(layer.time_ns or 0.0))[:MOST_BARS]
     shown = [layer for layer in layers if layer in hottest]
-    with matplotlib.rc_context({"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8}):
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8, "font.family": families()}
+    ):
         figure = Figure(figsize=(11, max(2.5, 0.7 + 0.2 * len(shown))), layout="constrained")
         time, flops, moved = figure.subplots(1, 3, sharey=True, width_ratios=(1.4, 1, 1))
         _draw_time(time, shown)

@@ -123,9 +123,11 @@ class Canvas:
         font = FontProperties(size=size, weight="bold" if bold else "normal")
         return float(text_to_path.get_text_width_height_descent(text, font, False)[0])
 
-    def fitted(self, text: str, size: float, width: float) -> str:
-        """Words, cut with an ellipsis where they are wider than `width`."""
+    def fitted(self, text: str, size: float, width: float, *, keep_end: bool = False) -> str:
+        """Words, cut with an ellipsis where they are wider than `width`: at the end, or before one that tells more."""
         text = printable(text)
+        if keep_end:
+            return self.fitted(text[::-1], size, width)[::-1]
         if self.width_of(text, size) <= width:
             return text
         kept = len(text)

@@ -21,7 +21,8 @@ from ncu_tools.report.units import digits, duration, percent
 from ncu_tools.scene import RUNS, Scene
 
 SHARES_SHOWN = (0.5, 0.1, 0.01)
-SOURCES_SHOWN = 4
+SOURCE_LINES, SOURCE_LINE = 6, 0.85
+"""How many lines the sources of a device take at most, and how high each is."""
 MARKS_AT_LEAST = 6
 """Where meanings take more room than there is, their last lines are left out, and so many marks are listed."""
 MOST_DEVICES = 2
@@ -42,6 +43,7 @@ class Line:
     quiet: bool = False
     sign: Callable[[float, float], None] | None = None
     lines: float = 1.0
+    keep_end: bool = False
 
 
 def lines_under(scene: Scene) -> int:
@@ -54,9 +56,11 @@ def lines_under(scene: Scene) -> int:
 def draw_listing(canvas: Canvas) -> int:
     """Draw the listing; returns how many marks it numbers."""
     box, size = canvas.page.listing, canvas.page.text
-    meanings = [line for part in (_runs, _devices, _units, _levels, _sizes, _density_scale, _lines_of_roofs, _sources)
+    meanings = [line for part in (_runs, _devices, _units, _levels, _sizes, _density_scale, _lines_of_roofs)
                 for line in part(canvas)]  # fmt: skip
     line = LINE * size
+    marks = min(MARKS_AT_LEAST + 2, len(canvas.scene.marks) + 1 + bool(canvas.scene.not_drawn))
+    meanings += _sources(canvas, box.height / line - sum(one.lines for one in meanings) - marks - 1)
     if canvas.page.is_narrow:
         middle = box.left + 0.55 * box.width
         left, right = Box(box.left, box.bottom, middle - size, box.top), Box(middle, box.bottom, box.right, box.top)
@@ -87,7 +91,8 @@ def _write(canvas: Canvas, box: Box, lines: list[Line]) -> None:
             width = canvas.width_of(line.right, small)
             canvas.words(box.right - width, y, line.right, fontsize=small, color=colour)
         room = box.width - indent - (canvas.width_of(line.right, small) + size if line.right else 0.0)
-        canvas.words(box.left + indent, y, canvas.fitted(line.text, small, room), fontsize=small, color=colour)
+        text = canvas.fitted(line.text, small, room, keep_end=line.keep_end)
+        canvas.words(box.left + indent, y, text, fontsize=small, color=colour)
 
 
 # ----------------------------------------------------------------------------------------------------------- marks
@@ -166,7 +171,7 @@ def _runs(canvas: Canvas) -> list[Line]:
         marker = marker_of(canvas, own[0], DRAM) if own else "o"
         time = "" if run.time_ns is None else duration(run.time_ns)
         colour = canvas.colour_of(own[0]) if own else canvas.theme.of_series(number)
-        result.append(Line(run.label, time, sign=_marker(canvas, colour, marker)))
+        result.append(Line(run.label, time, sign=_marker(canvas, colour, marker), keep_end=True))
     return [*result, Line(lines=0.6)]
 
 
@@ -318,7 +323,8 @@ def _further_roofs(canvas: Canvas) -> list[Line]:
     return [Line("further roofs", quiet=True), *lines, Line(lines=0.6)]
 
 
-def _sources(canvas: Canvas) -> list[Line]:
+def _sources(canvas: Canvas, room: float) -> list[Line]:
+    """Where the roofs come from, in so many lines."""
     scene = canvas.scene
     devices = len({roof.device for roof in scene.roofs})
     if not scene.roofs:
@@ -330,10 +336,21 @@ def _sources(canvas: Canvas) -> list[Line]:
         if roof.kind != BOARD_LIMIT or len({one.kind for one in scene.roofs}) == 1:
             sources.setdefault(roof.device, []).append(roof.source)
     result = [Line("roofs", quiet=True)]
+    most = min(SOURCE_LINES, int((room - 1) / SOURCE_LINE / len(sources)))
     for device, found in sources.items():
-        words = f"{device}: {'; '.join(list(dict.fromkeys(found))[:SOURCES_SHOWN])}"
-        result += [Line(text, quiet=True, lines=0.85) for text in _wrapped(canvas, words)[:5]]
+        result += [Line(text, quiet=True, lines=SOURCE_LINE) for text in _whole_sources(canvas, device, found, most)]
     return result
+
+
+def _whole_sources(canvas: Canvas, device: str, sources: list[str], most: int) -> list[str]:
+    """The sources of a device's roofs in at most so many lines: each whole, and how many more there are."""
+    every = list(dict.fromkeys(sources))
+    for number in range(len(every), 0, -1):
+        more = f"; {len(every) - number} more with --format json" if number < len(every) else ""
+        lines = _wrapped(canvas, f"{device}: {'; '.join(every[:number])}{more}")
+        if len(lines) <= most:
+            return lines
+    return _wrapped(canvas, f"{device}: see --format json")
 
 
 def _wrapped(canvas: Canvas, words: str, *, indent: float = 0.0) -> list[str]:

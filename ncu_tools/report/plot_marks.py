@@ -160,7 +160,9 @@ def draw_names(canvas: Canvas) -> None:
     """The name of every mark beside it."""
     size = canvas.page.text
     for mark in canvas.scene.marks:
-        text = canvas.fitted(mark.label, size, 0.35 * canvas.page.plot.width)
+        apart = canvas.several_runs and canvas.scene.view != RUNS
+        name = f"{mark.label}, {canvas.scene.runs[mark.run].label}" if apart else mark.label
+        text = canvas.fitted(name, size, 0.35 * canvas.page.plot.width)
         _write_beside(canvas, mark, text, size, canvas.radius(mark.weight), bold=False)
 
 

@@ -12,8 +12,11 @@ from ncu_tools.report.units import digits
 from ncu_tools.scene import Roof
 
 RIDGES_LABELLED = 6
-COVERED = 0.8
+COVERED = 0.3
 """How much the words of a roof may cover for their size; where that is not enough, the listing has them."""
+
+FREE = 0.03
+"""The same as long as shorter words may do: one line may run through, and no mark."""
 
 
 def draw_roofs(canvas: Canvas) -> None:
@@ -65,56 +68,59 @@ def label_roofs(canvas: Canvas) -> None:
 
 def _label_peak(canvas: Canvas, roof: Roof) -> None:
     size = canvas.page.small
-    width, height = canvas.width_of(roof.label, size), 1.05 * size
+    height = 1.05 * size
     (x0, y), (x1, _) = (canvas.frame.at(*end) for end in ends(canvas, roof))
-    room = max(x1 - width - x0, 0.0)
-    steps = [step / 8 * room for step in range(9)]
-    spots = [
-        Spot(x1 - width - 2 - step, y + above, width, height) for step in steps for above in (2.4, 0.9, -height - 1.4)
-    ]  # fmt: skip
-    spot = canvas.room.place(spots, at_most=COVERED * width * height)
-    if spot is None:
-        canvas.not_labelled.append(roof)
-    else:
-        canvas.words(
-            spot.x,
-            spot.y + 0.18 * size,
-            roof.label,
-            on_paper=True,
-            fontsize=size,
-            color=canvas.colour_of_roof(roof),
-            zorder=5,
-        )
+    for label, covered in _labels(canvas, roof):
+        width = canvas.width_of(label, size)
+        room = max(x1 - width - x0, 0.0)
+        steps = [step / 8 * room for step in range(9)]
+        spots = [
+            Spot(x1 - width - 2 - step, y + above, width, height)
+            for step in steps
+            for above in (2.4, 0.9, -height - 1.4)
+        ]
+        spot = canvas.room.place(spots, at_most=covered * width * height)
+        if spot is not None:
+            colour = canvas.colour_of_roof(roof)
+            canvas.words(spot.x, spot.y + 0.18 * size, label, on_paper=True, fontsize=size, color=colour, zorder=5)
+            return
+    canvas.not_labelled.append(roof)
+
+
+def _labels(canvas: Canvas, roof: Roof) -> list[tuple[str, float]]:
+    """What can stand beside a roof, the best first, and how much it may cover there.
+
+    It is shorter without the device, which the colour tells as well where devices have colours.
+    """
+    short = roof.label.removeprefix(f"{roof.device}: ")
+    if short == roof.label or canvas.colour_of_roof(roof) == canvas.theme.quiet:
+        return [(roof.label, COVERED)]
+    return [(roof.label, FREE), (short, FREE), (roof.label, COVERED), (short, COVERED)]
 
 
 def _label_slope(canvas: Canvas, roof: Roof) -> None:
     size = canvas.page.small
-    label = roof.label.removeprefix(f"{roof.device}: ") if canvas.several_devices else roof.label
-    width, height, angle = canvas.width_of(label, size), 1.05 * size, canvas.frame.slope
+    height, angle = 1.05 * size, canvas.frame.slope
     (x0, y0), (x1, y1) = (canvas.frame.at(*end) for end in ends(canvas, roof))
     length = math.hypot(x1 - x0, y1 - y0)
     across = math.radians(angle + 90)
-    spots = []
-    for part in (0.06, 0.16, 0.28, 0.4, 0.52, 0.64, 0.76):
-        for gap in (2.6, -height - 0.6):
-            along = part * max(length - width, 0.0)
-            x = x0 + along * math.cos(math.radians(angle)) + gap * math.cos(across)
-            y = y0 + along * math.sin(math.radians(angle)) + gap * math.sin(across)
-            spots.append(Spot(x, y, width, height, angle))
-    spot = canvas.room.place(spots, at_most=COVERED * width * height)
-    if spot is None:
-        canvas.not_labelled.append(roof)
-    else:
-        canvas.words(
-            spot.x,
-            spot.y,
-            label,
-            on_paper=True,
-            fontsize=size,
-            color=canvas.colour_of_roof(roof),
-            rotation=angle,
-            zorder=5,
-        )
+    for label, covered in _labels(canvas, roof):
+        width = canvas.width_of(label, size)
+        spots = []
+        for part in (0.06, 0.16, 0.28, 0.4, 0.52, 0.64, 0.76):
+            for gap in (2.6, -height - 0.6):
+                along = part * max(length - width, 0.0)
+                x = x0 + along * math.cos(math.radians(angle)) + gap * math.cos(across)
+                y = y0 + along * math.sin(math.radians(angle)) + gap * math.sin(across)
+                spots.append(Spot(x, y, width, height, angle))
+        spot = canvas.room.place(spots, at_most=covered * width * height)
+        if spot is not None:
+            colour = canvas.colour_of_roof(roof)
+            canvas.words(
+                spot.x, spot.y, label, on_paper=True, fontsize=size, color=colour, rotation=angle, zorder=5
+            )  # fmt: skip
+            return
+    canvas.not_labelled.append(roof)
 
 
 def _draw_ridges(canvas: Canvas) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from ncu_tools.compose import scene_of
 from ncu_tools.report.pictures import matplotlib_for_files
 from ncu_tools.report.plot_canvas import Canvas
+from ncu_tools.report.plot_fonts import families
 from ncu_tools.report.plot_listing import draw_listing, lines_under
 from ncu_tools.report.plot_marks import draw_arrows, draw_marks, draw_names, draw_numbers, has_names
 from ncu_tools.report.plot_page import page_of, size_of
@@ -41,7 +42,9 @@ def draw(
         scene = replace(scene, title=title)
     inches = size_of(size)
     dots = DOTS_PER_INCH if inches[0] >= 10 else DOTS_PER_INCH_OF_PRINT
-    with matplotlib.rc_context({"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "pdf.fonttype": 42}):
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "pdf.fonttype": 42, "font.family": families()}
+    ):
         canvas = Canvas(scene, page_of(inches, titled=bool(scene.title), lines=lines_under(scene)), THEMES[theme])
         _draw(canvas)
         out = io.BytesIO()

@@ -8,6 +8,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from ncu_tools.report.pictures import matplotlib_for_files
+from ncu_tools.report.plot_fonts import families
 from ncu_tools.report.table import printable
 from ncu_tools.report.units import digits, duration, scaled
 from ncu_tools.scaling import AXES, Correlation, Series, quantities_of
@@ -21,6 +22,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 TOLD_APART_BY = ("target", "device_name", "dtype", "mode", "phase", "batch_size", "input_size", "sequence_length")
 MOST_COLUMNS = 3
 MOST_IN_LEGEND = 16
+LEGEND_LINE = 0.12
+"""How much higher a picture gets for each line of its legends, in inches."""
+
 SHORT_AXIS = 100
 """From the least to the greatest value: a shorter one has two powers of ten at most."""
 GROUP_LENGTH = 70
@@ -46,10 +50,13 @@ def draw_scaling(
     panels = _panels(series, groups, correlations)
     if not panels:
         return None
-    with matplotlib.rc_context({"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8}):
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8, "font.family": families()}
+    ):
         across = min(MOST_COLUMNS, len(panels))
         down = -(-len(panels) // across)
-        figure = Figure(figsize=(4.6 * across, 3.7 * down), layout="constrained")
+        figure = Figure(figsize=(4.6 * across, 3.7 * down + LEGEND_LINE * _longest_legend(series) * down))
+        figure.set_layout_engine("constrained")
         plots = list(figure.subplots(down, across, squeeze=False).flat)
         for plot, panel in zip(plots, panels, strict=False):
             panel(plot)
@@ -195,7 +202,24 @@ def _log_log(plot: Axes, title: str, x_title: str, say: Callable[[float], str]) 
     plot.grid(True, which="both", color="#e3e3e3", linewidth=0.5)
     plot.set_axisbelow(True)
     if 0 < len(plot.get_legend_handles_labels()[0]) <= MOST_IN_LEGEND:
-        plot.legend(fontsize=6, edgecolor="none", framealpha=0.6)
+        _legend_below(plot)
+
+
+def _legend_below(plot: Axes) -> None:
+    """The legend under the title of the axis and what was measured where, so that it covers no point and no word."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = plot.transAxes + ScaledTranslation(0, -38 / 72, plot.figure.dpi_scale_trans)
+    plot.legend(
+        fontsize=6, edgecolor="none", framealpha=0, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
+        borderaxespad=0, borderpad=0.2,
+    )  # fmt: skip
+
+
+def _longest_legend(series: Sequence[Series]) -> int:
+    """How many lines a legend has at most, as far as there is one."""
+    each = [len([one for one in series if one.axis == axis]) for axis in AXES]
+    return max((number for number in each if number <= MOST_IN_LEGEND), default=0)
 
 
 def _is_worth_a_label(value: float, limits: tuple[float, float]) -> bool:

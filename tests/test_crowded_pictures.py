@@ -1,0 +1,159 @@
+"""Crowded pictures: words lie on no mark, sources and runs are told whole, and letters without a font are said to be."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ncu_tools.ceilings import ceilings_of
+from ncu_tools.cli import run
+from ncu_tools.compose import scene_of
+from ncu_tools.loading import load
+from ncu_tools.machine import find_machine
+from ncu_tools.report import plot_fonts
+from ncu_tools.report.plot_canvas import Canvas
+from ncu_tools.report.plot_listing import draw_listing
+from ncu_tools.report.plot_marks import draw_marks
+from ncu_tools.report.plot_page import page_of, size_of
+from ncu_tools.report.plot_roofs import draw_roofs, label_roofs
+from ncu_tools.report.plot_theme import LIGHT
+from ncu_tools.report.scaling_plot import draw_scaling
+from ncu_tools.roofline import Look, beside, of_machines, roofline
+from ncu_tools.scaling import by_group, correlations, series
+from ncu_tools.scene import Scene, short_names
+from tests.conftest import SAMPLES
+from tests.test_scaling import sweep
+
+RAW = str(SAMPLES / "d01-wide-raw.csv")
+ALL_LEVELS = ("dram", "l2", "l1", "shared")
+
+
+def canvas_of(scene: Scene) -> Canvas:
+    canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
+    draw_roofs(canvas)
+    draw_marks(canvas)
+    label_roofs(canvas)
+    return canvas
+
+
+def words(canvas: Canvas) -> list[str]:
+    return [text.get_text() for text in canvas.figure.texts]
+
+
+def beside_two_machines() -> Scene:
+    result = roofline({RAW: load(RAW).table})
+    beside(result, [find_machine("h100-sxm"), find_machine("t4")])
+    return scene_of(result)
+
+
+def test_the_words_of_roofs_lie_on_no_mark() -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = canvas_of(beside_two_machines())
+    renderer = FigureCanvasAgg(canvas.figure).get_renderer()  # type: ignore[no-untyped-call]
+    dots = canvas.figure.dpi / 72
+    for text in canvas.figure.texts:
+        box = text.get_window_extent(renderer)
+        for mark in canvas.scene.marks:
+            x, y = canvas.frame.at(mark.places[0].intensity, mark.flops_per_s)
+            assert text.get_rotation() or not box.contains(x * dots, y * dots), (text.get_text(), mark.label)
+
+
+def test_the_bandwidths_of_several_machines_name_them() -> None:
+    found = words(canvas_of(scene_of(of_machines([find_machine("h100-sxm"), find_machine("t4")]))))
+    assert {"NVIDIA H100 SXM: DRAM 3.35 TB/s", "NVIDIA T4: DRAM 320 GB/s"} <= set(found)
+
+
+@pytest.mark.parametrize("levels", [("dram",), ALL_LEVELS])
+def test_sources_of_roofs_are_whole_and_what_has_no_room_is_counted(levels: tuple[str, ...]) -> None:
+    table = load(RAW).table
+    scene = scene_of(roofline({RAW: table}, look=Look(levels=levels)), ceilings="all")
+    canvas = canvas_of(scene)
+    draw_listing(canvas)
+    listing = " ".join(words(canvas))
+    shown = listing.partition("NVIDIA A100-PCIE-40GB: ")[2]
+    sources = dict.fromkeys(roof.source for roof in scene.roofs)
+    whole = [source for source in sources if source in shown]
+    assert whole
+    if len(whole) < len(sources):
+        assert f"{len(sources) - len(whole)} more with --format json" in shown
+    assert ceilings_of(table) is not None
+
+
+@pytest.mark.parametrize(
+    ("runs", "called"),
+    [
+        (["one.csv"], ["one.csv"]),
+        (["a/one.csv", "b/two.csv"], ["one.csv", "two.csv"]),
+        (["x/a/run.csv", "x/b/run.csv"], [str(Path("a/run.csv")), str(Path("b/run.csv"))]),
+        (
+            ["x/a/c/run.csv", "x/b/c/run.csv", "run.csv"],
+            [str(Path("a/c/run.csv")), str(Path("b/c/run.csv")), "run.csv"],
+        ),
+        (["-", "."], ["-", "."]),
+    ],
+)
+def test_runs_are_called_by_the_ends_of_their_paths_that_tell_them_apart(runs: list[str], called: list[str]) -> None:
+    assert short_names(runs) == called
+
+
+def test_a_long_name_of_a_run_keeps_its_end() -> None:
+    canvas = canvas_of(scene_of(roofline({RAW: load(RAW).table})))
+    assert canvas.fitted("runs/" + "x" * 80 + "-2", 8, 100, keep_end=True).endswith("xx-2")
+    assert canvas.fitted("short", 8, 100, keep_end=True) == "short"
+
+
+def test_two_runs_of_one_file_name_are_told_apart_in_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        shutil.copy(RAW, tmp_path / name / "report.csv")
+    files = [str(tmp_path / name / "report.csv") for name in ("a", "b")]
+    assert run(["roofline", *files]) == 0
+    out = capsys.readouterr().out
+    assert str(Path("a/report.csv")) in out
+    assert str(Path("b/report.csv")) in out
+    assert run(["roofline", *files, "--label", "same", "--label", "same"]) == 2
+    assert "Two runs have the same label" in capsys.readouterr().err
+
+
+class TestLettersWithoutAFont:
+    @pytest.fixture(autouse=True)
+    def only_our_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(plot_fonts, "OTHERS", ())
+
+    def test_are_named_in_a_note(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["roofline", RAW, "-o", str(tmp_path / "x.png"), "--title", "行列の積 über Ω"]) == 0
+        assert "boxes for letters that no font here has (行, 列, の, 積): install one" in capsys.readouterr().err
+
+    def test_are_none_in_titles_that_the_font_has(self) -> None:
+        assert plot_fonts.note_on_boxes(["über Ω µs ≥ …", "plain", ""]) == []
+
+    def test_are_looked_for_in_fonts_that_are_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(plot_fonts, "OTHERS", ("A font that nobody has", "DejaVu Serif"))
+        assert plot_fonts.families() == [plot_fonts.OWN, "DejaVu Serif"]
+
+
+def test_the_legends_of_a_sweep_lie_under_its_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.figure import Figure
+
+    kept: list[Figure] = []
+    save = Figure.savefig
+
+    def saved(figure: Figure, *arguments: Any, **options: Any) -> None:
+        kept.append(figure)
+        save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", saved)
+    rows = [row for number in range(5) for row in sweep(0.5 + 0.2 * number, f"model {number}")]
+    assert draw_scaling(series(rows), by_group(rows), correlations(rows), "png")
+    (figure,) = kept
+    legends = [(plot.get_legend(), plot) for plot in figure.axes if plot.get_legend() is not None]
+    assert legends
+    for legend, plot in legends:
+        assert legend is not None
+        assert legend.get_window_extent().y1 < plot.get_window_extent().y0
