@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from itertools import islice
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.engine import attempted, cores
+from ncu_parsers.parts import SAFE_PATH, interrupts_held_back, without_the_current_folder
 
-from ncu_tools import __version__
+from ncu_tools import __version__, dask_worker
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,7 +42,9 @@ def dask_engine(where: str) -> Iterator[DaskEngine]:
     Raises `NcuBenchError` without dask, and where no scheduler answers.
     """
     try:
-        import distributed
+        # In the middle of an import, Ctrl-C may become another error.
+        with without_the_current_folder(), interrupts_held_back():
+            import distributed
     except ImportError as error:
         raise NcuBenchError(
             "--dask needs dask's schedulers, which could not be imported.", f"They are an extra ({error}).",
@@ -62,17 +66,27 @@ def _cluster(where: str) -> Iterator[Any]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Any]:
-    """Workers on this machine, ended with the block."""
+    """Workers on this machine, ended with the block, and all that they left in temporary folders with them.
+
+    They do not hear Ctrl-C, which a terminal sends to all: they would end with a traceback each, and leave their work
+    lying.
+    """
     import dask
     import distributed
 
     usual = dask.config.get(ENVIRONMENT)
-    with dask.config.set({ENVIRONMENT: {name: usual[name] for name in usual if name != SLOW_HEAP}}):
-        cluster = distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
-        )
-    with cluster:
-        yield cluster
+    with TemporaryDirectory(prefix="ncu-bench-dask-", ignore_cleanup_errors=True) as folder:
+        settings = {
+            ENVIRONMENT: {**{name: usual[name] for name in usual if name != SLOW_HEAP}, SAFE_PATH: "1"},
+            "temporary-directory": folder,
+        }
+        with dask.config.set(settings), without_the_current_folder(), interrupts_held_back():
+            cluster = distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs="CRITICAL",
+                preload=[dask_worker.__name__],
+            )  # fmt: skip
+        with cluster:
+            yield cluster
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from ncu_launch.functions import in_any_folder
 from ncu_launch.latency import Effort
 from ncu_launch.turns import CPU, environment_of, turn, visible_gpus
 
-from ncu_tools.dask_engine import Placement, dask_engine
+from ncu_tools.dask_engine import LOCAL, Placement, dask_engine
 
 GPU_RESOURCE = "GPU"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -33,13 +33,17 @@ FIRST_LOG = "point-0001"
 
 @dataclass(frozen=True)
 class Job:
-    """A point, and how a worker is to measure it."""
+    """A point, and how a worker is to measure it.
+
+    `turns` is the folder where those on its machine take turns, None for that of its temporary files.
+    """
 
     point: Point
     effort: Effort
     timeout: float
     processes: int
     environment: Environment
+    turns: str | None
 
     def __str__(self) -> str:
         return self.point.name
@@ -70,7 +74,8 @@ def rows_by_dask(
     threads = {name: os.environ.get(name) for name in THREADS}
     first = 1 + len(list(logs.glob("point-*.txt")))
     expected = {point.name: (point, f"point-{number:04}") for number, point in enumerate(asked, first)}
-    jobs = [Job(_in_any_folder(point), effort, timeout, processes, threads) for point in asked]
+    turns = tempfile.gettempdir() if where == LOCAL else None
+    jobs = [Job(_in_any_folder(point), effort, timeout, processes, threads, turns) for point in asked]
     with dask_engine(where) as engine:
         workers = engine.on_each_worker(_seen)
         placed = [(job, placement(job.point.workload.device, workers)) for job in jobs]
@@ -119,7 +124,7 @@ def _measured(job: Job) -> Measured | None:
     stopped = _stopped()
     devices = [] if job.point.workload.device == CPU else visible_gpus()
     try:
-        with tempfile.TemporaryDirectory(prefix="ncu-bench-logs-") as name, turn(devices, stopped) as device:
+        with tempfile.TemporaryDirectory(prefix="ncu-bench-logs-") as name, turn(devices, stopped, job.turns) as device:
             environment = {**job.environment, **environment_of(device)}
             rows = rows_of(
                 [job.point], job.effort, job.timeout, Path(name), heard=lambda point, stage: None,

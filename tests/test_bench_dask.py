@@ -151,6 +151,23 @@ class TestACluster:
         Cluster.wait_for(lambda: not Path("/proc", process).exists())
 
 
+def test_ctrl_c_ends_local_workers_in_silence_and_leaves_no_temporary_folder(targets: Path, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-c", "from ncu_tools.cli import main; main()", "bench", "targets.py:hangs_once"]
+    sweep = subprocess.Popen(
+        [*command, *QUICK, "-o", "sweep", "--dask", "local"], stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+    )  # fmt: skip
+    Cluster.wait_for(lambda: (targets / "pids").exists() and (targets / "pids").read_text("utf-8"))
+    os.killpg(sweep.pid, signal.SIGINT)  # a terminal sends it to the workers, too
+    _, said = sweep.communicate(timeout=60)
+    assert sweep.returncode == 130
+    assert said.splitlines() == ["1 of 1 point is left; the same command with -o sweep --resume goes on.", "Stopped."]
+    assert [left.name for left in (tmp_path / "temporary").iterdir() if left.is_dir()] == []
+    (process,) = (targets / "pids").read_text("utf-8").split()
+    Cluster.wait_for(lambda: not Path("/proc", process).exists())
+
+
 def test_a_point_whose_worker_is_killed_is_measured_by_another(targets: Path, tmp_path: Path) -> None:
     for cluster in clusters(tmp_path):
         sweep = begun("targets.py:hangs_once", cluster)

@@ -41,15 +41,16 @@ def environment_of(device: str) -> dict[str, str]:
 
 
 @contextmanager
-def turn(devices: Sequence[str], stopped: Callable[[], object]) -> Iterator[str]:
+def turn(devices: Sequence[str], stopped: Callable[[], object], folder: str | None = None) -> Iterator[str]:
     """Wait until one of these devices is free, and hold it through the block. Without any, it is the CPU's turn.
 
+    Those who take turns have the same `folder`, which is that of temporary files if none is named.
     Raises `KeyboardInterrupt` as soon as `stopped` says that nobody waits any longer. On a system without file locks
     every device is free.
     """
     while True:
         for device in devices or (CPU,):
-            with _held(device) as held:
+            with _held(device, folder or tempfile.gettempdir()) as held:
                 if held:
                     yield device
                     return
@@ -59,7 +60,7 @@ def turn(devices: Sequence[str], stopped: Callable[[], object]) -> Iterator[str]
 
 
 @contextmanager
-def _held(device: str) -> Iterator[bool]:
+def _held(device: str, folder: str) -> Iterator[bool]:
     """Whether the turn is ours, for as long as the block."""
     try:
         import fcntl
@@ -67,7 +68,7 @@ def _held(device: str) -> Iterator[bool]:
         yield True
         return
     user = os.getuid()  # each user has files of their own: nobody may lock those of others in a shared folder
-    path = Path(tempfile.gettempdir()) / f"ncu-bench-turn-{user}-{device.replace(os.sep, '-')}.lock"
+    path = Path(folder) / f"ncu-bench-turn-{user}-{device.replace(os.sep, '-')}.lock"
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     held = False
     try:

@@ -17,6 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -327,7 +328,7 @@ def without_launches(report: Report) -> StreamedReport:
 
 
 @contextmanager
-def _without_the_current_folder() -> Iterator[None]:
+def without_the_current_folder() -> Iterator[None]:
     """Inside, processes begin without the current folder on their path, in which a report may lie beside a json.py.
 
     Python knows the setting from 3.11 on.
@@ -364,7 +365,7 @@ def _started(
         yield {}
         return
     try:
-        with _interrupts_held_back(), _without_the_current_folder():
+        with without_the_current_folder(), interrupts_held_back():
             running = [(pool.submit(read_apart, one, big), one) for one in work]
         yield {
             source: partial(_of_batch, future, place)
@@ -385,11 +386,15 @@ def _of_batch(future: Future[list[Part]], place: int) -> Part:
 
 
 @contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Processes started here never hear Ctrl-C, which a terminal sends to all; this one hears it afterwards."""
+def interrupts_held_back() -> Iterator[None]:
+    """Processes started here never hear Ctrl-C, which a terminal sends to all; this one hears it afterwards.
+
+    Nor do those that are started later by threads of the block.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # multiprocessing would start it inside, and let Ctrl-C through again behind it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
