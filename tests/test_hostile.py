@@ -290,6 +290,41 @@ def test_a_target_that_names_a_function_imports_it(tmp_path: Path, monkeypatch: 
             build(Workload(target))
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python can be told so from 3.11 on")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "profile gemm:16,16,16,fp32 -o run", "bench gemm:16,16,16,fp32 --max-time 0.05 -o run", "estimate alexnet", "doctor",
+        "bench gemm:16,16,16,fp32 --max-time 0.05 -o run --dask local", "machines measure --seconds 0.01 -o run",
+    ],
+)  # fmt: skip
+def test_no_command_imports_from_a_folder_that_no_target_names(command: str, tmp_path: Path) -> None:
+    for name in ("json", "threading", "tempfile", "statistics", "torch", "numpy"):
+        (tmp_path / f"{name}.py").write_text(
+            f"from pathlib import Path\nPath({str(tmp_path / 'imported')!r}).touch()\nraise SystemExit('imported')\n"
+        )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "from ncu_tools.cli import main; main()", *command.split()],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert not (tmp_path / "imported").exists()
+    assert done.returncode in (0, 1), done.stderr
+
+
+@pytest.mark.parametrize("target", ["own:make", "own.py:make"])
+def test_a_target_that_names_a_function_finds_what_lies_beside_it(target: str, tmp_path: Path) -> None:
+    (tmp_path / "layers_of_mine.py").write_text("from torch.nn import Linear as Layer\n")
+    (tmp_path / "own.py").write_text(
+        "from layers_of_mine import Layer\nimport torch\ndef make():\n    return Layer(4, 4), torch.randn(2, 4)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "from ncu_tools.cli import main; main()", "profile", target, "-o", "run"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": PYTHONPATH},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("command", ["profile", "estimate", "bench"])
 def test_the_help_says_which_targets_import_code(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([command, "--help"]) == 0

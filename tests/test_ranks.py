@@ -26,7 +26,7 @@ from ncu_launch.collect_ranks import (
 )
 from ncu_launch.command import NEWEST, Lockstep, NcuOptions, ncu_command
 from ncu_launch.errors import WrongUsage
-from ncu_launch.execute import run
+from ncu_launch.execute import OWN_PYTHON, run
 from ncu_launch.manifest import STATE, Manifest, read_manifest, write_manifest
 from ncu_launch.outcome import timelines
 from ncu_launch.profile import Request, make_plan
@@ -199,13 +199,13 @@ def by_graph_node() -> list[str]:
 class TestTheCommands:
     def test_start_the_ranks_of_one_machine(self) -> None:
         assert Launch(4, Path("RUN")).command() == [
-            PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "--no-python",
-            PYTHON, "-m", "ncu_launch.collect_ranks", "RUN",
+            *OWN_PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "--no-python",
+            *OWN_PYTHON, "-m", "ncu_launch.collect_ranks", "RUN",
         ]  # fmt: skip
 
     def test_start_the_ranks_of_one_of_several_machines(self) -> None:
         assert torchrun_command(4, ["program"], Nodes(2, 1, "gpu03")) == [
-            PYTHON, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", "1", "--master-addr", "gpu03",
+            *OWN_PYTHON, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", "1", "--master-addr", "gpu03",
             "--master-port", "29500", "--nproc-per-node", "4", "--no-python", "program",
         ]  # fmt: skip
 
@@ -238,8 +238,8 @@ class TestTheCommands:
         plan = plan_around_ranks(request, Launch(2, Path("RUN")), dry=True)
         assert list(plan.command)[10:] == [
             "--output", "RUN/nodes/0/reports/timeline", *by_graph_node(),
-            PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python",
-            PYTHON, "-m", "ncu_launch.ranked_program", "RUN/nodes/0/processes", "./app",
+            *OWN_PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python",
+            *OWN_PYTHON, "-m", "ncu_launch.ranked_program", "RUN/nodes/0/processes", "./app",
         ]  # fmt: skip
 
     def test_leave_out_the_tool_beside_rank_0_alone(self) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import platform
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ncu_launch.execute import Finished, own_environment, run
+from ncu_launch.execute import OWN_PYTHON, Finished, own_environment, run
 from ncu_launch.expectation import said_errors
 from ncu_launch.functions import ARGUMENTS, is_function, lacks, sizes_taken
 from ncu_launch.known_work import is_known_work, own_dtype
@@ -167,7 +166,7 @@ def measured(
         workload, asked, result = (Path(name) / part for part in ("workload.json", "effort.json", "result.json"))
         workload.write_text(point.workload.to_json(), encoding="utf-8")
         asked.write_text(json.dumps(asdict(effort)), encoding="utf-8")
-        command = [sys.executable, "-m", "ncu_launch.timing", *map(str, (workload, asked, result))]
+        command = [*OWN_PYTHON, "-m", "ncu_launch.timing", *map(str, (workload, asked, result))]
         finished = run(
             command, log, timeout=timeout, environment=_changed(environment), heard=listen, should_end=should_end
         )

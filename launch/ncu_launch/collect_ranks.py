@@ -27,7 +27,7 @@ from typing import Any
 from ncu_launch.atomic import write_whole
 from ncu_launch.collect import Heard, collect
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.execute import own_environment, run
+from ncu_launch.execute import OWN_PYTHON, own_environment, run
 from ncu_launch.manifest import (
     LOGS,
     MANIFEST,
@@ -215,13 +215,13 @@ class Launch:
 
     def command(self) -> list[str]:
         """The command that starts the ranks, each of which starts its own tool."""
-        words = [sys.executable, "-m", "ncu_launch.collect_ranks", str(self.folder)]
+        words = [*OWN_PYTHON, "-m", "ncu_launch.collect_ranks", str(self.folder)]
         return torchrun_command(self.nproc, words, self.nodes)
 
     def command_in_tool(self, program: Sequence[str]) -> list[str]:
         """The command that starts `program` as the ranks, all of which one tool around it sees."""
         folder = node_folder(self.folder, self.number) / PROCESSES
-        words = [sys.executable, "-m", "ncu_launch.ranked_program", str(folder), *program]
+        words = [*OWN_PYTHON, "-m", "ncu_launch.ranked_program", str(folder), *program]
         return torchrun_command(self.nproc, words, self.nodes)
 
 

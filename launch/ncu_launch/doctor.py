@@ -12,12 +12,12 @@ import os
 import re
 import shutil
 import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ncu_launch.command import Version
+from ncu_launch.execute import OWN_PYTHON
 from ncu_launch.tools import Gpu, Tool, ask, find_tool, gpus
 
 OK, PROBLEM, UNKNOWN = "ok", "problem", "unknown"
@@ -400,7 +400,7 @@ def find_lock(folder: Path) -> Lock:
 
 def ask_models() -> Models:
     """What a child process says about PyTorch and torchvision."""
-    command = [sys.executable, "-c", _CHILD, str(Path(__file__).parent.parent)]
+    command = [*OWN_PYTHON, "-c", _CHILD, str(Path(__file__).parent.parent)]
     return read_models(ask(command))
 
 

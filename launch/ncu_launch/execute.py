@@ -26,6 +26,9 @@ ASKED_EVERY_S = 1.0
 LINES_KEPT = 400
 LONGEST_LINE = 64 * 1024
 MARK = "NCU_BENCH_RUN"
+OWN_PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executable,)
+"""How a process of ours begins. `-P` keeps the current folder off its path, where a json.py of anybody's may lie. What
+a target names is imported from there later, by `functions`."""
 
 
 @dataclass(frozen=True)

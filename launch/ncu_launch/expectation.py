@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError, spoken_in
-from ncu_launch.execute import lines_of, own_environment, run
+from ncu_launch.execute import OWN_PYTHON, lines_of, own_environment, run
 from ncu_launch.request import Workload
 from ncu_launch.runs import Program
 
@@ -55,7 +54,7 @@ def expectations_of(
         ]
         for workload, (path, _, _) in zip(workloads, asked, strict=True):
             path.write_text(workload.to_json(), encoding="utf-8")
-        command = [sys.executable, "-m", "ncu_launch.expected", *(str(path) for paths in asked for path in paths)]
+        command = [*OWN_PYTHON, "-m", "ncu_launch.expected", *(str(path) for paths in asked for path in paths)]
         timeout = TIMEOUT_S * len(workloads)
         finished = run(command, folder / "log", timeout=timeout, environment=own_environment(), heard=heard)
         if finished.interrupted:

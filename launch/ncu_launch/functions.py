@@ -129,12 +129,23 @@ def _model_and_inputs(target: str, made: Any) -> tuple[Any, Any]:
 
 
 def _function(target: str) -> Any:
+    _look_in_the_current_folder()
     place, _, name = target.rpartition(":")
     module = _module_of_file(Path(place)) if place.endswith(".py") else _module(place)
     function = getattr(module, name, None)
     if not callable(function):
         raise WrongUsage(f"{place} has no function called {name}.", advice="Write it as FILE.py:FUNCTION.")
     return function
+
+
+def _look_in_the_current_folder() -> None:
+    """Have imports look there first, as `python -m` does, for a user's modules and what these import.
+
+    Until now this process did not (`execute.OWN_PYTHON`): its own imports are done, and nobody can slip it theirs.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def _module_of_file(path: Path) -> Any:

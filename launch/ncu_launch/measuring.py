@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.execute import own_environment, run
+from ncu_launch.execute import OWN_PYTHON, own_environment, run
 from ncu_launch.expectation import said_errors
 
 RESULT = "measured.json"
@@ -23,7 +22,7 @@ def measured(seconds: float, device: str, *, heard: Callable[[str], None] = lamb
     """
     with tempfile.TemporaryDirectory(prefix="ncu-bench-measure-") as name:
         result, log = Path(name) / RESULT, Path(name) / "log"
-        command = [sys.executable, "-m", "ncu_launch.measure", str(seconds), device, str(result)]
+        command = [*OWN_PYTHON, "-m", "ncu_launch.measure", str(seconds), device, str(result)]
         finished = run(command, log, environment=own_environment(), heard=heard)
         if finished.interrupted:
             raise KeyboardInterrupt

@@ -7,7 +7,6 @@ the embedded operator collector, which says in every row that its numbers are no
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
@@ -17,6 +16,7 @@ from typing import Any
 from ncu_launch.chips import Chip, chip_of
 from ncu_launch.command import NEWEST, Lockstep, NcuOptions, NsysOptions, ncu_command, nsys_command
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.execute import OWN_PYTHON
 from ncu_launch.expectation import Expectation
 from ncu_launch.groups import Selection, select
 from ncu_launch.manifest import REPORTS
@@ -368,4 +368,4 @@ def _bare_program(request: Request, folder: Path) -> tuple[str, ...]:
 
 
 def _workload_command(folder: Path) -> tuple[str, ...]:
-    return (sys.executable, "-m", "ncu_launch.workload", str(folder / WORKLOAD), str(folder / FACTS))
+    return (*OWN_PYTHON, "-m", "ncu_launch.workload", str(folder / WORKLOAD), str(folder / FACTS))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ncu_launch.command import Version
 from ncu_launch.errors import WrongUsage
+from ncu_launch.execute import OWN_PYTHON
 from ncu_launch.manifest import NODES, RANKS
 
 TOOL_PER = ("rank", "node", "rank0")
@@ -182,7 +183,7 @@ def first_host(nodes: str) -> str:
 
 def torchrun_command(nproc: int, words: Sequence[str], nodes: Nodes | None = None) -> list[str]:
     """The command that starts `words` as `nproc` ranks on this machine, as one of `nodes` where there are several."""
-    command = [sys.executable, "-m", "torch.distributed.run"]
+    command = [*OWN_PYTHON, "-m", "torch.distributed.run"]
     if nodes is None:
         command += ["--standalone"]
     else:
