@@ -83,7 +83,7 @@ def test_arrows_lead_from_size_to_size_of_the_same_model(tmp_path: Path, capsys:
 def test_sweeps_of_several_machines_lie_in_one_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [sweep(tmp_path / name, row(device="cuda", device_name=A100)) for name in ("here", "there")]
     scene = roofline_of(capsys, *paths)["scene"]
-    assert [one["label"] for one in scene["runs"]] == [f"{path}/one" for path in paths]
+    assert [one["label"] for one in scene["runs"]] == ["here/one", "there/one"]
     assert any(roof["unit"] == "dram" and roof["device"] == A100 for roof in scene["roofs"])
 
 
