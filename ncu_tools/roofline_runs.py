@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch import metrics as known
-from ncu_launch.errors import NcuBenchError
+from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.json_records import UNREADABLE
 from ncu_launch.manifest import DamagedManifest, read_manifest
 from ncu_parsers.datasets import Dataset
@@ -28,6 +28,7 @@ from ncu_tools.machine import DRAM, Machine
 from ncu_tools.point_sums import Points, points_of
 from ncu_tools.roofline import Look
 from ncu_tools.scene import LAUNCHES, RUNS
+from ncu_tools.selection import Selection
 
 SCENE_KEY = "scene"
 
@@ -58,13 +59,20 @@ def load_each(
     *,
     reading: Callable[[Source], None] = lambda source: None,
     engine: Engine | None = None,
+    only: Selection | None = None,
 ) -> list[Loaded]:
     """The run that `path` names, or each measured point of the sweep that it names, as a run of its own.
 
-    Raises `NcuBenchError` as `load_for` does.
+    Of a run, `only` some launches. Raises `NcuBenchError` as `load_for` and `Selection.of` do.
     """
     if not is_bench(path):
-        return [replace(load_for(path, look, machine, reading=reading, engine=engine), model=model_of(path))]
+        loaded = load_for(path, look, machine, reading=reading, engine=engine, only=only)
+        return [replace(loaded, model=model_of(path))]
+    if only is not None:
+        raise WrongUsage(
+            f"{path} is a sweep, whose points have no launches to choose from.",
+            advice="Leave out --kernel, --phase, --device and --rank.",
+        )
     from ncu_tools.sweep_points import points_of_sweep
 
     points, notes = points_of_sweep(load_bench(path))
@@ -83,12 +91,17 @@ def load_for(
     *,
     reading: Callable[[Source], None] = lambda source: None,
     engine: Engine | None = None,
+    only: Selection | None = None,
 ) -> Loaded:
     """The run that `path` names with the columns that `look` needs, if its launches are in a Parquet file; else whole.
+
+    Of `only` some launches all columns are read.
 
     Kernels that were kept beside the launches are taken from there. Raises `NcuBenchError` as `loading.load` does.
     """
     run = locate(path, reading=reading, engine=engine)
+    if only is not None:
+        run = only.of(run)
     if not isinstance(run, OnDisk):
         return Loaded(run.name, run.table, run.notes)
     _, rows = contents(run.file)

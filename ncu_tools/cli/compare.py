@@ -20,10 +20,12 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
+from ncu_tools.cli.selected import hold_whole, selection_options
 from ncu_tools.report.table import Column, Table, printable, to_markdown
 
 if TYPE_CHECKING:
     from ncu_tools.gate import GateOutcome
+    from ncu_tools.selection import Selection
 
 GATE_COLUMNS = (
     RUN,
@@ -63,6 +65,7 @@ SUMMARY = Column("sentence", "summary")
 )
 @click.option("--anyway", is_flag=True, help="Compare runs of different GPUs, sources, versions or clock modes too.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
+@selection_options
 @dask_option
 @format_option
 def command(
@@ -78,6 +81,7 @@ def command(
     full_names: bool,
     dask: str | None,
     output_format: str,
+    only: Selection | None,
 ) -> None:
     """Show what changed from the run BASE to the run NEW, and hold the change to limits. More runs are compared too.
 
@@ -105,9 +109,11 @@ def command(
         hold_apart(junit, runs)
     if depth is not None and not layers:
         raise WrongUsage("--depth goes with --layers.", advice="Add --layers.")
+    hold_whole(only, dask)
     machine_readable = output_format in MACHINE_FORMATS
     try:
-        compared = _compared(Asked(runs, layers, depth, across, by, top, bool(limits), anyway, dask, machine_readable))
+        asked = Asked(runs, layers, depth, across, by, top, bool(limits), anyway, dask, machine_readable, only)
+        compared = _compared(asked)
     except NcuBenchError as error:
         if not isinstance(error, WrongUsage):
             _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
@@ -131,6 +137,11 @@ def _compared(asked: Asked) -> Compared:
         raise WrongUsage("Measured points have no layers.", advice="Leave --layers out, or compare runs of profile.")
     if asked.dask:
         raise WrongUsage("Measured points are compared here.", advice="Leave --dask out.")
+    if asked.only is not None:
+        raise WrongUsage(
+            "Measured points have no launches to choose from.",
+            advice="Leave out --kernel, --phase, --device and --rank.",
+        )
     return compared_points(asked)
 
 

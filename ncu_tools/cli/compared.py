@@ -10,6 +10,7 @@ from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
     from ncu_tools.changes import Change, Subjects
+    from ncu_tools.selection import Selection
 
 RUN = Column("run", "run", wide=True)
 VERDICTS = {"more": "more time", "less": "less time"}
@@ -29,6 +30,7 @@ class Asked:
     anyway: bool = False
     dask: str | None = None
     machine_readable: bool = False
+    only: Selection | None = None
 
 
 @dataclass

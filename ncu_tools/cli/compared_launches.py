@@ -124,7 +124,8 @@ def _pairs(
     from ncu_tools.loading import locate
 
     with engine_of(asked.dask) as engine, progress("Reading") as reading:
-        ours, *theirs = (side_of(path, locate(path, reading=reading, engine=engine)) for path in asked.runs)
+        found = ((path, locate(path, reading=reading, engine=engine)) for path in asked.runs)
+        ours, *theirs = (side_of(path, asked.only.of(run) if asked.only is not None else run) for path, run in found)
     if not asked.anyway:
         for side in theirs:
             hold_comparable(ours.conditions, side.conditions, (ours.name, side.name))

@@ -19,6 +19,7 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
+from ncu_tools.cli.selected import hold_whole, selection_options
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import counted, percent
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ncu_tools.hotspots import Hotspot, Hotspots
     from ncu_tools.loading import OnDisk, Run
     from ncu_tools.machine import Machine
+    from ncu_tools.selection import Selection
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -83,6 +85,7 @@ SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
 @click.option("--diagnose", is_flag=True, help="Say of each kernel, in a sentence, why it is as slow as it is.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
+@selection_options
 @dask_option
 @format_option
 def command(
@@ -96,6 +99,7 @@ def command(
     full_names: bool,
     dask: str | None,
     output_format: str,
+    only: Selection | None,
 ) -> None:
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
 
@@ -110,6 +114,7 @@ def command(
       ncu-bench hotspots report.csv --top 10
       ncu-bench hotspots launches.parquet --by dram --group grid --format csv
       ncu-bench hotspots report.csv --units
+      ncu-bench hotspots run --phase backward --kernel gemm
       ncu-bench hotspots report.csv --by headroom --diagnose
       ncu-bench hotspots s3://bucket/fleet --dask tcp://scheduler:8786
     """
@@ -118,8 +123,9 @@ def command(
         from ncu_tools.machine import find_machine
 
         machine = find_machine(machine_name)
+    hold_whole(only, dask)
     with engine_of(dask) as engine:
-        result, sums = _kernels(runs, machine, by, group, engine, diagnose=diagnose)
+        result, sums = _kernels(runs, machine, by, group, engine, diagnose=diagnose, only=only)
     top = rows_shown(top, output_format)
     notes = [*_pooled(runs), *hidden_kernels(result.rows, top), *result.notes]
     shown = result.rows[:top]
@@ -138,9 +144,16 @@ def command(
 
 
 def _kernels(
-    runs: Sequence[str], machine: Machine | None, by: str, group: str, engine: Engine | None, *, diagnose: bool
+    runs: Sequence[str],
+    machine: Machine | None,
+    by: str,
+    group: str,
+    engine: Engine | None,
+    *,
+    diagnose: bool,
+    only: Selection | None,
 ) -> tuple[Hotspots, DiagnosisSums | None]:
-    """The kernels of all `runs` together; to `diagnose` them, what that looks at too."""
+    """The kernels of `only` some launches of all `runs` together; to `diagnose` them, what that looks at too."""
     from ncu_tools.kernels import hotspots_of
     from ncu_tools.loading import load_all, locate, on_disk, together
 
@@ -152,6 +165,8 @@ def _kernels(
     if found is None:
         with progress("Reading") as reading:
             found = locate(runs[0], reading=reading) if len(runs) == 1 else load_all(runs, reading=reading)
+    if only is not None:
+        found = only.of(found)
     result = hotspots_of(found, machine, by=by, group=group)
     if not diagnose:
         return result, None

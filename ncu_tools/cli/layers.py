@@ -10,12 +10,14 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.cli.selected import selection_options
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import percent
 
 if TYPE_CHECKING:
     from ncu_tools.layers import Layers
     from ncu_tools.loading import Run
+    from ncu_tools.selection import Selection
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -64,9 +66,16 @@ PICTURES = ("svg", "png", "pdf")
 )
 @click.option("--title", default="", help="A title for the picture.")
 @click.option("--forward-backward", is_flag=True, help="Show backward against forward: the ratios of time and FLOPs.")
+@selection_options
 @format_option
 def command(
-    run: str, depth: int | None, output: Path | None, title: str, forward_backward: bool, output_format: str
+    run: str,
+    depth: int | None,
+    output: Path | None,
+    title: str,
+    forward_backward: bool,
+    output_format: str,
+    only: Selection | None,
 ) -> None:
     """Show the layers of a model as a tree: time forward and backward, FLOPs, bytes, their ratio, launches, kernels.
 
@@ -82,14 +91,14 @@ def command(
     """
     from ncu_tools.hotspots import OPERATORS
     from ncu_tools.layers import NEEDED, layers
-    from ncu_tools.loading import load
+    from ncu_tools.selection import load_only
 
     if output is not None and output.suffix.lstrip(".").lower() not in PICTURES:
         raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
     if output is not None and forward_backward:
         raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")
     with progress("Reading") as reading:
-        loaded = load(run, reading=reading, columns=NEEDED)
+        loaded = load_only(run, only, reading=reading, columns=NEEDED)
     if forward_backward:
         _show_ratios(loaded, depth, output_format)
         return

@@ -10,6 +10,7 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.options import group_option, machine_option, progress, say_notes
+from ncu_tools.cli.selected import selection_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
     from ncu_tools.loading import Run
     from ncu_tools.report.html_content import ReportedRun
+    from ncu_tools.selection import Selection
 
 SUFFIXES = (".html", ".htm")
+OF_SOME = "this page is of some launches, and what was expected is of the whole run"
 FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operator formulas themselves"
 
 
@@ -38,6 +41,7 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
 @click.option("--title", default="", help="A title for the page.")
 @group_option
 @machine_option
+@selection_options
 def command(
     runs: tuple[str, ...],
     output: Path,
@@ -46,6 +50,7 @@ def command(
     title: str,
     group: str,
     machine_name: str | None,
+    only: Selection | None,
 ) -> None:
     """Write runs as one HTML file: summary, roofline, hotspots, layers, measured against expected, how they were made.
 
@@ -69,8 +74,8 @@ def command(
         raise WrongUsage("A run was named twice.", advice="Name each run once.")
     machine = find_machine(machine_name) if machine_name else None
     with progress("Reading") as reading:
-        reported = [_reported(name, reading) for name in runs]
-    found = content(reported, machine, group=group, top=top, title=title)
+        reported = [_reported(name, only, reading) for name in runs]
+    found = content(reported, machine, group=group, top=top, title=title or (only.words if only is not None else ""))
     with replacing(output) as temporary:
         temporary.write_text(page(found), "utf-8")
     say_notes([*found["notes"], f"the report is {output}"])
@@ -78,14 +83,14 @@ def command(
         _open(output)
 
 
-def _reported(name: str, reading: Callable[[Source], None]) -> ReportedRun:
-    """A run with its manifest and what was expected of it, where there are any."""
-    from ncu_tools.loading import load
+def _reported(name: str, only: Selection | None, reading: Callable[[Source], None]) -> ReportedRun:
+    """A run, or `only` some of its launches, with its manifest and what was expected of it, where there are any."""
     from ncu_tools.report.html_content import ReportedRun, is_reported
+    from ncu_tools.selection import load_only
 
-    run = load(name, reading=reading, columns=is_reported)
+    run = load_only(name, only, reading=reading, columns=is_reported)
     manifest, unreadable = _manifest(name)
-    expected, unexpected = _expected(run)
+    expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
     return ReportedRun(name, run.table, [*run.notes, *unreadable], manifest, expected, unexpected)
 
 

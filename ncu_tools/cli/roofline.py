@@ -22,6 +22,7 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
+from ncu_tools.cli.selected import hold_whole, selection_options
 from ncu_tools.machine import DRAM
 from ncu_tools.report.table import Column, Table
 from ncu_tools.scene import KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ncu_tools.ceilings import Ceiling
     from ncu_tools.machine import Machine
     from ncu_tools.roofline import Look, Point, Roofline
+    from ncu_tools.selection import Selection
 
 LOWER = "flops_lower_bound"
 COLUMNS = (
@@ -134,6 +136,7 @@ class Shown:
 @click.option("--title", default="", help="A title for the picture.")
 @top_option("points")
 @group_option
+@selection_options
 @dask_option
 @format_option
 def command(
@@ -155,6 +158,7 @@ def command(
     group: str,
     dask: str | None,
     output_format: str,
+    only: Selection | None,
 ) -> None:
     """Put every kernel on a roofline, and draw it.
 
@@ -169,6 +173,7 @@ def command(
       ncu-bench roofline report.csv --levels dram,l2,l1 --theme dark -o levels.png
       ncu-bench roofline before.csv after.csv --arrows --label before --label after -o both.svg
       ncu-bench roofline batch1 batch64 batch256 --points runs --arrows -o batches.svg
+      ncu-bench roofline run --phase forward --kernel conv -o convolutions.svg
       ncu-bench roofline sweep --arrows -o sweep.svg
       ncu-bench roofline --machine h100-sxm,gaudi-3,apple-m1 -o chips.svg
       ncu-bench roofline report.csv --format json > plot.json
@@ -177,7 +182,7 @@ def command(
     from ncu_tools.machine import find_machine
     from ncu_tools.roofline import Look
 
-    style = Style(output, title, theme, size)
+    style = Style(output, title or (only.words if only is not None else ""), theme, size)
     _check(style)
     if _drawn_again(runs, style):
         return
@@ -187,8 +192,9 @@ def command(
             "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
         )
     look = Look(points, group, depth, _levels(levels), cache_bytes, follow=arrows)
-    result, notes, models = _roofline(runs, machines, look, dask)
-    scene = _scene(result, Shown(ceilings, tuple(_listed(units)), labels, arrows), title, models)
+    hold_whole(only, dask)
+    result, notes, models = _roofline(runs, machines, look, dask, only)
+    scene = _scene(result, Shown(ceilings, tuple(_listed(units)), labels, arrows), style.title, models)
     notes += _arrow_note(scene, arrows)
     if output is not None:
         _write_picture(scene, style)
@@ -253,7 +259,7 @@ def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
 
 
 def _roofline(
-    runs: Sequence[str], machines: Sequence[Machine], look: Look, dask: str | None
+    runs: Sequence[str], machines: Sequence[Machine], look: Look, dask: str | None, only: Selection | None
 ) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
     """The roofline, what was odd about reading the runs, and which models they are of."""
     from ncu_tools import roofline as model
@@ -264,7 +270,7 @@ def _roofline(
     own = machines[0] if len(machines) == 1 else None
     look = look_at(runs, look)
     with engine_of(dask) as engine, progress("Reading") as reading:
-        loaded = [one for run in runs for one in load_each(run, look, own, reading=reading, engine=engine)]
+        loaded = [one for run in runs for one in load_each(run, look, own, reading=reading, engine=engine, only=only)]
     notes = list(dict.fromkeys(note for run in loaded for note in run.notes))
     summed = {run.name: run.points for run in loaded if run.points is not None}
     result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)

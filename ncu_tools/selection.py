@@ -1,0 +1,169 @@
+"""Some of the launches of a run: those of kernels, phases, devices or ranks that the user names.
+
+What is left is a run by itself, so that every share and total is one of these launches; a note says which they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers import arrays, tables
+from ncu_parsers.datasets import Dataset
+from ncu_parsers.parquet import Columns, launch_stretches
+from ncu_parsers.sources import Source
+
+from ncu_tools.loading import OnDisk, Run, load, locate
+from ncu_tools.report.units import counted, percent
+
+Mask = npt.NDArray[np.bool_]
+NAMED = 8
+"""Of what there is, so many are named where nothing is left."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which launches are wanted: those that fulfil everything that is given. Nothing given wants all of them.
+
+    `kernel` is searched in full kernel names.
+    """
+
+    kernel: re.Pattern[str] | None = None
+    phases: tuple[str, ...] = ()
+    devices: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether it leaves any launch out."""
+        return bool(self.kernel is not None or self.phases or self.devices or self.ranks)
+
+    @property
+    def words(self) -> str:
+        """As in "kernels with gemm, phase forward, device 0"."""
+        said = [f"kernels with {self.kernel.pattern}"] if self.kernel is not None else []
+        for title, values in (("phase", self.phases), ("device", self.devices), ("rank", self.ranks)):
+            said += [f"{title} {' or '.join(map(str, values))}"] if values else []
+        return ", ".join(said)
+
+    def of(self, run: OnDisk | Run) -> OnDisk | Run:
+        """What is wanted of a run: the run itself where that is all of it, else what is left, in memory.
+
+        A file is read some row groups at a time. Raises `NcuBenchError` where nothing is left, and where the run
+        cannot be read.
+        """
+        if not self:
+            return run
+        parts, launches, time = [], 0, 0.0
+        for stretch in _stretches(run):
+            parts.append(arrays.kept(stretch, self._wanted(stretch)))
+            launches += len(stretch)
+            time += float(np.nansum(tables.floats(stretch, "duration_ns")))
+        left = _with_what_is_left(pa.concat_tables(parts))
+        if not len(left):
+            raise self._nothing_left(run)
+        return Run(run.name, left, [*_notes_of(run, left), self._note(left, launches, time)])
+
+    def _wanted(self, table: pa.Table) -> Mask:
+        wanted = np.ones(len(table), bool)
+        if self.kernel is not None:
+            wanted &= _holds(table, "kernel_name", lambda name: bool(self.kernel and name and self.kernel.search(name)))
+        if self.phases:
+            wanted &= _holds(table, "phase", lambda phase: phase in self.phases)
+        for column, values in (("device_id", self.devices), ("rank", self.ranks)):
+            if values:
+                wanted &= np.isin(tables.floats(table, column), values)
+        return wanted
+
+    def _note(self, left: pa.Table, launches: int, time: float) -> str:
+        of_time = float(np.nansum(tables.floats(left, "duration_ns")))
+        share = f" with {percent(of_time / time)} of the time" if time else ""
+        return (
+            f"restricted to {self.words}: {len(left):,} of {counted(launches, 'launch', 'launches')}{share}; "
+            "shares and sums are of these"
+        )
+
+    def _nothing_left(self, run: OnDisk | Run) -> NcuBenchError:
+        asked = {
+            "kernel_short": ("kernels", self.kernel), "phase": ("phases", self.phases),
+            "device_id": ("devices", self.devices), "rank": ("ranks", self.ranks),
+        }  # fmt: skip
+        there: dict[str, dict[str, None]] = {column: {} for column, (_, wanted) in asked.items() if wanted}
+        for stretch in _stretches(run):
+            for column, values in there.items():
+                values |= dict.fromkeys(_values(stretch, column))
+        known = " ".join(f"Its {asked[column][0]} are {_listed(list(values))}." for column, values in there.items())
+        return NcuBenchError(f"No launch of {run.name} is one of {self.words}.", known, "Ask for some of these.")
+
+
+def load_only(
+    path: str,
+    only: Selection | None,
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    columns: Columns = None,
+) -> Run:
+    """The run that `path` names, those of `columns` of it, or `only` some of its launches with all columns.
+
+    Raises `NcuBenchError` as `loading.load` and `Selection.of` do.
+    """
+    if only is None:
+        return load(path, reading=reading, columns=columns)
+    found = only.of(locate(path, reading=reading))
+    return found.read() if isinstance(found, OnDisk) else found
+
+
+def pattern_of(text: str) -> re.Pattern[str]:
+    """A regular expression that a user wrote. Raises `WrongUsage` where it is none."""
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise WrongUsage(
+            f"{text} is no regular expression: {error}.", advice="Put a backslash before ( ) [ ] * + ? that are meant."
+        ) from error
+
+
+def _stretches(run: OnDisk | Run) -> Iterator[pa.Table]:
+    """The launches of a run with all their columns, of a file some row groups at a time."""
+    if isinstance(run, OnDisk) and not isinstance(run.file, Dataset):
+        return launch_stretches(run.file, lambda names, filled: list(names))
+    return iter([run.read().table if isinstance(run, OnDisk) else run.table])
+
+
+def _with_what_is_left(table: pa.Table) -> pa.Table:
+    """The table with dictionaries of the texts that stand in it, without those of launches that were left out."""
+    for at, column in enumerate(table.schema):
+        if pa.types.is_dictionary(column.type):
+            texts = arrays.cast(table.column(at), column.type.value_type)
+            table = table.set_column(at, column, arrays.cast(arrays.encoded(texts), column.type))
+    return table
+
+
+def _notes_of(run: OnDisk | Run, table: pa.Table) -> list[str]:
+    return run.notes or (list(tables.table_metadata(table).get("notes", [])) if isinstance(run, OnDisk) else [])
+
+
+def _holds(table: pa.Table, column: str, test: Callable[[str | None], bool]) -> Mask:
+    """Where a text passes a test, which is asked once for each distinct one."""
+    codes, texts = tables.codes(table, column)
+    return np.array([test(text) for text in texts], bool)[codes]
+
+
+def _values(table: pa.Table, column: str) -> list[str]:
+    """What a column holds, each value once."""
+    if column in ("kernel_short", "phase"):
+        codes, texts = tables.codes(table, column)
+        return [text for text in (texts[code] for code in np.unique(codes).tolist()) if text is not None]
+    numbers = np.unique(tables.floats(table, column))
+    return [f"{number:.0f}" for number in numbers[~np.isnan(numbers)].tolist()]
+
+
+def _listed(values: list[str]) -> str:
+    if not values:
+        return "not known"
+    more = f" and {len(values) - NAMED:,} more" if len(values) > NAMED else ""
+    return ", ".join(values[:NAMED]) + more
