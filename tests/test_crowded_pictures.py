@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,20 @@ from ncu_tools.loading import load
 from ncu_tools.machine import find_machine
 from ncu_tools.report import plot_fonts
 from ncu_tools.report.plot_canvas import Canvas
-from ncu_tools.report.plot_listing import draw_listing
-from ncu_tools.report.plot_marks import draw_marks
+from ncu_tools.report.plot_listing import MOST_RUNS, draw_listing
+from ncu_tools.report.plot_marks import draw_arrows, draw_marks, draw_names
 from ncu_tools.report.plot_page import page_of, size_of
 from ncu_tools.report.plot_roofs import draw_roofs, label_roofs
 from ncu_tools.report.plot_theme import LIGHT
 from ncu_tools.report.scaling_plot import draw_scaling
 from ncu_tools.roofline import Look, beside, of_machines, roofline
+from ncu_tools.roofline_runs import load_each
 from ncu_tools.scaling import by_group, correlations, series
-from ncu_tools.scene import Scene, short_names
+from ncu_tools.scene import RUNS, Scene, short_names
 from tests.conftest import SAMPLES
 from tests.test_scaling import sweep
+from tests.test_sweep_points import row as point
+from tests.test_sweep_points import sweep as sweep_of
 
 RAW = str(SAMPLES / "d01-wide-raw.csv")
 ALL_LEVELS = ("dram", "l2", "l1", "shared")
@@ -157,3 +161,58 @@ def test_the_legends_of_a_sweep_lie_under_its_plots(monkeypatch: pytest.MonkeyPa
     for legend, plot in legends:
         assert legend is not None
         assert legend.get_window_extent().y1 < plot.get_window_extent().y0
+
+
+def sweep_scene(folder: Path, *rows: dict[str, Any]) -> Scene:
+    loaded = load_each(sweep_of(folder, *rows), Look(RUNS), find_machine("colab-cpu"))
+    result = roofline({one.name: one.table for one in loaded}, find_machine("colab-cpu"), look=Look(RUNS))
+    return scene_of(result, models={one.name: one.model for one in loaded if one.model}, arrows=True)
+
+
+def test_names_beside_marks_cover_neither_marks_nor_names(tmp_path: Path) -> None:
+    """Places of a measured sweep in which a name has room above its mark alone."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    places = {
+        "alexnet": ((0.8, 10.5, 18.6), (3.17, 20.6, 38.1), (12.2, 44.4, 70.7)),
+        "squeezenet1_1": ((4.74, 10.2, 4.24), (7.99, 6.27, 27.6), (9.64, 13.0, 53.4)),
+        "mobilenet_v2": ((1.9, 3.77, 13.6), (3.11, 5.73, 35.9), (3.71, 12.1, 68.0)),
+    }
+    rows = [
+        point(
+            model, batch, latency_mean_ns=ms * 1e6, expected_flops=ms * rate * 1e6, expected_bytes=ms * rate * 1e6 / at
+        )
+        for model, some in places.items()
+        for batch, (at, rate, ms) in zip((1, 4, 16), some, strict=True)
+    ]
+    canvas = Canvas(sweep_scene(tmp_path, *rows), page_of(size_of("screen"), titled=False), LIGHT)
+    draw_marks(canvas)
+    draw_arrows(canvas)
+    draw_names(canvas)
+    renderer = FigureCanvasAgg(canvas.figure).get_renderer()  # type: ignore[no-untyped-call]
+    dots = canvas.figure.dpi / 72
+    boxes = [text.get_window_extent(renderer) for text in canvas.figure.texts]
+    assert len(boxes) == 9
+    assert not [box for box in boxes if box.count_overlaps(boxes) > 1]
+    for mark in canvas.scene.marks:
+        x, y = (at * dots for at in canvas.frame.at(mark.places[0].intensity, mark.flops_per_s))
+        apart = [math.dist((x, y), (min(max(x, box.x0), box.x1), min(max(y, box.y0), box.y1))) for box in boxes]
+        assert min(apart) > 0.8 * canvas.radius(mark.weight) * dots, mark.label
+
+
+def test_of_many_runs_the_models_are_listed_and_named(tmp_path: Path) -> None:
+    rows = [point(f"model{number}", batch) for number in range(5) for batch in (1, 2, 4, 8)]
+    canvas = Canvas(sweep_scene(tmp_path, *rows), page_of(size_of("screen"), titled=False), LIGHT)
+    draw_listing(canvas)
+    assert [text for text in words(canvas) if text.startswith("model")] == ["model", *(f"model{at}" for at in range(5))]
+    draw_names(canvas)
+    assert words(canvas).count("model3") == 2
+
+
+def test_of_many_runs_without_models_the_first_are_listed_and_the_rest_counted() -> None:
+    runs = {f"run{number}": load(RAW).table for number in range(MOST_RUNS + 3)}
+    canvas = Canvas(scene_of(roofline(runs, look=Look(RUNS))), page_of(size_of("screen"), titled=False), LIGHT)
+    draw_listing(canvas)
+    assert "run0" in words(canvas)
+    assert f"run{MOST_RUNS}" not in words(canvas)
+    assert "3 more" in words(canvas)

@@ -25,6 +25,8 @@ SOURCE_LINES, SOURCE_LINE = 6, 0.85
 """How many lines the sources of a device take at most, and how high each is."""
 MARKS_AT_LEAST = 6
 """Where meanings take more room than there is, their last lines are left out, and so many marks are listed."""
+MOST_RUNS = 14
+"""Of more runs their models are listed, where colours tell these apart; else the first ones."""
 MOST_DEVICES = 2
 """Of more devices the sources of their roofs are left to the tables."""
 
@@ -49,7 +51,7 @@ class Line:
 def lines_under(scene: Scene) -> int:
     """About how many lines the listing needs where it stands under the plot, in two columns."""
     units = len({mark.unit for mark in scene.marks})
-    meanings = len(scene.runs) + units + 3 * len(scene.levels) * (len(scene.levels) > 1) + 6
+    meanings = min(len(scene.runs), MOST_RUNS) + units + 3 * len(scene.levels) * (len(scene.levels) > 1) + 6
     return max(min(len(scene.marks), NUMBERED) + 3 + bool(scene.not_drawn) if scene.view != RUNS else 0, meanings)
 
 
@@ -165,13 +167,29 @@ def _runs(canvas: Canvas) -> list[Line]:
     scene = canvas.scene
     if not canvas.several_runs:
         return []
+    if canvas.models and len(scene.runs) > MOST_RUNS:
+        return _models(canvas)
     result = [Line("run", "time", quiet=True)]
-    for number, run in enumerate(scene.runs):
+    for number, run in enumerate(scene.runs[:MOST_RUNS]):
         own = [mark for mark in scene.marks if mark.run == number]
         marker = marker_of(canvas, own[0], DRAM) if own else "o"
         time = "" if run.time_ns is None else duration(run.time_ns)
         colour = canvas.colour_of(own[0]) if own else canvas.theme.of_series(number)
         result.append(Line(run.label, time, sign=_marker(canvas, colour, marker), keep_end=True))
+    if len(scene.runs) > MOST_RUNS:
+        result.append(Line(f"{len(scene.runs) - MOST_RUNS} more", quiet=True))
+    return [*result, Line(lines=0.6)]
+
+
+def _models(canvas: Canvas) -> list[Line]:
+    """The models of many runs, and how many runs each has."""
+    result = [Line("model", "runs", quiet=True)]
+    for number, model in enumerate(canvas.models[:MOST_RUNS]):
+        runs = sum(run.model == model for run in canvas.scene.runs)
+        sign = _marker(canvas, canvas.theme.of_series(number), "o")
+        result.append(Line(model or "others", f"{runs:,}", sign=sign, keep_end=True))
+    if len(canvas.models) > MOST_RUNS:
+        result.append(Line(f"{len(canvas.models) - MOST_RUNS} more", quiet=True))
     return [*result, Line(lines=0.6)]
 
 

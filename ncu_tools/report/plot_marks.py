@@ -19,6 +19,9 @@ NUMBERED = 12
 NAMED = 10
 """Up to this many marks of a view of phases or runs have their name beside them."""
 
+DESCENT = 0.24
+"""How far letters such as p and _ reach below the base line, as a part of the size; digits do not."""
+
 MARKS_IN_THE_WAY = 400
 RING_AREA, SMALL_RING = 95.0, 0.2
 
@@ -157,28 +160,37 @@ def _draw_rings(canvas: Canvas, count: int) -> None:
 
 
 def draw_names(canvas: Canvas) -> None:
-    """The name of every mark beside it."""
+    """The name of every mark beside it; of many runs that of each model, beside the one of the longest time."""
     size = canvas.page.text
-    for mark in canvas.scene.marks:
-        apart = canvas.several_runs and canvas.scene.view != RUNS
-        name = f"{mark.label}, {canvas.scene.runs[mark.run].label}" if apart else mark.label
+    for mark, name in _named(canvas):
         text = canvas.fitted(name, size, 0.35 * canvas.page.plot.width)
         _write_beside(canvas, mark, text, size, canvas.radius(mark.weight), bold=False)
+
+
+def _named(canvas: Canvas) -> list[tuple[Mark, str]]:
+    scene = canvas.scene
+    if not has_names(scene):
+        longest = {scene.runs[mark.run].model: mark for mark in reversed(scene.marks)}
+        return [(mark, model) for model, mark in longest.items() if model is not None and model in canvas.models]
+    apart = canvas.several_runs and scene.view != RUNS
+    return [(mark, f"{mark.label}, {scene.runs[mark.run].label}" if apart else mark.label) for mark in scene.marks]
 
 
 def _write_beside(canvas: Canvas, mark: Mark, text: str, size: float, radius: float, *, bold: bool) -> None:
     """Words beside a mark, with a thin line to it where they had to go far."""
     x, y = canvas.frame.at(mark.places[0].intensity, mark.flops_per_s)
-    width, height = canvas.width_of(text, size, bold=bold), 0.8 * size
+    below = 0.0 if text.isdecimal() else DESCENT * size
+    width, height = canvas.width_of(text, size, bold=bold), 0.8 * size + below
     spot = canvas.room.place(around(x, y, radius, width, height))
     if spot is None:
         return
-    middle = (spot.x + width / 2, spot.y + height / 2)
-    away = math.hypot(max(abs(middle[0] - x) - width / 2, 0.0), max(abs(middle[1] - y) - height / 2, 0.0))
+    nearest = min(max(x, spot.x), spot.x + width), min(max(y, spot.y), spot.y + height)
+    away = math.dist((x, y), nearest)
     if away > radius + 7:
-        _leader(canvas, (x, y), middle)
+        edge = x + (nearest[0] - x) * radius / away, y + (nearest[1] - y) * radius / away
+        _leader(canvas, edge, nearest)
     weight, colour = ("bold", canvas.theme.ink) if bold else ("normal", canvas.colour_of(mark))
-    canvas.words(spot.x, spot.y, text, on_paper=True, fontsize=size, fontweight=weight, color=colour, zorder=6)
+    canvas.words(spot.x, spot.y + below, text, on_paper=True, fontsize=size, fontweight=weight, color=colour, zorder=6)
 
 
 def _leader(canvas: Canvas, start: tuple[float, float], end: tuple[float, float]) -> None:

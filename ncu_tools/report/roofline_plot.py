@@ -64,7 +64,7 @@ def _draw(canvas: Canvas) -> None:
     draw_arrows(canvas)
     label_roofs(canvas)
     numbered = draw_listing(canvas)
-    if has_names(scene):
+    if has_names(scene) or canvas.models:
         draw_names(canvas)
     else:
         draw_numbers(canvas, numbered)
