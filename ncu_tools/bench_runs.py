@@ -40,7 +40,7 @@ def is_bench(path: str) -> bool:
     file = Path(path)
     if file.is_dir():
         return (file / BENCH_FILE).is_file()
-    if not is_parquet(file):
+    if not (file.is_file() and is_parquet(file)):
         return False
     try:
         return set(contents(file)[0]) >= OWN_COLUMNS

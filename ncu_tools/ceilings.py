@@ -11,7 +11,7 @@ board's limit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from ncu_tools.board import Board, Peak, board_of
 from ncu_tools.levels import shared_roof
 from ncu_tools.machine import Machine, Rate, machine_of_device, machines_of_capability, measured_machines
 from ncu_tools.report.units import counted
-from ncu_tools.work import UNIT_COLUMNS
+from ncu_tools.work import LEFT_OUT, UNIT_COLUMNS
 
 PROFILED_CLOCK = "profiled clock"
 BOARD_LIMIT = "board limit"
@@ -55,6 +55,8 @@ PEAK_COLUMNS: dict[str, str] = {
 
 Rows = npt.NDArray[np.int64]
 """Which launches of a table, by number."""
+
+Mask = npt.NDArray[np.bool_]
 
 UNIT_TITLES = {"dram": "DRAM", "l2": "L2", "l1": "L1", "shared": "shared memory"}
 
@@ -161,6 +163,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     result = Ceilings({unit: tables.floats(table, column).copy() for unit, column in PEAK_COLUMNS.items()})
     board = board_of(table)
     shared = shared_roof(table)
+    work = _worked(table)
     devices = _devices(table)
     for device, at in devices.items():
         name, capability, threads = device
@@ -169,14 +172,14 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
             or (machine.name if machine else None)
             or (f"compute capability {capability}" if capability else "unknown device")
         )
-        if sum(other[:2] == device[:2] for other in devices) > 1:
+        if _differs_by_threads(device, devices):
             title += f", {counted(threads, 'thread', 'threads') if threads else 'threads not known'}"
         _hold_dram_to_the_board(result, title, at, board.dram_limit)
         _draw_report(result, title, at, board)
         _fill_from_board(result, title, at, board)
         fallback = _fallback(device, machine, result.notes, _missing(result, at))
         if fallback is not None:
-            _fill(result, title, at, fallback, board.sm_clock, _worked(table, at))
+            _fill(result, title, at, fallback, board.sm_clock, work)
         _add_others(result, title, at, board)
         _draw_measured(result, title, device)
         roof = _middle(shared[at])
@@ -185,6 +188,13 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
                 Ceiling(title, "shared", roof, f"report, {_clock(board, at, 'shared')}", PROFILED_CLOCK)
             )
     return result
+
+
+def _differs_by_threads(device: Device, devices: Iterable[Device]) -> bool:
+    """Whether its ceilings may be others than those of the same device with another number of threads."""
+    if sum(other[:2] == device[:2] for other in devices) > 1:
+        return True
+    return device.threads is not None and len({machine.threads for machine in measured_machines(device.name)}) > 1
 
 
 def _devices(table: pa.Table) -> dict[Device, Rows]:
@@ -215,14 +225,18 @@ def _missing(result: Ceilings, at: Rows) -> list[str]:
     return [unit for unit in ("fp32", "dram") if np.isnan(result.per_launch[unit][at]).any()]
 
 
-def _worked(table: pa.Table, at: Rows) -> frozenset[str]:
-    """The compute units that some of the launches used, and FP32, under whose ceiling every other kernel stands."""
-    used = {
-        unit
+def _worked(table: pa.Table) -> dict[str, Mask]:
+    """For each compute unit which launches it did work in. Constant moves that look like FP16 are none."""
+    codes, bases = tables.codes(table, "flops_basis")
+    moves = np.array([LEFT_OUT in (basis or "") for basis in bases], bool)[codes]
+    work = {
+        unit: np.nan_to_num(tables.floats(table, column)) > 0
         for unit, column in UNIT_COLUMNS.items()
-        if column in table.column_names and np.nan_to_num(tables.floats(table, column)[at]).any()
+        if column in table.column_names
     }
-    return frozenset({"fp32", *used})
+    if "fp16" in work:
+        work["fp16"] &= ~moves
+    return work
 
 
 def _middle(values: Floats) -> float | None:
@@ -310,7 +324,7 @@ def _draw_measured(result: Ceilings, title: str, device: Device) -> None:
 def _measured(device: Device) -> Machine | None:
     """What was measured of a device with as many threads as its launches had; None where nobody can tell."""
     found = measured_machines(device.name)
-    if device.threads is None:
+    if device.threads is None and all(machine.threads is not None for machine in found):
         return found[0] if len({machine.threads for machine in found}) == 1 else None
     fitting = (machine for threads in (device.threads, None) for machine in found if machine.threads == threads)
     return next(fitting, None)
@@ -409,7 +423,7 @@ def instructions_of(rate: Rate) -> tuple[str, str]:
     return ("wgmma", "mma.sync") if rate.mma_sync is not None else ("", "")
 
 
-def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: Floats, worked: frozenset[str]) -> None:
+def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: Floats, work: dict[str, Mask]) -> None:
     origin = Origin(fallback.kind, fallback.says, fallback.boost_clock_hz, fallback.chosen)
     used = []
     for unit, rate in fallback.rates.items():
@@ -419,7 +433,8 @@ def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: F
         missing = at[np.isnan(values[at])]
         if missing.size:
             result.give(unit, missing, rate.value, origin)
-            used.append(unit)
+            if unit == "fp32" or (unit in work and work[unit][missing].any()):
+                used.append(unit)
             if missing.size == at.size:
                 source = f"{fallback.says}; {rate.source}"
                 own, slower = instructions_of(rate)
@@ -430,7 +445,8 @@ def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: F
                     result.others.append(Ceiling(title, unit, rate.sparse, source, sparse=True))
     profiled = _middle(clocks[at])
     if (
-        not worked.isdisjoint(used)
+        used
+        and not np.isnan(result.per_launch["dram"][at]).all()  # else nothing has a bound
         and profiled is not None
         and fallback.boost_clock_hz
         and profiled < 0.95 * fallback.boost_clock_hz

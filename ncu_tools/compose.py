@@ -152,12 +152,12 @@ def _arrows(marks: Sequence[Mark], runs: Sequence[Run], result: Roofline) -> lis
 
 
 def _between_runs(marks: Sequence[Mark], runs: Sequence[Run]) -> list[Arrow]:
-    """Between the runs of each model in their order; runs whose model is not known are taken as of one."""
+    """Between the runs of each model on a device in their order; runs of no known model are taken as of one."""
     of_run = {mark.run: number for number, mark in enumerate(marks)}
-    chains: dict[str | None, list[int]] = {}
+    chains: dict[tuple[str | None, str | None], list[int]] = {}
     for number, run in enumerate(runs):
         if number in of_run:
-            chains.setdefault(run.model, []).append(of_run[number])
+            chains.setdefault((run.model, run.device), []).append(of_run[number])
     return [
         Arrow(start, end) for chain in chains.values() for start, end in pairwise(chain)
     ]  # fmt: skip

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import tables
+from ncu_parsers.operators import BY_OPERATOR
 
 from ncu_tools.intervals import mean_of, ratio_interval
-from ncu_tools.layers import BY_OPERATOR, WHOLE, Layer, layers, sums_by_iteration, whole_run, without_failed
+from ncu_tools.layers import WHOLE, Layer, layers, sums_by_iteration, whole_run, without_failed
 
 FORWARD, BACKWARD = "forward", "backward"
 

@@ -15,12 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch import metrics as counters
 from ncu_parsers import tables
+from ncu_parsers.operators import BY_OPERATOR
 from ncu_parsers.tables import Floats
 
 from ncu_tools import board
 from ncu_tools.ceilings import Ceilings, Origin
 from ncu_tools.flags import TOLERANCE, Excess, flag
-from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, SAME, UNIT_COLUMNS, work_by_unit
+from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, LEFT_OUT, SAME, UNIT_COLUMNS, work_by_unit
 
 Title = TypeVar("Title", bound=Hashable)
 Other = TypeVar("Other", bound=Hashable)
@@ -56,7 +57,7 @@ class Launches:
         self.dram = tables.floats(table, "dram_bytes")
         self.basis_codes, self.bases = tables.codes(table, "flops_basis")
         self.partial = self._basis_says("not collected") | self._basis_says("not every")
-        self.work = work_by_unit(table, self.flops, self._basis_says("fp16 left out"), self.partial)
+        self.work = work_by_unit(table, self.flops, self._basis_says(LEFT_OUT), self.partial)
         self.needed = self._seconds_needed()
         together = sum((np.nan_to_num(self.work[unit]) for unit in FLOAT_UNITS), np.zeros(self.rows))
         self.unattributed: Mask = self.flops - together > SAME * self.flops
@@ -474,5 +475,5 @@ class _Evidence:
             has_sparsity=counters.has_structured_sparsity(self.capabilities[at]),
             bytes_of_a_launch=or_none(self.bytes_moved[at]),
             l2_size=or_none(self.l2_sizes[at]),
-            from_operators=self.sources[at] == "operators",
+            from_operators=self.sources[at] in BY_OPERATOR,
         )

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.ranges import RUN_PHASES
 from ncu_parsers import arrays, tables
+from ncu_parsers.operators import BY_OPERATOR
 from ncu_parsers.tables import Floats
 
 from ncu_tools.intervals import of_single_launches
 
 NO_MODULE, NO_PHASE = "(no module)", "(no phase)"
 WHOLE = "(all launches)"
-BY_OPERATOR = frozenset({"operators", "estimate"})
 """Values of `source` whose bytes are those of operators."""
 
 Rows = npt.NDArray[np.int64]

@@ -298,8 +298,9 @@ def find_machine(name: str) -> Machine:
     for machine in machines().values():
         if wanted in {_folded(machine.id), _folded(machine.name), *map(_folded, machine.device_names)}:
             return machine
+    begun = [machine_id for machine_id in machines() if _folded(machine_id).startswith(wanted)]
     near = difflib.get_close_matches(wanted, [_folded(machine_id) for machine_id in machines()], n=4, cutoff=0.4)
-    ids = [machine_id for machine_id in machines() if _folded(machine_id) in near]
+    ids = begun or [machine_id for machine_id in machines() if _folded(machine_id) in near]
     raise WrongUsage(
         f"There is no machine called {name}.",
         f"Near names: {', '.join(ids)}." if ids else "",

@@ -107,6 +107,8 @@ def _duckdb() -> Any:
 
 
 def _is_number(kind: str) -> bool:
+    if kind.endswith("]"):  # a list of numbers is none
+        return False
     return kind.startswith(("DOUBLE", "FLOAT", "DECIMAL")) or kind.endswith("INT") or kind.endswith("INTEGER")
 
 

@@ -16,7 +16,7 @@ from pathlib import PurePath
 import numpy as np
 import pyarrow as pa
 from ncu_parsers import tables
-from ncu_parsers.bench_table import BENCH
+from ncu_parsers.operators import BY_OPERATOR
 
 from ncu_tools import board, loading
 from ncu_tools.ceilings import (
@@ -48,8 +48,6 @@ BYTES_IN_WORDS = {
     DRAM_BYTE: "between L2 and device memory",
     OPERATOR_BYTE: "of inputs, weights and outputs",
 }
-BY_OPERATOR = {"operators", "estimate", BENCH}
-"""Values of `source` whose bytes are those of operators."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from ncu_tools.loading import OnDisk, locate
 from ncu_tools.machine import DRAM, Machine
 from ncu_tools.point_sums import Points, points_of
 from ncu_tools.roofline import Look
-from ncu_tools.scene import LAUNCHES, RUNS
+from ncu_tools.scene import LAUNCHES, RUNS, short_names
 from ncu_tools.selection import Selection
 
 SCENE_KEY = "scene"
@@ -50,6 +50,15 @@ class Loaded:
 def look_at(paths: Sequence[str], look: Look) -> Look:
     """How runs are looked at: each point of a sweep is a whole run, and so are the runs beside a sweep."""
     return replace(look, view=RUNS) if any(map(is_bench, paths)) else look
+
+
+def load_runs(paths: Sequence[str], load: Callable[[str], list[Loaded]]) -> list[Loaded]:
+    """What `load` gives of every path. Models of a sweep are its own where there are other runs."""
+    found = []
+    for path, title in zip(paths, short_names(paths), strict=True):
+        own = f"{title}: " if len(paths) > 1 and is_bench(path) else ""
+        found += [replace(one, model=own + one.model if one.model is not None else None) for one in load(path)]
+    return found
 
 
 def load_each(
@@ -81,7 +90,7 @@ def load_each(
             f"{path} is a sweep of which no point was measured, so there is nothing to draw.",
             advice=f"See how each point ended: ncu-bench scaling {path}",
         )
-    return [Loaded(point.name, point.table, notes, model=point.target) for point in points]
+    return [Loaded(point.name, point.table, notes, model=point.model) for point in points]
 
 
 def load_for(

@@ -30,13 +30,17 @@ VIEWS = (KERNELS, LAUNCHES, MODULES, PHASES, RUNS)
 
 def short_names(runs: Sequence[str]) -> list[str]:
     """What runs are called where there is little room: as much of the end of their paths as tells them apart."""
-    paths = [PurePath(run).parts or (run,) for run in runs]
-    return [_shortest_end(path, [*paths[:place], *paths[place + 1 :]]) for place, path in enumerate(paths)]
+    return [_shortest_end(run, [*runs[:place], *runs[place + 1 :]]) for place, run in enumerate(runs)]
 
 
-def _shortest_end(path: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    length = next((n for n in range(1, len(path)) if all(path[-n:] != other[-n:] for other in others)), len(path))
-    return str(PurePath(*path[-length:]))
+def _shortest_end(run: str, others: Sequence[str]) -> str:
+    """The last parts of a path; the whole of it, as of a URL with its scheme, where nothing less tells it apart."""
+    parts = PurePath(run).parts
+    ends = [PurePath(other).parts for other in others]
+    for length in range(1, len(parts)):
+        if all(parts[-length:] != other[-length:] for other in ends):
+            return str(PurePath(*parts[-length:]))
+    return run
 
 
 @dataclass(frozen=True)

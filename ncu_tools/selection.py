@@ -28,50 +28,41 @@ NAMED = 8
 
 @dataclass(frozen=True)
 class Selection:
-    """Which launches are wanted: those that fulfil everything that is given. Nothing given wants all of them.
+    """Which launches are wanted: those that fulfil everything that is given.
 
-    `kernel` is searched in full kernel names.
+    `kernels` are searched in full kernel names; one that is found is enough.
     """
 
-    kernel: re.Pattern[str] | None = None
+    kernels: tuple[re.Pattern[str], ...] = ()
     phases: tuple[str, ...] = ()
     devices: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
 
-    def __bool__(self) -> bool:
-        """Whether it leaves any launch out."""
-        return bool(self.kernel is not None or self.phases or self.devices or self.ranks)
-
     @property
     def words(self) -> str:
         """As in "kernels with gemm, phase forward, device 0"."""
-        said = [f"kernels with {self.kernel.pattern}"] if self.kernel is not None else []
-        for title, values in (("phase", self.phases), ("device", self.devices), ("rank", self.ranks)):
-            said += [f"{title} {' or '.join(map(str, values))}"] if values else []
-        return ", ".join(said)
+        patterns = [one.pattern for one in self.kernels]
+        asked = {"kernels with": patterns, "phase": self.phases, "device": self.devices, "rank": self.ranks}
+        return ", ".join(f"{title} {' or '.join(map(str, values))}" for title, values in asked.items() if values)
 
-    def of(self, run: OnDisk | Run) -> OnDisk | Run:
-        """What is wanted of a run: the run itself where that is all of it, else what is left, in memory.
+    def of(self, run: OnDisk | Run) -> Run:
+        """What is wanted of a run, in memory; a file is read some row groups at a time.
 
-        A file is read some row groups at a time. Raises `NcuBenchError` where nothing is left, and where the run
-        cannot be read.
+        Raises `NcuBenchError` where nothing is left, and where the run cannot be read.
         """
-        if not self:
-            return run
-        parts, launches, time = [], 0, 0.0
+        parts, whole = [], _Amount()
         for stretch in _stretches(run):
             parts.append(arrays.kept(stretch, self._wanted(stretch)))
-            launches += len(stretch)
-            time += float(np.nansum(tables.floats(stretch, "duration_ns")))
+            whole.add(stretch)
         left = _with_what_is_left(pa.concat_tables(parts))
         if not len(left):
             raise self._nothing_left(run)
-        return Run(run.name, left, [*_notes_of(run, left), self._note(left, launches, time)])
+        return Run(run.name, left, [*_notes_of(run, left), self._note(left, whole)])
 
     def _wanted(self, table: pa.Table) -> Mask:
         wanted = np.ones(len(table), bool)
-        if self.kernel is not None:
-            wanted &= _holds(table, "kernel_name", lambda name: bool(self.kernel and name and self.kernel.search(name)))
+        if self.kernels:
+            wanted &= _holds(table, "kernel_name", lambda name: any(one.search(name or "") for one in self.kernels))
         if self.phases:
             wanted &= _holds(table, "phase", lambda phase: phase in self.phases)
         for column, values in (("device_id", self.devices), ("rank", self.ranks)):
@@ -79,17 +70,18 @@ class Selection:
                 wanted &= np.isin(tables.floats(table, column), values)
         return wanted
 
-    def _note(self, left: pa.Table, launches: int, time: float) -> str:
-        of_time = float(np.nansum(tables.floats(left, "duration_ns")))
-        share = f" with {percent(of_time / time)} of the time" if time else ""
+    def _note(self, left: pa.Table, whole: _Amount) -> str:
+        part = _Amount()
+        part.add(left)
+        share = f" with {percent(part.time / whole.time)} of the time" if whole.time else ""
         return (
-            f"restricted to {self.words}: {len(left):,} of {counted(launches, 'launch', 'launches')}{share}; "
+            f"restricted to {self.words}: {part.launches:,} of {counted(whole.launches, 'launch', 'launches')}{share}; "
             "shares and sums are of these"
         )
 
     def _nothing_left(self, run: OnDisk | Run) -> NcuBenchError:
         asked = {
-            "kernel_short": ("kernels", self.kernel), "phase": ("phases", self.phases),
+            "kernel_short": ("kernels", self.kernels), "phase": ("phases", self.phases),
             "device_id": ("devices", self.devices), "rank": ("ranks", self.ranks),
         }  # fmt: skip
         there: dict[str, dict[str, None]] = {column: {} for column, (_, wanted) in asked.items() if wanted}
@@ -97,7 +89,8 @@ class Selection:
             for column, values in there.items():
                 values |= dict.fromkeys(_values(stretch, column))
         known = " ".join(f"Its {asked[column][0]} are {_listed(list(values))}." for column, values in there.items())
-        return NcuBenchError(f"No launch of {run.name} is one of {self.words}.", known, "Ask for some of these.")
+        advice = "Letters are large or small as written; (?i) in front of a pattern takes both." if self.kernels else ""
+        return NcuBenchError(f"Nothing is left of {run.name} for {self.words}.", known, advice)
 
 
 def load_only(
@@ -113,12 +106,32 @@ def load_only(
     """
     if only is None:
         return load(path, reading=reading, columns=columns)
-    found = only.of(locate(path, reading=reading))
-    return found.read() if isinstance(found, OnDisk) else found
+    return only.of(locate(path, reading=reading))
+
+
+class _Amount:
+    """How many launches did not fail, and their time in ns; a row of averages counts as often as it stands for."""
+
+    def __init__(self) -> None:
+        self.launches = 0
+        self.time = 0.0
+
+    def add(self, table: pa.Table) -> None:
+        """Count the next ones."""
+        count = np.where(np.nan_to_num(tables.floats(table, "failed")) > 0, 0.0, tables.launch_counts(table))
+        self.launches += round(float(count.sum()))
+        self.time += float(np.nansum(tables.floats(table, "duration_ns") * count))
+
+
+def of_phases(run: Run, phases: tuple[str, ...]) -> Run:
+    """The launches of some phases, where any launch knows its own; else the run as it is."""
+    return Selection(phases=phases).of(run) if _values(run.table, "phase") else run
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
-    """A regular expression that a user wrote. Raises `WrongUsage` where it is none."""
+    """A regular expression that a user wrote. Raises `WrongUsage` where it is none, or empty."""
+    if not text:
+        raise WrongUsage("--kernel was given no pattern.", "A variable of the shell may be empty.", "Name a kernel.")
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:

@@ -30,10 +30,13 @@ OF_FORMULAS = "the times of a sweep are measured; its FLOPs and bytes are those 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One measured point: what it is called, the model that it is of, and a table of the one launch."""
+    """One measured point: what it is called, which model it is of, and a table of the one launch.
+
+    Points of one `model` differ in their sizes alone.
+    """
 
     name: str
-    target: str
+    model: str
     table: pa.Table
 
 
@@ -47,7 +50,7 @@ def points_of_sweep(run: BenchRun) -> tuple[list[SweepPoint], list[str]]:
     sizes = [size for size in SIZES if len({row[size] for row in measured}) > 1]
     labels = _told_apart([_label(row, varied, sizes) for row in measured])
     points = [
-        SweepPoint(f"{run.name}/{label}", row["target"], _launch_of(row))
+        SweepPoint(f"{run.name}/{label}", _label(row, varied, ()), _launch_of(row))
         for label, row in zip(labels, measured, strict=True)
     ]
     return points, [*run.notes, *([OF_FORMULAS] if points else []), *_left_out(run)]

@@ -22,6 +22,8 @@ INTEGER_UNITS: dict[str, str] = {
 UNIT_COLUMNS: dict[str, str] = {**FLOAT_UNITS, **INTEGER_UNITS}
 """Unit -> the column that counts what it did."""
 
+LEFT_OUT = "fp16 left out"
+"""What `flops_basis` says where FP16 FLOPs are constant moves, which are no work."""
 SAME = 1e-6
 """Relative difference up to which the units' FLOPs are taken to make up the whole count."""
 

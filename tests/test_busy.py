@@ -16,9 +16,11 @@ def times_of(operations: list[tuple[int, int, int, int]]) -> list[Busy]:
     return busy_times(process, device, start.astype(float), duration.astype(float))
 
 
-def notes_of(operations: list[tuple[int, int, float, float]]) -> list[str]:
+def notes_of(operations: list[tuple[int, int, float, float]], copies: int = 0) -> list[str]:
+    """Of operations as above, of which the last ones are copies."""
     columns = np.array(operations).reshape(-1, 4).T
-    return busy_notes(columns[0].astype(np.int64), columns[1].astype(np.int64), columns[2], columns[3])
+    is_kernel = np.arange(len(operations)) < len(operations) - copies
+    return busy_notes(columns[0].astype(np.int64), columns[1].astype(np.int64), columns[2], columns[3], is_kernel)
 
 
 @given(OPERATIONS)
@@ -38,6 +40,11 @@ def test_a_gpu_is_busy_in_each_ns_in_which_some_operation_runs(operations: list[
 def test_a_gpu_that_waits_is_busy_for_a_part_of_the_time() -> None:
     (note,) = notes_of([(7, 0, 0, 2e6), (7, 0, 6e6, 2e6)])
     assert note == "the GPU was busy for 50.0 % of the 8.000 ms from its first operation to its last"
+
+
+def test_time_with_kernels_is_told_from_that_with_copies_alone() -> None:
+    note, _ = notes_of([(7, 0, 0, 2e6), (7, 0, 1e6, 3e6), (7, 0, 6e6, 2e6)], copies=2)
+    assert "busy for 75.0 % (25.0 % with kernels) of the 8.000 ms from" in note
 
 
 def test_each_of_several_gpus_is_named() -> None:

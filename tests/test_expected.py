@@ -414,8 +414,16 @@ class TestAReportOfOnesOwn:
         assert f"ncu-bench expected {report} --target resnet18" in capsys.readouterr().err
         assert run(["expected", report, "--batch-size", "8"]) == 2
         assert "without --target" in capsys.readouterr().err
-        assert run(["expected", report, "--target", "resnet81"]) == 1
-        assert "resnet81" in capsys.readouterr().err
+        assert run(["expected", report, "--target", "resnet81"]) == 2
+        assert "Near names: resnet18" in capsys.readouterr().err
+
+    def test_that_knows_its_phases_is_of_those_that_are_expected(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        products = [kernel("gemm", 2.0 * 64**3, phase=phase, module=None) for phase in ("forward", "backward")]
+        write_table(with_metadata(table(*products), {"schema_version": SCHEMA_VERSION}), tmp_path / "own.parquet")
+        asked = (str(tmp_path / "own.parquet"), "--target", "gemm:64,64,64,fp32", "--phase", "forward")
+        assert self.rows(capsys, *asked)[0]["flops_ratio"] == 1.0
 
 
 class TestCommand:

@@ -199,6 +199,17 @@ def test_a_file_may_be_called_anything(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "out.parquet"])
 
 
+def test_runs_whose_names_differ_in_bytes_that_are_no_text_stay_apart(tmp_path: Path) -> None:
+    folders = [tmp_path / os.fsdecode(name) for name in (b"r\xff", b"r\xfe")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "report.csv").write_bytes((SAMPLES / "d01-wide-raw.csv").read_bytes())
+    assert run(["parse", *map(str, folders), "-o", f"{tmp_path}/fleet/"]) == 0
+    dataset = find_dataset(str(tmp_path / "fleet"))
+    assert dataset is not None
+    assert {partition.run for partition in dataset.partitions} == {"r\\xff", "r\\xfe"}
+
+
 @pytest.mark.parametrize("size", ["small", "big"])
 def test_a_path_may_be_no_utf_8(
     size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

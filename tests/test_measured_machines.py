@@ -164,6 +164,7 @@ class TestCeilingsOfACpu:
             ((2,), None, 2.5e10),
             ((None, 2), 4, 5e9),  # a file that does not say holds for any
             ((None, 2), 2, 2.5e10),
+            ((None, 2), None, 5e9),
         ],
     )
     def test_are_those_of_as_many_threads_as_the_run_had(
@@ -188,6 +189,11 @@ class TestCeilingsOfACpu:
         result = self.ceilings(2, 1, 2)
         assert result.per_launch["fp32"].tolist() == [2.5e10, 1.5e10, 2.5e10]
         assert {ceiling.device for ceiling in result.drawn} == {'Pro"cessor\\ X, 2 threads', 'Pro"cessor\\ X, 1 thread'}
+
+    def test_have_ridge_points_of_their_own_where_each_run_had_another_number(self) -> None:
+        self.measured_with(1, 2)
+        devices = [{ceiling.device for ceiling in self.ceilings(number).drawn} for number in (1, 2)]
+        assert devices == [{'Pro"cessor\\ X, 1 thread'}, {'Pro"cessor\\ X, 2 threads'}]
 
     def test_come_from_the_threads_that_the_collector_writes(self, tmp_path: Path) -> None:
         path = tmp_path / "operators.jsonl"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,6 +45,17 @@ def test_notes_on_metrics_that_are_missing_stay_short(capsys: pytest.CaptureFixt
     for sample in sorted(SAMPLES.glob("d0*.csv")):
         for line in said(capsys, "hotspots", str(sample))[1].splitlines():
             assert len(line) < 400, line
+
+
+def test_constant_moves_need_no_ceiling_of_a_data_sheet(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample holds the peaks of all units that did work, at the profiled clock: no per cent of a bound reads low."""
+    assert "read low" not in said(capsys, "hotspots", RAW)[1]
+
+
+def test_a_pipe_is_no_sweep_and_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for command in (["roofline", str(tmp_path / "pipe")], ["query", str(tmp_path / "pipe"), "SELECT 1"]):
+        assert "A pipe can be read once" in said(capsys, *command, code=1)[1]
 
 
 class TestDiagnoses:

@@ -50,6 +50,9 @@ class TestASweep:
         asked = ask("SELECT batch_size / latency_mean_ns * 1e9 AS rate FROM points", "--format", "csv", report=sweep)
         assert asked.stdout == "rate\n1000.0\n1000.0\n"
 
+    def test_shows_lists_of_numbers_as_text(self, sweep: str) -> None:
+        assert "[1.5, 2.5]" in ask("SELECT [1.5, 2.5] AS samples_ns FROM points LIMIT 1", report=sweep).stdout
+
     def test_has_no_launches_and_says_what_it_has(self, sweep: str) -> None:
         with pytest.raises(WrongUsage) as refused:
             query("SELECT * FROM launches", {"points": held_in_memory(points_of(sweep))})

@@ -41,9 +41,7 @@ def file(tmp_path: Path) -> str:
 
 
 def left(only: Selection, of: OnDisk | Run | None = None) -> Run:
-    found = only.of(of or Run("r", launches()))
-    assert isinstance(found, Run)
-    return found
+    return only.of(of or Run("r", launches()))
 
 
 def names(only: Selection) -> list[str | None]:
@@ -58,20 +56,24 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]
 
 class TestWhatIsLeft:
     def test_fulfils_everything_that_is_asked_for(self) -> None:
-        assert names(Selection(re.compile("gemm"))) == ["gemm", "gemm", "gemm_dgrad"]
-        assert names(Selection(re.compile("^gemm$"), ("backward",))) == ["gemm"]
+        assert names(Selection((re.compile("gemm"),))) == ["gemm", "gemm", "gemm_dgrad"]
+        assert names(Selection((re.compile("^gemm$"),), ("backward",))) == ["gemm"]
         assert names(Selection(phases=("forward", "backward"), devices=(1,))) == ["gemm_dgrad"]
 
     def test_names_no_kernel_that_was_left_out(self) -> None:
         found = left(Selection(devices=(1,))).table
         assert tables.codes(found, "kernel_name")[1] == ["gemm_dgrad", "adam", None]
 
-    def test_is_the_run_itself_where_nothing_is_asked_for(self) -> None:
-        whole = Run("r", launches())
-        assert Selection().of(whole) is whole
+    def test_counts_averages_as_often_as_there_were_launches_and_failed_ones_never(self) -> None:
+        rows = table(launch("a", ns=5, invocations=3), launch("b", ns=5), launch("c", ns=5, failed=True))
+        (note,) = left(Selection((re.compile("a"),)), Run("r", rows)).notes
+        assert "3 of 4 launches with 75.0 % of the time" in note
+
+    def test_is_of_any_of_several_patterns(self) -> None:
+        assert names(Selection((re.compile("relu"), re.compile("adam")))) == ["relu", "adam"]
 
     def test_says_which_launches_and_how_much_of_the_time(self) -> None:
-        (note,) = left(Selection(re.compile("gemm"), ("backward",))).notes
+        (note,) = left(Selection((re.compile("gemm"),), ("backward",))).notes
         assert note.startswith(
             "restricted to kernels with gemm, phase backward: 2 of 5 launches with 62.5 % of the time"
         )
@@ -87,7 +89,7 @@ class TestWhatIsLeft:
         assert together == sorted(f"k{at}" for at in range(len(devices)))
 
     def test_is_the_same_of_a_file_in_many_row_groups(self, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        only = Selection(re.compile("gemm"))
+        only = Selection((re.compile("gemm"),))
         whole = left(only, OnDisk(file, Path(file))).table.to_pylist()
         monkeypatch.setattr("ncu_parsers.parquet.ROWS_OF_A_STRETCH", 1)
         assert left(only, OnDisk(file, Path(file))).table.to_pylist() == whole
@@ -96,7 +98,7 @@ class TestWhatIsLeft:
 class TestNothingLeft:
     def test_says_what_there_is(self) -> None:
         with pytest.raises(NcuBenchError) as none:
-            left(Selection(re.compile("conv"), devices=(7,)))
+            left(Selection((re.compile("conv"),), devices=(7,)))
         assert "Its kernels are gemm, relu, gemm_dgrad, adam. Its devices are 0, 1." in none.value.paragraph
         with pytest.raises(NcuBenchError, match=r"Its ranks are not known\."):
             left(Selection(ranks=(0,)))
@@ -104,6 +106,8 @@ class TestNothingLeft:
     def test_a_pattern_that_is_none_is_refused_in_words(self) -> None:
         with pytest.raises(WrongUsage, match=r"\( is no regular expression"):
             pattern_of("(")
+        with pytest.raises(WrongUsage, match="given no pattern"):
+            pattern_of("")
 
 
 class TestCommands:
@@ -131,6 +135,15 @@ class TestCommands:
         assert run(["report", file, "--kernel", "adam", "-o", str(page)]) == 0
         assert "restricted to kernels with adam" in capsys.readouterr().err
         assert "gemm_dgrad" not in page.read_text()
+
+    def test_machines_and_pictures_drawn_before_have_no_launches(
+        self, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(["roofline", file, "--format", "json"]) == 0
+        (tmp_path / "plot.json").write_text(capsys.readouterr().out)
+        for drawn in ([str(tmp_path / "plot.json")], ["--machine", "t4"]):
+            assert run(["roofline", *drawn, "--kernel", "gemm", "-o", str(tmp_path / "x.svg")]) == 2
+            assert "no launches to choose from" in capsys.readouterr().err
 
     def test_a_sweep_has_no_launches(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_table(bench_table([{"target": "a", "outcome": "ok", "latency_mean_ns": 1.0}]), tmp_path / "bench.parquet")

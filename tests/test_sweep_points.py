@@ -80,6 +80,36 @@ def test_arrows_lead_from_size_to_size_of_the_same_model(tmp_path: Path, capsys:
     }
 
 
+def test_arrows_join_neither_types_nor_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row("a", batch, dtype=dtype) for dtype in ("fp32", "bf16") for batch in (1, 8)]
+    paths = [sweep(tmp_path / name, *rows) for name in ("before", "after")]
+    scene = roofline_of(capsys, *paths, "--arrows")["scene"]
+    labels = [mark["label"] for mark in scene["marks"]]
+    joined = {(labels[arrow["start"]], labels[arrow["end"]]) for arrow in scene["arrows"]}
+    assert joined == {
+        (f"{name}/a, {dtype}, batch 1", f"{name}/a, {dtype}, batch 8")
+        for name in ("before", "after") for dtype in ("FP32", "BF16")
+    }  # fmt: skip
+    assert {one["model"] for one in scene["runs"]} == {
+        f"{name}: a, {dtype}" for name in ("before", "after") for dtype in ("FP32", "BF16")
+    }
+
+
+def test_what_lies_above_a_roof_is_explained_by_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sweep(tmp_path / "s", row(latency_mean_ns=1e3))
+    notes = " ".join(roofline_of(capsys, path, "--machine", "t4")["notes"])
+    assert "different passes" not in notes
+    assert "per cent" in notes or "%" in notes
+
+
+def test_other_points_than_runs_are_said_to_be_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = sweep(tmp_path / "s", row())
+    assert any(
+        "whatever --points says (phases)" in one for one in roofline_of(capsys, path, "--points", "phases")["notes"]
+    )
+    assert not any("--points" in one for one in roofline_of(capsys, path)["notes"])
+
+
 def test_sweeps_of_several_machines_lie_in_one_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [sweep(tmp_path / name, row(device="cuda", device_name=A100)) for name in ("here", "there")]
     scene = roofline_of(capsys, *paths)["scene"]

@@ -15,10 +15,11 @@ from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     ROWS_SHOWN,
     dask_option,
+    echo_text,
     format_option,
     hold_apart,
+    say_notes,
     show,
-    terminal_width,
 )
 from ncu_tools.cli.selected import hold_whole, selection_options
 from ncu_tools.report.table import Column, Table, printable, to_markdown
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 GATE_COLUMNS = (
     RUN,
     Column("gate", "gate", wide=True),
-    Column("outcome", "outcome"),
+    Column("outcome", "outcome", spare=0),
     Column("reason", "numbers", prose=True),
 )
 SUMMARY = Column("sentence", "summary")
@@ -173,12 +174,11 @@ def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_for
 
 
 def _show_below(compared: Compared, gates: Table) -> None:
-    from ncu_tools.report.text import to_text
-
     if compared.sentences:
         click.echo("\n" + "\n".join(map(printable, compared.sentences)))
     if gates.rows:
-        click.echo("\n" + to_text(gates, terminal_width(), full_names=True))
+        click.echo()
+        say_notes(echo_text(gates, full_names=True))
 
 
 def _write_junit(path: Path | None, outcomes: dict[str, list[GateOutcome]]) -> None:

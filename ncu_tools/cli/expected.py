@@ -10,6 +10,7 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.known_work import default_phases, own_dtype
 from ncu_launch.manifest import read_manifest
+from ncu_launch.model_names import misspelt
 from ncu_launch.ranges import RUN_PHASES
 from ncu_launch.request import DTYPES, Workload
 
@@ -53,7 +54,11 @@ NOT_THE_SAME_BYTES = (
     "--depth", type=click.IntRange(min=1), metavar="N", help="Layers are the first N parts of module paths, whole."
 )
 @click.option(
-    "--phase", "phases", type=click.Choice(RUN_PHASES), multiple=True, help="Show only this phase; may be repeated."
+    "--phase",
+    "phases",
+    type=click.Choice(RUN_PHASES),
+    multiple=True,
+    help="Show only this phase; with --target, expect only this one. May be repeated.",
 )
 @click.option("--target", metavar="TARGET", help="What ran, for a report that does not know: a target as of profile.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="With --target: samples per iteration. [default: 1]")
@@ -92,13 +97,18 @@ def command(
     from ncu_tools.expected_operators import expected_of, expected_of_workload
     from ncu_tools.expected_work import Collection
     from ncu_tools.loading import load
+    from ncu_tools.selection import of_phases
 
     sizes = (batch_size, input_size, seq_len, dtype, iterations)
+    if target and (wrong := misspelt(target)) is not None:
+        raise wrong
     workload = _workload(target, batch_size, input_size, seq_len, dtype, phases) if target else None
     if workload is None and any(sizes):
         raise WrongUsage("Sizes, a type or iterations were given without --target.", advice="Say what ran: --target")
     with progress("Reading") as reading:
         measured = load(run, reading=reading)
+    if workload is not None and phases:
+        measured = of_phases(measured, phases)
     _refuse_formulas(run, measured.table)
     expected = expected_of_workload(workload) if workload else expected_of(run)
     collection = Collection(iterations=iterations or 1) if workload else _collection(run)
@@ -137,8 +147,9 @@ def _workload(
 def _refuse_formulas(run: str, table: pa.Table) -> None:
     """Raise `NcuBenchError` for a run of the operator collector: its FLOPs are the formulas'."""
     from ncu_parsers import tables
+    from ncu_parsers.operators import BY_OPERATOR
 
-    if set(tables.words(table, "source")) <= {"operators", "estimate"}:
+    if set(tables.words(table, "source")) <= BY_OPERATOR:
         raise NcuBenchError(
             f"{run} holds nothing that was measured: its FLOPs and bytes come from the same operator formulas.",
             "It was made by the embedded operator collector.",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from ncu_launch.errors import WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.options import format_option, progress, show
 from ncu_tools.cli.selected import selection_options
@@ -106,7 +106,9 @@ def command(
     notes = [*loaded.notes, *result.notes, *([OPERATORS] if result.by_operator else [])]
     if result.iterations > 1:
         notes.append(f"means over {result.iterations} iterations")
-    if output is not None and result.rows:
+    if output is not None and not result.rows:
+        raise NcuBenchError(f"{run} has no layers to draw.", " ".join(f"{note}." for note in result.notes))
+    if output is not None:
         _draw(result, output, title)
         notes += [f"the picture is {output}", *_note_on_boxes(title)]
         if result.share_above is not None and result.share_above >= SHARE_WORTH_SAYING:

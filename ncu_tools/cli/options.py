@@ -101,13 +101,18 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
     elif output_format == "markdown":
         click.echo(to_markdown(table))
     else:
-        from ncu_tools.report.text import left_out, to_text
-
-        width = terminal_width()
-        click.echo(to_text(table, width, full_names=full_names))
-        table.notes = [*table.notes, *_columns_note(left_out(table, width), width)]
+        table.notes = [*table.notes, *echo_text(table, full_names=full_names)]
     if output_format in ("text", "csv"):
         say_notes(list(table.notes))
+
+
+def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
+    """Write a table as text that fits the terminal; gives the note on columns that there was no room for, if any."""
+    from ncu_tools.report.text import left_out, to_text
+
+    width = terminal_width()
+    click.echo(to_text(table, width, full_names=full_names))
+    return _columns_note(left_out(table, width), width)
 
 
 def _write(pieces: Iterable[str]) -> None:

@@ -110,9 +110,9 @@ def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
 def _expected(run: Run) -> tuple[pa.Table | None, str]:
     """The operators that a run was expected to execute, or why none are known."""
     from ncu_parsers import tables
+    from ncu_parsers.operators import BY_OPERATOR
 
     from ncu_tools.expected_operators import expected_of
-    from ncu_tools.roofline import BY_OPERATOR
 
     if set(tables.words(run.table, "source")) <= BY_OPERATOR:
         return None, FROM_FORMULAS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,9 +182,15 @@ def command(
     """
     from ncu_tools.machine import find_machine
     from ncu_tools.roofline import Look
+    from ncu_tools.roofline_runs import drawn_before
 
     style = Style(output, title or (only.words if only is not None else ""), theme, size)
     _check(style)
+    if only is not None and (not runs or any(map(drawn_before, runs))):
+        raise WrongUsage(
+            "There are no launches to choose from: neither machines nor a roofline that was drawn before has any.",
+            advice="Leave out --kernel, --phase, --device and --rank, or name runs.",
+        )
     if _drawn_again(runs, style):
         return
     machines = [find_machine(name) for name in _listed(",".join(machine_names))]
@@ -263,15 +270,18 @@ def _roofline(
 ) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
     """The roofline, what was odd about reading the runs, and which models they are of."""
     from ncu_tools import roofline as model
-    from ncu_tools.roofline_runs import load_each, look_at
+    from ncu_tools.roofline_runs import load_each, load_runs, look_at
 
     if not runs:
         return (model.of_machine(machines[0]) if len(machines) == 1 else model.of_machines(machines)), [], {}
     own = machines[0] if len(machines) == 1 else None
-    look = look_at(runs, look)
+    asked, look = look, look_at(runs, look)
     with engine_of(dask) as engine, progress("Reading") as reading:
-        loaded = [one for run in runs for one in load_each(run, look, own, reading=reading, engine=engine, only=only)]
+        load = partial(load_each, look=look, machine=own, reading=reading, engine=engine, only=only)
+        loaded = load_runs(runs, load)
     notes = list(dict.fromkeys(note for run in loaded for note in run.notes))
+    if asked.view not in (look.view, KERNELS):
+        notes.append(f"beside a sweep, and of it, each point is a whole run, whatever --points says ({asked.view})")
     summed = {run.name: run.points for run in loaded if run.points is not None}
     result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
     if len(machines) > 1:
@@ -289,7 +299,7 @@ def _scene(result: Roofline, shown: Shown, title: str, models: dict[str, str]) -
     if shown.labels and len(shown.labels) != len(result.runs):
         raise WrongUsage(
             f"There are {len(result.runs)} runs and {len(shown.labels)} labels.",
-            advice="Say --label once for each run.",
+            advice="Say --label once for each run; each point of a sweep is one.",
         )
     return scene_of(
         result,

@@ -12,7 +12,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.point_outcomes import OK
 
 from ncu_tools.cli.bench import BENCH
-from ncu_tools.cli.options import dask_option, engine_of, format_option, show, terminal_width
+from ncu_tools.cli.options import dask_option, echo_text, engine_of, format_option, say_notes, show
 from ncu_tools.report.table import Column, Table, to_markdown
 
 if TYPE_CHECKING:
@@ -114,10 +114,9 @@ def command(
     columns = (*IDENTITY, *(FOR_MACHINES if machine_readable else FOR_PEOPLE), *VERDICTS)
     show(Table("scaling", columns, [_cells(one) for one in fits], notes, extra), output_format)
     if output_format == "text":
-        from ncu_tools.report.text import to_text
-
         for matrix in matrices:
-            click.echo("\n" + to_text(matrix, terminal_width()))
+            click.echo()
+            say_notes(echo_text(matrix))
 
 
 def _rows(runs: Sequence[str], dask: str | None) -> list[Row]:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from ncu_tools.selection import Selection
 
 OPTIONS = (
-    click.option("--kernel", metavar="REGEX", help="Only kernels in whose full name this is found."),
+    click.option(
+        "--kernel", "kernels", multiple=True, metavar="REGEX",
+        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next three.",
+    ),
     click.option(
         "--phase", "phases", type=click.Choice(RUN_PHASES), multiple=True, help="Only this phase; may be repeated."
     ),
@@ -34,13 +37,13 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def selected(
         *arguments: Any,
-        kernel: str | None,
+        kernels: tuple[str, ...],
         phases: tuple[str, ...],
         devices: tuple[int, ...],
         ranks: tuple[int, ...],
         **others: Any,
     ) -> Any:
-        return command(*arguments, **others, only=_selection(kernel, phases, devices, ranks))
+        return command(*arguments, **others, only=_selection(kernels, phases, devices, ranks))
 
     for option in reversed(OPTIONS):
         selected = option(selected)
@@ -48,14 +51,14 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _selection(
-    kernel: str | None, phases: tuple[str, ...], devices: tuple[int, ...], ranks: tuple[int, ...]
+    kernels: tuple[str, ...], phases: tuple[str, ...], devices: tuple[int, ...], ranks: tuple[int, ...]
 ) -> Selection | None:
     """What was asked for; None where nothing was, which takes no import."""
-    if kernel is None and not (phases or devices or ranks):
+    if not (kernels or phases or devices or ranks):
         return None
     from ncu_tools.selection import Selection, pattern_of
 
-    return Selection(None if kernel is None else pattern_of(kernel), phases, devices, ranks)
+    return Selection(tuple(map(pattern_of, kernels)), phases, devices, ranks)
 
 
 def hold_whole(only: Selection | None, dask: str | None) -> None:

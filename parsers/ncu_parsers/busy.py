@@ -6,7 +6,7 @@ Operations that overlap count once. What is left is time in which a GPU waited f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ncu_parsers.tables import Floats
 
 Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 OVERLAP_NOTED = 1.01
 GPUS_NAMED = 8
@@ -25,6 +26,8 @@ UNKNOWN = -1
 class Busy:
     """The time in ns in which at least one operation ran on a GPU, and that from its first to its last one.
 
+    `with_kernels` is the part of it in which a kernel ran, None where that was not asked for.
+
     Processes number GPUs each for itself, so that a GPU is told by both.
     """
 
@@ -33,6 +36,7 @@ class Busy:
     operations: int
     busy: float
     span: float
+    with_kernels: float | None = None
 
     @property
     def share(self) -> float:
@@ -56,9 +60,15 @@ def busy_times(process: Integers, device: Integers, start: Floats, duration: Flo
     return result
 
 
-def busy_notes(process: Integers, device: Integers, start: Floats, duration: Floats) -> list[str]:
-    """How busy the GPUs of a timeline were, and whether its operations overlap, from the same as `busy_times`."""
+def busy_notes(process: Integers, device: Integers, start: Floats, duration: Floats, is_kernel: Mask) -> list[str]:
+    """How busy the GPUs of a timeline were, of that with kernels, and whether its operations overlap.
+
+    From the same as `busy_times`, and which operations are kernels.
+    """
     gpus, total = busy_times(process, device, start, duration), float(duration.sum())
+    kernels = busy_times(process[is_kernel], device[is_kernel], start[is_kernel], duration[is_kernel])
+    with_kernels = {(one.process, one.device): one.busy for one in kernels}
+    gpus = [replace(gpu, with_kernels=with_kernels.get((gpu.process, gpu.device), 0.0)) for gpu in gpus]
     several = [gpu for gpu in gpus if gpu.operations > 1 and gpu.span > 0]
     notes = [_shares(several)] if several else []
     busy = sum(gpu.busy for gpu in gpus)
@@ -87,4 +97,6 @@ def _named(gpu: Busy, of_process: bool) -> str:
 
 
 def _share(gpu: Busy) -> str:
-    return f"{100 * gpu.share:.1f} % of the {gpu.span / 1e6:,.3f} ms"
+    only_kernels = gpu.with_kernels is None or gpu.with_kernels == gpu.busy
+    kernels = "" if only_kernels else f" ({100 * (gpu.with_kernels or 0.0) / gpu.span:.1f} % with kernels)"
+    return f"{100 * gpu.share:.1f} %{kernels} of the {gpu.span / 1e6:,.3f} ms"

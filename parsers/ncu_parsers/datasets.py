@@ -127,7 +127,7 @@ def _partition(root: File, name: str, outer: Sequence[str]) -> Partition:
 
 def _value(segment: str) -> tuple[str, str | None]:
     key, _, value = segment.partition("=")
-    return key, None if value == NOT_KNOWN else unquote(value)
+    return key, None if value == NOT_KNOWN else unquote(value, errors="backslashreplace")
 
 
 def _order(partition: Partition) -> tuple[str, bool, int, str]:

@@ -462,7 +462,8 @@ def _busy(work: Sequence[Work]) -> list[str]:
     device = np.array([UNKNOWN if one.device is None else one.device for one in work], np.int64)
     times = np.array([(one.start, one.duration) for one in work]) * NS_PER_US
     start, duration = times.T
-    return busy_notes(np.full_like(device, UNKNOWN), device, start - start.min(), duration)
+    is_kernel = np.array([one.operation == OPERATIONS["kernel"] for one in work])
+    return busy_notes(np.full_like(device, UNKNOWN), device, start - start.min(), duration, is_kernel)
 
 
 def _refusal(source: Source, trace: _Trace, events: TraceEvents) -> NotAReport:

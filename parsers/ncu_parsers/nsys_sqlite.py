@@ -489,7 +489,8 @@ def _remarks(operations: Operations) -> list[str]:
     timed = ~np.isnan(durations)
     start, device = operations.columns["start"][timed], operations.columns["deviceId"][timed]
     since_first = _elapsed(start[:1], start)  # sorted, and exact as a float for a hundred days
-    return [*notes, *busy_notes(_processes(operations)[timed], device, since_first, durations[timed])]
+    is_kernel = np.isin(operations.kind[timed], [operations.kinds.index(kind) for kind in (KERNEL, GRAPH)])
+    return [*notes, *busy_notes(_processes(operations)[timed], device, since_first, durations[timed], is_kernel)]
 
 
 def _omissions(database: Database) -> list[str]:

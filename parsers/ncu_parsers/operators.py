@@ -16,10 +16,14 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.operators import FORMAT, FORMAT_VERSION
 
 from ncu_parsers import report
+from ncu_parsers.bench_table import BENCH
 from ncu_parsers.report import Launch
 
 DIALECT, ESTIMATE_DIALECT = "operators", "estimate"
 """Both are what `source` says of their rows, too."""
+
+BY_OPERATOR = frozenset({DIALECT, ESTIMATE_DIALECT, BENCH})
+"""Values of `source` whose FLOPs and bytes are those of operators, by formulas."""
 
 BASIS = "operator formulas, contractions only"
 CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}

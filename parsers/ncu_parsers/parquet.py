@@ -156,7 +156,7 @@ def _hold_ours(table: pa.Table, path: File) -> None:
     if table_metadata(table).get("table") == bench_table.BENCH:
         raise NcuBenchError(
             f"{path} is a table of measured points, not of launches.",
-            advice=f"Look at it with: ncu-bench scaling {path}",
+            advice=f"Look at it with: ncu-bench scaling {path}, or with roofline or query",
         )
     if "kernels" in table_metadata(table):
         raise NcuBenchError(
