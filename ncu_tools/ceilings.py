@@ -163,7 +163,6 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     result = Ceilings({unit: tables.floats(table, column).copy() for unit, column in PEAK_COLUMNS.items()})
     board = board_of(table)
     shared = shared_roof(table)
-    work = _worked(table)
     devices = _devices(table)
     for device, at in devices.items():
         name, capability, threads = device
@@ -179,7 +178,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         _fill_from_board(result, title, at, board)
         fallback = _fallback(device, machine, result.notes, _missing(result, at))
         if fallback is not None:
-            _fill(result, title, at, fallback, board.sm_clock, work)
+            _fill(result, title, at, fallback, board.sm_clock, _worked(table))
         _add_others(result, title, at, board)
         _draw_measured(result, title, device)
         roof = _middle(shared[at])
