@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from ncu_launch.point_outcomes import OK
-from ncu_parsers.bench_table import BENCH
 from ncu_parsers.build import launches_table
-from ncu_parsers.operators import BASIS, THREADS
+from ncu_parsers.operators import BASIS, SWEEP, THREADS
 from ncu_parsers.report import Launch, Metric, Report
 
 from ncu_tools.bench_runs import BenchRun, Row
@@ -96,7 +95,7 @@ def _launch_of(row: Row) -> pa.Table:
         unit = _unit_of(row)
         if unit is not None:
             launch.measures[UNIT_COLUMNS[unit]] = row["expected_flops"]
-    return launches_table(Report(str(row["point"]), launches=[launch], origin=BENCH))
+    return launches_table(Report(str(row["point"]), launches=[launch], origin=SWEEP))
 
 
 def _unit_of(row: Row) -> str | None:

@@ -88,8 +88,8 @@ def synthetic(tmp_path: Path) -> Report:
 
 
 def test_a_note_says_how_long_the_gpu_was_busy(synthetic: Report) -> None:
-    """(12.345 + 20 + 4 + 1) of 900.75 us, from 1100.25 to 2001."""
-    assert any("busy for 4.1 % of the 0.901 ms" in note for note in synthetic.notes)
+    """(12.345 + 20 + 4 + 1) of 900.75 us, from 1100.25 to 2001, the 4 with a copy."""
+    assert any("busy for 4.1 % (3.7 % with kernels) of the 0.901 ms" in note for note in synthetic.notes)
 
 
 def test_a_kernel_has_its_time_shape_and_device(synthetic: Report) -> None:

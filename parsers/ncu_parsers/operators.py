@@ -16,13 +16,15 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.operators import FORMAT, FORMAT_VERSION
 
 from ncu_parsers import report
-from ncu_parsers.bench_table import BENCH
 from ncu_parsers.report import Launch
 
 DIALECT, ESTIMATE_DIALECT = "operators", "estimate"
 """Both are what `source` says of their rows, too."""
 
-BY_OPERATOR = frozenset({DIALECT, ESTIMATE_DIALECT, BENCH})
+SWEEP = "bench"
+"""What `source` says of the points of a sweep, which are never written as launches."""
+
+BY_OPERATOR = frozenset({DIALECT, ESTIMATE_DIALECT, SWEEP})
 """Values of `source` whose FLOPs and bytes are those of operators, by formulas."""
 
 BASIS = "operator formulas, contractions only"
