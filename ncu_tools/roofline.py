@@ -314,9 +314,8 @@ def _note_what_is_missing(result: Roofline) -> None:
             "unknown"
         )
     if not result.ceilings:
-        result.notes.append(
-            "no ceiling is known, so the plot shows the points alone; name a machine with --machine NAME"
-        )
+        alone = "the plot shows the points alone" if result.density or result.drawable else "the plot is empty"
+        result.notes.append(f"no ceiling is known, so {alone}; name a machine with --machine NAME")
 
 
 def others_beside(ceiling: Ceiling, others: list[Ceiling]) -> list[tuple[str, Ceiling]]:

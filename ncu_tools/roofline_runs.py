@@ -52,31 +52,24 @@ def look_at(paths: Sequence[str], look: Look) -> Look:
     return replace(look, view=RUNS) if any(map(is_bench, paths)) else look
 
 
-def load_runs(paths: Sequence[str], load: Callable[[str], list[Loaded]]) -> list[Loaded]:
-    """What `load` gives of every path. Models of a sweep are its own where there are other runs."""
+def load_runs(paths: Sequence[str], load: Callable[[str], Loaded], *, only: Selection | None = None) -> list[Loaded]:
+    """The runs that `paths` name, as `load` gives each, and every measured point of the sweeps among them.
+
+    Models of a sweep are its own where there are other runs. Raises `NcuBenchError` as `load` does, and for a sweep
+    without a measured point; `WrongUsage` for one of which `only` some launches are wanted.
+    """
     found = []
     for path, title in zip(paths, short_names(paths), strict=True):
-        own = f"{title}: " if len(paths) > 1 and is_bench(path) else ""
-        found += [replace(one, model=own + one.model if one.model is not None else None) for one in load(path)]
+        if not is_bench(path):
+            found.append(replace(load(path), model=model_of(path)))
+            continue
+        own = f"{title}: " if len(paths) > 1 else ""
+        found += [replace(point, model=f"{own}{point.model}") for point in _points_of(path, only)]
     return found
 
 
-def load_each(
-    path: str,
-    look: Look,
-    machine: Machine | None,
-    *,
-    reading: Callable[[Source], None] = lambda source: None,
-    engine: Engine | None = None,
-    only: Selection | None = None,
-) -> list[Loaded]:
-    """The run that `path` names, or each measured point of the sweep that it names, as a run of its own.
-
-    Of a run, `only` some launches. Raises `NcuBenchError` as `load_for` and `Selection.of` do.
-    """
-    if not is_bench(path):
-        loaded = load_for(path, look, machine, reading=reading, engine=engine, only=only)
-        return [replace(loaded, model=model_of(path))]
+def _points_of(path: str, only: Selection | None) -> list[Loaded]:
+    """Each measured point of a sweep as a run of its own."""
     if only is not None:
         raise WrongUsage(
             f"{path} is a sweep, whose points have no launches to choose from.",

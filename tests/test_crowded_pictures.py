@@ -23,7 +23,7 @@ from ncu_tools.report.plot_roofs import draw_roofs, label_roofs
 from ncu_tools.report.plot_theme import LIGHT
 from ncu_tools.report.scaling_plot import draw_scaling
 from ncu_tools.roofline import Look, beside, of_machines, roofline
-from ncu_tools.roofline_runs import load_each
+from ncu_tools.roofline_runs import load_for, load_runs
 from ncu_tools.scaling import by_group, correlations, series
 from ncu_tools.scene import RUNS, Scene, short_names
 from tests.conftest import SAMPLES
@@ -164,7 +164,7 @@ def test_the_legends_of_a_sweep_lie_under_its_plots(monkeypatch: pytest.MonkeyPa
 
 
 def sweep_scene(folder: Path, *rows: dict[str, Any]) -> Scene:
-    loaded = load_each(sweep_of(folder, *rows), Look(RUNS), find_machine("colab-cpu"))
+    loaded = load_runs([sweep_of(folder, *rows)], lambda name: load_for(name, Look(RUNS), None))
     result = roofline({one.name: one.table for one in loaded}, find_machine("colab-cpu"), look=Look(RUNS))
     return scene_of(result, models={one.name: one.model for one in loaded if one.model}, arrows=True)
 

@@ -257,7 +257,7 @@ class TestMeasuring:
         def run(operator: str, side: int) -> None:
             tried.append((operator, side))
             if operator == "not here":
-                raise NotImplementedError
+                raise NotImplementedError  # as PyTorch does where it has no kernel for a layout
             time.sleep(seconds[operator])
 
         monkeypatch.setattr(

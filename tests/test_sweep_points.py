@@ -15,7 +15,7 @@ from ncu_parsers.row_groups import write_table
 
 from ncu_tools.bench_runs import BenchRun
 from ncu_tools.cli import run
-from ncu_tools.roofline_runs import load_each, look_at
+from ncu_tools.roofline_runs import load_for, load_runs, look_at
 from ncu_tools.scene import RUNS
 from ncu_tools.sweep_points import OF_FORMULAS, points_of_sweep
 from ncu_tools.views import Look
@@ -158,4 +158,4 @@ class TestWhatIsMissing:
     def test_a_sweep_in_which_nothing_was_measured_is_refused(self, tmp_path: Path) -> None:
         path = sweep(tmp_path / "s", row(outcome="crashed", latency_mean_ns=None))
         with pytest.raises(NcuBenchError, match="no point was measured"):
-            load_each(path, Look(), None)
+            load_runs([path], lambda name: load_for(name, Look(), None))

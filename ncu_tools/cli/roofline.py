@@ -270,15 +270,15 @@ def _roofline(
 ) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
     """The roofline, what was odd about reading the runs, and which models they are of."""
     from ncu_tools import roofline as model
-    from ncu_tools.roofline_runs import load_each, load_runs, look_at
+    from ncu_tools.roofline_runs import load_for, load_runs, look_at
 
     if not runs:
         return (model.of_machine(machines[0]) if len(machines) == 1 else model.of_machines(machines)), [], {}
     own = machines[0] if len(machines) == 1 else None
     asked, look = look, look_at(runs, look)
     with engine_of(dask) as engine, progress("Reading") as reading:
-        load = partial(load_each, look=look, machine=own, reading=reading, engine=engine, only=only)
-        loaded = load_runs(runs, load)
+        load = partial(load_for, look=look, machine=own, reading=reading, engine=engine, only=only)
+        loaded = load_runs(runs, load, only=only)
     notes = list(dict.fromkeys(note for run in loaded for note in run.notes))
     if asked.view not in (look.view, KERNELS):
         notes.append(f"beside a sweep, and of it, each point is a whole run, whatever --points says ({asked.view})")
