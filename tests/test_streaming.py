@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings, target
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers import fast_wide, flow, parse, printed, stream
+from ncu_parsers import compiled, fast_wide, flow, parse, printed, stream
 from ncu_parsers import long_lines as long_pages
 from ncu_parsers.build import launches_table
 from ncu_parsers.parquet import read_launches
@@ -28,7 +28,6 @@ from ncu_parsers.units import ABSENT, NumberFormat
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.hotspots import hotspots, kernels_table
 from ncu_tools.kernels import keep_kernels
-from tests.as_if_apart import as_if_apart
 from tests.reports import needs_shared_reports, sample_files, shared_reports
 
 IDENTITY = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size",
@@ -102,18 +101,21 @@ def plainly(path: Path) -> tuple[dict[str, Any], list[Any], list[Any]] | None:
     return everything(report, launches_table(report) if report.table is None else report.table)
 
 
-@pytest.fixture(autouse=True, params=[(1, True), (400, False)], ids=["a table each, sent", "some in a table"])
+@pytest.fixture(autouse=True, params=[(1, True), (400, False)], ids=["a table each, compiled", "some in a table"])
 def short_stretches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks and stretches so short that even a small report has several, which are gathered or not, and go through the
-    form in which another process sends them or not.
+    """Blocks and stretches so short that even a small report has several, which are gathered or not, and read by the
+    compiled loops or without them.
     """
-    cells, is_sent = request.param
+    cells, is_compiled = request.param
+    assert compiled.loops is not None
     monkeypatch.setattr(flow, "CELLS_OF_A_TABLE", cells)
-    monkeypatch.setattr(stream, "is_worth_a_process", lambda source: is_sent)
-    monkeypatch.setattr(stream, "lines_apart", as_if_apart)
+    if not is_compiled:
+        monkeypatch.setattr(compiled, "loops", None)
     monkeypatch.setattr(fast_wide, "BLOCK_BYTES", 3000)
     monkeypatch.setattr(fast_wide, "UNKNOWN_BYTES", 400)
     monkeypatch.setattr(long_pages, "BYTES_OF_A_STRETCH", 700)
+    monkeypatch.setattr(long_pages, "BLOCK_BYTES", 1500)
+    monkeypatch.setattr(long_pages, "FEW_EVENTS", 2)
 
 
 def file_of(folder: Path, lines: list[str], end: str = "\n") -> Path:

@@ -10,7 +10,6 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.manifest import MANIFEST
 from ncu_parsers.datasets import LAUNCHES
 from ncu_parsers.engine import cores
-from ncu_parsers.line_process import lines_begun
 from ncu_parsers.report import Report
 from ncu_parsers.sources import STANDARD_INPUT, Source, find_sources
 from ncu_parsers.storage import is_url
@@ -128,8 +127,8 @@ def _check(output: str, as_dataset: bool, run: str, dask: str | None) -> None:
 
 
 def _into_file(output: Path, sources: list[Source], separate: bool) -> Parsed:
-    with lines_begun(sources), progress("Reading") as reading:
-        from ncu_parsers.parse import parse_into  # imported while another process begins to read
+    with progress("Reading") as reading:
+        from ncu_parsers.parse import parse_into
 
         from ncu_tools.kernels import keep_kernels
 

@@ -14,28 +14,16 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pc_csv
 
 from ncu_parsers import arrays
 from ncu_parsers import report as kinds
-from ncu_parsers.columns import Columns, MetricColumn, Shapes, filled, joined_shapes, shapes_of
+from ncu_parsers.columns import Columns, MetricColumn, filled, joined_shapes
 from ncu_parsers.flow import DERIVED_COLUMNS, Flow
 from ncu_parsers.labels import metric_of_label
 from ncu_parsers.line_account import IDENTITY_TITLES, NotCertain, may_open_a_page
 from ncu_parsers.ncu_csv import NVTX_TITLES, WidePage
-from ncu_parsers.printed import (
-    Cells,
-    Integers,
-    Votes,
-    all_simple,
-    are_rows,
-    line_ends,
-    read_cells,
-    text_buffers,
-    votes_of,
-    whole_numbers,
-)
+from ncu_parsers.printed import Cells, Integers, Votes, votes_of
+from ncu_parsers.rows import Kind, Rows, kind_of, read_rows
 from ncu_parsers.tables import Floats
 from ncu_parsers.units import NumberFormat, unit
 
@@ -43,10 +31,14 @@ BLOCK_BYTES = 2 << 20
 UNKNOWN_BYTES = 1 << 14
 """Blocks are so small until the layout is known: their lines are judged one by one, which is slow."""
 BLOCKS_AHEAD = 3
-SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
 CELLS_AT_ONCE = 1_500_000
 MOST_COLUMNS = 4000
 """Of more, blocks hold a few rows at most, and Arrow sets aside a part of each block for every column."""
+
+
+def metric_title(at: int) -> str:
+    """What the column of a metric is called among those of rows: no identity column is."""
+    return str(at)
 
 
 @dataclass
@@ -83,21 +75,36 @@ class Layout:
         units = page.units or [""] * len(page.header)
         return cls(len(page.header), identity, page.metric_columns, names, [units[at] for at in page.metric_columns])
 
+    def columns(self) -> list[tuple[str, Kind]]:
+        """Titles of all columns, and what their cells are."""
+        columns = [("", Kind.TEXTS)] * self.width
+        for title, place in self.identity.items():
+            columns[place] = title, kind_of(title)
+        for at, place in enumerate(self.places):
+            columns[place] = metric_title(at), Kind.MIXED if at in self.odd else Kind.NUMBERS
+        return columns
+
 
 @dataclass
 class Part:
-    """Some rows: identity cells, and the metrics as numbers, row by metric; columns with anything else apart."""
+    """The rows of a block, and their metrics in base units as numbers; columns with anything else apart."""
 
-    rows: int
+    rows: Rows
     decimal: str
-    cells: dict[str, pa.DictionaryArray]
-    ids: Integers
-    processes: Integers | None
-    shapes: dict[str, Shapes]
     values: list[Floats]
     odd: dict[int, MetricColumn]
     nans: Integers
     votes: Votes
+
+    @property
+    def ids(self) -> Integers:
+        """The id of each launch."""
+        return self.rows.whole["ID"]
+
+    @property
+    def processes(self) -> Integers | None:
+        """The process of each launch; None where the page has none."""
+        return self.rows.whole.get("Process ID")
 
 
 def read_block(
@@ -108,116 +115,26 @@ def read_block(
     `judged` says that each line was found to be a row already; `count_votes` is for pages whose
     locale is not settled.
     """
-    if b"\r" in block:
-        block = block.replace(b"\r\n", b"\n")
-    names = [str(place) for place in range(layout.width)]
-    kinds_of = dict.fromkeys(names, pa.dictionary(pa.int32(), pa.binary()))
-    kinds_of |= {names[layout.identity[title]]: pa.string() for title in SELDOM_REPEATED & layout.identity.keys()}
-    kinds_of |= {names[place]: pa.binary() for place in layout.places}
-    try:
-        table = pc_csv.read_csv(
-            pa.BufferReader(block),
-            pc_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
-            pc_csv.ParseOptions(ignore_empty_lines=False),
-            pc_csv.ConvertOptions(column_types=kinds_of, strings_can_be_null=False),
-        )
-        columns = [arrays.decoded(arrays.one(column)) for column in table.columns]
-        metrics = _Metrics.of(columns, layout)
-        if judged and len(table) != line_ends(block):
-            return None
-        identity = [columns[place] for place in layout.identity.values()]
-        if not judged and not are_rows(block, len(table), [*identity, *metrics.few]):
-            return None
-        part = _part(columns, metrics, layout, decimal, count_votes)
-    except pa.ArrowInvalid:
+    rows = read_rows(block, layout.columns(), decimal, judged=judged, count_votes=count_votes)
+    if rows is None or (not judged and any(map(may_open_a_page, rows.words()))):
         return None
-    return part if judged or part is None or not _may_hold_a_header(part) else None
-
-
-def _may_hold_a_header(part: Part) -> bool:
-    words = {word for column in part.odd.values() for word in column.words.values()}
-    texts = [word.encode() for word in words] + [text_buffers(cells.dictionary)[0] for cells in part.cells.values()]
-    return any(map(may_open_a_page, texts))
-
-
-@dataclass
-class _Metrics:
-    """The metrics of a block: every column, the places of those that were simple numbers so far, and these as one."""
-
-    columns: list[pa.Array]
-    simple: list[int]
-    together: pa.Array | None
-
-    @classmethod
-    def of(cls, columns: list[pa.Array], layout: Layout) -> _Metrics:
-        metrics = [columns[place] for place in layout.places]
-        simple = [at for at in range(len(metrics)) if at not in layout.odd]
-        return cls(metrics, simple, pa.concat_arrays([metrics[at] for at in simple]) if simple else None)
-
-    @property
-    def few(self) -> list[pa.Array]:
-        """All cells in as few columns as there can be."""
-        if self.together is None:
-            return self.columns
-        simple = set(self.simple)
-        return [self.together, *(column for at, column in enumerate(self.columns) if at not in simple)]
-
-
-def _part(columns: list[pa.Array], metrics: _Metrics, layout: Layout, decimal: str, count_votes: bool) -> Part | None:
-    ids = whole_numbers(columns[layout.identity["ID"]])
-    process_at = layout.identity.get("Process ID")
-    processes = None if process_at is None else whole_numbers(columns[process_at])
-    if ids is None or (processes is None and process_at is not None):
-        return None
-    shapes = {
-        title: columns[layout.identity[title]] for title in ("Grid Size", "Block Size") if title in layout.identity
-    }
-    cells = {title: columns[at] for title, at in layout.identity.items() if title not in SELDOM_REPEATED}
-    nans = np.zeros(len(ids), np.int64)
-    part = Part(
-        len(ids),
-        decimal,
-        cells,
-        ids,
-        processes,
-        {title: shapes_of(column) for title, column in shapes.items()},
-        [],
-        {},
-        nans,
-        Votes(),
-    )
-    _read_metrics(part, metrics, layout, count_votes)
-    return part
-
-
-def _read_metrics(part: Part, metrics: _Metrics, layout: Layout, count_votes: bool) -> None:
-    """Columns of simple numbers are read as one long column, the others each alone."""
-    simple, together = metrics.simple, None
-    if metrics.together is not None:
-        together = all_simple(metrics.together, part.decimal, count_votes)
-    if together is not None:
-        part.votes = votes_of(together, part.decimal)
-        matrix = together.values.reshape(len(simple), part.rows)
-    taken = dict(zip(simple, matrix, strict=True)) if together is not None else {}
-    number_format = NumberFormat(part.decimal)
-    for at, column in enumerate(metrics.columns):
-        factor = unit(layout.units[at]).factor
-        if at in taken:
-            part.values.append(taken[at] * factor if factor != 1 else taken[at])
-            continue
-        cells = read_cells(arrays.cast(column, pa.string()), part.decimal, count_votes)
-        part.votes.add(votes_of(cells, part.decimal))
-        part.values.append(cells.values * factor)
+    part = Part(rows, decimal, [], {}, np.zeros(rows.count, np.int64), Votes())
+    number_format = NumberFormat(decimal)
+    for at in range(len(layout.places)):
+        cells, factor = rows.numbers[metric_title(at)], unit(layout.units[at]).factor
+        part.votes.add(votes_of(cells, decimal))
+        part.values.append(cells.values * factor if factor != 1 else cells.values)
         if cells.odd:
             layout.odd.add(at)
             _read_odd(part, at, cells, layout, number_format)
     if any(np.isinf(values).any() for values in part.values):
         raise NotCertain("a number is beyond all that can be stored")
+    return part
 
 
 def _read_odd(part: Part, at: int, cells: Cells, layout: Layout, number_format: NumberFormat) -> None:
     column = MetricColumn(part.values[at], unit(layout.units[at]).base)
-    part.nans += filled(column, cells, [layout.units[at]] * part.rows, number_format)
+    part.nans += filled(column, cells, [layout.units[at]] * part.rows.count, number_format)
     part.odd[at] = column
 
 
@@ -264,9 +181,9 @@ class WideReader:
         if part is None:
             self._by_line(block)
             return
-        self.account.number += part.rows
-        self.page.rows += part.rows
-        self.flow.report.lines[kinds.METRICS] += part.rows
+        self.account.number += part.rows.count
+        self.page.rows += part.rows.count
+        self.flow.report.lines[kinds.METRICS] += part.rows.count
         self._accept(part, block)
 
     def _by_line(self, block: bytes) -> None:
@@ -310,7 +227,7 @@ class WideReader:
             part = again
         self.flow.check_ids(part.processes, part.ids)
         self._parts.append(part)
-        self._rows += part.rows
+        self._rows += part.rows.count
         if self._rows * (len(self.layout.names) + DERIVED_COLUMNS) >= CELLS_AT_ONCE:
             self._flush()
 
@@ -346,7 +263,7 @@ class _Rows:
 
 
 def _joined(parts: list[Part], layout: Layout) -> Columns:
-    rows = sum(part.rows for part in parts)
+    rows = sum(part.rows.count for part in parts)
     metrics: dict[str, MetricColumn] = {}
     for at, name in enumerate(layout.names):
         column = MetricColumn(np.concatenate([part.values[at] for part in parts]), unit(layout.units[at]).base)
@@ -357,14 +274,14 @@ def _joined(parts: list[Part], layout: Layout) -> Columns:
                 column.absent += odd.absent
                 column.words |= {before + row: word for row, word in odd.words.items()}
                 column.instances |= {before + row: text for row, text in odd.instances.items()}
-            before += part.rows
+            before += part.rows.count
         metrics[name] = column
     return Columns(
         rows,
         np.concatenate([part.ids for part in parts]),
         None if parts[0].processes is None else np.concatenate([part.processes for part in parts]),
-        {title: arrays.joined([part.cells[title] for part in parts]) for title in parts[0].cells},
-        {title: joined_shapes([part.shapes[title] for part in parts]) for title in parts[0].shapes},
+        {title: arrays.joined([part.rows.texts[title] for part in parts]) for title in parts[0].rows.texts},
+        {title: joined_shapes([part.rows.shapes[title] for part in parts]) for title in parts[0].rows.shapes},
         metrics,
         np.full(rows, len(layout.names)),
         np.concatenate([part.nans for part in parts]),

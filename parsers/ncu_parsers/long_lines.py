@@ -13,15 +13,29 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from io import SEEK_END, BytesIO
+from itertools import groupby
+from operator import is_not, itemgetter
+from types import ModuleType
+from typing import TYPE_CHECKING, BinaryIO
 
+from ncu_parsers import compiled
 from ncu_parsers import report as kinds
 from ncu_parsers.line_account import IDENTITY_TITLES, LineAccount, NotCertain, may_open_a_page
 from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage, split_row
 
+if TYPE_CHECKING:
+    from ncu_parsers._rows import Event
+
+BLOCK_BYTES = 1 << 20
+FEW_EVENTS, MANY_EVENTS = 16, 4096
+"""What the compiled loop finds is taken in so many events at a time: few where it may have to go back to the first."""
 BYTES_OF_A_STRETCH = 3_000_000
 """Of tails: some 33,000 rows."""
 LINES_KEPT = 5000
 """Rules say the same of many launches, and programs print the same again: so many of either are known again."""
+WHAT = itemgetter(0)
+LAUNCH, ODD_TAIL = 0, 1
+"""What an event of the compiled loop is, and two that it may be."""
 NOISE = (kinds.OUTPUT, kinds.MESSAGE, kinds.BLANK)
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
@@ -144,8 +158,92 @@ class LongLines:
         ]
         self._tail = re.compile(b",".join(named))
 
-    def read(self, lines: Iterable[bytes]) -> bool:
+    def read(self, stream: BinaryIO) -> bool:
         """Read all that follows; whether the last line was complete."""
+        loops = None if self.careful else compiled.loops
+        complete = self._read_lines(stream) if loops is None else self._read_blocks(stream, loops)
+        self.account.number = self._line - 1
+        self._end_stretch()
+        return complete
+
+    def _read_blocks(self, stream: BinaryIO, loops: ModuleType) -> bool:
+        """The same by the compiled loop, a block at a time."""
+        last, tails = b"", bytearray()
+        while block := stream.read(BLOCK_BYTES):
+            block += stream.readline()
+            if len(tails) < len(block):
+                tails = bytearray(len(block))
+            last = block[self._read_block(block, tails, loops) :]
+        if last:
+            number = self._line
+            self._other(number, last)
+            self._line = number + 1
+        return not last
+
+    def _read_block(self, block: bytes, tails: bytearray, loops: ModuleType) -> int:
+        """Take in the complete lines of a block, in which `tails` is room for theirs; where they end."""
+        at, most = 0, FEW_EVENTS
+        while True:
+            others = len(self.layout.identity) - 2
+            end, lines, written, events = loops.recognise(block, at, self._prefix, self._end, others, most, tails)
+            back_to = self._take_found(block, lines, memoryview(tails)[:written], events)
+            if back_to is None and len(events) < most:
+                return int(end)
+            at, most = (end, MANY_EVENTS) if back_to is None else (back_to, FEW_EVENTS)
+
+    def _take_found(self, block: bytes, lines: int, tails: memoryview, events: Sequence[Event]) -> int | None:
+        """Take in what the compiled loop found. Where a line changed what rows are known by, nothing behind it is
+        taken in: then the loop has to go back to the end of that line, which is given.
+        """
+        first, taken = self._line, 0
+        for what, some in groupby(events, WHAT):
+            if what == LAUNCH:
+                found = [(first + line, block[begin:end], written) for _, begin, end, line, written in some]
+                if self._stretch.tails.tell() + found[0][2] - taken >= BYTES_OF_A_STRETCH:
+                    taken = self._write(tails, taken, found[0][2])
+                self._turn_to_launches(found)
+                continue
+            for _, begin, end, line, written in some:
+                text = block[begin:end]
+                if what == ODD_TAIL:
+                    if self._is_rule(text):
+                        self._first += 1
+                        continue
+                    text = self._prefix + text
+                taken = self._write(tails, taken, written)
+                known_by = self._known_by
+                self._other(first + line, text)
+                if any(map(is_not, self._known_by, known_by)):
+                    self._line = first + line + 1
+                    return end
+        self._write(tails, taken, len(tails))
+        self._line = first + lines
+        return None
+
+    def _write(self, tails: memoryview, begin: int, end: int) -> int:
+        """Add some tails to those of the stretch; where they end."""
+        self._stretch.tails.write(tails[begin:end])
+        return end
+
+    @property
+    def _known_by(self) -> tuple[object, ...]:
+        """What rows are known by."""
+        return self._prefix, self._end, self.page, self._stretch
+
+    def _turn_to_launches(self, found: Sequence[tuple[int, bytes, int]]) -> None:
+        """Go on with one launch after another: the numbers of their first lines, and what their rows begin with."""
+        self._turn_to_launch(*found[0][:2])
+        stretch = self._stretch
+        for number, prefix, _ in found[1:]:
+            place = stretch.places.setdefault(prefix, len(stretch.prefixes))
+            if place == len(stretch.prefixes):
+                stretch.prefixes.append(prefix)
+            stretch.run_launches.append(place)
+            stretch.run_starts.append(number - self._first)
+        self._prefix, self._rules_of_launch = found[-1][1], None
+
+    def _read_lines(self, lines: Iterable[bytes]) -> bool:
+        """The same line by line."""
         number, line, looked_at = self._line - 1, b"\n", self._line - 1
         prefix, append, identity = self._prefix, self._stretch.tails.write, self._identity.match
         mark = self._mark
@@ -173,8 +271,6 @@ class LongLines:
             self._stretch.take_back(tail)
             self._other(number, line)
         self._line = number + 1
-        self.account.number = number
-        self._end_stretch()
         return complete
 
     @property
@@ -217,12 +313,16 @@ class LongLines:
         self._rules_of_launch = None
         place = self._stretch.places.get(prefix)
         if place is None:
-            if self._stretch.tails.tell() >= BYTES_OF_A_STRETCH:
+            if self._stretch.tails.tell() >= BYTES_OF_A_STRETCH and self._is_another_launch(prefix):
                 self._end_stretch()
             stretch = self._stretch
             place = stretch.places[prefix] = len(stretch.prefixes)
             stretch.prefixes.append(prefix)
         return place
+
+    def _is_another_launch(self, prefix: bytes) -> bool:
+        """Whether a prefix is not that of the launch met last, of which a row may be printed otherwise."""
+        return ids_of(prefix) != ids_of(self._stretch.prefixes[-1])
 
     def _other(self, number: int, line: bytes) -> None:
         """Take in a line that is not recognised by its beginning and end."""
@@ -233,7 +333,7 @@ class LongLines:
     def _is_row(self, line: bytes) -> bool:
         """Take in such a line; whether it was a row of a metric."""
         if line.startswith(self._prefix):
-            if self._is_rule(line):
+            if self._is_rule(line[len(self._prefix) :]):
                 return False
             if self._ends_otherwise(line):
                 return True
@@ -276,9 +376,8 @@ class LongLines:
         self._end = b'"' + ending
         self._stretch.endings.add(ending)
 
-    def _is_rule(self, line: bytes) -> bool:
-        """Take in a rule row of the current launch, if the line is one."""
-        tail = line[len(self._prefix) :]
+    def _is_rule(self, tail: bytes) -> bool:
+        """Take in a rule row of the current launch, if a line of this tail is one."""
         rule = self._rules.get(tail)
         if rule is None:
             rule = self._rule_of(tail)
@@ -288,11 +387,19 @@ class LongLines:
                 self._rules[tail] = rule
         self.account.report.lines[kinds.RULE] += 1
         if self._rules_of_launch is None:
-            place = self._stretch.latest_of(ids_of(self._prefix))
-            assert place is not None  # noqa: S101 - the launch has a row
-            self._rules_of_launch = self._stretch.rules.setdefault(place, [])
+            self._rules_of_launch = self._stretch.rules.setdefault(self._latest_place, [])
         self._rules_of_launch.append(rule)
         return True
+
+    @property
+    def _latest_place(self) -> int:
+        """Of the launches with the ids of the current one, the place of that which was met last."""
+        place = self._stretch.run_launches[-1]
+        if place == len(self._stretch.prefixes) - 1:
+            return place
+        latest = self._stretch.latest_of(ids_of(self._prefix))
+        assert latest is not None  # noqa: S101 - the launch has a row
+        return latest
 
     def _rule_of(self, tail: bytes) -> dict[str, str] | None:
         page, width = self.page, len(self.layout.identity)

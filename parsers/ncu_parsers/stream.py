@@ -7,9 +7,10 @@ tell the locale of, launches that several tables may share, pages of another kin
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +18,10 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from ncu_parsers import memory
 from ncu_parsers.fast_long import LongPages
 from ncu_parsers.fast_wide import WideReader
 from ncu_parsers.flow import Flow
 from ncu_parsers.line_account import NotCertain, PageReader, read_lines
-from ncu_parsers.line_process import ReadHere, is_worth_a_process, lines_apart
 from ncu_parsers.long_lines import LongLines
 from ncu_parsers.ncu_csv import LongPage, WidePage
 from ncu_parsers.read import era_of, note_cut, note_replaced
@@ -108,23 +107,14 @@ def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
     if source.path == STANDARD_INPUT:
         return None
     try:
-        with _one_heap():
+        with _one_heap(), _no_collections():
             try:
-                return _stream_at_once(source, sink)
+                return _stream(source, sink.write, _read)
             except Unexpected:
                 sink.restart()
                 return _stream(source, sink.write, _read_carefully)
     except (NotCertain, Unexpected):
         return None
-
-
-def _stream_at_once(source: Source, sink: Sink) -> StreamedReport:
-    """The report, with another process for its lines where it is worth one and there can be one."""
-    if not _beside_others.get() and is_worth_a_process(source):
-        with suppress(ReadHere):
-            return _stream(source, sink.write, _read_apart)
-        sink.restart()
-    return _stream(source, sink.write, _read)
 
 
 @contextmanager
@@ -136,6 +126,18 @@ def _one_heap() -> Iterator[None]:
         yield
     finally:
         pa.set_memory_pool(usual)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """What is read holds no cycles, and looking for some takes up to a tenth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _stream(source: Source, write: Callable[[pa.Table], None], read: Callable[[Flow, Source], bool]) -> StreamedReport:
@@ -179,15 +181,3 @@ def _read(flow: Flow, source: Source, careful: bool = False) -> bool:
 
 
 _read_carefully = partial(_read, careful=True)
-
-
-def _read_apart(flow: Flow, source: Source) -> bool:
-    """The same, with another process for the lines of a long page. Raises `ReadHere` where it is none."""
-    long = LongPages(flow)
-    with lines_apart(source) as lines:
-        for stretch in lines.stretches():
-            memory.hold(source.name, streaming=True)
-            long.take(stretch)
-        complete = lines.give_account(flow.account)
-    long.finish()
-    return complete

@@ -6,37 +6,24 @@ columns, or it was not what it seemed to be.
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pc_csv
 
 from ncu_parsers import arrays
-from ncu_parsers.columns import Columns, MetricColumn, Shapes, settled, shapes_of
+from ncu_parsers.columns import Columns, MetricColumn, settled
 from ncu_parsers.labels import LabelledMetric, metric_of_label
 from ncu_parsers.line_account import NotCertain, may_open_a_page
 from ncu_parsers.long_lines import Stretch
-from ncu_parsers.printed import (
-    Integers,
-    Mask,
-    Votes,
-    are_rows,
-    plainly_ended,
-    read_cells,
-    text_buffers,
-    whole_numbers,
-    without_returns,
-)
+from ncu_parsers.printed import Integers, Mask, Votes
 from ncu_parsers.report import NAN_TEXTS, Metric, Reading, metric_of
+from ncu_parsers.rows import Kind, Rows, kind_of, read_rows
 from ncu_parsers.units import NumberFormat, unit, vote
 
-SELDOM_REPEATED = {"ID", "Process ID", "Grid Size", "Block Size"}
-ENDINGS_WITH_COMMA = {b",\n", b",\r\n"}
-BEHIND = "behind the comma"
-"""The name of the empty last column where every row ends in a comma: reading it is faster than cutting commas off."""
+VALUE = "Metric Value"
 
 
 class Unexpected(Exception):
@@ -72,117 +59,92 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
     """
     if not stretch.rows:
         raise NotCertain("a launch has no metrics")
-    prefixes = b"\n".join([prefix[:-1] for prefix in stretch.prefixes]) + b"\n"
-    identity = _parsed(prefixes, len(stretch.prefixes), stretch.layout.identity, SELDOM_REPEATED, judged=stretch.judged)
-    block, has_commas_behind = _block(stretch)
-    titles = (*stretch.layout.tail, BEHIND) if has_commas_behind else stretch.layout.tail
-    tails = _parsed(block, stretch.rows, titles, {"Metric Value"}, judged=stretch.judged)
-    ids, processes = whole_numbers(identity["ID"]), whole_numbers(identity["Process ID"])
-    if ids is None or processes is None:
-        raise NotCertain("its ids are no whole numbers")
-    shapes: dict[str, Shapes] = {
-        title: shapes_of(identity[title]) for title in ("Grid Size", "Block Size") if title in identity
-    }
-    cells = {title: column for title, column in identity.items() if isinstance(column, pa.DictionaryArray)}
+    identity, tails = _identity(stretch, decimal), _tails(stretch, decimal, count_votes)
     starts = np.array([*stretch.run_starts, stretch.rows], np.int64)
     launch = np.repeat(np.array(stretch.run_launches, np.int64), np.diff(starts))
     launches = len(stretch.prefixes)
     begins = [begin for begin, _ in stretch.pages if begin < launches]
     pages = [ReadPage(number) for begin, number in stretch.pages if begin < launches]
-    reader = _Metrics(tails, launch, launches, decimal, begins, pages, count_votes)
+    reader = _Metrics(tails, launch, launches, decimal, begins, pages, len(stretch.layout.tail) - 1)
     metrics = reader.columns()
     rules = [stretch.rules.get(place) for place in range(launches)] if stretch.rules else None
-    columns = Columns(launches, ids, processes, cells, shapes, metrics, reader.readings, reader.nans, rules)
+    ids, processes = identity.whole["ID"], identity.whole["Process ID"]
+    columns = Columns(
+        launches, ids, processes, identity.texts, identity.shapes, metrics, reader.readings, reader.nans, rules
+    )
     for page, begin, end in zip(pages, begins, [*begins[1:], launches], strict=True):
         page.alive = end - begin - int(columns.failed[begin:end].sum())
     return ReadStretch(columns, decimal, pages, begins, reader.labels)
 
 
-def _block(stretch: Stretch) -> tuple[bytes, bool]:
-    """All tails behind each other, each ending with a quote and a line feed; True where a comma is between the two."""
-    tails = stretch.tails.getvalue()
-    if stretch.endings == {b",\n"}:
-        return tails, True
-    if stretch.endings & ENDINGS_WITH_COMMA:
-        return plainly_ended(tails), False
-    return without_returns(tails) if b"\r\n" in stretch.endings else tails, False
+def _identity(stretch: Stretch, decimal: str) -> Rows:
+    """What the rows of each launch begin with."""
+    block = b"\n".join([prefix[:-1] for prefix in stretch.prefixes]) + b"\n"
+    columns = [(title, kind_of(title)) for title in stretch.layout.identity]
+    return _checked(read_rows(block, columns, decimal, judged=stretch.judged), len(stretch.prefixes), stretch)
 
 
-def _parsed(block: bytes, lines: int, titles: Sequence[str], strings: Set[str], *, judged: bool) -> dict[str, pa.Array]:
-    """Lines of cells as columns: those in `strings` as text, the others as dictionaries.
+def _tails(stretch: Stretch, decimal: str, count_votes: bool) -> Rows:
+    """What stands behind that."""
+    columns = [(title, Kind.NUMBERS if title == VALUE else Kind.TEXTS) for title in stretch.layout.tail]
+    rows = read_rows(
+        stretch.tails.getvalue(), columns, decimal, endings=stretch.endings, judged=stretch.judged,
+        count_votes=count_votes,
+    )  # fmt: skip
+    return _checked(rows, stretch.rows, stretch)
 
-    Raises `Unexpected` where a line is no row of them or, unless it was `judged` to be none, may be a header.
-    """
-    dictionary = pa.dictionary(pa.int32(), pa.string())
-    try:
-        table = pc_csv.read_csv(
-            pa.BufferReader(block),
-            pc_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=list(titles)),
-            pc_csv.ParseOptions(ignore_empty_lines=False),
-            pc_csv.ConvertOptions(
-                column_types={title: pa.string() if title in strings else dictionary for title in titles},
-                strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        raise Unexpected from error
-    columns = {title: arrays.one(table.column(title)) for title in titles}
-    behind = columns.pop(BEHIND, None)
-    if behind is not None and behind.dictionary.to_pylist() != [""]:
+
+def _checked(rows: Rows | None, lines: int, stretch: Stretch) -> Rows:
+    """The rows. Raises `Unexpected` where a line is none or, unless it was judged to be none, may be a header."""
+    if rows is None or rows.count != lines:
         raise Unexpected
-    if len(table) != lines:
+    if not stretch.judged and any(map(may_open_a_page, rows.words())):
         raise Unexpected
-    if judged:
-        return columns
-    if not are_rows(block, lines, columns.values(), commas=0 if behind is None else lines):
-        raise Unexpected
-    if any(may_open_a_page(text_buffers(texts)[0]) for texts in map(arrays.distinct, columns.values())):
-        raise Unexpected
-    return columns
+    return rows
 
 
 class _Metrics:
     """The metrics of a stretch: rows of label, unit and value -> a column for each metric."""
 
     def __init__(
-        self, tails: dict[str, pa.Array], launch: Integers, launches: int, decimal: str, begins: list[int],
-        pages: list[ReadPage], count_votes: bool,
+        self, tails: Rows, launch: Integers, launches: int, decimal: str, begins: list[int], pages: list[ReadPage],
+        value_at: int,
     ) -> None:  # fmt: skip
         self.launch, self.launches = launch, launches
         self.number_format = NumberFormat(decimal)
         self.begins, self.pages = np.array(begins, np.int64), pages
         self.labels: dict[str, LabelledMetric] = {}
-        self.texts = tails["Metric Value"]
+        self.tails, self._value_at = tails, value_at
         self.metric, self.names = self._named(tails)
-        self.unit_of, self.units = _codes(tails.get("Metric Unit"), len(launch))
-        self.cells = read_cells(self.texts, decimal, count_votes)
+        self.unit_of, self.units = _codes(tails, "Metric Unit")
+        self.cells = tails.numbers[VALUE]
         self.readings = np.bincount(launch, minlength=launches)
         self.nans = np.zeros(launches, np.int64)
         self._count_votes()
 
-    def _named(self, tails: dict[str, pa.Array]) -> tuple[Integers, list[str]]:
-        """For each row the number of its metric, and the metrics' names; notes the labels in the order of the rows."""
-        parts = [
-            _codes(tails.get(title), len(self.launch)) for title in ("Section Name", "Body Item Label", "Metric Name")
-        ]
+    def _named(self, tails: Rows) -> tuple[Integers, list[str]]:
+        """For each row the number of its metric, and the metrics' names; notes labels as the launches have them."""
+        parts = [_codes(tails, title) for title in ("Section Name", "Body Item Label", "Metric Name")]
         combined = np.zeros(len(self.launch), np.int64)
         for codes, texts in parts:
             combined = combined * len(texts) + codes
         self._refuse_runs_under_one_header(combined)
         size = int(np.prod([len(texts) for _, texts in parts]))
         first = np.full(size, -1, np.int64)
-        first[combined[::-1]] = np.arange(len(combined) - 1, -1, -1)
+        by_launch = (
+            np.argsort(self.launch, kind="stable") if (np.diff(self.launch) < 0).any() else np.arange(len(combined))
+        )
+        first[combined[by_launch][::-1]] = np.arange(len(combined) - 1, -1, -1)
         found = np.flatnonzero(first >= 0)
         number = np.zeros(size, np.int64)
         names: dict[str, int] = {}
         for code in found[np.argsort(first[found])].tolist():
-            row = int(first[code])
+            row = int(by_launch[first[code]])
             section, body, label = (texts[int(codes[row])] for codes, texts in parts)
             if not label:
                 raise Unexpected
             metric = metric_of_label(section, body, label)
-            if self.labels.setdefault(metric.name, metric) != metric and (np.diff(self.launch) < 0).any():
-                raise NotCertain("rows of its launches alternate, and a metric has two labels")
+            self.labels.setdefault(metric.name, metric)
             number[code] = names.setdefault(metric.name, len(names))
         return number[combined], list(names)
 
@@ -233,13 +195,22 @@ class _Metrics:
         counts = np.bincount(place, minlength=len(self.names) * self.launches)
         kept: Mask = counts[place] == 1
         self._repeated: dict[int, list[int]] = {}
-        for row in np.flatnonzero(~kept).tolist():
+        repeated = np.flatnonzero(~kept).tolist()
+        self._printed = self._values_of(repeated)
+        for row in repeated:
             self._repeated.setdefault(int(place[row]), []).append(row)
         for at, rows in list(self._repeated.items()):
-            if len({(int(self.unit_of[row]), self.texts[row].as_py()) for row in rows}) == 1:
+            if len({(int(self.unit_of[row]), self._printed[row]) for row in rows}) == 1:
                 kept[rows[0]] = True
                 del self._repeated[at]
         return kept
+
+    def _values_of(self, rows: Sequence[int]) -> dict[int, str]:
+        """The values of some rows as they are printed."""
+        if not rows:
+            return {}
+        lines = csv.reader(self.tails.lines(rows))
+        return {row: cells[self._value_at] for row, cells in zip(rows, lines, strict=True)}
 
     def _read_odd(self, result: dict[str, MetricColumn], kept: Mask, valid: Mask) -> None:
         for text, rows in self.cells.odd.items():
@@ -280,9 +251,7 @@ class _Metrics:
         """Metrics that stand several times in a launch, and not the same each time."""
         for at, rows in self._repeated.items():
             name, launch = self.names[at // self.launches], at % self.launches
-            readings = [
-                Reading(self.texts[row].as_py(), self.units[int(self.unit_of[row])], "", "", "") for row in rows
-            ]
+            readings = [Reading(self._printed[row], self.units[int(self.unit_of[row])], "", "", "") for row in rows]
             metric, behind, conflict = settled(readings, self.number_format)
             column, page = result[name], self.pages[int(np.searchsorted(self.begins, launch, side="right")) - 1]
             self._put(column, launch, metric, behind)
@@ -294,8 +263,9 @@ class _Metrics:
                 page.conflicts.setdefault(name, conflict)
 
 
-def _codes(column: pa.DictionaryArray | None, rows: int) -> tuple[Integers, list[str]]:
-    """A dictionary column as whole numbers and the texts they stand for; "" where there is no such column."""
+def _codes(rows: Rows, title: str) -> tuple[Integers, list[str]]:
+    """A column of texts as whole numbers and the texts they stand for; "" where there is no such column."""
+    column = rows.texts.get(title)
     if column is None:
-        return np.zeros(rows, np.int64), [""]
+        return np.zeros(rows.count, np.int64), [""]
     return arrays.values_of(column.indices, np.int32).astype(np.int64), column.dictionary.to_pylist()

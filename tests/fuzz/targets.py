@@ -25,7 +25,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import MANIFEST, read_manifest
-from ncu_parsers import fast_wide, flow, kineto, long_lines, nsys_sqlite, parquet, parquet_file, stream, tables
+from ncu_parsers import (
+    compiled,
+    fast_wide,
+    flow,
+    kineto,
+    long_lines,
+    nsys_sqlite,
+    parquet,
+    parquet_file,
+    stream,
+    tables,
+)
 from ncu_parsers import ncu_report_file as binary
 from ncu_parsers.bench_table import appended
 from ncu_parsers.ncu_report_blocks import read_blocks
@@ -37,7 +48,6 @@ from ncu_parsers.sources import Source
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.hotspots import hotspots
 from ncu_tools.machine import machine_files_in, parse_machine, problems
-from tests.as_if_apart import as_if_apart
 from tests.fuzz import seeds
 from tests.fuzz.choices import ODD_REALS, Choices
 from tests.fuzz.expectations import (
@@ -152,8 +162,8 @@ def fast_path(data: bytes, thorough: bool) -> None:
         patch.object(long_lines, "BYTES_OF_A_STRETCH", 250),
         patch.object(flow, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
         patch.object(stream, "ThreadPoolExecutor", _Inline),
-        patch.object(stream, "is_worth_a_process", lambda source: len(data) % 3 == 0),
-        patch.object(stream, "lines_apart", as_if_apart),
+        patch.object(long_lines, "BLOCK_BYTES", 1000),
+        patch.object(compiled, "loops", compiled.loops if len(data) % 3 else None),
     ):
         sink = Sink()
         streamed = stream.stream_report(Source(str(path)), sink)

@@ -1,0 +1,34 @@
+"""The compiled loops over every byte of a big report; `rows.py` and `long_lines.py` stand before them."""
+
+Event = tuple[int, int, int, int, int]
+
+def recognise(
+    block: bytes, start: int, prefix: bytes, ending: bytes, others: int, most: int, tails: bytearray
+) -> tuple[int, int, int, list[Event]]:
+    """Recognise the complete lines of a block from `start` on, and write the tails of rows into `tails`.
+
+    A row begins like its launch (`prefix`, at first) and ends with `ending`. A line that does not begin so, but with
+    two cells of digits and so many others, and ends so, is the first row of the next launch.
+
+    Gives where the first line begins that was not looked at, how many lines and bytes of tails there were, and up to
+    `most` events: what it is, where it begins and ends in the block, and how many lines and bytes of tails were before
+    it. Events are: 0, a launch, by what its rows begin with; 1, a line that begins like the launch and ends otherwise,
+    by its tail; 2, any other line that is no row. With so many events it stops.
+
+    Raises `ValueError` where `tails` has less room than the block.
+    """
+
+def read_rows(
+    block: bytes, kinds: str, point: str, commas_behind: bool
+) -> tuple[int, list[list[object]], list[tuple[int, int, str, bool]]] | None:
+    """Read lines of cells in quotes, which may end in a comma if `commas_behind`, as columns of these kinds.
+
+    Gives how many rows there are; for each column its cells, its votes and its distinct texts; and what is no number in
+    columns of them: column, row, text, and whether it is one after all, of too many digits to be read exactly here.
+    Cells are, by kind: `t` the place among the distinct texts (int32); `n` numbers with this decimal point (float64,
+    NaN where odd), each with a vote on the locale (int8: 0 none, 1 for this one, 2 reads differently in either); `i`
+    whole numbers (int64); `s` shapes such as "(16, 16, 1)" (three int32).
+
+    None where a line is no such row, or a cell of the last two kinds something else. Raises `UnicodeDecodeError` where
+    one is no UTF-8, `ValueError` for another kind.
+    """

@@ -1,0 +1,252 @@
+"""The compiled loops over the lines and cells of a report give what Python's give, or leave it to them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from ncu_parsers import compiled, rows
+from ncu_parsers.columns import MetricColumn, filled
+from ncu_parsers.printed import votes_of
+from ncu_parsers.rows import Kind, read_rows
+from ncu_parsers.units import NumberFormat
+
+if compiled.loops is None:
+    pytest.skip("the loops were not compiled: python setup.py build_ext --inplace", allow_module_level=True)
+loops = compiled.loops
+
+KINDS = [("ID", Kind.WHOLE), ("Name", Kind.TEXTS), ("Grid Size", Kind.SHAPES), ("Value", Kind.NUMBERS)]
+
+digits = st.text("0123456789", min_size=1, max_size=22)
+printed_numbers = st.one_of(
+    digits,
+    st.builds("{}.{}".format, digits, digits),
+    st.floats(0, 1e12, allow_nan=False).map("{:,.6f}".format),
+    st.integers(0, 10**20).map("{:,}".format),
+    st.text("0123456789.,", max_size=9),
+    st.sampled_from(["n/a", "", "nan", "1e5", "-3", "Kernel Name", "ä", "0.000", "1,234.500", "1;2;3"]),
+)
+names = st.one_of(st.sampled_from(["void k<int, 4>(float *)", "gemm", "", "a,b", "ä"]), st.text("ab,(", max_size=20))
+
+
+def block_of(lines: Sequence[Sequence[str]], end: str = "\n") -> bytes:
+    return "".join(",".join(f'"{cell}"' for cell in cells) + end for cells in lines).encode()
+
+
+def by_pyarrow(monkeypatch: pytest.MonkeyPatch, *arguments: Any, **keywords: Any) -> rows.Rows | None:
+    with monkeypatch.context() as patched:
+        patched.setattr(compiled, "loops", None)
+        return read_rows(*arguments, **keywords)
+
+
+def told(found: rows.Rows | None, decimal: str = ".") -> Any:
+    """What rows say, comparable: which numbers are simple may differ, so the plain rules read the others."""
+    if found is None:
+        return None
+    numbers = {}
+    for title, cells in found.numbers.items():
+        column = MetricColumn(cells.values.copy())
+        nans = filled(column, cells, [""] * found.count, NumberFormat(decimal))
+        numbers[title] = repr(column.values.tolist()), column.words, column.instances, column.absent, nans.tolist()
+    return (
+        found.count,
+        {title: column.to_pylist() for title, column in found.texts.items()},
+        {title: column.tolist() for title, column in found.whole.items()},
+        {title: np.asarray(column).tolist() for title, column in found.shapes.items()},
+        numbers,
+    )
+
+
+class TestCells:
+    @given(
+        lines=st.lists(st.tuples(st.integers(0, 10**6), names, st.integers(1, 10**6), printed_numbers), min_size=1),
+        decimal=st.sampled_from(".,"),
+        end=st.sampled_from(["\n", ",\n", "\r\n", ",\r\n"]),
+    )
+    @example([(1, "k", 1, "9007199254740993"), (2, "k", 1, "0.1234567890123456789")], ".", "\n")
+    def test_are_those_that_pyarrow_and_the_plain_rules_read(
+        self, lines: list[tuple[int, str, int, str]], decimal: str, end: str
+    ) -> None:
+        block = block_of([(str(one), name, f"({side}, 1, 64)", value) for one, name, side, value in lines], end)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            expected = by_pyarrow(monkeypatch, block, KINDS, decimal, endings=[end.encode()])
+        found = rows._compiled(block, KINDS, decimal, "," in end, count_votes=True)
+        assert expected is not None
+        assert told(found, decimal) == told(expected, decimal)
+        assert found is not None
+        ours, theirs = (votes_of(one.numbers["Value"], decimal) for one in (found, expected))
+        assert (ours.contrary, ours.open) == (theirs.contrary, theirs.open)
+        assert ours.own == theirs.own
+
+    @given(st.floats(0, 1e300, allow_nan=False, allow_infinity=False), st.integers(0, 25))
+    @example(8.5e17, 3)
+    @example(2.0**53, 0)
+    @example(2.0**53 + 2, 1)
+    def test_numbers_are_the_nearest_doubles(self, number: float, decimals: int) -> None:
+        text = f"{number:,.{decimals}f}"
+        found = read_rows(block_of([[text]]), [("Value", Kind.NUMBERS)], ".")
+        assert found is not None
+        assert found.numbers["Value"].values.tolist() == [float(text.replace(",", ""))]
+        assert found.numbers["Value"].odd == {}
+
+    @given(st.lists(st.one_of(st.sampled_from(["n/a", "train", "1;2;3"]), printed_numbers), min_size=1))
+    def test_mixed_columns_read_as_columns_of_numbers(self, cells: list[str]) -> None:
+        block = block_of([[cell] for cell in cells])
+        as_numbers, as_mixed = (
+            rows._compiled(block, [("Value", kind)], ".", False, True) for kind in (Kind.NUMBERS, Kind.MIXED)
+        )
+        assert told(as_mixed) == told(as_numbers)
+
+    def test_many_texts_keep_their_order(self) -> None:
+        texts = [f"kernel {number % 5000}" for number in range(20_000)]
+        found = read_rows(block_of([[text] for text in texts]), [("Name", Kind.TEXTS)], ".")
+        assert found is not None
+        assert found.texts["Name"].to_pylist() == texts
+        assert found.texts["Name"].dictionary.to_pylist() == texts[:5000]
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            b'"1","k","(1, 1, 1)"\n',
+            b'"1","k","(1, 1, 1)","2","3"\n',
+            b'"1","k","(1, 1, 1)","2"',
+            b'"1","k","(1, 1, 1)","2" \n',
+            b'"1","k","(1, 1, 1)","2\n"\n',
+            b'"1","k\n","(1, 1, 1)","2"\n',
+            b'"1","k\0","(1, 1, 1)","2"\n',
+            b'"1","k\xef\xbf\xbd","(1, 1, 1)","2"\n',
+            b'"1","k\xff","(1, 1, 1)","2"\n',
+            b'"1","k","(1, 1, 1)","n/\xff"\n',
+            b'"1","k","(1,1,1)","2"\n',
+            b'"1","k","(1, 1, 99999999999)","2"\n',
+            b'"-1","k","(1, 1, 1)","2"\n',
+            b'"1","k","(1, 1, 1)",2\n',
+            b'1,"k","(1, 1, 1)","2"\n',
+            b'"1","k ""x""","(1, 1, 1)","2"\n',
+            b'"1","k","(1, 1, 1)","2",\n',
+            b"\n",
+            b'"',
+        ],
+    )
+    def test_a_line_that_is_no_such_row_is_left_to_others(self, block: bytes) -> None:
+        assert rows._compiled(block, KINDS, ".", False, True) is None
+
+    def test_a_row_cut_anywhere_is_none(self) -> None:
+        whole = block_of([["1", "k", "(1, 1, 1)", "1,234.5"]])
+        for cut in range(1, len(whole)):
+            assert rows._compiled(whole[:cut], KINDS, ".", False, True) is None
+
+    @given(st.binary(max_size=200))
+    def test_no_bytes_harm_it(self, block: bytes) -> None:
+        rows._compiled(block, KINDS, ".", True, True)
+
+    def test_texts_made_to_collide_are_left_to_pyarrow(self) -> None:
+        """With 200 of them in a few slots, each would be compared with all before it: a million would take hours."""
+        texts = [text for number in range(10**5) if hash_of(text := f"{number:08}") % 1024 < 4][:300]
+        assert len(texts) == 300
+        block = block_of([[text] for text in texts])
+        assert rows._compiled(block, [("Name", Kind.TEXTS)], ".", False, True) is None
+        found = read_rows(block, [("Name", Kind.TEXTS)], ".")
+        assert found is not None
+        assert found.texts["Name"].to_pylist() == texts
+
+    def test_wrong_kinds_are_refused(self) -> None:
+        for kinds in ("", "x", "tz"):
+            with pytest.raises(ValueError, match="kinds"):
+                loops.read_rows(b"", kinds, ".", False)
+
+    def test_lines_are_found_again(self) -> None:
+        found = read_rows(block_of([["a"], ["b"], ["c"]]), [("Name", Kind.TEXTS)], ".")
+        assert found is not None
+        assert found.lines([0, 2]) == ['"a"', '"c"']
+
+
+def hash_of(text: str) -> int:
+    """As `_rows.c` hashes eight letters."""
+    mask, factor = 2**64 - 1, 0xFF51AFD7ED558CCD
+    value = 0x9E3779B97F4A7C15 ^ len(text)
+    value = ((value ^ int.from_bytes(text.encode(), "little")) * factor) & mask
+    value ^= value >> 32
+    value = (value * factor) & mask
+    return value ^ value >> 32
+
+
+ENDING = b'"\n'
+IDENTITY = re.compile(rb'"\d+","\d+",(?:"[^"\n]*",){1}')
+
+
+def recognised(block: bytes, prefix: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
+    """What the compiled loop is to find in a block, line by line: events with their texts, and the tails."""
+    events, tails = [], b""
+    for line in block.splitlines(keepends=True) if b"\r" not in block else re.findall(rb"[^\n]*\n", block):
+        tail = line.removeprefix(prefix) if line.startswith(prefix) else None
+        if tail is not None:
+            if tail.endswith(ENDING):
+                tails += tail
+            else:
+                events.append((1, tail))
+            continue
+        found = IDENTITY.match(line)
+        if found and line.endswith(ENDING) and line[found.end() :].endswith(ENDING):
+            prefix = found.group()
+            events.append((0, prefix))
+            tails += line[found.end() :]
+        else:
+            events.append((2, line))
+    return events, tails
+
+
+pieces = st.sampled_from(
+    [b'"1","7","k",', b'"2","7","k",', b'"2","7","other",', b'"n","7","k",', b'"m","%","1.5"', b'"m",""', b",", b'"',
+     b"\n", b"\n", b"\r\n", b"text", b'"",', b"\xff", b"\0"]
+)  # fmt: skip
+
+
+class TestLines:
+    @given(st.lists(pieces, max_size=40).map(b"".join), st.sampled_from([b"\n\n", b'"1","7","k",']), st.integers(1, 9))
+    def test_are_recognised_as_one_by_one(self, text: bytes, prefix: bytes, most: int) -> None:
+        block = text.rpartition(b"\n")[0] + b"\n" if b"\n" in text else b""
+        expected = recognised(block, prefix)
+        events, tails, at, room = [], b"", 0, bytearray(len(text))
+        while True:
+            end, _, written, found = loops.recognise(text, at, prefix, ENDING, 1, most, room)
+            tails += room[:written]
+            events += [(what, text[begin:stop]) for what, begin, stop, _, _ in found]
+            prefix = next((said for what, said in reversed(events) if what == 0), prefix)
+            at = end
+            if len(found) < most:
+                break
+        assert at == len(block)
+        assert (events, tails) == expected
+
+    def test_events_count_the_lines_and_tails_before_them(self) -> None:
+        block = b'noise\n"1","7","k","m","1"\n"1","7","k","m","2"\nnoise\n"2","7","k","m","3"\n"2","7","k",odd\ncut'
+        end, lines, written, events = loops.recognise(block, 0, b"\n\n", ENDING, 1, 99, room := bytearray(200))
+        assert (block[end:], lines, bytes(room[:written])) == (b"cut", 6, b'"m","1"\n"m","2"\n"m","3"\n')
+        assert [(what, block[begin:stop], line, tails) for what, begin, stop, line, tails in events] == [
+            (2, b"noise\n", 0, 0),
+            (0, b'"1","7","k",', 1, 0),
+            (2, b"noise\n", 3, 16),
+            (0, b'"2","7","k",', 4, 16),
+            (1, b"odd\n", 5, 24),
+        ]
+
+    def test_too_little_room_is_refused(self) -> None:
+        for block, start, ending, most, room in [
+            (b"line\n", 0, ENDING, 9, 4), (b"line\n", 9, ENDING, 9, 9), (b"line\n", -1, ENDING, 9, 9),
+            (b"line\n", 0, b"", 9, 9), (b"line\n", 0, ENDING, 0, 9),
+        ]:  # fmt: skip
+            with pytest.raises(ValueError, match="room"):
+                loops.recognise(block, start, b"\n\n", ending, 1, most, bytearray(room))
+
+
+def test_cells_of_a_line_read_as_csv_has_them() -> None:
+    """The quoting that both loops expect is that of every ncu."""
+    line = block_of([["1", "void k<int, 4>(float *)", "1,234.5"]]).decode()
+    assert next(csv.reader([line])) == ["1", "void k<int, 4>(float *)", "1,234.5"]
