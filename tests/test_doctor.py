@@ -18,8 +18,9 @@ from ncu_launch import doctor
 from ncu_launch.doctor import OK, PROBLEM, UNKNOWN, Check, Facts, Importer, Lock, Models
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.tools import Gpu, Tool
+from ncu_parsers import compiled
 
-from ncu_tools.cli.doctor import command
+from ncu_tools.cli.doctor import LOOPS, check_loops, command
 from tests.conftest import ROOT
 
 H200 = Gpu(0, "NVIDIA H200", "9.0", "570.86.15")
@@ -452,7 +453,7 @@ class TestTheCommand:
         lines = result.output.splitlines()
         assert result.exit_code == 0
         assert lines[0].split() == ["check", "status", "found", "what", "to", "do"]
-        assert len(lines) == 2 + 12
+        assert len(lines) == 2 + 13
         assert "…" not in result.output
         assert "install Nsight Compute and put ncu on PATH" in next(line for line in lines if line.startswith(" ncu "))
 
@@ -466,6 +467,13 @@ class TestTheCommand:
         assert by_name["ncu"]["status"] == PROBLEM
         assert by_name["MIG and MPS"]["status"] == UNKNOWN
         assert (by_name["disk space"]["status"], by_name["disk space"]["advice"]) == (OK, None)
+
+    def test_it_says_where_nothing_was_compiled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert check_loops(is_compiled=True) == Check("reading big reports", OK, "by compiled loops")
+        monkeypatch.setattr(compiled, "loops", None)
+        row = next(row for row in json.loads(invoke("--format", "json").stdout)["rows"] if row["check"] == LOOPS)
+        assert row["status"] == OK
+        assert "install a C compiler" in row["advice"]
 
     @pytest.mark.usefixtures("ill")
     def test_strict_fails_on_a_problem_after_showing_the_table(self) -> None:

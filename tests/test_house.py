@@ -59,7 +59,7 @@ def test_only_the_command_line_prints_or_exits(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_programs_are_run_in_one_file_and_asked_for_their_version_in_another(path: Path) -> None:
-    if path.name not in ("execute.py", "tools.py", "line_process.py"):  # the last one runs this interpreter alone
+    if path.name not in ("execute.py", "tools.py"):
         assert "subprocess" not in imported(path)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.part")
+    temporary = path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.part")
     # Made by open(), so that the umask holds for it: asking for the umask would change it for every thread.
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:

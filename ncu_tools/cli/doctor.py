@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.report.table import Column, Table
 
+if TYPE_CHECKING:
+    from ncu_launch.doctor import Check
+
+LOOPS = "reading big reports"
 COLUMNS = (
     Column("check", "check"),
     Column("status", "status"),
     Column("found", "found", prose=True),
     Column("advice", "what to do", prose=True),
 )
+
+
+def check_loops(*, is_compiled: bool) -> Check:
+    """Whether big reports are read by compiled loops."""
+    from ncu_launch.doctor import OK, Check
+
+    if is_compiled:
+        return Check(LOOPS, OK, "by compiled loops")
+    found = "by loops in Python, since this installation could not compile its own: up to twice as long"
+    return Check(LOOPS, OK, found, "install a C compiler and Python's headers, then ncu-bench again")
 
 
 @click.command()
@@ -30,8 +46,9 @@ def command(strict: bool, output_format: str) -> None:
     """
     from ncu_launch.doctor import PROBLEM, examine, gather
     from ncu_launch.errors import NcuBenchError
+    from ncu_parsers import compiled
 
-    checks = examine(gather())
+    checks = [*examine(gather()), check_loops(is_compiled=compiled.loops is not None)]
     rows = [
         {"check": check.name, "status": check.status, "found": check.found, "advice": check.advice or None}
         for check in checks

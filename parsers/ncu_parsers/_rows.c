@@ -300,7 +300,7 @@ typedef struct {
 } Locale;
 
 typedef struct {
-    const char *end;
+    const char *begin, *end;
     uint64_t digits; /* without the point */
     int count;       /* of digits */
     int groups, decimals;
@@ -319,7 +319,7 @@ static void take_digits(Printed *number, const char *end)
 static Printed printed_at(const char *at, const char *end, Locale locale)
 {
     const Printed none = {.end = NULL};
-    Printed number = {.end = at};
+    Printed number = {.begin = at, .end = at};
     take_digits(&number, end);
     if (number.count == 0)
         return none;
@@ -344,13 +344,16 @@ static Printed printed_at(const char *at, const char *end, Locale locale)
     return number.end < end && *number.end == '"' ? number : none;
 }
 
+/* As `units.vote` has it: a mark before exactly three digits, and behind one to three, may group thousands. */
 static Vote vote_of(const Printed *number)
 {
-    if (number->groups > 0)
-        return number->decimals > 0 || number->groups > 1 ? OWN_VOTE : AMBIGUOUS;
-    if (number->decimals == 0)
+    const bool pointed = number->decimals > 0;
+    if (number->groups == 0 && !pointed)
         return NO_VOTE;
-    return number->decimals == 3 ? AMBIGUOUS : OWN_VOTE;
+    if (number->groups > 1 || (number->groups == 1 && pointed))
+        return OWN_VOTE;
+    const bool may_group = pointed && number->decimals == 3 && number->count <= 6 && *number->begin != '0';
+    return number->groups == 1 || may_group ? AMBIGUOUS : OWN_VOTE;
 }
 
 static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,

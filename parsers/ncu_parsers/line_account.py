@@ -1,7 +1,4 @@
-"""The lines of a big report one after another: what each was, and the reader of the page that they belong to.
-
-What is here needs neither numpy nor Arrow, so that a process that does nothing but recognise lines starts at once.
-"""
+"""The lines of a big report one after another: what each was, and the reader of the page that they belong to."""
 
 from __future__ import annotations
 

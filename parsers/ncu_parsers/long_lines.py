@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from io import SEEK_END, BytesIO
-from itertools import groupby
-from operator import is_not, itemgetter
+from itertools import islice
+from operator import is_not
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -26,16 +26,15 @@ from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage, split_row
 if TYPE_CHECKING:
     from ncu_parsers._rows import Event
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 21
 FEW_EVENTS, MANY_EVENTS = 16, 4096
 """What the compiled loop finds is taken in so many events at a time: few where it may have to go back to the first."""
 BYTES_OF_A_STRETCH = 3_000_000
 """Of tails: some 33,000 rows."""
 LINES_KEPT = 5000
 """Rules say the same of many launches, and programs print the same again: so many of either are known again."""
-WHAT = itemgetter(0)
 LAUNCH, ODD_TAIL = 0, 1
-"""What an event of the compiled loop is, and two that it may be."""
+"""What events of the compiled loop may be, beside any other line."""
 NOISE = (kinds.OUTPUT, kinds.MESSAGE, kinds.BLANK)
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
@@ -195,30 +194,53 @@ class LongLines:
         """Take in what the compiled loop found. Where a line changed what rows are known by, nothing behind it is
         taken in: then the loop has to go back to the end of that line, which is given.
         """
-        first, taken = self._line, 0
-        for what, some in groupby(events, WHAT):
+        first, taken, at = self._line, 0, 0
+        while (at := self._take_known(block, events, at, taken)) < len(events):
+            what, begin, end, line, written = events[at]
+            taken = self._write(tails, taken, written)
+            text, number, known_by = block[begin:end], first + line, self._known_by
             if what == LAUNCH:
-                found = [(first + line, block[begin:end], written) for _, begin, end, line, written in some]
-                if self._stretch.tails.tell() + found[0][2] - taken >= BYTES_OF_A_STRETCH:
-                    taken = self._write(tails, taken, found[0][2])
-                self._turn_to_launches(found)
-                continue
-            for _, begin, end, line, written in some:
-                text = block[begin:end]
-                if what == ODD_TAIL:
-                    if self._is_rule(text):
-                        self._first += 1
-                        continue
-                    text = self._prefix + text
-                taken = self._write(tails, taken, written)
-                known_by = self._known_by
-                self._other(first + line, text)
+                self._turn_to_launch(number, text)
+            else:
+                self._other(number, self._prefix + text if what == ODD_TAIL else text)
                 if any(map(is_not, self._known_by, known_by)):
-                    self._line = first + line + 1
+                    self._line = number + 1
                     return end
+            self._line = first
+            at += 1
         self._write(tails, taken, len(tails))
         self._line = first + lines
         return None
+
+    def _take_known(self, block: bytes, events: Sequence[Event], at: int, taken: int) -> int:
+        """Take in events from that at `at` on, up to the first that is neither a launch for which the stretch has room
+        nor a rule that was met before; which one that is. So many bytes of the tails are `taken` before.
+        """
+        stretch, rules, rules_here = self._stretch, self._rules, self._rules_of_launch
+        rows_before, full_at = self._rows, taken + BYTES_OF_A_STRETCH - stretch.tails.tell()
+        known = 0
+        for what, begin, end, line, written in islice(events, at, None):
+            text = block[begin:end]
+            if what == LAUNCH and written < full_at:
+                place = stretch.places.setdefault(text, len(stretch.prefixes))
+                if place == len(stretch.prefixes):
+                    stretch.prefixes.append(text)
+                stretch.run_launches.append(place)
+                stretch.run_starts.append(rows_before + line - known)
+                self._prefix, rules_here = text, None
+            elif what == ODD_TAIL and (rule := rules.get(text)) is not None:
+                if rules_here is None:
+                    rules_here = stretch.rules.setdefault(self._latest_place, [])
+                rules_here.append(rule)
+                known += 1
+            else:
+                break
+            at += 1
+        self._first += known
+        self._rules_of_launch = rules_here
+        if known:
+            self.account.report.lines[kinds.RULE] += known
+        return at
 
     def _write(self, tails: memoryview, begin: int, end: int) -> int:
         """Add some tails to those of the stretch; where they end."""
@@ -229,18 +251,6 @@ class LongLines:
     def _known_by(self) -> tuple[object, ...]:
         """What rows are known by."""
         return self._prefix, self._end, self.page, self._stretch
-
-    def _turn_to_launches(self, found: Sequence[tuple[int, bytes, int]]) -> None:
-        """Go on with one launch after another: the numbers of their first lines, and what their rows begin with."""
-        self._turn_to_launch(*found[0][:2])
-        stretch = self._stretch
-        for number, prefix, _ in found[1:]:
-            place = stretch.places.setdefault(prefix, len(stretch.prefixes))
-            if place == len(stretch.prefixes):
-                stretch.prefixes.append(prefix)
-            stretch.run_launches.append(place)
-            stretch.run_starts.append(number - self._first)
-        self._prefix, self._rules_of_launch = found[-1][1], None
 
     def _read_lines(self, lines: Iterable[bytes]) -> bool:
         """The same line by line."""
@@ -337,6 +347,8 @@ class LongLines:
                 return False
             if self._ends_otherwise(line):
                 return True
+        elif (found := self._identity.match(line)) and self._is_rule_of(found.group(), line[found.end() :]):
+            return False
         if line in self._noise:
             self.account.number = self._line
             self.account.note(*self._noise[line])
@@ -378,18 +390,36 @@ class LongLines:
 
     def _is_rule(self, tail: bytes) -> bool:
         """Take in a rule row of the current launch, if a line of this tail is one."""
-        rule = self._rules.get(tail)
+        rule = self._rule(tail)
         if rule is None:
-            rule = self._rule_of(tail)
-            if rule is None:
-                return False
-            if len(self._rules) < LINES_KEPT:
-                self._rules[tail] = rule
-        self.account.report.lines[kinds.RULE] += 1
+            return False
         if self._rules_of_launch is None:
             self._rules_of_launch = self._stretch.rules.setdefault(self._latest_place, [])
         self._rules_of_launch.append(rule)
         return True
+
+    def _is_rule_of(self, prefix: bytes, tail: bytes) -> bool:
+        """The same of another launch, whose rows begin with this prefix."""
+        rule = self._rule(tail) if self._may_repeat(prefix) else None
+        if rule is None:
+            return False
+        place = self._stretch.latest_of(ids_of(prefix))
+        if place is None:
+            place = self._place_of(prefix)
+        self._stretch.rules.setdefault(place, []).append(rule)
+        return True
+
+    def _rule(self, tail: bytes) -> dict[str, str] | None:
+        """The rule that a line of this tail is, which is counted; None for any other line."""
+        rule = self._rules.get(tail)
+        if rule is None:
+            rule = self._rule_of(tail)
+            if rule is None:
+                return None
+            if len(self._rules) < LINES_KEPT:
+                self._rules[tail] = rule
+        self.account.report.lines[kinds.RULE] += 1
+        return rule
 
     @property
     def _latest_place(self) -> int:

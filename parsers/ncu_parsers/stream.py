@@ -7,7 +7,6 @@ tell the locale of, launches that several tables may share, pages of another kin
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -107,7 +106,7 @@ def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
     if source.path == STANDARD_INPUT:
         return None
     try:
-        with _one_heap(), _no_collections():
+        with _one_heap():
             try:
                 return _stream(source, sink.write, _read)
             except Unexpected:
@@ -126,18 +125,6 @@ def _one_heap() -> Iterator[None]:
         yield
     finally:
         pa.set_memory_pool(usual)
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """What is read holds no cycles, and looking for some takes up to a tenth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _stream(source: Source, write: Callable[[pa.Table], None], read: Callable[[Flow, Source], bool]) -> StreamedReport:

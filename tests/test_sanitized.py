@@ -1,0 +1,76 @@
+"""The compiled loops read and write nothing that is not theirs: their tests run with every access checked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+SOURCE = ROOT / "parsers" / "ncu_parsers" / "_rows.c"
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
+LIBRARIES = ("libasan.so", "libubsan.so")
+RUN = """
+import importlib.util, sys
+import pytest
+import ncu_parsers
+spec = importlib.util.spec_from_file_location("ncu_parsers._rows", sys.argv[1])
+sys.modules["ncu_parsers._rows"] = ncu_parsers._rows = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ncu_parsers._rows)
+from ncu_parsers import compiled
+assert compiled.loops.__file__ == sys.argv[1]
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=no", *sys.argv[2:]]))
+"""
+
+
+def library(compiler: str, name: str) -> Path | None:
+    found = subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout
+    return Path(found.strip()) if Path(found.strip()).is_absolute() else None
+
+
+def sanitized(folder: Path) -> tuple[Path, list[Path]]:
+    """The loops built with sanitizers, and the libraries these are in. Skips where there are none."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("gcc is not installed")
+    libraries = [path for name in LIBRARIES if (path := library(compiler, name)) is not None]
+    if len(libraries) < len(LIBRARIES):
+        pytest.skip("gcc has no sanitizers here")
+    module = folder / f"_rows{sysconfig.get_config_var('EXT_SUFFIX')}"
+    include = f"-I{sysconfig.get_paths()['include']}"
+    subprocess.run([compiler, "-g", "-O1", "-shared", "-fPIC", *SANITIZERS, include, SOURCE, "-o", module], check=True)
+    return module, libraries
+
+
+def checked(module: Path, libraries: list[Path], *tests: str) -> subprocess.CompletedProcess[str]:
+    # PYTHONMALLOC: else the bytes of many objects lie in one piece of memory, and a step beyond an end meets the next.
+    environment = os.environ | {
+        "LD_PRELOAD": ":".join(map(str, libraries)), "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc",
+    }  # fmt: skip
+    command = [sys.executable, "-c", RUN, str(module), *tests]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_no_access_is_outside_of_what_is_theirs(tmp_path: Path) -> None:
+    done = checked(*sanitized(tmp_path), "tests/test_rows.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+
+
+def test_an_access_outside_would_be_seen(tmp_path: Path) -> None:
+    """The same with a mistake put in: a line compared with a beginning that is longer."""
+    source = SOURCE.read_text("utf-8")
+    mistaken = tmp_path / "_rows.c"
+    mistaken.write_text(source.replace("return length(text) >= length(beginning) && memcmp", "return memcmp"), "utf-8")
+    assert mistaken.read_text("utf-8") != source
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys.modules[__name__], "SOURCE", mistaken)
+        done = checked(*sanitized(tmp_path), "tests/test_rows.py")
+    assert done.returncode != 0
+    assert "AddressSanitizer" in done.stdout + done.stderr
