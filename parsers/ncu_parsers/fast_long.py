@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from ncu_parsers.flow import Flow
 from ncu_parsers.line_account import NotCertain
-from ncu_parsers.long_lines import Stretch
+from ncu_parsers.stretch import Stretch
 from ncu_parsers.stretches import ReadStretch, read_stretch
 
 STRETCHES_AHEAD = 1

@@ -11,8 +11,6 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from io import SEEK_END, BytesIO
 from itertools import islice
 from operator import is_not
 from types import ModuleType
@@ -20,8 +18,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ncu_parsers import compiled
 from ncu_parsers import report as kinds
-from ncu_parsers.line_account import IDENTITY_TITLES, LineAccount, NotCertain, may_open_a_page
-from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage, split_row
+from ncu_parsers.line_account import LineAccount, NotCertain, may_open_a_page
+from ncu_parsers.ncu_csv import LongPage, split_row
+from ncu_parsers.stretch import Layout, Stretch, ids_of
 
 if TYPE_CHECKING:
     from ncu_parsers._rows import Event
@@ -38,91 +37,8 @@ LAUNCH, ODD_TAIL = 0, 1
 NOISE = (kinds.OUTPUT, kinds.MESSAGE, kinds.BLANK)
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
-TOLD_BY_A_CHARACTER = (b'"\n', b'",\n')
-"""Where rows end so, comparing the character before the line feed is enough, and takes less than half the time that
-`endswith` does: cells are checked later."""
-
 MAY_END_A_ROW = (b"\n", b",\n", b"\r\n", b",\r\n")
 _SIMPLE_CELL = rb'"[^"\r\0\x80-\xff]*"'
-TAIL_TITLES = {"Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The columns of a long page: those of the launch in front, then `tail`, which ends with the value."""
-
-    identity: tuple[str, ...]
-    tail: tuple[str, ...]
-
-    @classmethod
-    def of(cls, page: LongPage) -> Layout:
-        """The layout of a page. Raises `NotCertain` for one that is not read here."""
-        width = len(page.identity_columns)
-        identity, tail = page.header[:width], page.header[width : page.value_at + 1]
-        known = all(title in IDENTITY_TITLES or title.startswith(NVTX_TITLES) for title in identity)
-        if (
-            page.delimiter != ","
-            or not page.quoted
-            or not known
-            or identity[:2] != ["ID", "Process ID"]
-            or "Kernel Name" not in identity
-            or len(set(page.header)) != len(page.header)
-            or set(tail) - TAIL_TITLES
-            or tail[-1:] != ["Metric Value"]
-            or "Metric Name" not in tail
-            or TAIL_TITLES & set(page.header[page.value_at + 1 :])
-        ):
-            raise NotCertain("its columns are unusual")
-        return cls(tuple(identity), tuple(tail))
-
-
-@dataclass
-class Stretch:
-    """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
-
-    A run is a number of rows of one launch that follow each other; a page, told by its number among those of the file,
-    begins at a launch. Tails are written behind each other as they are met, which costs less than keeping each and
-    joining them; `endings` are what may stand behind the last quote of one. `judged` says that each line was looked at:
-    what is odd in one of them is accounted for.
-    """
-
-    layout: Layout
-    prefixes: list[bytes] = field(default_factory=list)
-    tails: BytesIO = field(default_factory=BytesIO)
-    rows: int = 0
-    run_launches: list[int] = field(default_factory=list)
-    run_starts: list[int] = field(default_factory=list)
-    rules: dict[int, list[dict[str, str]]] = field(default_factory=dict)
-    places: dict[bytes, int] = field(default_factory=dict)
-    latest: dict[bytes, int] = field(default_factory=dict)
-    indexed: int = 0
-    endings: set[bytes] = field(default_factory=set)
-    pages: list[tuple[int, int]] = field(default_factory=list)
-    judged: bool = False
-
-    def begin_page(self, page: int) -> None:
-        """Launches that follow are of another page, even if they begin like earlier ones."""
-        self.places, self.latest, self.indexed = {}, {}, len(self.prefixes)
-        if self.pages and self.pages[-1][0] == len(self.prefixes):
-            self.pages.pop()
-        self.pages.append((len(self.prefixes), page))
-
-    def latest_of(self, ids: bytes) -> int | None:
-        """The launch of these ids that was met last in the page."""
-        for place in range(self.indexed, len(self.prefixes)):
-            self.latest[ids_of(self.prefixes[place])] = place
-        self.indexed = len(self.prefixes)
-        return self.latest.get(ids)
-
-    def take_back(self, tail: bytes) -> None:
-        """Forget the last tail."""
-        self.tails.seek(-len(tail), SEEK_END)
-        self.tails.truncate()
-
-
-def ids_of(prefix: bytes) -> bytes:
-    """The cells of launch and process id, as printed."""
-    return prefix[: prefix.index(b'"', prefix.index(b'","') + 3) + 1]
 
 
 class LongLines:
@@ -254,39 +170,27 @@ class LongLines:
 
     def _read_lines(self, lines: Iterable[bytes]) -> bool:
         """The same line by line."""
-        number, line, looked_at = self._line - 1, b"\n", self._line - 1
+        number, line = self._line - 1, b"\n"
         prefix, append, identity = self._prefix, self._stretch.tails.write, self._identity.match
-        mark = self._mark
         for number, line in enumerate(lines, self._line):
             tail = line.removeprefix(prefix)
             if tail is not line:  # what does not begin so is returned as it is
-                if line[-2] == mark or (mark < 0 and self._ends_a_row(tail)):
+                if self._ends_a_row(tail):
                     append(tail)
                     continue
             elif (
                 line.endswith(self._end)
                 and (found := identity(line))
-                and (mark >= 0 or self._ends_a_row(line[found.end() :]))
+                and self._ends_a_row(line[found.end() :])
                 and self._turn_to_launch(number, found.group())
             ):
                 prefix, append = self._prefix, self._stretch.tails.write
                 append(line[found.end() :])
                 continue
             self._other(number, line)
-            looked_at = number
             prefix, append, identity = self._prefix, self._stretch.tails.write, self._identity.match
-            mark = self._mark
-        complete = line.endswith(b"\n")
-        if not complete and looked_at != number:  # the character asked for stands before no line feed
-            self._stretch.take_back(tail)
-            self._other(number, line)
         self._line = number + 1
-        return complete
-
-    @property
-    def _mark(self) -> int:
-        """The character before the line feed that is enough to take a line that begins like a row for one; else -1."""
-        return self._end[-2] if self._end in TOLD_BY_A_CHARACTER and not self.careful else -1
+        return line.endswith(b"\n")
 
     def _ends_a_row(self, tail: bytes) -> bool:
         """Whether a line of this tail is to be taken for a row."""

@@ -283,18 +283,11 @@ def _bits(marks: Mask) -> int:
     return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
 
 
-_ONES = np.unpackbits(np.arange(1 << 16, dtype="<u2").view(np.uint8)).reshape(-1, 16).sum(axis=1, dtype=np.uint8)
-"""How many bits of a number are set."""
-
-
 def _counts_before(marks: Mask, places: Integers) -> Integers:
-    """How many marks there are before each place: four times faster than all their sums."""
-    packed = np.packbits(marks, bitorder="little")
-    words = np.append(packed, np.zeros(4 - len(packed) % 2, np.uint8)).view("<u2")
-    before = np.zeros(len(words) + 1, np.int64)
-    np.cumsum(_ONES[words], out=before[1:])
-    word, below = places >> 4, (1 << (places & 15)) - 1
-    counts: Integers = before[word] + _ONES[words[word] & below]
+    """How many marks there are before each place."""
+    before = np.zeros(len(marks) + 1, np.int64)
+    np.cumsum(marks, out=before[1:])
+    counts: Integers = before[places]
     return counts
 
 

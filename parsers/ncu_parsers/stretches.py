@@ -17,10 +17,10 @@ from ncu_parsers import arrays
 from ncu_parsers.columns import Columns, MetricColumn, settled
 from ncu_parsers.labels import LabelledMetric, metric_of_label
 from ncu_parsers.line_account import NotCertain, may_open_a_page
-from ncu_parsers.long_lines import Stretch
 from ncu_parsers.printed import Integers, Mask, Votes
 from ncu_parsers.report import NAN_TEXTS, Metric, Reading, metric_of
 from ncu_parsers.rows import Kind, Rows, kind_of, read_rows
+from ncu_parsers.stretch import Stretch
 from ncu_parsers.units import NumberFormat, unit, vote
 
 VALUE = "Metric Value"
