@@ -20,7 +20,7 @@ from ncu_launch.point_outcomes import OK
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES
 from ncu_launch.run_folder import writing
 
-from ncu_tools.cli.options import format_option, say_notes, show
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, say_notes, show
 from ncu_tools.dask_sweep import rows_by_dask
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.report.units import counted, digits, duration
@@ -355,7 +355,7 @@ def _plus_minus(row: Row) -> float | None:
 
 
 def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
-    if output_format in ("json", "csv"):
+    if output_format in MACHINE_FORMATS:
         from ncu_parsers.bench_table import COLUMNS as ALL
 
         columns = [Column(one.name, one.name, unit=one.unit) for one in ALL if one.name not in NOT_SHOWN]

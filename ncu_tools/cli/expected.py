@@ -14,7 +14,7 @@ from ncu_launch.model_names import misspelt
 from ncu_launch.ranges import RUN_PHASES
 from ncu_launch.request import DTYPES, Workload
 
-from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def command(
     notes = hidden_rows(len(layers), top, "more layer has less work", "more layers have less work")
     layers = layers[:top]
     notes += _notes(comparison, [*heads, *layers])
-    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in ("json", "csv") else COLUMNS
+    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     extra = {"iterations": comparison.iterations}
     show(
         Table("expected", columns, [_cells(row) for row in [*heads, *layers]], [*notes, *measured.notes], extra),

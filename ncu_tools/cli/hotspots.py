@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
     dask_option,
     engine_of,
     format_option,
@@ -134,12 +135,12 @@ def command(
     rows = [{**asdict(row), "diagnosis": sentences.get(row.kernel)} for row in shown]
     columns: Sequence[Column]
     columns = [replace(one, spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
-    if output_format in ("json", "csv"):
+    if output_format in MACHINE_FORMATS:
         columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     elif diagnose:
         columns = [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
     if units:
-        columns, rows = _by_unit(result.rows, top, columns if output_format in ("json", "csv") else None)
+        columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
     show(Table("hotspots", columns, rows, notes), output_format, full_names=full_names)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.options import format_option, progress, show
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
 from ncu_tools.cli.selected import selection_options
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import percent
@@ -118,7 +118,7 @@ def command(
             )
     indent = output_format in ("text", "markdown")
     rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
-    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in ("json", "csv") else COLUMNS
+    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     show(Table("layers", columns, rows, notes), output_format)
 
 
@@ -134,7 +134,7 @@ def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
         low, high = row.time_ratio_low, row.time_ratio_high
         interval = None if low is None or high is None else f"[{low:.3g} - {high:.3g}]"
         rows.append({**asdict(row), "layer": "  " * row.depth * indent + row.name, "interval": interval})
-    if output_format in ("json", "csv"):
+    if output_format in MACHINE_FORMATS:
         columns = [*(one for one in FORWARD_BACKWARD if one is not INTERVAL), *ENDS, *MACHINE_READABLE[:2]]
     else:
         columns = list(FORWARD_BACKWARD)

@@ -12,6 +12,7 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
     dask_option,
     engine_of,
     format_option,
@@ -339,7 +340,7 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, ou
     rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
     first = replace(COLUMNS[0], title=result.view.removesuffix("s") if not result.density else "kernel")
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
-    if output_format in ("json", "csv"):
+    if output_format in MACHINE_FORMATS:
         columns += MACHINE_READABLE
     return Table(
         "roofline", columns, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes],

@@ -12,7 +12,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.point_outcomes import OK
 
 from ncu_tools.cli.bench import BENCH
-from ncu_tools.cli.options import dask_option, echo_text, engine_of, format_option, say_notes, show
+from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_text, engine_of, format_option, say_notes, show
 from ncu_tools.report.table import Column, Table, to_markdown
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def command(
     if output_format == "markdown":
         for matrix in matrices:
             click.echo(f"{to_markdown(matrix)}\n")
-    machine_readable = output_format in ("json", "csv")
+    machine_readable = output_format in MACHINE_FORMATS
     columns = (*IDENTITY, *(FOR_MACHINES if machine_readable else FOR_PEOPLE), *VERDICTS)
     show(Table("scaling", columns, [_cells(one) for one in fits], notes, extra), output_format)
     if output_format == "text":

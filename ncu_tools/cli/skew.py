@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from ncu_tools.cli.options import format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.report.table import Column, Table
 
 RANKS = (
@@ -69,5 +69,5 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
         return
     top = rows_shown(top, output_format)
     notes += hidden_rows(len(result.rows), top, "more row", "more rows")
-    columns = (*ACROSS, COLLECTIVE) if output_format in ("json", "csv") else ACROSS
+    columns = (*ACROSS, COLLECTIVE) if output_format in MACHINE_FORMATS else ACROSS
     show(Table("skew", columns, [asdict(row) for row in result.rows[:top]], notes), output_format)

@@ -59,32 +59,53 @@ def label_roofs(canvas: Canvas) -> None:
     """Write beside each roof what it is: the highest peaks first, then the slopes, then the ridge points."""
     peaks = [roof for roof in canvas.scene.roofs if not roof.is_bandwidth]
     for roof in sorted(peaks, key=lambda roof: -roof.value):
-        _label_peak(canvas, roof)
+        _label(canvas, roof)
     for roof in canvas.scene.roofs:
         if roof.is_bandwidth:
-            _label_slope(canvas, roof)
+            _label(canvas, roof)
     _draw_ridges(canvas)
 
 
-def _label_peak(canvas: Canvas, roof: Roof) -> None:
+def _label(canvas: Canvas, roof: Roof) -> None:
+    """Put a label beside a roof, where it covers little; what finds no place is kept for the legend."""
     size = canvas.page.small
-    height = 1.05 * size
-    (x0, y), (x1, _) = (canvas.frame.at(*end) for end in ends(canvas, roof))
     for label, covered in _labels(canvas, roof):
-        width = canvas.width_of(label, size)
-        room = max(x1 - width - x0, 0.0)
-        steps = [step / 8 * room for step in range(9)]
-        spots = [
-            Spot(x1 - width - 2 - step, y + above, width, height)
-            for step in steps
-            for above in (2.4, 0.9, -height - 1.4)
-        ]
+        width, height = canvas.width_of(label, size), 1.05 * size
+        spots = (_along_slope if roof.is_bandwidth else _along_peak)(canvas, roof, width, height)
         spot = canvas.room.place(spots, at_most=covered * width * height)
         if spot is not None:
-            colour = canvas.colour_of_roof(roof)
-            canvas.words(spot.x, spot.y + 0.18 * size, label, on_paper=True, fontsize=size, color=colour, zorder=5)
+            lift = 0 if roof.is_bandwidth else 0.18 * size
+            canvas.words(
+                spot.x, spot.y + lift, label, on_paper=True, fontsize=size, color=canvas.colour_of_roof(roof),
+                rotation=spot.angle, zorder=5,
+            )  # fmt: skip
             return
     canvas.not_labelled.append(roof)
+
+
+def _along_peak(canvas: Canvas, roof: Roof, width: float, height: float) -> list[Spot]:
+    """Where a label may stand above or below a horizontal roof, from its right end on."""
+    (x0, y), (x1, _) = (canvas.frame.at(*end) for end in ends(canvas, roof))
+    room = max(x1 - width - x0, 0.0)
+    steps = [step / 8 * room for step in range(9)]
+    return [
+        Spot(x1 - width - 2 - step, y + above, width, height) for step in steps for above in (2.4, 0.9, -height - 1.4)
+    ]
+
+
+def _along_slope(canvas: Canvas, roof: Roof, width: float, height: float) -> list[Spot]:
+    """Where a label may stand above or below a sloping roof, from its left end on."""
+    angle = canvas.frame.slope
+    (x0, y0), (x1, y1) = (canvas.frame.at(*end) for end in ends(canvas, roof))
+    length, across = math.hypot(x1 - x0, y1 - y0), math.radians(angle + 90)
+    spots = []
+    for part in (0.06, 0.16, 0.28, 0.4, 0.52, 0.64, 0.76):
+        for gap in (2.6, -height - 0.6):
+            along = part * max(length - width, 0.0)
+            x = x0 + along * math.cos(math.radians(angle)) + gap * math.cos(across)
+            y = y0 + along * math.sin(math.radians(angle)) + gap * math.sin(across)
+            spots.append(Spot(x, y, width, height, angle))
+    return spots
 
 
 def _labels(canvas: Canvas, roof: Roof) -> list[tuple[str, float]]:
@@ -96,31 +117,6 @@ def _labels(canvas: Canvas, roof: Roof) -> list[tuple[str, float]]:
     if short == roof.label or canvas.colour_of_roof(roof) == canvas.theme.quiet:
         return [(roof.label, COVERED)]
     return [(roof.label, FREE), (short, FREE), (roof.label, COVERED), (short, COVERED)]
-
-
-def _label_slope(canvas: Canvas, roof: Roof) -> None:
-    size = canvas.page.small
-    height, angle = 1.05 * size, canvas.frame.slope
-    (x0, y0), (x1, y1) = (canvas.frame.at(*end) for end in ends(canvas, roof))
-    length = math.hypot(x1 - x0, y1 - y0)
-    across = math.radians(angle + 90)
-    for label, covered in _labels(canvas, roof):
-        width = canvas.width_of(label, size)
-        spots = []
-        for part in (0.06, 0.16, 0.28, 0.4, 0.52, 0.64, 0.76):
-            for gap in (2.6, -height - 0.6):
-                along = part * max(length - width, 0.0)
-                x = x0 + along * math.cos(math.radians(angle)) + gap * math.cos(across)
-                y = y0 + along * math.sin(math.radians(angle)) + gap * math.sin(across)
-                spots.append(Spot(x, y, width, height, angle))
-        spot = canvas.room.place(spots, at_most=covered * width * height)
-        if spot is not None:
-            colour = canvas.colour_of_roof(roof)
-            canvas.words(
-                spot.x, spot.y, label, on_paper=True, fontsize=size, color=colour, rotation=angle, zorder=5
-            )  # fmt: skip
-            return
-    canvas.not_labelled.append(roof)
 
 
 def _draw_ridges(canvas: Canvas) -> None:
