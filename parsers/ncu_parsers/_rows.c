@@ -474,7 +474,7 @@ static const char *take_number(Table *table, int at_column, Py_ssize_t row, cons
     Column *column = &table->columns[at_column];
     double *value = (double *)column->cells + row;
     const Printed number = printed_at(at, end, table->locale);
-    column->votes[row] = number.end == NULL ? NO_VOTE : vote_of(&number);
+    column->votes[row] = (char)(number.end == NULL ? NO_VOTE : vote_of(&number));
     if (number.end != NULL && value_of(&number, value))
         return number.end;
     *value = Py_NAN;
