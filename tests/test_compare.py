@@ -423,6 +423,14 @@ class TestTheCommand:
     def test_ends_with_2_on_wrong_usage(self, files: tuple[str, str], more: list[str]) -> None:
         assert run(["compare", *files, *more]) == 2
 
+    def test_a_run_is_named_once_and_standard_input_too(
+        self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for runs, twice in (([*files, files[1]], files[1]), (["-", "-"], "-"), ([*files, "-", "-"], "-")):
+            assert run(["compare", *runs]) == 2
+            assert f"{twice} is given twice." in capsys.readouterr().err
+        assert run(["compare", files[0], files[0]]) == 0
+
     def test_writes_json_with_ratios_differences_and_gates(
         self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -129,7 +129,8 @@ def command(
 
 def _compared(asked: Asked) -> Compared:
     base, *new = asked.runs
-    repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if asked.across else set())
+    base_is_read_once = asked.across or base == "-"
+    repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if base_is_read_once else set())
     if repeated:
         raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
     if not hold_bench(asked.runs, asked.across):
