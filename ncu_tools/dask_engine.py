@@ -6,6 +6,7 @@ another; an item on which several workers die is an error of its own. Workers ne
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -29,6 +30,8 @@ Placement = dict[str, Any]
 LOCAL = "local"
 SECONDS_TO_ANSWER = 15
 ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
+SET_BY_NANNIES = ("PYTHONHASHSEED", "__DASK_PARENT_PID")
+"""Variables that nannies set beside those of `ENVIRONMENT`."""
 SLOW_HEAP = "MALLOC_TRIM_THRESHOLD_"
 """With it dask has workers give back at once what is freed; parsing takes a third longer then."""
 AHEAD = 1000
@@ -75,11 +78,12 @@ def local_cluster(workers: int) -> Iterator[Any]:
     import distributed
 
     usual = dask.config.get(ENVIRONMENT)
-    with TemporaryDirectory(prefix="ncu-bench-dask-", ignore_cleanup_errors=True) as folder:
-        settings = {
-            ENVIRONMENT: {**{name: usual[name] for name in usual if name != SLOW_HEAP}, SAFE_PATH: "1"},
-            "temporary-directory": folder,
-        }
+    variables = {**{name: usual[name] for name in usual if name != SLOW_HEAP}, SAFE_PATH: "1"}
+    with (
+        TemporaryDirectory(prefix="ncu-bench-dask-", ignore_cleanup_errors=True) as folder,
+        _put_back_later([*variables, *SET_BY_NANNIES]),
+    ):
+        settings = {ENVIRONMENT: variables, "temporary-directory": folder}
         with dask.config.set(settings), without_the_current_folder(), interrupts_held_back():
             cluster = distributed.LocalCluster(
                 n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs="CRITICAL",
@@ -87,6 +91,22 @@ def local_cluster(workers: int) -> Iterator[Any]:
             )  # fmt: skip
         with cluster:
             yield cluster
+
+
+@contextmanager
+def _put_back_later(names: Sequence[str]) -> Iterator[None]:
+    """Put variables of the environment back as they were when the block began, in which nannies, which are part of this
+    process, set them for each worker that they start again.
+    """
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

@@ -121,6 +121,14 @@ class TestALocalCluster:
         assert "dask workers died" in found[2].paragraph
 
 
+def test_the_environment_is_as_it_was_also_after_a_worker_was_started_again() -> None:
+    """Nannies are part of this process, and set its variables for each worker that they start."""
+    before = dict(os.environ)
+    with dask_engine("local") as engine:
+        assert isinstance(next(iter(engine.map(_die_of_seven, [7]))), NcuBenchError)
+    assert dict(os.environ) == before
+
+
 def _odd_only(number: int) -> int:
     if number % 2 == 0:
         raise NcuBenchError(f"{number} is even.", advice="Say an odd one.")

@@ -30,6 +30,7 @@ from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
 from ncu_parsers.memory import TooBig, limited, share_among
 from ncu_parsers.printed import Mask
+from ncu_parsers.process_wide import process_wide
 from ncu_parsers.read import Reading, read_report
 from ncu_parsers.report import Report
 from ncu_parsers.row_groups import ENOUGH_ROWS, RowGroups, write_table, writing_row_groups
@@ -327,21 +328,21 @@ def without_launches(report: Report) -> StreamedReport:
 # -------------------------------------------------------------------------------------------------------- processes
 
 
-@contextmanager
-def without_the_current_folder() -> Iterator[None]:
+@process_wide
+def without_the_current_folder() -> Callable[[], None]:
     """Inside, processes begin without the current folder on their path, in which a report may lie beside a json.py.
 
     Python knows the setting from 3.11 on.
     """
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SAFE_PATH]
-        else:
+
+    def put_back() -> None:
+        os.environ.pop(SAFE_PATH, None)
+        if before is not None:
             os.environ[SAFE_PATH] = before
+
+    return put_back
 
 
 @contextmanager

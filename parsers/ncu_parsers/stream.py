@@ -23,6 +23,7 @@ from ncu_parsers.flow import Flow
 from ncu_parsers.line_account import NotCertain, PageReader, read_lines
 from ncu_parsers.long_lines import LongLines
 from ncu_parsers.ncu_csv import LongPage, WidePage
+from ncu_parsers.process_wide import process_wide
 from ncu_parsers.read import era_of, note_cut, note_replaced
 from ncu_parsers.report import Report
 from ncu_parsers.sources import DAMAGE, STANDARD_INPUT, Source
@@ -116,15 +117,12 @@ def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
         return None
 
 
-@contextmanager
-def _one_heap() -> Iterator[None]:
+@process_wide
+def _one_heap() -> Callable[[], None]:
     """Arrow's buffers come from the heap that numpy's come from: two heaps keep a fifth more of what was freed."""
     usual = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(usual)
+    return partial(pa.set_memory_pool, usual)
 
 
 def _stream(source: Source, write: Callable[[pa.Table], None], read: Callable[[Flow, Source], bool]) -> StreamedReport:
