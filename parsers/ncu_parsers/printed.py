@@ -185,10 +185,16 @@ def read_cells(texts: pa.StringArray, decimal: str, count_votes: bool = True) ->
     places = np.flatnonzero(~looks_simple)
     encoded = arrays.encoded(arrays.taken(texts, arrays.whole(places)))
     order, codes = encoded.dictionary.to_pylist(), arrays.values_of(encoded.indices, np.int32)
-    sorted_places = places[np.argsort(codes, kind="stable")]
-    edges = np.cumsum(np.bincount(codes, minlength=len(order)))[:-1]
-    result.odd = dict(zip(order, np.split(sorted_places, edges), strict=True)) if order else {}
+    result.odd = {text: places[rows] for text, rows in zip(order, grouped(codes, len(order)), strict=True)}
     return result
+
+
+def grouped(codes: npt.NDArray[np.int32], groups: int) -> list[npt.NDArray[np.intp]]:
+    """For each group the places of its code, ascending."""
+    if not groups:
+        return []
+    edges = np.cumsum(np.bincount(codes, minlength=groups))[:-1]
+    return np.split(np.argsort(codes, kind="stable"), edges)
 
 
 def _look_simple(texts: pa.StringArray | pa.BinaryArray) -> Mask:

@@ -20,6 +20,7 @@ from ncu_parsers.printed import (
     Integers,
     all_simple,
     are_rows,
+    grouped,
     line_ends,
     plainly_ended,
     read_cells,
@@ -147,8 +148,7 @@ def _put_odd(numbers: Cells, odd: Sequence[tuple[int, str, bool]], decimal: str)
 
 def _repeated(distinct: Cells, codes: npt.NDArray[np.int32]) -> Cells:
     """Distinct cells at all places where they stand."""
-    order = np.argsort(codes, kind="stable")
-    places = np.split(order, np.cumsum(np.bincount(codes, minlength=len(distinct.values)))[:-1])
+    places = grouped(codes, len(distinct.values))
     return Cells(
         distinct.values[codes],
         {text: places[int(code)] for text, (code,) in distinct.odd.items()},
