@@ -1,14 +1,16 @@
 """Work on many reports shared out by dask: on this machine, or by a scheduler that runs already, on any cluster.
 
 dask is an extra, imported when it is asked for. A worker that dies is replaced, and what it worked on is done again by
-another; an item on which several workers die is an error of its own. Workers need ncu-bench and the same files or URLs.
+another; an item on which several workers die is an error of its own. dask also blames items that a worker had yet to
+begin, or whose result it had yet to send: what is given up so is tried once more when no other item is left to kill
+its worker. Workers need ncu-bench and the same files or URLs.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from itertools import islice
@@ -34,6 +36,10 @@ SET_BY_NANNIES = ("PYTHONHASHSEED", "__DASK_PARENT_PID")
 """Variables that nannies set beside those of `ENVIRONMENT`."""
 SLOW_HEAP = "MALLOC_TRIM_THRESHOLD_"
 """With it dask has workers give back at once what is freed; parsing takes a third longer then."""
+UNTIL_A_WORKER_IS_LOST = "distributed.deploy.lost-worker-timeout"
+"""So long after a worker died dask looks whether there is one again. If not, none will ever be: also where its nanny
+has just begun to start one.
+"""
 AHEAD = 1000
 """So many items are with the scheduler at a time: results wait there until those before them have come."""
 
@@ -82,6 +88,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
     with (
         TemporaryDirectory(prefix="ncu-bench-dask-", ignore_cleanup_errors=True) as folder,
         _put_back_later([*variables, *SET_BY_NANNIES]),
+        dask.config.set({UNTIL_A_WORKER_IS_LOST: "1 day"}),
     ):
         settings = {ENVIRONMENT: variables, "temporary-directory": folder}
         with dask.config.set(settings), without_the_current_folder(), interrupts_held_back():
@@ -126,6 +133,10 @@ def _client(where: str, address: Any, distributed: Any) -> Iterator[Any]:
         yield client
 
 
+class GivenUp(NcuBenchError):
+    """Several workers died while they had an item."""
+
+
 class DaskEngine:
     """Work on items by the workers of a dask client."""
 
@@ -140,9 +151,15 @@ class DaskEngine:
         try:
             while waiting:
                 item, future = waiting.popleft()
-                yield _result(item, future)
+                result = _result(item, future)
                 future.release()
-                waiting.extend(islice(submitted, 1))
+                if isinstance(result, GivenUp):
+                    behind = [(item, _result(item, future)) for item, future in waiting]
+                    waiting.clear()
+                    yield from self._judged(function, [(item, result), *behind])
+                else:
+                    yield result
+                waiting.extend(islice(submitted, AHEAD - len(waiting)))
         finally:
             self._client.cancel([future for _, future in waiting])
 
@@ -155,12 +172,19 @@ class DaskEngine:
         """
         from distributed import as_completed
 
-        waiting = {self._submit(function, item, **where): item for item, where in placed}
+        waiting = {self._submit(function, item, **where): (item, where) for item, where in placed}
+        suspects = []
         try:
             with _losses():
                 for future in as_completed(list(waiting), loop=self._client.loop):
-                    yield waiting[future], _result(waiting[future], future)
-                    del waiting[future]
+                    item, where = waiting.pop(future)
+                    found = _result(item, future)
+                    if isinstance(found, GivenUp):
+                        suspects.append((item, where))
+                    else:
+                        yield item, found
+            for item, where in suspects:
+                yield item, self._alone(function, item, **where)
         finally:
             self._client.cancel(list(waiting))
 
@@ -168,6 +192,19 @@ class DaskEngine:
         """What `function` gives of each worker that is there now, by the worker's address. Raises as `map` does."""
         with _losses():
             return dict(self._client.run(_asked, function, __version__))
+
+    def _judged(self, function: Callable[[Item], Result], found: Iterable[tuple[Item, Any]]) -> Iterator[Any]:
+        """The results of all items that were on their way; those that were given up are tried again."""
+        for item, result in found:
+            yield self._alone(function, item) if isinstance(result, GivenUp) else result
+
+    def _alone(self, function: Callable[[Item], Result], item: Item, **where: Any) -> Any:
+        """The result of an item that was given up, tried again with no other on its way."""
+        future = self._submit(function, item, **where)
+        try:
+            return _result(item, future)
+        finally:
+            future.release()
 
     def _submit(self, function: Callable[[Item], Result], item: Item, **where: Any) -> Any:
         return self._client.submit(_work, function, item, __version__, pure=False, **where)
@@ -180,7 +217,7 @@ def _result(item: object, future: Any) -> Any:
         with _losses():
             return future.result()
     except KilledWorker as error:
-        return NcuBenchError(
+        return GivenUp(
             f"{_named(item)} was given up: {error.allowed_failures + 1} dask workers died of it in a row.",
             "Memory may have run out.", "Give each worker more of it, or do this one by itself, without --dask.",
         )  # fmt: skip

@@ -26,6 +26,7 @@ from ncu_tools.loading import load, on_disk, together
 from tests.conftest import ROOT, SAMPLES
 from tests.test_datasets import bench, shown, sweeps
 
+dask = pytest.importorskip("dask", reason="dask is not installed (the extra dask)")
 distributed = pytest.importorskip("distributed", reason="dask's schedulers are not installed (the extra dask)")
 
 from ncu_tools.dask_engine import dask_engine  # noqa: E402 - only where dask is
@@ -119,6 +120,20 @@ class TestALocalCluster:
         assert found[:2] == [5, 6]
         assert isinstance(found[2], NcuBenchError)
         assert "dask workers died" in found[2].paragraph
+
+
+def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dask gives a worker items ahead, and blames each that was there when the worker died."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    with dask.config.set({"distributed.scheduler.allowed-failures": 1}), dask_engine("local") as engine:
+        found = list(engine.map(_die_of_seven, [6, 7, 8, 9]))
+        assert found[0] == 6
+        assert found[2:] == [8, 9]
+        assert isinstance(found[1], NcuBenchError)
+        assert "2 dask workers died" in found[1].paragraph
+        finished = dict(engine.as_finished(_die_of_seven, [(6, {}), (7, {}), (8, {})]))
+        assert {6: 6, 8: 8}.items() <= finished.items()
+        assert isinstance(finished[7], NcuBenchError)
 
 
 def test_the_environment_is_as_it_was_also_after_a_worker_was_started_again() -> None:
