@@ -6,7 +6,7 @@ where a report's own ceilings hold at the clocks of the profile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,7 @@ INSTRUCTION_TITLES = {
 """Tensor instructions as they are called in counters -> as they are called in PTX."""
 
 
-@dataclass(frozen=True)
-class Peak:
+class Peak(NamedTuple):
     """Operations per SM cycle of one unit, for each launch; `instruction` is "" for the fastest of all."""
 
     unit: str
@@ -37,8 +36,7 @@ class Peak:
         return not self.sparse and not self.instruction
 
 
-@dataclass(frozen=True)
-class Board:
+class Board(NamedTuple):
     """The board under each launch: limits in B/s and Hz, clocks while profiled in Hz, peaks. NaN where unknown."""
 
     dram_limit: Floats

@@ -96,8 +96,7 @@ class Ceiling:
         return "OP/s" if self.unit.startswith("tensor_int") else "FLOP/s"
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Who gave launches their ceilings: `says` names it, `clock_hz` is the SM clock it assumes where it assumes one.
 
     `chosen` is a machine that the user named and the report does not confirm.
@@ -147,8 +146,7 @@ class Device(NamedTuple):
     threads: int | None
 
 
-@dataclass(frozen=True)
-class _Fallback:
+class _Fallback(NamedTuple):
     """What a machine file gives for the launches of one device."""
 
     rates: dict[str, Rate]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.expectation import Expectation, expectation_of
-from ncu_launch.manifest import EXPECTED
 from ncu_launch.request import Workload
+from ncu_launch.run_files import EXPECTED
 
 from ncu_tools.loading import load
 

@@ -7,7 +7,7 @@ The rules are asked in order, and the first that has a reason gives it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ncu_tools.ceilings import DATA_SHEET, Origin, unit_title
 from ncu_tools.report.units import percent, scaled
@@ -19,8 +19,7 @@ SPARSE_SPEEDUP = 2.0
 """Structured sparsity doubles the rate of a tensor unit. Source: NVIDIA's data sheets."""
 
 
-@dataclass(frozen=True)
-class Excess:
+class Excess(NamedTuple):
     """A kernel at `fraction` of the ceiling of `unit`, and what is known beside it; None is not known.
 
     Clocks in Hz, bytes of one launch and the size of L2 in bytes; `sparse_share` is the share of the unit's operations

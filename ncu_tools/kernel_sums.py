@@ -7,8 +7,7 @@ read piece by piece gives what the whole table does, in memory that grows with t
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -199,7 +198,7 @@ class KernelSums(Generic[Title]):
             self._bases.setdefault(int(numbers[key]), set()).update(bases)
         for resource, evidence in other._evidence.items():
             for one in evidence:
-                self._keep_evidence(resource, replace(one, keys=numbers[one.keys]))
+                self._keep_evidence(resource, one._replace(keys=numbers[one.keys]))
 
     def _distance_moved(self, other: KernelSums[Any], numbers: Keys) -> dict[str, Floats]:
         """The other's distances from the first launches here, and extremes and first launches of both.
@@ -416,8 +415,7 @@ def or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-@dataclass(frozen=True)
-class _Evidence:
+class _Evidence(NamedTuple):
     """What is known of one launch of each of some kernels that may be above a ceiling."""
 
     keys: Keys

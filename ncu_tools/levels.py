@@ -31,7 +31,7 @@ TRAFFIC, NVIDIA = "traffic", "nvidia"
 DEFINITIONS = (TRAFFIC, NVIDIA)
 COLUMNS = {"l2": "l2_bytes", "l1": "l1_bytes"}
 SUFFIXES = (".sum", ".sum.per_second")
-_VERSION = re.compile(r"[0-9]{1,3}\.[0-9]")
+_VERSION = r"[0-9]{1,3}\.[0-9]"
 
 
 @cache
@@ -72,7 +72,7 @@ def _holds(table: pa.Table, entry: dict[str, Any]) -> np.ndarray[Any, np.dtype[n
     """Where a counter is the one for the chip; where the chip is not known every counter is."""
     codes, capabilities = tables.codes(table, "compute_capability")
     lowest, highest = entry.get("since", 0.0), entry.get("until", np.inf)
-    known_ones = [capability and _VERSION.fullmatch(capability) for capability in capabilities]
+    known_ones = [capability and re.fullmatch(_VERSION, capability) for capability in capabilities]
     answers = [not found or lowest <= float(found.group()) <= highest for found in known_ones]
     return np.array(answers, dtype=bool)[codes]
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.manifest import DamagedManifest, read_manifest
 from ncu_parsers.bench_table import BENCH_FILE
 from ncu_parsers.datasets import LAUNCHES as LAUNCHES
 from ncu_parsers.datasets import Dataset, Partition, find_dataset
@@ -132,6 +131,8 @@ def _in_file(path: str, file: Path, engine: Engine | None, notes: list[str]) -> 
 
 def _notes_of_an_early_end(folder: Path) -> list[str]:
     """What is said of a run folder whose run was cut off, with what its file says; [] for every other folder."""
+    from ncu_launch.manifest import DamagedManifest, read_manifest
+
     try:
         partial = read_manifest(folder).partial
     except (OSError, DamagedManifest):

@@ -6,7 +6,6 @@ wherever nothing else is said. Rates are in FLOP/s (OP/s for integers) and B/s.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -15,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,8 +34,7 @@ KINDS = ("gpu", "cpu", "accelerator")
 SHIPPED = Path(__file__).with_name("machines")
 
 
-@dataclass(frozen=True)
-class Rate:
+class Rate(NamedTuple):
     """A peak of one unit (FLOP/s or OP/s) or the bandwidth of one memory level (B/s), with where it comes from.
 
     `mma_sync` is what the instruction mma.sync reaches where the peak takes wgmma (Hopper).
@@ -91,12 +89,14 @@ def machines() -> dict[str, Machine]:
 
 
 def _naming(word: str) -> Iterator[Machine]:
-    """The machines whose files contain a word, sorted by id: to search a file takes a hundredth of parsing it.
+    """The machines whose files contain a word in any spelling, sorted by id: to search a file takes a hundredth of
+    parsing it.
 
     A file with a backslash is always parsed, since it may hold the word escaped.
     """
+    wanted = _folded(word)
     for machine_id, texts in machine_texts().items():
-        if any(word in text or "\\" in text for text in texts):
+        if any(wanted in _folded(text) or "\\" in text for text in texts):
             machine = _first_valid(machine_id, texts)
             if machine is not None:
                 yield machine
@@ -299,7 +299,7 @@ def find_machine(name: str) -> Machine:
         if wanted in {_folded(machine.id), _folded(machine.name), *map(_folded, machine.device_names)}:
             return machine
     begun = [machine_id for machine_id in machines() if _folded(machine_id).startswith(wanted)]
-    near = difflib.get_close_matches(wanted, [_folded(machine_id) for machine_id in machines()], n=4, cutoff=0.4)
+    near = near_names(wanted, [_folded(machine_id) for machine_id in machines()], most=4, cutoff=0.4)
     ids = begun or [machine_id for machine_id in machines() if _folded(machine_id) in near]
     raise WrongUsage(
         f"There is no machine called {name}.",
@@ -313,14 +313,16 @@ def machine_of_device(device_name: str | None) -> Machine | None:
     if not device_name:
         return None
     wanted = _folded(device_name)
-    everywhere = (machine for word in (device_name, "") for machine in _naming(word))  # a file may write it otherwise
-    return next((one for one in everywhere if not one.measured and wanted in map(_folded, one.device_names)), None)
+    named = (one for one in _naming(device_name) if wanted in map(_folded, one.device_names))
+    return next((one for one in named if not one.measured), None)
 
 
 def measured_machines(device_name: str | None) -> list[Machine]:
     """What was measured of the device that its driver calls `device_name`, with any number of threads."""
-    wanted = _folded(device_name or "")
-    return [one for one in _naming("") if one.measured and wanted in map(_folded, one.device_names) and device_name]
+    if not device_name:
+        return []
+    wanted = _folded(device_name)
+    return [one for one in _naming(device_name) if one.measured and wanted in map(_folded, one.device_names)]
 
 
 def machines_of_capability(compute_capability: str | None) -> list[Machine]:
@@ -329,5 +331,6 @@ def machines_of_capability(compute_capability: str | None) -> list[Machine]:
     return sorted(found, key=lambda machine: not machine.stands_for_compute_capability)
 
 
+@lru_cache(maxsize=256)
 def _folded(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", name.strip().casefold())

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from ncu_launch.manifest import REPORTS
+from ncu_launch.run_files import REPORTS
 
 from tests.conftest import SAMPLES
 from tests.test_cli import PROGRAM, PYTHONPATH

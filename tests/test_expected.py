@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.manifest import EXPECTED, Manifest, ToolRun, write_manifest
+from ncu_launch.manifest import Manifest, ToolRun, write_manifest
 from ncu_launch.operators import FORMAT, FORMAT_VERSION
+from ncu_launch.run_files import EXPECTED
 from ncu_parsers.report import Launch
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata

@@ -20,8 +20,9 @@ from ncu_launch import execute
 from ncu_launch.errors import WrongUsage
 from ncu_launch.execute import lines_of
 from ncu_launch.expectation import said_errors
-from ncu_launch.manifest import LOGS, Manifest, ToolRun
+from ncu_launch.manifest import Manifest, ToolRun
 from ncu_launch.outcome import explain
+from ncu_launch.run_files import LOGS
 from ncu_launch.run_folder import make_folder, writing
 from ncu_parsers.parquet import read_launches
 

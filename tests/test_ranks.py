@@ -27,7 +27,7 @@ from ncu_launch.collect_ranks import (
 from ncu_launch.command import NEWEST, Lockstep, NcuOptions, ncu_command
 from ncu_launch.errors import WrongUsage
 from ncu_launch.execute import OWN_PYTHON, run
-from ncu_launch.manifest import STATE, Manifest, read_manifest, write_manifest
+from ncu_launch.manifest import Manifest, read_manifest, write_manifest
 from ncu_launch.outcome import timelines
 from ncu_launch.profile import Request, make_plan
 from ncu_launch.ranks import (
@@ -46,6 +46,7 @@ from ncu_launch.ranks import (
     without_collectives,
 )
 from ncu_launch.request import Workload
+from ncu_launch.run_files import STATE
 from ncu_launch.tools import find_tool
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import parse

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,5 +37,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def copy_whole(source: Path, path: Path) -> None:
     """Copy a file, whole or not at all. Raises `OSError` where it cannot be read or written."""
+    import shutil  # it imports what packs files, and most commands copy none
+
     with replacing(path) as temporary:
         shutil.copyfile(source, temporary)

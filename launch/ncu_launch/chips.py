@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ncu_launch.command import Version
-from ncu_launch.errors import WrongUsage
+from ncu_launch.errors import WrongUsage, near_names
 from ncu_launch.metrics import SASS_PREFIXES, TENSOR_PREFIX, lacks_tensor_cores, table
 
+if TYPE_CHECKING:
+    from ncu_launch.command import Version
 
-@dataclass(frozen=True)
-class Chip:
+
+class Chip(NamedTuple):
     """One chip: `family` is the first chip with the same lists, `since` and `until` the tool versions that know it.
 
     `tensor_totals` together hold every tensor operation; `tensor_dense` and `tensor_sparse` are their parts without
@@ -96,7 +95,7 @@ def find_chip(name: str) -> Chip:
         if chip.name == name.upper():
             return chip
     names = [chip.name.lower() for chip in chips()]
-    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    near = near_names(name.lower(), names, most=3, cutoff=0.5)
     raise WrongUsage(
         f"There is no chip called {name}.",
         f"Near names: {', '.join(near)}." if near else "",

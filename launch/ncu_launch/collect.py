@@ -11,10 +11,11 @@ from ncu_launch.atomic import copy_whole, write_whole
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.execute import own_environment, run
 from ncu_launch.json_records import object_in
-from ncu_launch.manifest import EXPECTED, LOGS, REPORTS, Manifest, ToolRun, write_manifest
+from ncu_launch.manifest import Manifest, ToolRun, write_manifest
 from ncu_launch.outcome import timelines
 from ncu_launch.profile import FACTS, WORKLOAD, Command, Plan, Request
 from ncu_launch.progress import following
+from ncu_launch.run_files import EXPECTED, LOGS, REPORTS
 from ncu_launch.run_folder import make_folder, writing
 
 Heard = Callable[[str], None]

@@ -28,21 +28,11 @@ from ncu_launch.atomic import write_whole
 from ncu_launch.collect import Heard, collect
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.execute import OWN_PYTHON, own_environment, run
-from ncu_launch.manifest import (
-    LOGS,
-    MANIFEST,
-    NODES,
-    RANKS,
-    REPORTS,
-    STATE,
-    Manifest,
-    ToolRun,
-    read_manifest,
-    write_manifest,
-)
+from ncu_launch.manifest import Manifest, ToolRun, read_manifest, write_manifest
 from ncu_launch.outcome import explain
 from ncu_launch.profile import WITHOUT_TOOL, Plan, Request, make_plan
 from ncu_launch.ranks import Nodes, node_folder, place_here, rank_folder, torchrun_command
+from ncu_launch.run_files import LOGS, MANIFEST, NODES, RANKS, REPORTS, STATE
 
 REQUEST, FAILED, PROCESSES = "request.json", "failed.json", "processes"
 BEAT_S = 5.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -67,3 +68,10 @@ def spoken_in(line: str) -> NcuBenchError | None:
             error.exit_code = int(parts["exit_code"])
             return error
     return None
+
+
+def near_names(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> list[str]:
+    """The `known` names most like one that is mistyped, the nearest first; `cutoff` as difflib has it, of 0 to 1."""
+    import difflib  # needed once, before a command ends
+
+    return difflib.get_close_matches(name, known, n=most, cutoff=cutoff)

@@ -7,13 +7,12 @@ first entry found in an output explains it, and "No kernels were profiled" also 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ncu_launch.errors import NcuBenchError
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """A failure of the tool: any of `signs` in its output means `meaning`; `advice` says what to do."""
 
     slug: str

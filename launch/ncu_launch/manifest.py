@@ -1,8 +1,4 @@
-"""What was asked and what ran: manifest.json of a run folder. The contract between collecting and everything after.
-
-A run folder holds manifest.json, reports/ (the tool's own files, untouched), logs/ (what the program printed), and
-launches.parquet and kernels.parquet, once the reports have been parsed.
-"""
+"""What was asked and what ran: manifest.json of a run folder. The contract between collecting and everything after."""
 
 from __future__ import annotations
 
@@ -14,18 +10,9 @@ from typing import Any
 from ncu_launch.atomic import write_whole
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.json_records import UNREADABLE, record_of
+from ncu_launch.run_files import MANIFEST
 
 SCHEMA_VERSION = 1
-MANIFEST = "manifest.json"
-REPORTS = "reports"
-LOGS = "logs"
-LAUNCHES = "launches.parquet"
-RANKS, NODES = "ranks", "nodes"
-"""The folders of a run folder that hold a run folder for each rank, or for each node."""
-STATE = "state.json"
-"""How a rank or node is doing, in its own run folder, until there is a manifest."""
-EXPECTED = "expected.jsonl"
-"""The operators that the model is expected to execute in one iteration, where the target is a model."""
 
 
 class DamagedManifest(NcuBenchError, ValueError):

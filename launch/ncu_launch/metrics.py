@@ -7,10 +7,9 @@ tool version unless a table says otherwise.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,8 +28,7 @@ Alternative = dict[str, float]
 """Counters that together make one quantity, each with its factor."""
 
 
-@dataclass(frozen=True)
-class Ceiling:
+class Ceiling(NamedTuple):
     """A peak a report can hold: `metric` x `factor` x the clock of the domain `clock`."""
 
     column: str
@@ -39,8 +37,7 @@ class Ceiling:
     clock: str
 
 
-@dataclass(frozen=True)
-class TensorCounter:
+class TensorCounter(NamedTuple):
     """What a name `sm__ops_path_tensor_...` counts.
 
     `total` is the name without sparsity and instruction: counters that share it are parts of one count.

@@ -5,13 +5,12 @@ Only a target written as `file.py:function` or `package.module:function` imports
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 from dataclasses import dataclass, field
 from typing import Any
 
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
 from ncu_launch.functions import called
 from ncu_launch.known_work import build_known_work, is_known_work
 from ncu_launch.request import Workload
@@ -141,7 +140,7 @@ def _missing(library: str, error: ImportError) -> NcuBenchError:
 
 def unknown(name: str, known: list[str], where: str) -> WrongUsage:
     """The error for a name that a library does not have, with the nearest ones that it has."""
-    near = difflib.get_close_matches(name, known, n=4, cutoff=0.5)
+    near = near_names(name, known, most=4, cutoff=0.5)
     return WrongUsage(f"There is no {where} model called {name}.", f"Near names: {', '.join(near)}." if near else "")
 
 

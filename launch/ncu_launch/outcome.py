@@ -12,7 +12,8 @@ from pathlib import Path
 from ncu_launch.errors import NcuBenchError, spoken_in
 from ncu_launch.execute import lines_of
 from ncu_launch.failures import ToolFailed, recognise
-from ncu_launch.manifest import LOGS, REPORTS, Manifest, ToolRun
+from ncu_launch.manifest import Manifest, ToolRun
+from ncu_launch.run_files import LOGS, REPORTS
 
 NCU_CSV = "ncu.csv"
 KILLED = (-9, 137)

@@ -19,11 +19,11 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.execute import OWN_PYTHON
 from ncu_launch.expectation import Expectation
 from ncu_launch.groups import Selection, select
-from ncu_launch.manifest import REPORTS
 from ncu_launch.outcome import NCU_CSV
 from ncu_launch.passes import passes_of
 from ncu_launch.ranks import FIRST_DOCUMENTED_LOCKSTEP, Place, without_collectives
 from ncu_launch.request import Workload
+from ncu_launch.run_files import REPORTS
 from ncu_launch.runs import NcuRun, RunPlan, plan_runs
 from ncu_launch.tools import Gpu, Tool, find_tool, gpus, listed_metrics
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from ncu_launch.command import Version
 from ncu_launch.errors import WrongUsage
 from ncu_launch.execute import OWN_PYTHON
-from ncu_launch.manifest import NODES, RANKS
+from ncu_launch.run_files import NODES, RANKS
 
 TOOL_PER = ("rank", "node", "rank0")
 """How many instances of the tool there are: one for each rank, one around the ranks of a node, one for rank 0."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.manifest import LAUNCHES, LOGS, MANIFEST, REPORTS
+from ncu_launch.run_files import LAUNCHES, LOGS, MANIFEST, REPORTS
 
 LOCK = ".lock"
 UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG}

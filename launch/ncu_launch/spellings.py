@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 
-from ncu_launch.errors import WrongUsage
+from ncu_launch.errors import WrongUsage, near_names
 from ncu_launch.metrics import table
 
 
@@ -28,7 +27,7 @@ def corrected(name: str, groups: Sequence[str]) -> tuple[str, str]:
             raise WrongUsage(f"{name} is not collected.", entry["why"], _advice(name, entry["use"]))
     if "__" in name:
         return name, ""
-    near = difflib.get_close_matches(name, groups, n=2, cutoff=0.6)
+    near = near_names(name, groups, most=2, cutoff=0.6)
     raise WrongUsage(
         f"{name} is neither a group of metrics nor a metric name.",
         f"Did you mean {' or '.join(near)}?" if near else "",

@@ -14,10 +14,11 @@ import click
 from ncu_launch.bench import Point, Sweep, has_all, points, process_means, rows_of, sizes_of
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.latency import Effort
-from ncu_launch.manifest import LOGS, MANIFEST, Manifest, write_manifest
+from ncu_launch.manifest import Manifest, write_manifest
 from ncu_launch.model_names import misspelt
 from ncu_launch.point_outcomes import OK
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES
+from ncu_launch.run_files import LOGS, MANIFEST
 from ncu_launch.run_folder import writing
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, say_notes, show

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.manifest import EXPECTED, LOGS, REPORTS, Manifest
+from ncu_launch.manifest import Manifest
 from ncu_launch.outcome import timelines
+from ncu_launch.run_files import EXPECTED, LOGS, REPORTS
 from ncu_parsers.parse import Parsed, parse, parse_two_runs
 from ncu_parsers.row_groups import write_table
 from ncu_parsers.sources import find_sources

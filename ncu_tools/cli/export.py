@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.manifest import LAUNCHES
+from ncu_launch.run_files import LAUNCHES
 
 from ncu_tools.cli.options import format_option, hold_apart, machine_option, progress, show
 from ncu_tools.report.table import Column, Table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -134,7 +134,7 @@ def command(
     notes += why_not
     rows = [{**asdict(row), "diagnosis": sentences.get(row.kernel)} for row in shown]
     columns: Sequence[Column]
-    columns = [replace(one, spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
+    columns = [one._replace(spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
     if output_format in MACHINE_FORMATS:
         columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     elif diagnose:

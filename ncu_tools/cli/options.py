@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -134,7 +133,11 @@ def _columns_note(hidden: list[Column], width: int | None) -> list[str]:
 
 def terminal_width() -> int | None:
     """The width of the terminal that standard output is; None for pipes and files, whose lines may be of any length."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # it imports what packs files, which pipes do without
+
+    return shutil.get_terminal_size().columns
 
 
 def say_notes(notes: list[str]) -> None:
@@ -167,13 +170,12 @@ def hold_launches(output: Path) -> None:
 @contextmanager
 def progress(task: str) -> Iterator[Callable[[Source], None]]:
     """Name on standard error what is being read; silent when that is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda source: None
+        return
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda source: None
-        return
-    with console.status(task) as status:
+    with Console(stderr=True).status(task) as status:
         # As Text: a name in brackets would be markup.
         yield lambda source: status.update(Text(f"{task} {printable(source.name)}"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.manifest import MANIFEST
+from ncu_launch.run_files import MANIFEST
 from ncu_parsers.datasets import LAUNCHES
 from ncu_parsers.engine import cores
 from ncu_parsers.report import Report

@@ -16,12 +16,13 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.expectation import Expectation, expectation_of
 from ncu_launch.groups import refuse_unknown
 from ncu_launch.known_work import default_phases, own_dtype
-from ncu_launch.manifest import REPORTS, Manifest
+from ncu_launch.manifest import Manifest
 from ncu_launch.model_names import misspelt
 from ncu_launch.outcome import explain
 from ncu_launch.profile import NOT_BY_HARDWARE, TOOLS, Plan, Request, default_folder, make_plan
 from ncu_launch.ranks import COLLECTIVES, TOOL_PER, place_here
 from ncu_launch.request import DEVICES, DTYPES, MODES, PHASES, Workload
+from ncu_launch.run_files import REPORTS
 from ncu_launch.runs import PLANS
 
 from ncu_tools.cli.options import format_option, machine_option, say_notes, top_option

@@ -24,10 +24,11 @@ from ncu_launch.collect_ranks import (
     write_run,
 )
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.manifest import NODES, RANKS, REPORTS, Manifest, ToolRun
+from ncu_launch.manifest import Manifest, ToolRun
 from ncu_launch.outcome import explain
 from ncu_launch.profile import Plan, Request, default_folder, make_plan
 from ncu_launch.ranks import Place, nodes_of, place_here, rank_folder, runnable, starts_ranks
+from ncu_launch.run_files import NODES, RANKS, REPORTS
 from ncu_launch.tools import find_tool
 from ncu_parsers.parse import Parsed, parse
 from ncu_parsers.row_groups import write_table

@@ -96,7 +96,8 @@ def _reported(name: str, only: Selection | None, reading: Callable[[Source], Non
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
     """The manifest of a run folder, or none; one that cannot be read gives a note."""
-    from ncu_launch.manifest import MANIFEST, read_manifest
+    from ncu_launch.manifest import read_manifest
+    from ncu_launch.run_files import MANIFEST
 
     folder = Path(name) if Path(name).is_dir() else Path(name).parent
     if not (folder / MANIFEST).is_file():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -338,7 +338,7 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, ou
     several = len({point.run for point in points}) > 1
     labels = {run.name: run.label for run in scene.runs}
     rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
-    first = replace(COLUMNS[0], title=result.view.removesuffix("s") if not result.density else "kernel")
+    first = COLUMNS[0]._replace(title=result.view.removesuffix("s") if not result.density else "kernel")
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in MACHINE_FORMATS:
         columns += MACHINE_READABLE

@@ -9,26 +9,25 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ncu_tools.report.units import FORMATS
 
 JSON_SCHEMA_VERSION = 1
 
 _ACTS = r"\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-_CONTROL = re.compile(rf"[\x00-\x1f{_ACTS}\ufffe\uffff]")
+_CONTROL = rf"[\x00-\x1f{_ACTS}\ufffe\uffff]"
 """The last two stand for nothing, and no XML may hold them."""
 
-_CONTROL_IN_JSON = re.compile(rf"[{_ACTS}]")
+_CONTROL_IN_JSON = rf"[{_ACTS}]"
 """What JSON may hold as it is, and a terminal may act on all the same."""
 
-_FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+_FORMULA = r"(?:^|(?<=[;\t\r\n]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])"
 """Where a cell begins as one that a spreadsheet evaluates, also behind what separates cells in other countries (OWASP,
 CSV Injection)."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One column: its name and unit in machine-readable forms, its title and kind of number in text.
 
     `lower_bound_if` names a column that, where true, makes the value a lower bound: people see it with "≥" in front.
@@ -77,12 +76,12 @@ class Table:
 
 def printable(text: str) -> str:
     """Text with control characters spelled out, so that a kernel name cannot act on a terminal or break XML."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return re.sub(_CONTROL, lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def no_formula(text: str) -> str:
     """Text with an apostrophe in front where a spreadsheet would evaluate it."""
-    return _FORMULA.sub("'", text)
+    return re.sub(_FORMULA, "'", text)
 
 
 def cell(column: Column, row: dict[str, Any]) -> str:
@@ -112,7 +111,7 @@ def to_json(table: Table) -> Iterator[str]:
 
 def _json(part: dict[str, Any]) -> str:
     text = json.dumps(part, ensure_ascii=False, allow_nan=False, indent=1)
-    return _CONTROL_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub(_CONTROL_IN_JSON, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _finite(value: Any) -> Any:

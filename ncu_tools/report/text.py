@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, JustifyMethod, OverflowMethod
-from rich.table import Table as RichTable
-from rich.text import Text
-
 from ncu_tools.report.table import Column, Table, cell
 
 NARROWEST = 24
@@ -29,22 +23,55 @@ def to_text(table: Table, width: int | None, *, full_names: bool = False) -> str
     below instead.
     """
     columns, sizes, gap = _layout(table, width)
-    shown = RichTable(box=box.SIMPLE_HEAD, show_edge=gap == GAP, pad_edge=False, header_style="")
-    shown.padding = (0, 1, 0, gap - NARROW_GAP)
+    if gap == GAP:
+        return _padded(table, columns, sizes)
+    return _fitted(table, columns, sizes, full_names=full_names)
+
+
+def _padded(table: Table, columns: list[Column], sizes: dict[str, int]) -> str:
+    """The table where there is room for every cell."""
+    titles = [_aligned(column.title, column, sizes) for column in columns]
+    rows = ([_aligned(cell(column, row), column, sizes) for column in columns] for row in table.rows)
+    rule = "─" * (_width(columns, sizes, GAP) - GAP)
+    lines = [(" " * GAP).join(cells).rstrip() for cells in (titles, [rule], *rows)]
+    return "\n".join(f" {line}" for line in lines if line)
+
+
+def _aligned(text: str, column: Column, sizes: dict[str, int]) -> str:
+    room = " " * (sizes[column.name] - _cells(text))
+    return room + text if column.is_number else text + room
+
+
+def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_names: bool) -> str:
+    """The table where cells may be longer than their column is wide."""
+    from rich import box  # most tables do without: its imports take a twelfth of the time of a small command
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="", padding=(0, 1, 0, 0))
     for column in columns:
-        justify: JustifyMethod = "right" if column.is_number else "left"
         goes_on = column.prose or (column.wide and full_names)
-        overflow: OverflowMethod = "fold" if goes_on else "ellipsis"
         size = sizes[column.name]
         shown.add_column(
-            Text(column.title), justify=justify, no_wrap=not goes_on, overflow=overflow, min_width=size, max_width=size
-        )
+            Text(column.title), justify="right" if column.is_number else "left", no_wrap=not goes_on,
+            overflow="fold" if goes_on else "ellipsis", min_width=size, max_width=size,
+        )  # fmt: skip
     for row in table.rows:
         shown.add_row(*(Text(cell(column, row)) for column in columns))
     console = Console(width=_width(columns, sizes, GAP), color_system=None)
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
+
+
+def _cells(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def left_out(table: Table, width: int | None) -> list[Column]:
@@ -57,7 +84,7 @@ def _layout(table: Table, width: int | None) -> tuple[list[Column], dict[str, in
     """The columns that there is room for, how wide each is by its name, and how far they are apart."""
     columns = table.shown_columns()
     sizes = {
-        column.name: max([cell_len(column.title), *(cell_len(cell(column, row)) for row in table.rows)])
+        column.name: max([_cells(column.title), *(_cells(cell(column, row)) for row in table.rows)])
         for column in columns
     }
     if width is None or _width(columns, sizes, GAP) <= width:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ncu_parsers import memory
 from ncu_parsers.report import Report
@@ -17,8 +17,7 @@ from ncu_parsers.sources import STANDARD_INPUT, TRACE_WORDS, Source
 HEAD_BYTES = 4096
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of file: the module that reads it, and the bytes it begins with or the ends of its name.
 
     With `words`, one of them stands near the beginning, too. Of the kinds here, only one that `streams` can be read

@@ -34,7 +34,7 @@ FROM_RATES = (
     "duration_ns", "flops", "dram_bytes", "dram_read_bytes", "dram_write_bytes", "l2_bytes", "l1_bytes",
 )  # fmt: skip
 """Columns of sums that rates may stand in for."""
-_RATE = re.compile(r"\.per_(second|cycle_elapsed)$|^derived__")
+_RATE = r"\.per_(second|cycle_elapsed)$|^derived__"
 ESTIMATED = "estimated from mean rates"
 
 
@@ -56,7 +56,7 @@ def launches_table(report: Report) -> pa.Table:
     averaged = np.array([(launch.invocations or 1) > 1 for launch in launches])
     if not averaged.any():
         return table
-    sums = {name: values for name, values in numbers.items() if not _RATE.search(name)}
+    sums = {name: values for name, values in numbers.items() if not re.search(_RATE, name)}
     told = contract_table(len(launches), identity, sums, texts, opcodes, described, launches)
     return _with_estimates_said(table, told, averaged, report)
 

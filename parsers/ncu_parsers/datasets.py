@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.json_records import UNREADABLE, record_of
-from ncu_launch.manifest import LAUNCHES as LAUNCHES
+from ncu_launch.run_files import LAUNCHES as LAUNCHES
 
 from ncu_parsers.engine import Engine, InOrder
 from ncu_parsers.storage import File, RemoteFile, file_at
@@ -30,7 +30,7 @@ LONGEST_VALUE = 180
 """File systems allow names of 255 bytes."""
 
 READ, REFUSED = "read", "refused"
-_FILE_OF_A_REPORT = re.compile(rf"{RANK}=[^/\\]+/{REPORT}=[^/\\]+/{re.escape(LAUNCHES)}")
+_FILE_OF_A_REPORT = rf"{RANK}=[^/\\]+/{REPORT}=[^/\\]+/{re.escape(LAUNCHES)}"
 """From the folder of its run on: what a log names is removed when its report is read anew, so it names nothing else."""
 
 
@@ -182,7 +182,7 @@ def _log_line(text: str) -> LogLine | None:
         line = record_of(LogLine, json.loads(text))
     except UNREADABLE:
         return None
-    return line if line.file is None or _FILE_OF_A_REPORT.fullmatch(line.file) else None
+    return line if line.file is None or re.fullmatch(_FILE_OF_A_REPORT, line.file) else None
 
 
 def log_bytes(lines: Iterable[LogLine]) -> bytes:

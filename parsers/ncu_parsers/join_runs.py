@@ -8,15 +8,14 @@ kernels that both runs launched equally often are joined; the others show that t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ncu_parsers.report import Launch, shortened
 
 Signature = tuple[object, ...]
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(NamedTuple):
     """How many launches have the counters of both runs, and in words how the runs differ, "" where they do not."""
 
     matched: int

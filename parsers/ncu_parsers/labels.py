@@ -19,7 +19,7 @@ else:
     import tomli as tomllib
 
 # "{UNIT}: {COMPOUND_NAME} (dram__cycles_active.avg.pct_of_peak_sustained_elapsed)": a breakdown, named in brackets.
-_BREAKDOWN = re.compile(r"\{UNIT\}: \{COMPOUND_NAME\} \((?P<metric>\w+(?:\.\w+)*)\)$")
+_BREAKDOWN = r"\{UNIT\}: \{COMPOUND_NAME\} \((?P<metric>\w+(?:\.\w+)*)\)$"
 COMMAND_LINE_SECTION = "Command line profiler metrics"
 
 
@@ -43,7 +43,7 @@ def metric_of_label(section: str, body: str, label: str) -> LabelledMetric:
     `body` is the Body Item Label of `--print-details all`, "" elsewhere. Metric names stand for themselves.
     """
     if "__" in label:
-        breakdown = _BREAKDOWN.match(label)
+        breakdown = re.match(_BREAKDOWN, label)
         if breakdown:
             return LabelledMetric(breakdown["metric"], section, label)
         if " " not in label:

@@ -349,7 +349,7 @@ class LongLines:
             or cells[page.name_at - width]
         ):
             return None
-        return vars(page.rule([""] * width + cells))
+        return page.rule([""] * width + cells)._asdict()
 
     def _open(self, page: LongPage) -> None:
         """A header: the same one goes on in the same stretch, another one in a new one."""
@@ -389,7 +389,7 @@ class LongLines:
         place = self._stretch.latest_of(ids)
         if place is None:
             place = self._place_of(_written(cells[: len(self.layout.identity)]) + b",")
-        self._stretch.rules.setdefault(place, []).append(vars(self.page.rule(cells)))
+        self._stretch.rules.setdefault(place, []).append(self.page.rule(cells)._asdict())
 
     # ------------------------------------------------------------------------------------------------- stretches
 

@@ -46,7 +46,7 @@ LARGE_UNPACKED, BOMB = 1 << 28, 300
 """From 256 MB on, what unpacks to more than 300 times its size is a bomb: long pages of ncu reach a fifth of that."""
 
 _UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
-_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?i?B?)\s*", re.IGNORECASE)
+_SIZE = r"(?i)\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?i?B?)\s*"
 _STATM = Path("/proc/self/statm")
 LIBRARIES = 200_000_000
 """What this program and its libraries may hold before they read; more than that was there for another reason."""
@@ -90,7 +90,7 @@ def size_of(text: str) -> int:
 
     Raises `WrongUsage` where it is no size, or less than any report can be read with.
     """
-    match = _SIZE.fullmatch(text)
+    match = re.fullmatch(_SIZE, text)
     unit = match[2].upper() if match else ""
     factor = _UNITS.get(unit) or _UNITS.get(f"{unit}B")
     if match is None or factor is None or float(match[1]) * factor < LEAST:

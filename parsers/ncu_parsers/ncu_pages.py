@@ -15,7 +15,7 @@ _SESSION_HEADERS = (
     '"Device Attribute","Device ',
 )
 _SESSION_TITLES = ("Launch Settings", "Session Info", "Processes", "Device Attributes")
-_VERSION_IN_PATH = re.compile(r"nsight-compute/(\d{4}\.\d+\.\d+)")
+_VERSION_IN_PATH = r"nsight-compute/(\d{4}\.\d+\.\d+)"
 
 
 def opens_session_page(line: str) -> bool:
@@ -83,7 +83,7 @@ class SessionPage:
         """The version of ncu that made the session, where an attribute shows it."""
         for title in ("Nsight Compute Target", "Nsight Compute", "Profiler Command Line"):
             value = self.attributes.get(title, "")
-            match = _VERSION_IN_PATH.search(value) or re.match(r"(\d{4}\.\d+(?:\.\d+)*)", value)
+            match = re.search(_VERSION_IN_PATH, value) or re.match(r"(\d{4}\.\d+(?:\.\d+)*)", value)
             if match:
                 return match[1]
         return None

@@ -12,9 +12,9 @@ from ncu_parsers import report
 from ncu_parsers.ncu_csv import read_summary, triple, whole
 from ncu_parsers.report import Launch
 
-_PROCESS = re.compile(r"^\[(?P<pid>\d+)\] (?P<name>.*)@(?P<host>\S+)\s*$")
-_KERNEL = re.compile(
-    r"""^\s{2,4}(?P<name>\S.*?)
+_PROCESS = r"^\[(?P<pid>\d+)\] (?P<name>.*)@(?P<host>\S+)\s*$"
+_KERNEL = r"""(?x)
+        ^\s{2,4}(?P<name>\S.*?)
         (?:\s\((?P<grid>\d+,\s*\d+,\s*\d+)\)x\((?P<block>\d+,\s*\d+,\s*\d+)\))?
         (?:,\s(?P<time>\d{4}-\w{3}-\d{2}\s[\d:]+))?
         (?:,\sBlock\sSize\s(?P<threads>\d+),\sGrid\sSize\s(?P<blocks>\d+))?
@@ -23,13 +23,11 @@ _KERNEL = re.compile(
         (?:,\sDevice\s(?P<device>\d+))?
         (?:,\sCC\s(?P<cc>\d+\.\d+))?
         (?:,\sInvocations\s(?P<invocations>\d+)|,\s(?P<old_invocations>\d+)\sinvocations)?
-        \s*$""",
-    re.VERBOSE,
-)
-_DEVICE = re.compile(r"^\s{2}Device (?P<device>\d+)(?:, CC (?P<cc>\d+\.\d+))?\s*$")
-_DASHES = re.compile(r"^\s+-{3,}(?: -{3,})+\s*$")
-_SECTION = re.compile(r"^\s{4,6}Section: (?P<section>.+?)\s*$")
-_RULE = re.compile(r"^\s{4,6}(?:INF|OPT|WRN|ERR|INFO|WARNING|ERROR)\s{1,5}\S")
+        \s*$"""
+_DEVICE = r"^\s{2}Device (?P<device>\d+)(?:, CC (?P<cc>\d+\.\d+))?\s*$"
+_DASHES = r"^\s+-{3,}(?: -{3,})+\s*$"
+_SECTION = r"^\s{4,6}Section: (?P<section>.+?)\s*$"
+_RULE = r"^\s{4,6}(?:INF|OPT|WRN|ERR|INFO|WARNING|ERROR)\s{1,5}\S"
 
 
 def opens_text_page(line: str) -> bool:
@@ -41,7 +39,7 @@ _KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
 
 
 def _kernel(line: str) -> re.Match[str] | None:
-    match = _KERNEL.match(line)
+    match = re.match(_KERNEL, line)
     marks = ("context", "device", "invocations", "old_invocations")
     return match if match and any(match[mark] for mark in marks) else None
 
@@ -71,7 +69,7 @@ class TextPage:
         if line.startswith("  "):
             return self._indented(line)
         self._leave_table()
-        process = _PROCESS.match(line)
+        process = re.match(_PROCESS, line)
         if process:
             self.process = (whole(process["pid"]), process["name"], process["host"])
             self.device = (None, None)
@@ -84,18 +82,18 @@ class TextPage:
         if not line.strip():
             self._leave_table()
             return report.BLANK
-        if _DASHES.match(line):
+        if re.match(_DASHES, line):
             return self._fence(line)
         if self._columns:
             return self._row(line)
         if opens_text_page(line):
             self.open_launch(line)
             return report.HEADER
-        device = _DEVICE.match(line)
+        device = re.match(_DEVICE, line)
         if device:
             self.device = (whole(device["device"], bits=31), device["cc"])
             return report.LAYOUT
-        section = _SECTION.match(line)
+        section = re.match(_SECTION, line)
         if section:
             self._section = section["section"]
             self._in_rule = False
@@ -103,7 +101,7 @@ class TextPage:
         if line.split()[:2] == ["Metric", "Name"]:
             self._titles = re.split(r"\s{2,}| (?=Metric|Minimum|Maximum|Average)", line.strip())
             return report.LAYOUT
-        if _RULE.match(line) or self._in_rule:
+        if re.match(_RULE, line) or self._in_rule:
             self._in_rule = True
             return report.RULE
         return report.LAYOUT if self._launches and line.startswith("    ") else report.OUTPUT

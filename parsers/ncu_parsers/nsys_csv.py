@@ -35,16 +35,16 @@ OLD_TITLES = {
 }  # fmt: skip
 """Titles of other years and reports, and the ones used here."""
 
-_FIRST_WORDS = re.compile(r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)')
-_TITLE = re.compile(r"(?P<title>[^()]*?)\s*(?:\((?P<unit>[^()]*)\))?$")
-_AMOUNT = re.compile(r"(?P<number>[-+]?\d[\d.,'’\s]*?)\s*(?P<unit>[^\d\s.,'’].*)?$")
-_DEVICE = re.compile(r"(?P<name>.*?)\s*\(?(?P<number>\d+)\)?$")
+_FIRST_WORDS = r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)'
+_TITLE = r"(?P<title>[^()]*?)\s*(?:\((?P<unit>[^()]*)\))?$"
+_AMOUNT = r"(?P<number>[-+]?\d[\d.,'’\s]*?)\s*(?P<unit>[^\d\s.,'’].*)?$"
+_DEVICE = r"(?P<name>.*?)\s*\(?(?P<number>\d+)\)?$"
 _WORDS_OF_ABSENCE = ABSENT | {"None", "-"}
-_PROCESSING = re.compile(r"Processing \[.*\] with \[")
+_PROCESSING = r"Processing \[.*\] with \["
 
-_BETWEEN_COLUMNS = re.compile(r"\s{2,}")
-_DASHES = re.compile(r"\s*-+(?:\s{2,}-+)+\s*")
-_HEADING = re.compile(r"\s*\*\* .*:\s*|(?:\[\d+/\d+\] )?Executing '.*|SKIPPED: .*")
+_BETWEEN_COLUMNS = r"\s{2,}"
+_DASHES = r"\s*-+(?:\s{2,}-+)+\s*"
+_HEADING = r"\s*\*\* .*:\s*|(?:\[\d+/\d+\] )?Executing '.*|SKIPPED: .*"
 IN_COLUMNS = ""
 """The delimiter of tables in columns: none."""
 CUT = "…"
@@ -61,15 +61,15 @@ def open_page(line: str, current: Page | None) -> Page | None:
 
     A table of nsys that does not speak of kernels opens a page too, so that its rows are not taken for others.
     """
-    if _FIRST_WORDS.match(line) is None or not (current is None or isinstance(current, _Page)):
+    if re.match(_FIRST_WORDS, line) is None or not (current is None or isinstance(current, _Page)):
         return None
-    if _PROCESSING.match(line):
+    if re.match(_PROCESSING, line):
         return OtherTable([], [], ",")
     for delimiter in DELIMITERS:
         header = split_row(line.rstrip(), delimiter)
         if header is not None and len(header) > 3:
             return _page_of(header, delimiter)
-    header = _BETWEEN_COLUMNS.split(line.strip())
+    header = re.split(_BETWEEN_COLUMNS, line.strip())
     return _page_of(header, IN_COLUMNS) if len(header) > 3 else None
 
 
@@ -96,7 +96,7 @@ def _titles_and_units(header: Sequence[str]) -> tuple[list[str], list[str]]:
     """The titles in lower case and in the words of today, and what stands in brackets behind each."""
     titles, units = [], []
     for cell in header:
-        match = _TITLE.match(cell.strip().lstrip("\ufeff"))
+        match = re.match(_TITLE, cell.strip().lstrip("\ufeff"))
         title = match["title"].lower() if match else cell.lower()
         titles.append(OLD_TITLES.get(title, title))
         units.append(_unit_word(match["unit"] or "") if match else "")
@@ -125,9 +125,9 @@ class _Page:
         """Take in one line: a row, or something else."""
         if not line.strip():
             return report.BLANK
-        if _HEADING.fullmatch(line):
+        if re.fullmatch(_HEADING, line):
             return report.HEADER
-        if self.delimiter == IN_COLUMNS and _DASHES.fullmatch(line):
+        if self.delimiter == IN_COLUMNS and re.fullmatch(_DASHES, line):
             self._spans = [dashes.span() for dashes in re.finditer("-+", line)]
             return report.HEADER
         cells = split_row(line, self.delimiter) if self.delimiter != IN_COLUMNS else self._columns_of(line)
@@ -155,11 +155,11 @@ class _Page:
 
     def _amounts(self) -> Callable[[Cells, str], float | None]:
         """What turns a cell under a title into a number in base units, in the locale of the page."""
-        amounts = (_AMOUNT.match(text) for row in self.rows for text in row.values())
+        amounts = (re.match(_AMOUNT, text) for row in self.rows for text in row.values())
         number_format = NumberFormat.infer((match["number"], PRINTED_WITH_DECIMALS) for match in amounts if match)
 
         def amount(row: Cells, title: str) -> float | None:
-            match = _AMOUNT.match(row.get(title, ""))
+            match = re.match(_AMOUNT, row.get(title, ""))
             number = number_format.parse(match["number"]) if match else None
             if match is None or number is None:
                 return None
@@ -180,7 +180,7 @@ class SummaryPage(_Page):
         self.name_title, self.count_title = name_title, count_title
 
     def _is_row(self, row: Cells) -> bool:
-        return _count(row[self.count_title]) is not None and _AMOUNT.match(row["total time"]) is not None
+        return _count(row[self.count_title]) is not None and re.match(_AMOUNT, row["total time"]) is not None
 
     def launches(self) -> list[Launch]:
         """The rows as averages over their launches."""
@@ -248,7 +248,7 @@ class TracePage(_Page):
         self.rank = 0 if "grdx" in titles else 1
 
     def _is_row(self, row: Cells) -> bool:
-        return bool(row["name"]) and all(_AMOUNT.match(row[title]) for title in ("start", "duration"))
+        return bool(row["name"]) and all(re.match(_AMOUNT, row[title]) for title in ("start", "duration"))
 
     def launches(self) -> list[Launch]:
         """The rows as launches."""
@@ -261,7 +261,7 @@ class TracePage(_Page):
         launch.context, launch.stream = _whole(row.get("ctx")), row.get("strm") or None
         launch.grid = _triple(row.get("gridxyz") or " ".join(row.get(f"grd{axis}", "") for axis in "xyz"))
         launch.block = _triple(row.get("blockxyz") or " ".join(row.get(f"blk{axis}", "") for axis in "xyz"))
-        device = _DEVICE.match(row.get("device", ""))
+        device = re.match(_DEVICE, row.get("device", ""))
         if device is not None:
             launch.device_id = whole(device["number"], bits=31)
             if device["name"]:

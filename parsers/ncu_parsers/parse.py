@@ -13,7 +13,6 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.artefacts import read_artefact, reader_of
 from ncu_parsers.build import launches_table
-from ncu_parsers.join_runs import join_runs
 from ncu_parsers.memory import TooBig, limited
 from ncu_parsers.ranks import by_origin, origin_of, with_origin
 from ncu_parsers.read import merge, read_report
@@ -187,6 +186,8 @@ def parse_two_runs(first: Source, second: Source, *, ended_early: bool = False) 
     result = parse([first, second], join=False)
     if len(result.reports) < 2:
         return result
+    from ncu_parsers.join_runs import join_runs
+
     one, other = result.reports
     joined = join_runs(one.launches, other.launches, ended_early=ended_early)
     one.labels = {**other.labels, **one.labels}

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.manifest import NODES, RANKS, REPORTS
+from ncu_launch.run_files import NODES, RANKS, REPORTS
 
 from ncu_parsers import datasets
 from ncu_parsers.datasets import LOG, READ, REFUSED, RUN, LogLine, folders_of, log_bytes, read_log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from ncu_launch import metrics as known
@@ -34,8 +34,7 @@ def _tensor_peaks(counters: Counters, clock: Floats) -> dict[str, Floats]:
     return result
 
 
-@dataclass(frozen=True)
-class TensorPeak:
+class TensorPeak(NamedTuple):
     """Operations per SM cycle that the tensor cores of a whole GPU sustain, for each launch; NaN where it lacks them.
 
     `instruction` is the one they need, as in the counter's name ("hgmma"); "" where every instruction reaches them.

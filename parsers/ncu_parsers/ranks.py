@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from ncu_launch.json_records import object_in
-from ncu_launch.manifest import MANIFEST, RANKS, REPORTS, STATE
+from ncu_launch.run_files import MANIFEST, RANKS, REPORTS, STATE
 
 from ncu_parsers import arrays, tables
 from ncu_parsers.report import Report

@@ -59,8 +59,7 @@ class Metric(NamedTuple):
     unit: str
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A result of one of NVIDIA's rules, as a report's details page prints it."""
 
     section: str

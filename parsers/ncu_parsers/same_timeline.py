@@ -14,13 +14,13 @@ from pathlib import PurePath
 _PACKED = r"(?:\.gz|\.zst)?$"
 
 
-def _tables(*reports: str) -> re.Pattern[str]:
-    return re.compile(rf"_(?:{'|'.join(reports)})\w*\.(?:[ct]sv|txt)" + _PACKED, re.IGNORECASE)
+def _tables(*reports: str) -> str:
+    return rf"(?i)_(?:{'|'.join(reports)})\w*\.(?:[ct]sv|txt)" + _PACKED
 
 
 FORMS = (
-    re.compile(r"\.sqlite" + _PACKED, re.IGNORECASE),
-    re.compile(r"\.(?:nsys-rep|qdrep)" + _PACKED, re.IGNORECASE),
+    r"(?i)\.sqlite" + _PACKED,
+    r"(?i)\.(?:nsys-rep|qdrep)" + _PACKED,
     _tables("cuda_gpu_trace", "gputrace"),
     _tables("cuda_kern_exec_trace", "kernexectrace"),
     _tables("cuda_gpu_sum", "gpusum"),
@@ -37,16 +37,18 @@ KERNELS_BY_NAME = _tables("cuda_gpu_kern_sum", "gpukernsum")
 def without_repeats(paths: Iterable[str]) -> list[str]:
     """The files without those that say again, and less, what another of the same timeline says."""
     paths = list(paths)
+    if len(paths) < 2:
+        return paths
     best: dict[str, int] = {}
     for path in paths:
         timeline, form = _timeline(path)
         best[timeline] = min(form, best.get(timeline, form))
-    shaped = {_timeline(path)[0] for path in paths if KERNELS_BY_SHAPE.search(path)}
+    shaped = {_timeline(path)[0] for path in paths if re.search(KERNELS_BY_SHAPE, path)}
     return [
         path
         for path in paths
         if _timeline(path)[1] == best[_timeline(path)[0]]
-        and not (KERNELS_BY_NAME.search(path) and _timeline(path)[0] in shaped)
+        and not (re.search(KERNELS_BY_NAME, path) and _timeline(path)[0] in shaped)
     ]
 
 
@@ -54,7 +56,7 @@ def _timeline(path: str) -> tuple[str, int]:
     """What a file's timeline is called, with its folder, and the place of its form in `FORMS`."""
     file = PurePath(path)
     for place, form in enumerate(FORMS):
-        found = form.search(file.name)
+        found = re.search(form, file.name)
         if found is not None:
             return str(file.with_name(file.name[: found.start()] or "timeline")), place
     return path, len(FORMS)

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 
 import zstandard
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.manifest import EXPECTED, LOGS, MANIFEST, NODES, RANKS
+from ncu_launch.run_files import EXPECTED, LOGS, MANIFEST, NODES, RANKS
 
 from ncu_parsers import memory
 from ncu_parsers.same_timeline import without_repeats

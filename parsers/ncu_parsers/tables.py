@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +28,7 @@ METADATA_KEY = b"ncu_bench"
 FIELD_KEY = b"ncu_bench"
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One column of the contract."""
 
     name: str
@@ -291,8 +289,8 @@ def words(table: pa.Table, name: str) -> list[str | None]:
 
 # --------------------------------------------------------------------------------------------------- kernel names
 
-_OPERATOR = re.compile(r"operator\s*(?:\(\)|[^\w\s(]+)")
-_ANGLE = re.compile(r"([<>])")
+_OPERATOR = r"operator\s*(?:\(\)|[^\w\s(]+)"
+_ANGLE = r"([<>])"
 
 
 @lru_cache(maxsize=65536)
@@ -311,9 +309,9 @@ def short_name(name: str) -> str:
 
 def _without_brackets(name: str) -> str:
     """The name without what stands between <...>; "(anonymous namespace)" and "<unnamed>" are scopes."""
-    name = _OPERATOR.sub("operator", name.replace("(anonymous namespace)", "anonymous").replace("->", ""))
+    name = re.sub(_OPERATOR, "operator", name.replace("(anonymous namespace)", "anonymous").replace("->", ""))
     depth, kept = 0, []
-    for piece in _ANGLE.split(name):
+    for piece in re.split(_ANGLE, name):
         if piece == "<":
             depth += 1
         elif piece == ">":

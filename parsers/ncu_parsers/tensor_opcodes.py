@@ -19,9 +19,9 @@ OPCODES = "sass__inst_executed_per_opcode_with_modifier_all"
 VOLTA = "7.0"
 OPERATIONS_PER_VOLTA_INSTRUCTION = 512
 
-_SHAPED = re.compile(r"(?P<unit>[HIDBQ]MMA)(?P<sparse>\.SP)?\.(?P<m>16|8)(?P<n>8)(?P<k>\d+)(?P<rest>(?:\.\w+)*)")
-_TENSOR = re.compile(r"(?:[HIDBQO]|HG|IG|QG|BG|UTC[HIQO])MMA\b")
-_NAMED = re.compile(r"(?P<opcode>[A-Z][A-Z0-9_.]*)\s*:\s*(?P<count>[\d,]+)")
+_SHAPED = r"(?P<unit>[HIDBQ]MMA)(?P<sparse>\.SP)?\.(?P<m>16|8)(?P<n>8)(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
+_TENSOR = r"(?:[HIDBQO]|HG|IG|QG|BG|UTC[HIQO])MMA\b"
+_NAMED = r"(?P<opcode>[A-Z][A-Z0-9_.]*)\s*:\s*(?P<count>[\d,]+)"
 
 
 def operations(opcode: str) -> tuple[str, int] | None:
@@ -29,7 +29,7 @@ def operations(opcode: str) -> tuple[str, int] | None:
 
     Sparse instructions are left out: whether they count the operations done or skipped is not confirmed.
     """
-    match = _SHAPED.fullmatch(opcode)
+    match = re.fullmatch(_SHAPED, opcode)
     if match is None or match["sparse"]:
         return None
     precision = _precision(match["unit"], match["rest"])
@@ -52,7 +52,7 @@ def tensor_operations(executed: Mapping[str, float]) -> dict[str, float] | None:
     """
     result = dict.fromkeys((*TENSOR_FLOAT_PRECISIONS, *TENSOR_INTEGER_PRECISIONS), 0.0)
     for opcode, count in executed.items():
-        if not _TENSOR.match(opcode):
+        if not re.match(_TENSOR, opcode):
             continue
         found = operations(opcode)
         if found is None:
@@ -63,4 +63,4 @@ def tensor_operations(executed: Mapping[str, float]) -> dict[str, float] | None:
 
 def named_instances(text: str) -> dict[str, float]:
     """Opcodes and counts of the instances printed behind a metric, as "(HMMA.16816.F32: 128; FADD: 5)"."""
-    return {match["opcode"]: float(match["count"].replace(",", "")) for match in _NAMED.finditer(text)}
+    return {match["opcode"]: float(match["count"].replace(",", "")) for match in re.finditer(_NAMED, text)}

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 # --------------------------------------------------------------------------------------------------------- units
@@ -92,16 +92,21 @@ ABSENT = frozenset({
 """Texts that mean "no value": null, never 0."""
 
 
-def _form(decimal: str, grouping: str) -> re.Pattern[str]:
+DECIMALS = (".", ",")
+
+
+@cache
+def _form(decimal: str) -> re.Pattern[str]:
+    """How numbers are written."""
+    grouping = "," if decimal == "." else "."
     whole = rf"\d+|\d{{1,3}}(?:[{grouping}'’\s]\d{{2,3}})*[{grouping}'’\s]\d{{3}}"
     return re.compile(
         rf"(?P<sign>[+-]?)(?P<whole>{whole})?(?:[{decimal}](?P<fraction>\d*))?(?:[eE](?P<exponent>[+-]?\d+))?$"
     )
 
 
-_FORMS = {".": _form(".", ","), ",": _form(",", ".")}
-_NOT_A_DIGIT = re.compile(r"\D")
-_INSTANCES = re.compile(r"^(?P<value>\S+) *(?:\((?P<values>.*)\)|\{(?P<count>[\d.,]+)\})$", re.DOTALL)
+_NOT_A_DIGIT = r"\D"
+_INSTANCES = r"(?s)^(?P<value>\S+) *(?:\((?P<values>.*)\)|\{(?P<count>[\d.,]+)\})$"
 
 
 class Number(NamedTuple):
@@ -153,10 +158,10 @@ class NumberFormat:
         if (self.decimal == "." or not point) and (whole + fraction).isdecimal() and text.isascii():
             return Number(float(text), 10.0 ** -len(fraction))  # most cells; the rest is for what is left
         decimal = _decimal_mark(text)
-        match = _FORMS[decimal if decimal in _FORMS else self.decimal].match(text)
+        match = _form(decimal if decimal in DECIMALS else self.decimal).match(text)
         if match is None or not (match["whole"] or match["fraction"]):
             return None
-        whole, fraction = _NOT_A_DIGIT.sub("", match["whole"] or "0"), match["fraction"] or ""
+        whole, fraction = re.sub(_NOT_A_DIGIT, "", match["whole"] or "0"), match["fraction"] or ""
         exponent = int(match["exponent"] or 0)
         value = float(f"{match['sign']}{whole}.{fraction or 0}e{exponent}")
         if not math.isfinite(value) or abs(exponent) > 300:
@@ -169,7 +174,7 @@ def vote(text: str) -> str:
     if text.isdecimal():
         return ""
     decimal = _decimal_mark(text)
-    if decimal in _FORMS and _FORMS[decimal].match(text) is None:
+    if decimal in DECIMALS and _form(decimal).match(text) is None:
         return ""
     return decimal
 
@@ -193,7 +198,7 @@ def _decimal_mark(text: str) -> str:
 
 def instances(text: str) -> tuple[str, str | None]:
     """The leading value of a cell and the instance values behind it, if any: `x (a; b; c)` or `x {n}`."""
-    match = _INSTANCES.match(text)
+    match = re.match(_INSTANCES, text)
     if match is None:
         return text, None
     return match["value"], match["values"]

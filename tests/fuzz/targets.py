@@ -24,7 +24,8 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.manifest import MANIFEST, read_manifest
+from ncu_launch.manifest import read_manifest
+from ncu_launch.run_files import MANIFEST
 from ncu_parsers import (
     compiled,
     fast_wide,
