@@ -184,25 +184,28 @@ ENDING = b'"\n'
 IDENTITY = re.compile(rb'"\d+","\d+",(?:"[^"\n]*",){1}')
 
 
-def recognised(block: bytes, prefix: bytes) -> tuple[list[tuple[int, bytes]], bytes]:
-    """What the compiled loop is to find in a block, line by line: events with their texts, and the tails."""
-    events, tails = [], b""
+def recognised(
+    block: bytes, prefix: bytes, known: list[bytes]
+) -> tuple[list[tuple[int, bytes]], list[tuple[int, int]], bytes]:
+    """What the compiled loop is to find in a block, line by line: events, known tails between them, and other tails."""
+    events: list[tuple[int, bytes]] = []
+    rules, tails = [], b""
     for line in block.splitlines(keepends=True) if b"\r" not in block else re.findall(rb"[^\n]*\n", block):
         tail = line.removeprefix(prefix) if line.startswith(prefix) else None
-        if tail is not None:
-            if tail.endswith(ENDING):
-                tails += tail
-            else:
-                events.append((1, tail))
+        if tail is not None and tail.endswith(ENDING):
+            tails += tail
             continue
-        found = IDENTITY.match(line)
+        if tail is not None and tail in known:
+            rules.append((known.index(tail), len(events)))
+            continue
+        found = IDENTITY.match(line) if tail is None else None
         if found and line.endswith(ENDING) and line[found.end() :].endswith(ENDING):
             prefix = found.group()
             events.append((0, prefix))
             tails += line[found.end() :]
         else:
-            events.append((2, line))
-    return events, tails
+            events.append((1, line))
+    return events, rules, tails
 
 
 pieces = st.sampled_from(
@@ -211,34 +214,75 @@ pieces = st.sampled_from(
 )  # fmt: skip
 
 
+def pairs(said: bytes) -> list[tuple[int, int]]:
+    """Known tails as the compiled loop gives them: which one, and how many events are before it."""
+    numbers = memoryview(said).cast("i").tolist()
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
 class TestLines:
-    @given(st.lists(pieces, max_size=40).map(b"".join), st.sampled_from([b"\n\n", b'"1","7","k",']), st.integers(1, 9))
-    def test_are_recognised_as_one_by_one(self, text: bytes, prefix: bytes, most: int) -> None:
+    @given(
+        st.lists(pieces, max_size=40).map(b"".join),
+        st.sampled_from([b"\n\n", b'"1","7","k",']),
+        st.integers(1, 9),
+        st.lists(st.sampled_from([b"text\n", b'"m",""\r\n', b"\n", b'"",\n', b'"m","%","1.5",\n']), unique=True),
+    )
+    def test_are_recognised_as_one_by_one(self, text: bytes, prefix: bytes, most: int, known: list[bytes]) -> None:
         block = text.rpartition(b"\n")[0] + b"\n" if b"\n" in text else b""
-        expected = recognised(block, prefix)
-        events, tails, at, room = [], b"", 0, bytearray(len(text))
+        expected = recognised(block, prefix, known)
+        loop = loops.Recogniser()
+        assert [loop.keep(tail) for tail in known] == list(range(len(known)))
+        events: list[tuple[int, bytes]] = []
+        rules, tails, at, room = [], b"", 0, bytearray(len(text))
         while True:
-            end, _, written, found = loops.recognise(text, at, prefix, ENDING, 1, most, room)
+            end, _, written, found, said = loop.recognise(text, at, prefix, ENDING, 1, most, room)
             tails += room[:written]
-            events += [(what, text[begin:stop]) for what, begin, stop, _, _ in found]
-            prefix = next((said for what, said in reversed(events) if what == 0), prefix)
+            rules += [(code, len(events) + before) for code, before in pairs(said)]
+            assert all(text[:stop].endswith(one) for _, one, stop, _, _ in found)
+            events += [(what, one) for what, one, _, _, _ in found]
+            prefix = next((one for what, one in reversed(events) if what == 0), prefix)
             at = end
-            if len(found) < most:
+            if len(found) + len(pairs(said)) < most:
                 break
         assert at == len(block)
-        assert (events, tails) == expected
+        assert (events, rules, tails) == expected
 
     def test_events_count_the_lines_and_tails_before_them(self) -> None:
         block = b'noise\n"1","7","k","m","1"\n"1","7","k","m","2"\nnoise\n"2","7","k","m","3"\n"2","7","k",odd\ncut'
-        end, lines, written, events = loops.recognise(block, 0, b"\n\n", ENDING, 1, 99, room := bytearray(200))
+        loop = loops.Recogniser()
+        end, lines, written, events, _ = loop.recognise(block, 0, b"\n\n", ENDING, 1, 99, room := bytearray(200))
         assert (block[end:], lines, bytes(room[:written])) == (b"cut", 6, b'"m","1"\n"m","2"\n"m","3"\n')
-        assert [(what, block[begin:stop], line, tails) for what, begin, stop, line, tails in events] == [
-            (2, b"noise\n", 0, 0),
+        assert [(what, text, line, tails) for what, text, _, line, tails in events] == [
+            (1, b"noise\n", 0, 0),
             (0, b'"1","7","k",', 1, 0),
-            (2, b"noise\n", 3, 16),
+            (1, b"noise\n", 3, 16),
             (0, b'"2","7","k",', 4, 16),
-            (1, b"odd\n", 5, 24),
+            (1, b'"2","7","k",odd\n', 5, 24),
         ]
+
+    def test_a_tail_has_one_number_however_often_it_is_told(self) -> None:
+        loop = loops.Recogniser()
+        assert [loop.keep(tail) for tail in (b"a\n", b"b\n", b"a\n", b"c\n")] == [0, 1, 0, 2]
+        *_, events, said = loop.recognise(b'"c\n"b\n"d\n"c\n', 0, b'"', ENDING, 1, 99, bytearray(20))
+        assert ([text for _, text, *_ in events], pairs(said)) == ([b'"d\n'], [(2, 0), (1, 0), (2, 1)])
+
+    def test_of_tails_made_to_collide_the_last_are_not_known(self) -> None:
+        """No report makes a look-up take longer than 128 steps."""
+        texts = [text for number in range(10**5) if hash_of(text := f"{number:07}\n") % 1024 < 4][:300]
+        loop = loops.Recogniser()
+        numbers = [loop.keep(text.encode()) for text in texts]
+        known = [text for text, number in zip(texts, numbers, strict=True) if number >= 0]
+        assert 128 <= len(known) < len(texts)
+        assert [number for number in numbers if number >= 0] == list(range(len(known)))
+        for text, number in zip(texts, numbers, strict=True):
+            *_, events, said = loop.recognise(f"x{text}".encode(), 0, b"x", ENDING, 1, 9, bytearray(20))
+            assert (len(events), pairs(said)) == ((1, []) if number < 0 else (0, [(number, 0)]))
+
+    def test_what_is_no_text_cannot_be_known(self) -> None:
+        with pytest.raises(TypeError, match="bytes"):
+            loops.Recogniser().keep("text")
+        with pytest.raises(TypeError):
+            loops.Recogniser(1)
 
     def test_too_little_room_is_refused(self) -> None:
         for block, start, ending, most, room in [
@@ -246,7 +290,7 @@ class TestLines:
             (b"line\n", 0, b"", 9, 9), (b"line\n", 0, ENDING, 0, 9),
         ]:  # fmt: skip
             with pytest.raises(ValueError, match="room"):
-                loops.recognise(block, start, b"\n\n", ending, 1, most, bytearray(room))
+                loops.Recogniser().recognise(block, start, b"\n\n", ending, 1, most, bytearray(room))
 
 
 def test_cells_of_a_line_read_as_csv_has_them() -> None:

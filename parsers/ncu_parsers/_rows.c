@@ -46,157 +46,16 @@ static Text text_of(const Py_buffer *buffer)
     return (Text){buffer->buf, (const char *)buffer->buf + buffer->len};
 }
 
-/* --------------------------------------------------------------------------------------------------------- lines */
-
-/* Behind the cell in quotes that begins at `at`, and the comma that follows it; NULL where there is no such cell. */
-static const char *behind_cell(const char *at, const char *end, bool digits)
-{
-    if (at == end || *at != '"')
-        return NULL;
-    const char *close = next('"', at + 1, end);
-    if (close == NULL || end - close < 2 || close[1] != ',')
-        return NULL;
-    if (digits) {
-        if (close == at + 1)
-            return NULL;
-        for (const char *letter = at + 1; letter < close; letter++)
-            if (!is_digit(*letter))
-                return NULL;
-    }
-    return close + 2;
-}
-
-/* What the rows of a launch begin with: two cells of digits, its ids, and so many others. Empty where a line begins
-   otherwise. */
-static Text identity_of(Text line, int others)
-{
-    const char *at = behind_cell(line.begin, line.end, true);
-    if (at != NULL)
-        at = behind_cell(at, line.end, true);
-    for (int cell = 0; at != NULL && cell < others; cell++)
-        at = behind_cell(at, line.end, false);
-    return (Text){line.begin, at == NULL ? line.begin : at};
-}
-
-/* A launch, by what its rows begin with; a line that begins so and ends otherwise, by what stands behind that; another
-   line. */
-typedef enum { LAUNCH, ODD_TAIL, OTHER } What;
-
-typedef struct {
-    What what;
-    Text text;
-    Py_ssize_t line;  /* how many lines stand before it */
-    Py_ssize_t tails; /* how many bytes of tails */
-} Event;
-
-typedef struct {
-    Text prefix; /* what the rows of the current launch begin with */
-    Text ending; /* what rows end with */
-    int others;
-    char *tails;
-    Py_ssize_t written;
-    Event *events;
-    int count, most;
-    Py_ssize_t lines;
-} Recognised;
-
-static void note(Recognised *found, What what, Text text)
-{
-    found->events[found->count++] = (Event){what, text, found->lines, found->written};
-}
-
-/* Take in the lines from `at` on; where the first one begins that was not. */
-static const char *take_lines(Recognised *found, const char *at, const char *end)
-{
-    while (found->count < found->most) {
-        const char *line_end = next('\n', at, end);
-        if (line_end == NULL)
-            break;
-        const Text line = {at, line_end + 1};
-        Text tail = line;
-        bool is_row = false;
-        if (begins_with(line, found->prefix)) {
-            tail.begin += length(found->prefix);
-            is_row = ends_with(tail, found->ending);
-            if (!is_row)
-                note(found, ODD_TAIL, tail);
-        } else {
-            const Text identity = ends_with(line, found->ending) ? identity_of(line, found->others) : (Text){at, at};
-            tail.begin = identity.end;
-            is_row = length(identity) > 0 && ends_with(tail, found->ending);
-            note(found, is_row ? LAUNCH : OTHER, is_row ? identity : line);
-            if (is_row)
-                found->prefix = identity;
-        }
-        if (is_row) {
-            memcpy(found->tails + found->written, tail.begin, length(tail));
-            found->written += length(tail);
-        }
-        found->lines++;
-        at = line.end;
-    }
-    return at;
-}
-
-static PyObject *events_of(const Recognised *found, const char *block)
-{
-    PyObject *list = PyList_New(found->count);
-    for (int at = 0; list != NULL && at < found->count; at++) {
-        const Event *event = &found->events[at];
-        PyObject *said = Py_BuildValue("(innnn)", event->what, event->text.begin - block, event->text.end - block,
-                                       event->line, event->tails);
-        if (said == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, at, said);
-    }
-    return list;
-}
-
-static PyObject *recognise(PyObject *Py_UNUSED(module), PyObject *arguments)
-{
-    Py_buffer block, prefix, ending, tails;
-    Py_ssize_t start;
-    Recognised found = {.count = 0};
-    if (!PyArg_ParseTuple(arguments, "y*ny*y*iiw*:recognise", &block, &start, &prefix, &ending, &found.others,
-                          &found.most, &tails))
-        return NULL;
-    PyObject *result = NULL;
-    if (start < 0 || start > block.len || tails.len < block.len - start || found.most < 1 || ending.len < 1) {
-        PyErr_SetString(PyExc_ValueError, "tails need as much room as the block, and rows have an end");
-    } else if ((found.events = PyMem_New(Event, found.most)) == NULL) {
-        PyErr_NoMemory();
-    } else {
-        const Text text = text_of(&block);
-        const char *at;
-        found.prefix = text_of(&prefix);
-        found.ending = text_of(&ending);
-        found.tails = tails.buf;
-        Py_BEGIN_ALLOW_THREADS
-        at = take_lines(&found, text.begin + start, text.end);
-        Py_END_ALLOW_THREADS
-        PyObject *events = events_of(&found, text.begin);
-        if (events != NULL)
-            result = Py_BuildValue("(nnnN)", at - text.begin, found.lines, found.written, events);
-    }
-    PyMem_Free(found.events);
-    PyBuffer_Release(&block);
-    PyBuffer_Release(&prefix);
-    PyBuffer_Release(&ending);
-    PyBuffer_Release(&tails);
-    return result;
-}
-
 /* ---------------------------------------------------------------------------------------------------- dictionaries */
 
-/* A text of a column, and the one that followed it last: the texts of rows come in cycles. */
+/* A text that was met, and the one that followed it last: the texts of rows come in cycles. */
 typedef struct {
     Text text;
     uint64_t hash;
     int32_t successor;
 } Word;
 
-/* The distinct texts of a column, in the order they were met. */
+/* Distinct texts, in the order they were met. */
 typedef struct {
     Word *words;
     int32_t count;
@@ -247,17 +106,12 @@ static bool grow(Dictionary *dictionary)
     return true;
 }
 
-/* Whether a cell may hold a text: no line ends, no zeros, and nothing that stands for bytes that were none of UTF-8. */
-static bool is_plain(Text text)
-{
-    for (const char *at = text.begin; at < text.end; at++)
-        if (*at == '\n' || *at == '\r' || *at == '\0' || (text.end - at > 2 && memcmp(at, "\xef\xbf\xbd", 3) == 0))
-            return false;
-    return true;
-}
+static bool any(Text Py_UNUSED(text)) { return true; }
 
-/* The code of a text, which is put to the others if it is new; -1 where it cannot be. */
-static int32_t code_of(Dictionary *dictionary, Text text)
+static bool none(Text Py_UNUSED(text)) { return false; }
+
+/* The code of a text, which is put to the others if it is new and `may_be_new`; -1 where it is not among them. */
+static int32_t code_of(Dictionary *dictionary, Text text, bool (*may_be_new)(Text))
 {
     if ((dictionary->slots == NULL || 2 * (uint32_t)dictionary->count >= dictionary->mask) && !grow(dictionary))
         return -1;
@@ -268,7 +122,7 @@ static int32_t code_of(Dictionary *dictionary, Text text)
         if (code >= 0 && !(dictionary->words[code].hash == hash && same(dictionary->words[code].text, text)))
             continue;
         if (code < 0) {
-            if (!is_plain(text))
+            if (!may_be_new(text))
                 return -1;
             code = dictionary->slots[at] = dictionary->count++;
             dictionary->words[code] = (Word){text, hash, code};
@@ -289,6 +143,254 @@ static int32_t expected_at(Dictionary *dictionary, const char *at, const char *e
     if (end - at <= length(expected) || at[length(expected)] != '"' || !begins_with((Text){at, end}, expected))
         return -1;
     return dictionary->latest = code;
+}
+
+static void forget(Dictionary *dictionary)
+{
+    PyMem_RawFree(dictionary->words);
+    PyMem_RawFree(dictionary->slots);
+}
+
+/* --------------------------------------------------------------------------------------------------------- lines */
+
+/* Behind the cell in quotes that begins at `at`, and the comma that follows it; NULL where there is no such cell. */
+static const char *behind_cell(const char *at, const char *end, bool digits)
+{
+    if (at == end || *at != '"')
+        return NULL;
+    const char *close = next('"', at + 1, end);
+    if (close == NULL || end - close < 2 || close[1] != ',')
+        return NULL;
+    if (digits) {
+        if (close == at + 1)
+            return NULL;
+        for (const char *letter = at + 1; letter < close; letter++)
+            if (!is_digit(*letter))
+                return NULL;
+    }
+    return close + 2;
+}
+
+/* What the rows of a launch begin with: two cells of digits, its ids, and so many others. Empty where a line begins
+   otherwise. */
+static Text identity_of(Text line, int others)
+{
+    const char *at = behind_cell(line.begin, line.end, true);
+    if (at != NULL)
+        at = behind_cell(at, line.end, true);
+    for (int cell = 0; at != NULL && cell < others; cell++)
+        at = behind_cell(at, line.end, false);
+    return (Text){line.begin, at == NULL ? line.begin : at};
+}
+
+/* A launch, by what its rows begin with; another line. */
+typedef enum { LAUNCH, OTHER } What;
+
+typedef struct {
+    What what;
+    Text text;
+    Py_ssize_t line;  /* how many lines stand before it */
+    Py_ssize_t tails; /* how many bytes of tails */
+} Event;
+
+/* A line of the current launch with a known tail, and how many events were before it. */
+typedef struct {
+    int32_t code, events;
+} Known;
+
+typedef struct {
+    Text prefix; /* what the rows of the current launch begin with */
+    Text ending; /* what rows end with */
+    int others;
+    Dictionary *known; /* tails */
+    char *tails;
+    Py_ssize_t written;
+    Event *events;
+    Known *tails_known;
+    int count, count_known, most;
+    Py_ssize_t lines;
+} Recognised;
+
+static void note(Recognised *found, What what, Text text)
+{
+    found->events[found->count++] = (Event){what, text, found->lines, found->written};
+}
+
+/* Take in a line that begins like the current launch, and is no row of it. */
+static void take_odd(Recognised *found, Text line, Text tail)
+{
+    const int32_t code = code_of(found->known, tail, none);
+    if (code < 0)
+        note(found, OTHER, line);
+    else
+        found->tails_known[found->count_known++] = (Known){code, found->count};
+}
+
+/* Take in the lines from `at` on; where the first one begins that was not. */
+static const char *take_lines(Recognised *found, const char *at, const char *end)
+{
+    while (found->count + found->count_known < found->most) {
+        const char *line_end = next('\n', at, end);
+        if (line_end == NULL)
+            break;
+        const Text line = {at, line_end + 1};
+        Text tail = line;
+        bool is_row = false;
+        if (begins_with(line, found->prefix)) {
+            tail.begin += length(found->prefix);
+            is_row = ends_with(tail, found->ending);
+            if (!is_row)
+                take_odd(found, line, tail);
+        } else {
+            const Text identity = ends_with(line, found->ending) ? identity_of(line, found->others) : (Text){at, at};
+            tail.begin = identity.end;
+            is_row = length(identity) > 0 && ends_with(tail, found->ending);
+            if (is_row)
+                note(found, LAUNCH, found->prefix = identity);
+            else
+                note(found, OTHER, line);
+        }
+        if (is_row) {
+            memcpy(found->tails + found->written, tail.begin, length(tail));
+            found->written += length(tail);
+        }
+        found->lines++;
+        at = line.end;
+    }
+    return at;
+}
+
+/* Recognises lines, among them those whose tails it was told. */
+typedef struct {
+    PyObject_HEAD
+    Dictionary known;
+    PyObject *kept; /* a list of known tails */
+    bool busy;      /* another thread is in the middle of it */
+} Recogniser;
+
+static PyObject *event_of(const Event *event, const char *block)
+{
+    return Py_BuildValue("(iy#nnn)", event->what, event->text.begin, length(event->text), event->text.end - block,
+                         event->line, event->tails);
+}
+
+static PyObject *events_of(const Recognised *found, const char *block)
+{
+    PyObject *list = PyList_New(found->count);
+    for (int at = 0; list != NULL && at < found->count; at++) {
+        PyObject *event = event_of(&found->events[at], block);
+        if (event == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, at, event);
+    }
+    return list;
+}
+
+static bool is_free(const Recogniser *self)
+{
+    if (self->busy)
+        PyErr_SetString(PyExc_RuntimeError, "another thread uses this recogniser");
+    return !self->busy;
+}
+
+static PyObject *recognise(Recogniser *self, PyObject *arguments)
+{
+    Py_buffer block, prefix, ending, tails;
+    Py_ssize_t start;
+    Recognised found = {.count = 0, .known = &self->known};
+    if (!is_free(self) || !PyArg_ParseTuple(arguments, "y*ny*y*iiw*:recognise", &block, &start, &prefix, &ending,
+                                            &found.others, &found.most, &tails))
+        return NULL;
+    PyObject *result = NULL;
+    if (start < 0 || start > block.len || tails.len < block.len - start || found.most < 1 || ending.len < 1) {
+        PyErr_SetString(PyExc_ValueError, "tails need as much room as the block, and rows have an end");
+    } else if ((found.events = PyMem_New(Event, found.most)) == NULL ||
+               (found.tails_known = PyMem_New(Known, found.most)) == NULL) {
+        PyErr_NoMemory();
+    } else {
+        const Text text = text_of(&block);
+        const char *at;
+        found.prefix = text_of(&prefix);
+        found.ending = text_of(&ending);
+        found.tails = tails.buf;
+        self->busy = true;
+        Py_BEGIN_ALLOW_THREADS
+        at = take_lines(&found, text.begin + start, text.end);
+        Py_END_ALLOW_THREADS
+        self->busy = false;
+        PyObject *events = events_of(&found, text.begin);
+        if (events != NULL)
+            result = Py_BuildValue("(nnnNy#)", at - text.begin, found.lines, found.written, events, found.tails_known,
+                                   found.count_known * (Py_ssize_t)sizeof *found.tails_known);
+    }
+    PyMem_Free(found.events);
+    PyMem_Free(found.tails_known);
+    PyBuffer_Release(&block);
+    PyBuffer_Release(&prefix);
+    PyBuffer_Release(&ending);
+    PyBuffer_Release(&tails);
+    return result;
+}
+
+static PyObject *keep(Recogniser *self, PyObject *tail)
+{
+    if (!is_free(self))
+        return NULL;
+    if (!PyBytes_Check(tail))
+        return PyErr_Format(PyExc_TypeError, "a tail is bytes");
+    const Py_ssize_t kept = PyList_GET_SIZE(self->kept);
+    const Text text = {PyBytes_AS_STRING(tail), PyBytes_AS_STRING(tail) + PyBytes_GET_SIZE(tail)};
+    if (PyList_Append(self->kept, tail) < 0)
+        return NULL;
+    const int32_t code = code_of(&self->known, text, any);
+    if (code != kept && PyList_SetSlice(self->kept, kept, kept + 1, NULL) < 0) /* it was known, or there is no room */
+        return NULL;
+    return PyLong_FromLong(code);
+}
+
+static PyObject *new_recogniser(PyTypeObject *type, PyObject *arguments, PyObject *Py_UNUSED(keywords))
+{
+    if (!PyArg_ParseTuple(arguments, ":Recogniser"))
+        return NULL;
+    Recogniser *self = (Recogniser *)type->tp_alloc(type, 0);
+    if (self != NULL && (self->kept = PyList_New(0)) == NULL)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static void end_recogniser(Recogniser *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    forget(&self->known);
+    Py_XDECREF(self->kept);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods_of_recognisers[] = {
+    {"recognise", (PyCFunction)recognise, METH_VARARGS, "See _rows.pyi."},
+    {"keep", (PyCFunction)keep, METH_O, "See _rows.pyi."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots_of_recognisers[] = {
+    {Py_tp_new, new_recogniser},
+    {Py_tp_dealloc, end_recogniser},
+    {Py_tp_methods, methods_of_recognisers},
+    {0, NULL},
+};
+
+static PyType_Spec recognisers = {
+    "ncu_parsers._rows.Recogniser", sizeof(Recogniser), 0, Py_TPFLAGS_DEFAULT, slots_of_recognisers};
+
+/* Whether a cell may hold a text: no line ends, no zeros, and nothing that stands for bytes that were none of UTF-8. */
+static bool is_plain(Text text)
+{
+    for (const char *at = text.begin; at < text.end; at++)
+        if (*at == '\n' || *at == '\r' || *at == '\0' || (text.end - at > 2 && memcmp(at, "\xef\xbf\xbd", 3) == 0))
+            return false;
+    return true;
 }
 
 /* --------------------------------------------------------------------------------------------------------- numbers */
@@ -499,7 +601,7 @@ static const char *take_cell(Table *table, int at_column, Py_ssize_t row, const 
     const Text text = {at, close};
     bool taken;
     if (column->kind == TEXTS)
-        taken = (*code = code_of(&column->dictionary, text)) >= 0;
+        taken = (*code = code_of(&column->dictionary, text, is_plain)) >= 0;
     else if (column->kind == WHOLE)
         taken = whole_of(text, (int64_t *)column->cells + row);
     else
@@ -650,10 +752,8 @@ static PyObject *read_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
         else if (add_words(&table, columns))
             result = Py_BuildValue("(nON)", table.rows, columns, odd_of(&table));
     }
-    for (int at = 0; at < table.width; at++) {
-        PyMem_RawFree(table.columns[at].dictionary.words);
-        PyMem_RawFree(table.columns[at].dictionary.slots);
-    }
+    for (int at = 0; at < table.width; at++)
+        forget(&table.columns[at].dictionary);
     PyMem_Free(table.columns);
     PyMem_RawFree(table.odd);
     Py_XDECREF(columns);
@@ -661,13 +761,22 @@ static PyObject *read_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
     return result;
 }
 
+static int add_recognisers(PyObject *module)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, &recognisers, NULL);
+    const int added = type == NULL ? -1 : PyModule_AddType(module, (PyTypeObject *)type);
+    Py_XDECREF(type);
+    return added;
+}
+
 static PyMethodDef functions[] = {
-    {"recognise", recognise, METH_VARARGS, "See _rows.pyi."},
     {"read_rows", read_rows, METH_VARARGS, "See _rows.pyi."},
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "ncu_parsers._rows", .m_size = 0, .m_methods = functions};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_recognisers}, {0, NULL}};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "ncu_parsers._rows", .m_size = 0,
+                                        .m_methods = functions, .m_slots = slots};
 
 PyMODINIT_FUNC PyInit__rows(void) { return PyModuleDef_Init(&definition); }

@@ -1,22 +1,40 @@
 """The compiled loops over every byte of a big report; `rows.py` and `long_lines.py` stand before them."""
 
-Event = tuple[int, int, int, int, int]
+Event = tuple[int, bytes, int, int, int]
 
-def recognise(
-    block: bytes, start: int, prefix: bytes, ending: bytes, others: int, most: int, tails: bytearray
-) -> tuple[int, int, int, list[Event]]:
-    """Recognise the complete lines of a block from `start` on, and write the tails of rows into `tails`.
+class Recogniser:
+    """Recognises the lines of long pages, among them those whose tails it was told."""
 
-    A row begins like its launch (`prefix`, at first) and ends with `ending`. A line that does not begin so, but with
-    two cells of digits and so many others, and ends so, is the first row of the next launch.
+    def keep(self, tail: bytes) -> int:
+        """Know a tail that no row has: its number, counted up from 0, or -1 where there is no room for it.
 
-    Gives where the first line begins that was not looked at, how many lines and bytes of tails there were, and up to
-    `most` events: what it is, where it begins and ends in the block, and how many lines and bytes of tails were before
-    it. Events are: 0, a launch, by what its rows begin with; 1, a line that begins like the launch and ends otherwise,
-    by its tail; 2, any other line that is no row. With so many events it stops.
+        Raises `RuntimeError` while another thread recognises lines.
+        """
 
-    Raises `ValueError` where `tails` has less room than the block.
-    """
+    def recognise(
+        self,
+        block: bytes | memoryview,
+        start: int,
+        prefix: bytes,
+        ending: bytes,
+        others: int,
+        most: int,
+        tails: bytearray,
+    ) -> tuple[int, int, int, list[Event], bytes]:
+        """Recognise the complete lines of a block from `start` on, and write the tails of rows into `tails`.
+
+        A row begins like its launch (`prefix`, at first) and ends with `ending`. A line that does not begin so, but
+        with two cells of digits and so many others, and ends so, is the first row of the next launch.
+
+        Gives where the first line begins that was not looked at, how many lines and bytes of tails there were, events,
+        and the lines that begin like the launch and have a known tail: of each the number of that and how many events
+        were before it (two int32). With `most` of both together it stops.
+
+        An event is 0, a launch, and what its rows begin with, or 1, any other line, and all of it; where these bytes
+        end in the block; and how many lines and bytes of tails were before it.
+
+        Raises `ValueError` where `tails` has less room than the block, `RuntimeError` while another thread does this.
+        """
 
 def read_rows(
     block: bytes, kinds: str, point: str, commas_behind: bool

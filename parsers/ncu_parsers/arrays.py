@@ -82,7 +82,7 @@ def _buffer(values: npt.NDArray[np.generic]) -> pa.Buffer:
     return pa.py_buffer(np.ascontiguousarray(values))
 
 
-def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.int32]:
+def _offsets(lengths: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
 
 
@@ -165,14 +165,28 @@ def triples(values: npt.NDArray[np.int32]) -> pa.Array:
 def struct_lists(values: Sequence[Sequence[dict[str, str]] | None], kind: pa.DataType) -> pa.Array:
     """Lists of structs whose every field is a string; one dictionary may stand in many of them, and is read once."""
     items = [item for value in values for item in value or ()]
-    distinct = list({id(item): item for item in items}.values())
-    fields = [kind.value_type.field(index) for index in range(kind.value_type.num_fields)]
-    columns = [texts([item[field.name] for item in distinct]) for field in fields]
-    structs = pa.Array.from_buffers(kind.value_type, len(distinct), [None], children=columns)
-    if len(distinct) < len(items):
-        places = {id(item): place for place, item in enumerate(distinct)}
-        structs = taken(structs, whole(np.array([places[id(item)] for item in items], np.int64)))
-    return _lists(kind, values, structs)
+    distinct = {id(item): item for item in items}
+    places = {item: place for place, item in enumerate(distinct)}
+    codes = np.array([places[id(item)] for item in items], np.int64)
+    return _lists(kind, values, _coded_structs(list(distinct.values()), codes, kind.value_type))
+
+
+def coded_struct_lists(
+    distinct: Sequence[dict[str, str]],
+    codes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    kind: pa.DataType,
+) -> pa.Array:
+    """The same of the place of each struct among the `distinct` ones and how many each list has; null where none."""
+    buffers = [_validity((counts > 0).tolist()), _buffer(_offsets(counts))]
+    structs = _coded_structs(distinct, codes, kind.value_type)
+    return pa.Array.from_buffers(kind, len(counts), buffers, children=[structs])
+
+
+def _coded_structs(distinct: Sequence[dict[str, str]], codes: npt.NDArray[np.int64], kind: pa.StructType) -> pa.Array:
+    names = [kind.field(index).name for index in range(kind.num_fields)]
+    columns = [texts([one[name] for one in distinct]) for name in names]
+    return taken(pa.Array.from_buffers(kind, len(distinct), [None], children=columns), whole(codes))
 
 
 def _lists(kind: pa.DataType, values: Sequence[Sequence[object] | None], items: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,16 @@ class MetricColumn:
     first: int | None = None
 
 
+class Rules(NamedTuple):
+    """What rules say of some launches: each distinct rule once, the place there of each line, launch by launch, and how
+    many lines each launch has.
+    """
+
+    said: list[dict[str, str]]
+    codes: Integers
+    counts: Integers
+
+
 @dataclass
 class Columns:
     """Some launches: ids, the other identity cells by column title as dictionary arrays, shapes by title, metrics.
@@ -61,7 +71,7 @@ class Columns:
     metrics: dict[str, MetricColumn]
     readings: npt.NDArray[np.int64]
     nans: npt.NDArray[np.int64]
-    rules: Sequence[list[dict[str, str]] | None] | None = None
+    rules: Rules | None = None
 
     @cached_property
     def failed(self) -> Mask:
@@ -89,7 +99,6 @@ def joined(parts: Sequence[Columns]) -> Columns:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    rules = [part.rules or [None] * part.rows for part in parts]
     return Columns(
         sum(part.rows for part in parts),
         np.concatenate([part.ids for part in parts]),
@@ -99,8 +108,19 @@ def joined(parts: Sequence[Columns]) -> Columns:
         {name: _joined_metric(name, parts) for name in dict.fromkeys(name for part in parts for name in part.metrics)},
         np.concatenate([part.readings for part in parts]),
         np.concatenate([part.nans for part in parts]),
-        [one for some in rules for one in some] if any(part.rules for part in parts) else None,
+        _joined_rules(parts),
     )
+
+
+def _joined_rules(parts: Sequence[Columns]) -> Rules | None:
+    if not any(part.rules for part in parts):
+        return None
+    none = np.empty(0, np.int64)
+    each = [part.rules or Rules([], none, np.zeros(part.rows, np.int64)) for part in parts]
+    said = {id(rule): rule for rules in each for rule in rules.said}  # parts share most
+    places = {rule: place for place, rule in enumerate(said)}
+    codes = [np.array([places[id(rule)] for rule in rules.said], np.int64)[rules.codes] for rules in each]
+    return Rules(list(said.values()), np.concatenate(codes), np.concatenate([rules.counts for rules in each]))
 
 
 def _joined_metric(name: str, parts: Sequence[Columns]) -> MetricColumn:
@@ -203,7 +223,7 @@ def _identity(columns: Columns, report: Report) -> dict[str, Any]:
         **ranges,
         "invocations": None,
         "failed": columns.failed,
-        "rules": columns.rules,
+        "rules": columns.rules and arrays.coded_struct_lists(*columns.rules, tables.RULES_COLUMN.type),
     }
 
 

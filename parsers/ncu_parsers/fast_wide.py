@@ -11,7 +11,6 @@ import io
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 import numpy as np
 
@@ -152,7 +151,7 @@ class WideReader:
         self._rows = 0
         self._queue: deque[tuple[bytes, Layout | None, Future[Part | None] | None]] = deque()
 
-    def read(self, stream: BinaryIO) -> bool:
+    def read(self, stream: io.BufferedIOBase) -> bool:
         """Read all that follows; whether the last line was complete."""
         block = b"\n"
         while more := stream.read(BLOCK_BYTES if self.layout is not None else UNKNOWN_BYTES):

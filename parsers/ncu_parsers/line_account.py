@@ -71,7 +71,7 @@ class LineAccount:
 class PageReader(Protocol):
     """What reads a report from its first page on."""
 
-    def read(self, stream: BinaryIO) -> bool:
+    def read(self, stream: io.BufferedIOBase) -> bool:
         """Read all that follows; whether the last line was complete."""
 
 

@@ -13,14 +13,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import is_not
-from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from ncu_parsers import compiled
 from ncu_parsers import report as kinds
+from ncu_parsers.columns import Codes
 from ncu_parsers.line_account import LineAccount, NotCertain, may_open_a_page
 from ncu_parsers.ncu_csv import LongPage, split_row
-from ncu_parsers.stretch import Layout, Stretch, ids_of
+from ncu_parsers.stretch import Layout, RuleLines, Stretch, ids_of
 
 if TYPE_CHECKING:
     from ncu_parsers._rows import Event
@@ -32,8 +34,9 @@ BYTES_OF_A_STRETCH = 3_000_000
 """Of tails: some 33,000 rows."""
 LINES_KEPT = 5000
 """Rules say the same of many launches, and programs print the same again: so many of either are known again."""
-LAUNCH, ODD_TAIL = 0, 1
+LAUNCH = 0
 """What events of the compiled loop may be, beside any other line."""
+NO_LAUNCH = -1
 NOISE = (kinds.OUTPUT, kinds.MESSAGE, kinds.BLANK)
 NOWHERE = b"\n\n"
 """No line begins or ends so."""
@@ -53,9 +56,9 @@ class LongLines:
         self._end = NOWHERE
         self._prefix = NOWHERE
         self._line = account.number + 1
-        self._rules: dict[bytes, dict[str, str]] = {}
-        self._noise: dict[bytes, tuple[str, str]] = {}
-        self._rules_of_launch: list[dict[str, str]] | None = None
+        self._latest: int | None = None  # see _latest_place
+        self._loops = None if careful else compiled.loops
+        self._forget()
         self._begin_stretch()
         self._compile()
 
@@ -73,52 +76,63 @@ class LongLines:
         ]
         self._tail = re.compile(b",".join(named))
 
-    def read(self, stream: BinaryIO) -> bool:
+    def _forget(self) -> None:
+        """Know no lines again."""
+        self._rules: dict[bytes, dict[str, str]] = {}
+        self._codes: dict[bytes, int] = {}
+        self._rules_kept: list[dict[str, str]] = []
+        self._noise: dict[bytes, tuple[str, str]] = {}
+        self._recogniser = self._loops.Recogniser() if self._loops is not None else None
+
+    def read(self, stream: io.BufferedIOBase) -> bool:
         """Read all that follows; whether the last line was complete."""
-        loops = None if self.careful else compiled.loops
-        complete = self._read_lines(stream) if loops is None else self._read_blocks(stream, loops)
+        complete = self._read_lines(stream) if self._recogniser is None else self._read_blocks(stream)
         self.account.number = self._line - 1
         self._end_stretch()
         return complete
 
-    def _read_blocks(self, stream: BinaryIO, loops: ModuleType) -> bool:
+    def _read_blocks(self, stream: io.BufferedIOBase) -> bool:
         """The same by the compiled loop, a block at a time."""
-        last, tails = b"", bytearray()
-        while block := stream.read(BLOCK_BYTES):
-            block += stream.readline()
-            if len(tails) < len(block):
-                tails = bytearray(len(block))
-            last = block[self._read_block(block, tails, loops) :]
-        if last:
+        block, tails, begun = bytearray(BLOCK_BYTES), bytearray(BLOCK_BYTES), 0
+        while more := stream.readinto(memoryview(block)[begun:]):
+            end = self._read_block(memoryview(block)[: begun + more], tails)
+            last = block[end : begun + more]
+            begun = len(last)
+            if 2 * begun > len(block):  # a line as long as a block
+                block, tails = bytearray(2 * len(block)), bytearray(2 * len(block))
+            block[:begun] = last
+        if begun:
             number = self._line
-            self._other(number, last)
+            self._other(number, bytes(block[:begun]))
             self._line = number + 1
-        return not last
+        return not begun
 
-    def _read_block(self, block: bytes, tails: bytearray, loops: ModuleType) -> int:
+    def _read_block(self, block: memoryview, tails: bytearray) -> int:
         """Take in the complete lines of a block, in which `tails` is room for theirs; where they end."""
+        assert self._recogniser is not None  # noqa: S101 - read() asks
         at, most = 0, FEW_EVENTS
         while True:
-            others = len(self.layout.identity) - 2
-            end, lines, written, events = loops.recognise(block, at, self._prefix, self._end, others, most, tails)
-            back_to = self._take_found(block, lines, memoryview(tails)[:written], events)
-            if back_to is None and len(events) < most:
+            recognise, others = self._recogniser.recognise, len(self.layout.identity) - 2
+            end, lines, written, events, said = recognise(block, at, self._prefix, self._end, others, most, tails)
+            rules = Said.of(said, len(events))
+            back_to = self._take_found(lines, memoryview(tails)[:written], events, rules)
+            if back_to is None and len(events) + len(rules.codes) < most:
                 return int(end)
             at, most = (end, MANY_EVENTS) if back_to is None else (back_to, FEW_EVENTS)
 
-    def _take_found(self, block: bytes, lines: int, tails: memoryview, events: Sequence[Event]) -> int | None:
+    def _take_found(self, lines: int, tails: memoryview, events: Sequence[Event], rules: Said) -> int | None:
         """Take in what the compiled loop found. Where a line changed what rows are known by, nothing behind it is
         taken in: then the loop has to go back to the end of that line, which is given.
         """
         first, taken, at = self._line, 0, 0
-        while (at := self._take_known(block, events, at, taken)) < len(events):
-            what, begin, end, line, written = events[at]
+        while (at := self._take_known(events, rules, at, taken)) < len(events):
+            what, text, end, line, written = events[at]
             taken = self._write(tails, taken, written)
-            text, number, known_by = block[begin:end], first + line, self._known_by
+            number, known_by = first + line, self._known_by
             if what == LAUNCH:
                 self._turn_to_launch(number, text)
             else:
-                self._other(number, self._prefix + text if what == ODD_TAIL else text)
+                self._other(number, text)
                 if any(map(is_not, self._known_by, known_by)):
                     self._line = number + 1
                     return end
@@ -128,35 +142,79 @@ class LongLines:
         self._line = first + lines
         return None
 
-    def _take_known(self, block: bytes, events: Sequence[Event], at: int, taken: int) -> int:
-        """Take in events from that at `at` on, up to the first that is neither a launch for which the stretch has room
-        nor a rule that was met before; which one that is. So many bytes of the tails are `taken` before.
+    def _take_known(self, events: Sequence[Event], rules: Said, begin: int, taken: int) -> int:
+        """Take in events from that at `begin` on, and the `rules` between them, up to the first that is neither a
+        launch for which the stretch has room nor a rule that can be known again; which one that is. So many bytes of
+        the tails are `taken` before.
         """
-        stretch, rules, rules_here = self._stretch, self._rules, self._rules_of_launch
-        rows_before, full_at = self._rows, taken + BYTES_OF_A_STRETCH - stretch.tails.tell()
-        known = 0
-        for what, begin, end, line, written in islice(events, at, None):
-            text = block[begin:end]
-            if what == LAUNCH and written < full_at:
-                place = stretch.places.setdefault(text, len(stretch.prefixes))
-                if place == len(stretch.prefixes):
-                    stretch.prefixes.append(text)
+        stretch = self._stretch
+        places, prefixes = stretch.places, stretch.prefixes
+        full_at = taken + BYTES_OF_A_STRETCH - stretch.tails.tell()
+        rows_before = self._rows + rules.before(begin)
+        latest = [self._latest_place]
+        first_said: list[tuple[int, int, int]] = []
+        at = begin
+        for what, text, _, line, written in islice(events, begin, None):
+            if written >= full_at:
+                break
+            if what == LAUNCH:
+                place = places.setdefault(text, len(prefixes))
+                if place == len(prefixes):
+                    prefixes.append(text)
                 stretch.run_launches.append(place)
-                stretch.run_starts.append(rows_before + line - known)
-                self._prefix, rules_here = text, None
-            elif what == ODD_TAIL and (rule := rules.get(text)) is not None:
-                if rules_here is None:
-                    rules_here = stretch.rules.setdefault(self._latest_place, [])
-                rules_here.append(rule)
-                known += 1
+                stretch.run_starts.append(rows_before + line - rules.up_to[at] - len(first_said))
+                self._prefix, self._latest = text, place if place == len(prefixes) - 1 else None
+            elif (found := self._rule_in(text)) is not None:
+                first_said.append((at, *found))
             else:
                 break
+            latest.append(self._latest_place)
             at += 1
-        self._first += known
-        self._rules_of_launch = rules_here
-        if known:
-            self.account.report.lines[kinds.RULE] += known
+        self._take_rules(rules, begin, latest, first_said)
         return at
+
+    def _take_rules(
+        self, rules: Said, begin: int, latest: Sequence[int], first_said: Sequence[tuple[int, int, int]]
+    ) -> None:
+        """Take in the rules between the events from that at `begin` on, by each of which the current launch got these
+        places, and those events that were rules: which one, the number of what it says, the place of its launch.
+        """
+        codes, events = rules.between(begin, begin + len(latest) - 1)
+        if not len(codes) and not first_said:
+            return
+        launches = np.array(latest, np.intc)[events - begin]
+        if first_said:
+            at, others, places = np.array(first_said, np.intc).T
+            between = np.searchsorted(events, at, side="right")
+            codes, launches = np.insert(codes, between, others), np.insert(launches, between, places)
+        self._stretch.rules.extend(codes, launches)
+        self._first += len(codes)
+        self.account.report.lines[kinds.RULE] += len(codes)
+
+    def _rule_in(self, line: bytes) -> tuple[int, int] | None:
+        """The number of what a line says and the place of its launch, where it is a rule that is known or can be."""
+        if self.page.rule_at is None:
+            return None
+        if line.startswith(self._prefix):
+            prefix = self._prefix
+        elif (found := self._identity.match(line)) and self._may_repeat(found.group()):
+            prefix = found.group()
+        else:
+            return None
+        code = self._code_of(line[len(prefix) :])
+        if code is None:
+            return None
+        return code, self._latest_place if prefix is self._prefix else self._place_of_ids(prefix)
+
+    def _code_of(self, tail: bytes) -> int | None:
+        """The number of what a tail says; None where it is no rule, or so many are known that it cannot be another."""
+        code = self._codes.get(tail)
+        if code is None and len(self._rules_kept) < LINES_KEPT and (rule := self._rule_of(tail)) is not None:
+            assert self._recogniser is not None  # noqa: S101 - what is not compiled has no events
+            if self._recogniser.keep(tail) == len(self._rules_kept):
+                code = self._codes[tail] = len(self._rules_kept)
+                self._rules_kept.append(rule)
+        return code
 
     def _write(self, tails: memoryview, begin: int, end: int) -> int:
         """Add some tails to those of the stretch; where they end."""
@@ -224,7 +282,7 @@ class LongLines:
         self._stretch.run_starts.append(self._rows)
 
     def _place_of(self, prefix: bytes) -> int:
-        self._rules_of_launch = None
+        self._latest = None
         place = self._stretch.places.get(prefix)
         if place is None:
             if self._stretch.tails.tell() >= BYTES_OF_A_STRETCH and self._is_another_launch(prefix):
@@ -297,9 +355,7 @@ class LongLines:
         rule = self._rule(tail)
         if rule is None:
             return False
-        if self._rules_of_launch is None:
-            self._rules_of_launch = self._stretch.rules.setdefault(self._latest_place, [])
-        self._rules_of_launch.append(rule)
+        self._stretch.rules.add(self._latest_place, rule)
         return True
 
     def _is_rule_of(self, prefix: bytes, tail: bytes) -> bool:
@@ -307,11 +363,14 @@ class LongLines:
         rule = self._rule(tail) if self._may_repeat(prefix) else None
         if rule is None:
             return False
-        place = self._stretch.latest_of(ids_of(prefix))
-        if place is None:
-            place = self._place_of(prefix)
-        self._stretch.rules.setdefault(place, []).append(rule)
+        place = self._place_of_ids(prefix)
+        self._stretch.rules.add(place, rule)
         return True
+
+    def _place_of_ids(self, prefix: bytes) -> int:
+        """The place of the launch with the ids of this prefix that was met last; it is there then."""
+        place = self._stretch.latest_of(ids_of(prefix))
+        return self._place_of(prefix) if place is None else place
 
     def _rule(self, tail: bytes) -> dict[str, str] | None:
         """The rule that a line of this tail is, which is counted; None for any other line."""
@@ -328,12 +387,13 @@ class LongLines:
     @property
     def _latest_place(self) -> int:
         """Of the launches with the ids of the current one, the place of that which was met last."""
-        place = self._stretch.run_launches[-1]
-        if place == len(self._stretch.prefixes) - 1:
-            return place
-        latest = self._stretch.latest_of(ids_of(self._prefix))
-        assert latest is not None  # noqa: S101 - the launch has a row
-        return latest
+        if self._latest is None:
+            place: int | None = self._stretch.run_launches[-1] if self._stretch.run_launches else NO_LAUNCH
+            if place not in (NO_LAUNCH, len(self._stretch.prefixes) - 1):
+                place = self._stretch.latest_of(ids_of(self._prefix))
+            assert place is not None  # noqa: S101 - the launch has a row
+            self._latest = place
+        return self._latest
 
     def _rule_of(self, tail: bytes) -> dict[str, str] | None:
         page, width = self.page, len(self.layout.identity)
@@ -354,13 +414,13 @@ class LongLines:
     def _open(self, page: LongPage) -> None:
         """A header: the same one goes on in the same stretch, another one in a new one."""
         layout = Layout.of(page)
-        if layout != self.layout:
+        if page.header != self.page.header:
+            self._forget()
             self._end_stretch()
+        if layout != self.layout:
             self.layout, self._end = layout, NOWHERE
             self._stretch.layout = layout
             self._compile()
-        if page.header != self.page.header:
-            self._rules, self._noise = {}, {}
         self.page = page
         self._prefix = NOWHERE
         self._stretch.begin_page(self._page_number)
@@ -389,15 +449,17 @@ class LongLines:
         place = self._stretch.latest_of(ids)
         if place is None:
             place = self._place_of(_written(cells[: len(self.layout.identity)]) + b",")
-        self._stretch.rules.setdefault(place, []).append(self.page.rule(cells)._asdict())
+        self._stretch.rules.add(place, self.page.rule(cells)._asdict())
 
     # ------------------------------------------------------------------------------------------------- stretches
 
     def _begin_stretch(self) -> None:
         self._stretch = Stretch(
-            self.layout, endings={self._end[1:]}, pages=[(0, self._page_number)], judged=self.careful
-        )
+            self.layout, endings={self._end[1:]}, pages=[(0, self._page_number)], judged=self.careful,
+            rules=RuleLines(self._rules_kept),
+        )  # fmt: skip
         self._first = self._line  # see _rows
+        self._latest = None
         self._noted = 0  # rows that are in the account of lines already
         self._prefix = NOWHERE  # the launch that it is of is not in this stretch
 
@@ -408,6 +470,36 @@ class LongLines:
         self._begin_stretch()
         if stretch.prefixes:
             self._take(stretch)
+
+
+class Said(NamedTuple):
+    """Rules between events: the number of what each says, and how many events are before it; for each event, and
+    behind the last, how many rules are before it.
+    """
+
+    codes: Codes
+    events: Codes
+    up_to: Sequence[int]
+
+    @classmethod
+    def of(cls, said: bytes, events: int) -> Said:
+        """What the compiled loop says of them."""
+        if not said:
+            return cls(NO_CODES, NO_CODES, [0] * (events + 1))
+        codes, before = np.frombuffer(said, np.intc).reshape(-1, 2).T.copy()
+        return cls(codes, before, np.searchsorted(before, np.arange(events + 1), side="right").tolist())
+
+    def before(self, event: int) -> int:
+        """How many are before the one that stands before this event."""
+        return self.up_to[event - 1] if event else 0
+
+    def between(self, first: int, last: int) -> tuple[Codes, Codes]:
+        """Those from behind the event before `first` up to `last`."""
+        among = slice(self.before(first), self.up_to[last])
+        return self.codes[among], self.events[among]
+
+
+NO_CODES: Codes = np.empty(0, np.intc)
 
 
 def _written(cells: Sequence[str]) -> bytes:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 
+import numpy as np
+
+from ncu_parsers.columns import Codes, Rules
 from ncu_parsers.line_account import IDENTITY_TITLES, NotCertain
 from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage
 
@@ -40,6 +45,44 @@ class Layout:
         return cls(tuple(identity), tuple(tail))
 
 
+class RuleLines:
+    """Lines of rules: what each says, and the place of the launch it says it of.
+
+    What is said is the place of a rule among those that are kept for all stretches, to which others may be put behind
+    while this one is read, or, counted down from -1, among its own. One and the same object is kept once.
+    """
+
+    def __init__(self, kept: Sequence[dict[str, str]]) -> None:
+        """None so far."""
+        self._kept = kept
+        self._own: list[dict[str, str]] = []
+        self._place_of: dict[int, int] = {}
+        self._codes = array("i")
+        self._launches = array("i")
+
+    def add(self, launch: int, rule: dict[str, str]) -> None:
+        """Take a line that says what is not kept."""
+        place = self._place_of.setdefault(id(rule), len(self._own))
+        if place == len(self._own):
+            self._own.append(rule)
+        self._codes.append(-1 - place)
+        self._launches.append(launch)
+
+    def extend(self, codes: Codes, launches: Codes) -> None:
+        """Take lines that say what is kept."""
+        self._codes.frombytes(np.ascontiguousarray(codes, np.intc).tobytes())
+        self._launches.frombytes(np.ascontiguousarray(launches, np.intc).tobytes())
+
+    def by_launch(self, launches: int) -> Rules | None:
+        """What is said of each of so many launches; None where nothing is."""
+        if not self._codes:
+            return None
+        kept = list(self._kept)
+        of, codes = (np.array(numbers, np.int64) for numbers in (self._launches, self._codes))
+        codes = np.where(codes < 0, len(kept) - 1 - codes, codes)[np.argsort(of, kind="stable")]
+        return Rules([*kept, *self._own], codes, np.bincount(of, minlength=launches))
+
+
 @dataclass
 class Stretch:
     """Rows of some launches: what the rows of each launch begin with, the tails, and whose they are.
@@ -56,7 +99,7 @@ class Stretch:
     rows: int = 0
     run_launches: list[int] = field(default_factory=list)
     run_starts: list[int] = field(default_factory=list)
-    rules: dict[int, list[dict[str, str]]] = field(default_factory=dict)
+    rules: RuleLines = field(default_factory=lambda: RuleLines([]))
     places: dict[bytes, int] = field(default_factory=dict)
     latest: dict[bytes, int] = field(default_factory=dict)
     indexed: int = 0

@@ -67,7 +67,7 @@ def read_stretch(stretch: Stretch, decimal: str, count_votes: bool = True) -> Re
     pages = [ReadPage(number) for begin, number in stretch.pages if begin < launches]
     reader = _Metrics(tails, launch, launches, decimal, begins, pages, len(stretch.layout.tail) - 1)
     metrics = reader.columns()
-    rules = [stretch.rules.get(place) for place in range(launches)] if stretch.rules else None
+    rules = stretch.rules.by_launch(launches)
     ids, processes = identity.whole["ID"], identity.whole["Process ID"]
     columns = Columns(
         launches, ids, processes, identity.texts, identity.shapes, metrics, reader.readings, reader.nans, rules
