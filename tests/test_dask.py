@@ -32,6 +32,8 @@ distributed = pytest.importorskip("distributed", reason="dask's schedulers are n
 from ncu_tools.dask_engine import dask_engine  # noqa: E402 - only where dask is
 
 REPORTS = 12
+TWO_DEATHS = {"distributed.scheduler.allowed-failures": 1}
+"""An item is given up sooner: starting a worker takes a second or two."""
 PATHS = {
     **os.environ,
     "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "launch", ROOT / "parsers"))),
@@ -76,7 +78,7 @@ def local() -> Iterator[Engine]:
         for name, value in PATHS.items():
             patch.setenv(name, value)
         patch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-        with dask_engine("local") as engine:
+        with dask.config.set(TWO_DEATHS), dask_engine("local") as engine:
             yield engine
 
 
@@ -125,7 +127,7 @@ class TestALocalCluster:
 def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """dask gives a worker items ahead, and blames each that was there when the worker died."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
-    with dask.config.set({"distributed.scheduler.allowed-failures": 1}), dask_engine("local") as engine:
+    with dask.config.set(TWO_DEATHS), dask_engine("local") as engine:
         found = list(engine.map(_die_of_seven, [6, 7, 8, 9]))
         assert found[0] == 6
         assert found[2:] == [8, 9]
@@ -139,7 +141,7 @@ def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(mon
 def test_the_environment_is_as_it_was_also_after_a_worker_was_started_again() -> None:
     """Nannies are part of this process, and set its variables for each worker that they start."""
     before = dict(os.environ)
-    with dask_engine("local") as engine:
+    with dask.config.set(TWO_DEATHS), dask_engine("local") as engine:
         assert isinstance(next(iter(engine.map(_die_of_seven, [7]))), NcuBenchError)
     assert dict(os.environ) == before
 

@@ -78,9 +78,8 @@ class LongLines:
 
     def _forget(self) -> None:
         """Know no lines again."""
-        self._rules: dict[bytes, dict[str, str]] = {}
         self._codes: dict[bytes, int] = {}
-        self._rules_kept: list[dict[str, str]] = []
+        self._rules: list[dict[str, str]] = []
         self._noise: dict[bytes, tuple[str, str]] = {}
         self._recogniser = self._loops.Recogniser() if self._loops is not None else None
 
@@ -209,12 +208,12 @@ class LongLines:
     def _code_of(self, tail: bytes) -> int | None:
         """The number of what a tail says; None where it is no rule, or so many are known that it cannot be another."""
         code = self._codes.get(tail)
-        if code is None and len(self._rules_kept) < LINES_KEPT and (rule := self._rule_of(tail)) is not None:
-            assert self._recogniser is not None  # noqa: S101 - what is not compiled has no events
-            if self._recogniser.keep(tail) == len(self._rules_kept):
-                code = self._codes[tail] = len(self._rules_kept)
-                self._rules_kept.append(rule)
-        return code
+        if code is not None or len(self._rules) == LINES_KEPT or (rule := self._rule_of(tail)) is None:
+            return code
+        if self._recogniser is not None and self._recogniser.keep(tail) != len(self._rules):
+            return None
+        self._rules.append(rule)
+        return self._codes.setdefault(tail, len(self._codes))
 
     def _write(self, tails: memoryview, begin: int, end: int) -> int:
         """Add some tails to those of the stretch; where they end."""
@@ -374,14 +373,10 @@ class LongLines:
 
     def _rule(self, tail: bytes) -> dict[str, str] | None:
         """The rule that a line of this tail is, which is counted; None for any other line."""
-        rule = self._rules.get(tail)
-        if rule is None:
-            rule = self._rule_of(tail)
-            if rule is None:
-                return None
-            if len(self._rules) < LINES_KEPT:
-                self._rules[tail] = rule
-        self.account.report.lines[kinds.RULE] += 1
+        code = self._code_of(tail)
+        rule = self._rule_of(tail) if code is None else self._rules[code]
+        if rule is not None:
+            self.account.report.lines[kinds.RULE] += 1
         return rule
 
     @property
@@ -456,7 +451,7 @@ class LongLines:
     def _begin_stretch(self) -> None:
         self._stretch = Stretch(
             self.layout, endings={self._end[1:]}, pages=[(0, self._page_number)], judged=self.careful,
-            rules=RuleLines(self._rules_kept),
+            rules=RuleLines(self._rules),
         )  # fmt: skip
         self._first = self._line  # see _rows
         self._latest = None
