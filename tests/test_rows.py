@@ -180,26 +180,26 @@ def hash_of(text: str) -> int:
     return value ^ value >> 32
 
 
-ENDING = b'"\n'
+ENDING, NEVER = b'"\n', b"\n\n"
 IDENTITY = re.compile(rb'"\d+","\d+",(?:"[^"\n]*",){1}')
 
 
 def recognised(
-    block: bytes, prefix: bytes, known: list[bytes]
+    block: bytes, prefix: bytes, other: bytes, known: list[bytes]
 ) -> tuple[list[tuple[int, bytes]], list[tuple[int, int]], bytes]:
     """What the compiled loop is to find in a block, line by line: events, known tails between them, and other tails."""
     events: list[tuple[int, bytes]] = []
     rules, tails = [], b""
     for line in block.splitlines(keepends=True) if b"\r" not in block else re.findall(rb"[^\n]*\n", block):
         tail = line.removeprefix(prefix) if line.startswith(prefix) else None
-        if tail is not None and tail.endswith(ENDING):
+        if tail is not None and tail.endswith((ENDING, other)):
             tails += tail
             continue
         if tail is not None and tail in known:
             rules.append((known.index(tail), len(events)))
             continue
         found = IDENTITY.match(line) if tail is None else None
-        if found and line.endswith(ENDING) and line[found.end() :].endswith(ENDING):
+        if found and line.endswith((ENDING, other)) and line[found.end() :].endswith((ENDING, other)):
             prefix = found.group()
             events.append((0, prefix))
             tails += line[found.end() :]
@@ -224,18 +224,21 @@ class TestLines:
     @given(
         st.lists(pieces, max_size=40).map(b"".join),
         st.sampled_from([b"\n\n", b'"1","7","k",']),
+        st.sampled_from([NEVER, b'"\r\n', b'",\n']),
         st.integers(1, 9),
         st.lists(st.sampled_from([b"text\n", b'"m",""\r\n', b"\n", b'"",\n', b'"m","%","1.5",\n']), unique=True),
     )
-    def test_are_recognised_as_one_by_one(self, text: bytes, prefix: bytes, most: int, known: list[bytes]) -> None:
+    def test_are_recognised_as_one_by_one(
+        self, text: bytes, prefix: bytes, other: bytes, most: int, known: list[bytes]
+    ) -> None:
         block = text.rpartition(b"\n")[0] + b"\n" if b"\n" in text else b""
-        expected = recognised(block, prefix, known)
+        expected = recognised(block, prefix, other, known)
         loop = loops.Recogniser()
         assert [loop.keep(tail) for tail in known] == list(range(len(known)))
         events: list[tuple[int, bytes]] = []
         rules, tails, at, room = [], b"", 0, bytearray(len(text))
         while True:
-            end, _, written, found, said = loop.recognise(text, at, prefix, ENDING, 1, most, room)
+            end, _, written, found, said = loop.recognise(text, at, prefix, ENDING, other, 1, most, room)
             tails += room[:written]
             rules += [(code, len(events) + before) for code, before in pairs(said)]
             assert all(text[:stop].endswith(one) for _, one, stop, _, _ in found)
@@ -250,7 +253,7 @@ class TestLines:
     def test_events_count_the_lines_and_tails_before_them(self) -> None:
         block = b'noise\n"1","7","k","m","1"\n"1","7","k","m","2"\nnoise\n"2","7","k","m","3"\n"2","7","k",odd\ncut'
         loop = loops.Recogniser()
-        end, lines, written, events, _ = loop.recognise(block, 0, b"\n\n", ENDING, 1, 99, room := bytearray(200))
+        end, lines, written, events, _ = loop.recognise(block, 0, b"\n\n", ENDING, NEVER, 1, 99, room := bytearray(200))
         assert (block[end:], lines, bytes(room[:written])) == (b"cut", 6, b'"m","1"\n"m","2"\n"m","3"\n')
         assert [(what, text, line, tails) for what, text, _, line, tails in events] == [
             (1, b"noise\n", 0, 0),
@@ -263,7 +266,7 @@ class TestLines:
     def test_a_tail_has_one_number_however_often_it_is_told(self) -> None:
         loop = loops.Recogniser()
         assert [loop.keep(tail) for tail in (b"a\n", b"b\n", b"a\n", b"c\n")] == [0, 1, 0, 2]
-        *_, events, said = loop.recognise(b'"c\n"b\n"d\n"c\n', 0, b'"', ENDING, 1, 99, bytearray(20))
+        *_, events, said = loop.recognise(b'"c\n"b\n"d\n"c\n', 0, b'"', ENDING, NEVER, 1, 99, bytearray(20))
         assert ([text for _, text, *_ in events], pairs(said)) == ([b'"d\n'], [(2, 0), (1, 0), (2, 1)])
 
     def test_of_tails_made_to_collide_the_last_are_not_known(self) -> None:
@@ -275,7 +278,7 @@ class TestLines:
         assert 128 <= len(known) < len(texts)
         assert [number for number in numbers if number >= 0] == list(range(len(known)))
         for text, number in zip(texts, numbers, strict=True):
-            *_, events, said = loop.recognise(f"x{text}".encode(), 0, b"x", ENDING, 1, 9, bytearray(20))
+            *_, events, said = loop.recognise(f"x{text}".encode(), 0, b"x", ENDING, NEVER, 1, 9, bytearray(20))
             assert (len(events), pairs(said)) == ((1, []) if number < 0 else (0, [(number, 0)]))
 
     def test_what_is_no_text_cannot_be_known(self) -> None:
@@ -290,7 +293,7 @@ class TestLines:
             (b"line\n", 0, b"", 9, 9), (b"line\n", 0, ENDING, 0, 9),
         ]:  # fmt: skip
             with pytest.raises(ValueError, match="room"):
-                loops.Recogniser().recognise(block, start, b"\n\n", ending, 1, most, bytearray(room))
+                loops.Recogniser().recognise(block, start, b"\n\n", ending, NEVER, 1, most, bytearray(room))
 
 
 def test_cells_of_a_line_read_as_csv_has_them() -> None:

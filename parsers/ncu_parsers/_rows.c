@@ -200,7 +200,7 @@ typedef struct {
 
 typedef struct {
     Text prefix; /* what the rows of the current launch begin with */
-    Text ending; /* what rows end with */
+    Text ending, other_ending; /* what rows end with */
     int others;
     Dictionary *known; /* tails */
     char *tails;
@@ -210,6 +210,11 @@ typedef struct {
     int count, count_known, most;
     Py_ssize_t lines;
 } Recognised;
+
+static bool ends_a_row(const Recognised *found, Text text)
+{
+    return ends_with(text, found->ending) || ends_with(text, found->other_ending);
+}
 
 static void note(Recognised *found, What what, Text text)
 {
@@ -238,13 +243,13 @@ static const char *take_lines(Recognised *found, const char *at, const char *end
         bool is_row = false;
         if (begins_with(line, found->prefix)) {
             tail.begin += length(found->prefix);
-            is_row = ends_with(tail, found->ending);
+            is_row = ends_a_row(found, tail);
             if (!is_row)
                 take_odd(found, line, tail);
         } else {
-            const Text identity = ends_with(line, found->ending) ? identity_of(line, found->others) : (Text){at, at};
+            const Text identity = ends_a_row(found, line) ? identity_of(line, found->others) : (Text){at, at};
             tail.begin = identity.end;
-            is_row = length(identity) > 0 && ends_with(tail, found->ending);
+            is_row = length(identity) > 0 && ends_a_row(found, tail);
             if (is_row)
                 note(found, LAUNCH, found->prefix = identity);
             else
@@ -296,14 +301,15 @@ static bool is_free(const Recogniser *self)
 
 static PyObject *recognise(Recogniser *self, PyObject *arguments)
 {
-    Py_buffer block, prefix, ending, tails;
+    Py_buffer block, prefix, ending, other_ending, tails;
     Py_ssize_t start;
     Recognised found = {.count = 0, .known = &self->known};
-    if (!is_free(self) || !PyArg_ParseTuple(arguments, "y*ny*y*iiw*:recognise", &block, &start, &prefix, &ending,
-                                            &found.others, &found.most, &tails))
+    if (!is_free(self) || !PyArg_ParseTuple(arguments, "y*ny*y*y*iiw*:recognise", &block, &start, &prefix, &ending,
+                                            &other_ending, &found.others, &found.most, &tails))
         return NULL;
     PyObject *result = NULL;
-    if (start < 0 || start > block.len || tails.len < block.len - start || found.most < 1 || ending.len < 1) {
+    if (start < 0 || start > block.len || tails.len < block.len - start || found.most < 1 || ending.len < 1 ||
+        other_ending.len < 1) {
         PyErr_SetString(PyExc_ValueError, "tails need as much room as the block, and rows have an end");
     } else if ((found.events = PyMem_New(Event, found.most)) == NULL ||
                (found.tails_known = PyMem_New(Known, found.most)) == NULL) {
@@ -313,6 +319,7 @@ static PyObject *recognise(Recogniser *self, PyObject *arguments)
         const char *at;
         found.prefix = text_of(&prefix);
         found.ending = text_of(&ending);
+        found.other_ending = text_of(&other_ending);
         found.tails = tails.buf;
         self->busy = true;
         Py_BEGIN_ALLOW_THREADS
@@ -329,6 +336,7 @@ static PyObject *recognise(Recogniser *self, PyObject *arguments)
     PyBuffer_Release(&block);
     PyBuffer_Release(&prefix);
     PyBuffer_Release(&ending);
+    PyBuffer_Release(&other_ending);
     PyBuffer_Release(&tails);
     return result;
 }

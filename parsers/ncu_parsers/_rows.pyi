@@ -17,13 +17,14 @@ class Recogniser:
         start: int,
         prefix: bytes,
         ending: bytes,
+        other_ending: bytes,
         others: int,
         most: int,
         tails: bytearray,
     ) -> tuple[int, int, int, list[Event], bytes]:
         """Recognise the complete lines of a block from `start` on, and write the tails of rows into `tails`.
 
-        A row begins like its launch (`prefix`, at first) and ends with `ending`. A line that does not begin so, but
+        A row begins like its launch (`prefix`, at first) and has one of two endings. A line that does not begin so, but
         with two cells of digits and so many others, and ends so, is the first row of the next launch.
 
         Gives where the first line begins that was not looked at, how many lines and bytes of tails there were, events,

@@ -53,7 +53,7 @@ class LongLines:
         self.page = page
         self.layout = Layout.of(page)
         self._take = take
-        self._end = NOWHERE
+        self._end = self._other_end = NOWHERE
         self._prefix = NOWHERE
         self._line = account.number + 1
         self._latest: int | None = None  # see _latest_place
@@ -112,7 +112,9 @@ class LongLines:
         at, most = 0, FEW_EVENTS
         while True:
             recognise, others = self._recogniser.recognise, len(self.layout.identity) - 2
-            end, lines, written, events, said = recognise(block, at, self._prefix, self._end, others, most, tails)
+            end, lines, written, events, said = recognise(
+                block, at, self._prefix, self._end, self._other_end, others, most, tails
+            )
             rules = Said.of(said, len(events))
             back_to = self._take_found(lines, memoryview(tails)[:written], events, rules)
             if back_to is None and len(events) + len(rules.codes) < most:
@@ -223,7 +225,7 @@ class LongLines:
     @property
     def _known_by(self) -> tuple[object, ...]:
         """What rows are known by."""
-        return self._prefix, self._end, self.page, self._stretch
+        return self._prefix, self._end, self._other_end, self.page, self._stretch
 
     def _read_lines(self, lines: Iterable[bytes]) -> bool:
         """The same line by line."""
@@ -346,7 +348,10 @@ class LongLines:
         return True
 
     def _end_with(self, ending: bytes) -> None:
-        self._end = b'"' + ending
+        """Know rows by this ending; by the one before as well, unless there are rules."""
+        end = b'"' + ending
+        if end != self._end:
+            self._end, self._other_end = end, self._end if self.page.rule_at is None else NOWHERE
         self._stretch.endings.add(ending)
 
     def _is_rule(self, tail: bytes) -> bool:
@@ -411,9 +416,10 @@ class LongLines:
         layout = Layout.of(page)
         if page.header != self.page.header:
             self._forget()
+            self._end = self._other_end = NOWHERE
             self._end_stretch()
         if layout != self.layout:
-            self.layout, self._end = layout, NOWHERE
+            self.layout = layout
             self._stretch.layout = layout
             self._compile()
         self.page = page
@@ -450,9 +456,12 @@ class LongLines:
 
     def _begin_stretch(self) -> None:
         self._stretch = Stretch(
-            self.layout, endings={self._end[1:]}, pages=[(0, self._page_number)], judged=self.careful,
+            self.layout,
+            endings={self._end[1:], self._other_end[1:]},
+            pages=[(0, self._page_number)],
+            judged=self.careful,
             rules=RuleLines(self._rules),
-        )  # fmt: skip
+        )
         self._first = self._line  # see _rows
         self._latest = None
         self._noted = 0  # rows that are in the account of lines already
