@@ -21,11 +21,12 @@ from ncu_parsers.read import NotAReport
 from ncu_parsers.sources import Source
 
 from ncu_tools.cli import run
+from ncu_tools.dask_engine import GivenUp
 
 PARTS = ("It broke.", "It was old.", "Buy another.")
 
 
-@pytest.mark.parametrize("kind", [NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork])
+@pytest.mark.parametrize("kind", [NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork, GivenUp])
 def test_an_error_is_the_same_in_another_process(kind: type[NcuBenchError]) -> None:
     error = kind(*PARTS)
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
@@ -44,7 +45,7 @@ def test_every_kind_of_error_is_among_those_above() -> None:
     def below(kind: type[NcuBenchError]) -> set[type[NcuBenchError]]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
-    tested = {NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork, ToolFailed}
+    tested = {NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork, GivenUp, ToolFailed}
     ours = {kind for kind in below(NcuBenchError) if kind.__module__.startswith(("ncu_", "launch", "parsers"))}
     assert ours <= tested
     assert not issubclass(DamagedFooter, NcuBenchError)

@@ -387,6 +387,8 @@ class LongLines:
     @property
     def _latest_place(self) -> int:
         """Of the launches with the ids of the current one, the place of that which was met last."""
+        if self._prefix is NOWHERE:
+            return NO_LAUNCH
         if self._latest is None:
             place: int | None = self._stretch.run_launches[-1] if self._stretch.run_launches else NO_LAUNCH
             if place not in (NO_LAUNCH, len(self._stretch.prefixes) - 1):
