@@ -26,7 +26,7 @@ BARE = str(SAMPLES / "d05-legacy-long.csv")
 FAILED = str(SAMPLES / "d14-kernel-failed.csv")
 DENIED = str(SAMPLES / "d15-no-permission.csv")
 PYTHONPATH = os.pathsep.join(str(ROOT / part) for part in (".", "launch", "parsers"))
-PROGRAM = [sys.executable, "-c", "from ncu_tools.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from ncu_tools.cli import program; program()"]
 
 
 class Result:
@@ -485,3 +485,54 @@ def test_a_user_without_a_home_reads_reports(call: Any, monkeypatch: pytest.Monk
     for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     assert call("hotspots", RAW).code == 0
+
+
+def ended(code: str) -> subprocess.CompletedProcess[str]:
+    """A Python program that has run to its end."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+    )  # fmt: skip
+
+
+class TestTheEnd:
+    """The installed command ends without taking apart what it imported."""
+
+    def test_comes_after_all_that_others_want_done(self) -> None:
+        code = (
+            "import atexit, ncu_tools.cli as cli\n"
+            "def command(arguments):\n"
+            "    atexit.register(print, 'last words')\n"
+            "    print('x' * 100_000)\n"
+            "    return 3\n"
+            "cli.run = command\n"
+            "cli.program()"
+        )
+        done = ended(code)
+        assert (done.returncode, done.stderr) == (3, "")
+        assert done.stdout == "x" * 100_000 + "\nlast words\n"
+
+    def test_is_the_caller_s_where_another_program_calls_main(self) -> None:
+        code = (
+            "import atexit, sys\n"
+            "from ncu_tools.cli import main\n"
+            "atexit.register(print, 'theirs')\n"
+            "try:\n"
+            "    main(['nonsense'])\n"
+            "except SystemExit as error:\n"
+            "    sys.exit(40 + error.code)"
+        )
+        done = ended(code)
+        assert (done.returncode, done.stdout) == (42, "theirs\n")
+
+    def test_of_an_error_that_got_through_is_python_s(self) -> None:
+        code = (
+            "import ncu_tools.cli as cli\n"
+            "def command(arguments):\n"
+            "    raise ZeroDivisionError('not ours')\n"
+            "cli.run = command\n"
+            "cli.program()"
+        )
+        done = ended(code)
+        assert done.returncode == 1
+        assert "ZeroDivisionError: not ours" in done.stderr

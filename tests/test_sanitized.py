@@ -41,7 +41,7 @@ def sanitized(folder: Path) -> tuple[Path, list[Path]]:
         pytest.skip("gcc is not installed, whose sanitizers check every access: apt-get install gcc")
     libraries = [path for name in LIBRARIES if (path := library(compiler, name)) is not None]
     if len(libraries) < len(LIBRARIES):
-        pytest.skip("gcc lacks libasan or libubsan here, which Debian's package gcc brings")
+        pytest.skip("gcc lacks libasan or libubsan here, which Debian's gcc brings: apt-get install gcc")
     module = folder / f"_rows{sysconfig.get_config_var('EXT_SUFFIX')}"
     include = f"-I{sysconfig.get_paths()['include']}"
     subprocess.run([compiler, "-g", "-O1", "-shared", "-fPIC", *SANITIZERS, include, SOURCE, "-o", module], check=True)
