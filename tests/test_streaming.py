@@ -15,8 +15,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings, target
 from hypothesis import strategies as st
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers import compiled, fast_wide, flow, parse, printed, stream
-from ncu_parsers import long_lines as long_pages
+from ncu_parsers import compiled, fast_wide, flow, long_blocks, parse, printed, stream, stretch
 from ncu_parsers.build import launches_table
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import account
@@ -113,9 +112,9 @@ def short_stretches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(compiled, "loops", None)
     monkeypatch.setattr(fast_wide, "BLOCK_BYTES", 3000)
     monkeypatch.setattr(fast_wide, "UNKNOWN_BYTES", 400)
-    monkeypatch.setattr(long_pages, "BYTES_OF_A_STRETCH", 700)
-    monkeypatch.setattr(long_pages, "BLOCK_BYTES", 1500)
-    monkeypatch.setattr(long_pages, "FEW_EVENTS", 2)
+    monkeypatch.setattr(stretch, "BYTES_OF_A_STRETCH", 700)
+    monkeypatch.setattr(long_blocks, "BLOCK_BYTES", 1500)
+    monkeypatch.setattr(long_blocks, "FEW_EVENTS", 2)
 
 
 def file_of(folder: Path, lines: list[str], end: str = "\n") -> Path:
@@ -296,7 +295,7 @@ class TestAnyReport:
 def test_runs_under_one_header_are_told_apart_by_the_plain_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_of_a_stretch: int, launches: int
 ) -> None:
-    monkeypatch.setattr(long_pages, "BYTES_OF_A_STRETCH", bytes_of_a_stretch)
+    monkeypatch.setattr(stretch, "BYTES_OF_A_STRETCH", bytes_of_a_stretch)
     runs = [
         long_lines(number, [(TIME, "ns", str(time + number)), (ADD, "inst", "12,345,678")])
         for time in (1000, 2000)

@@ -1,4 +1,4 @@
-"""The compiled loops over every byte of a big report; `rows.py` and `long_lines.py` stand before them."""
+"""The compiled loops over every byte of a big report; `rows.py` and `long_blocks.py` stand before them."""
 
 Event = tuple[int, bytes, int, int, int]
 

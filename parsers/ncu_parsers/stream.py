@@ -17,10 +17,12 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from ncu_parsers import compiled
 from ncu_parsers.fast_long import LongPages
 from ncu_parsers.fast_wide import WideReader
 from ncu_parsers.flow import Flow
 from ncu_parsers.line_account import NotCertain, PageReader, read_lines
+from ncu_parsers.long_blocks import LongBlocks
 from ncu_parsers.long_lines import LongLines
 from ncu_parsers.ncu_csv import LongPage, WidePage
 from ncu_parsers.process_wide import process_wide
@@ -154,7 +156,9 @@ def _read(flow: Flow, source: Source, careful: bool = False) -> bool:
     def reader_of(page: LongPage | WidePage) -> PageReader:
         if isinstance(page, WidePage):
             return WideReader(flow, page)
-        return LongLines(flow.account, page, careful, long.take)
+        if careful or compiled.loops is None:
+            return LongLines(flow.account, page, careful, long.take)
+        return LongBlocks(flow.account, page, long.take, compiled.loops)
 
     try:
         with source.open() as stream:

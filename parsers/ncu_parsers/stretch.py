@@ -13,6 +13,9 @@ from ncu_parsers.columns import Codes, Rules
 from ncu_parsers.line_account import IDENTITY_TITLES, NotCertain
 from ncu_parsers.ncu_csv import NVTX_TITLES, LongPage
 
+BYTES_OF_A_STRETCH = 3_000_000
+"""Of tails: some 33,000 rows."""
+
 TAIL_TITLES = {"Section Name", "Body Item Label", "Metric Name", "Metric Unit", "Metric Value"}
 
 
@@ -106,6 +109,11 @@ class Stretch:
     endings: set[bytes] = field(default_factory=set)
     pages: list[tuple[int, int]] = field(default_factory=list)
     judged: bool = False
+
+    @property
+    def room(self) -> int:
+        """For so many bytes of tails; none is left for another launch where it is not above zero."""
+        return BYTES_OF_A_STRETCH - self.tails.tell()
 
     def begin_page(self, page: int) -> None:
         """Launches that follow are of another page, even if they begin like earlier ones."""

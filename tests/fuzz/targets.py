@@ -31,11 +31,12 @@ from ncu_parsers import (
     fast_wide,
     flow,
     kineto,
-    long_lines,
+    long_blocks,
     nsys_sqlite,
     parquet,
     parquet_file,
     stream,
+    stretch,
     tables,
 )
 from ncu_parsers import ncu_report_file as binary
@@ -160,10 +161,10 @@ def fast_path(data: bytes, thorough: bool) -> None:
         _tables(thorough),
         patch.object(fast_wide, "BLOCK_BYTES", 2000),
         patch.object(fast_wide, "UNKNOWN_BYTES", 500),
-        patch.object(long_lines, "BYTES_OF_A_STRETCH", 250),
+        patch.object(stretch, "BYTES_OF_A_STRETCH", 250),
         patch.object(flow, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
         patch.object(stream, "ThreadPoolExecutor", _Inline),
-        patch.object(long_lines, "BLOCK_BYTES", 1000),
+        patch.object(long_blocks, "BLOCK_BYTES", 1000),
         patch.object(compiled, "loops", compiled.loops if len(data) % 3 else None),
     ):
         sink = Sink()
