@@ -6,7 +6,7 @@ read piece by piece gives what the whole table does, in memory that grows with t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from ncu_parsers.tables import Floats
 from ncu_tools import board
 from ncu_tools.ceilings import Ceilings, Origin
 from ncu_tools.flags import TOLERANCE, Excess, flag
-from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, LEFT_OUT, SAME, UNIT_COLUMNS, work_by_unit
+from ncu_tools.work import FLOAT_UNITS, INTEGER_UNITS, LEFT_OUT, SAME, UNIT_COLUMNS, total_of, work_by_unit
 
 Title = TypeVar("Title", bound=Hashable)
 Other = TypeVar("Other", bound=Hashable)
@@ -58,25 +58,24 @@ class Launches:
         self.partial = self._basis_says("not collected") | self._basis_says("not every")
         self.work = work_by_unit(table, self.flops, self._basis_says(LEFT_OUT), self.partial)
         self.needed = self._seconds_needed()
-        together = sum((np.nan_to_num(self.work[unit]) for unit in FLOAT_UNITS), np.zeros(self.rows))
+        together = total_of({unit: self.work[unit] for unit in self._counted(FLOAT_UNITS)}, self.rows)
         self.unattributed: Mask = self.flops - together > SAME * self.flops
         """Which did FLOPs that no unit is known to have done: what bounds them cannot be told."""
 
     def _basis_says(self, words: str) -> Mask:
         return np.array([words in (text or "") for text in self.bases], bool)[self.basis_codes]
 
+    def _counted(self, units: Iterable[str]) -> list[str]:
+        """Those of `units` that have a column. What has none did nothing, or it is not known."""
+        return [unit for unit in units if UNIT_COLUMNS[unit] in self.table.column_names]
+
     def _seconds_needed(self) -> dict[str, Floats]:
-        needed = {}
-        for resource in RESOURCES:
-            if resource == "dram":
-                amount = self.dram
-            elif UNIT_COLUMNS[resource] in self.table.column_names:
-                amount = np.nan_to_num(self.work[resource])
-            else:
-                continue  # what has no column did nothing, or it is not known
-            if amount.any():
-                needed[resource] = _seconds_for(amount, self.ceilings.per_launch[resource])
-        return needed
+        amounts = {"dram": self.dram} | {unit: tables.or_zero(self.work[unit]) for unit in self._counted(UNIT_COLUMNS)}
+        return {
+            resource: _seconds_for(amounts[resource], self.ceilings.per_launch[resource])
+            for resource in RESOURCES
+            if resource in amounts and amounts[resource].any()
+        }
 
     def texts_at(self, column: str, rows: Keys) -> list[str | None]:
         """A text column of the launches `rows`."""
@@ -84,11 +83,20 @@ class Launches:
         return [texts[code] for code in codes[rows].tolist()]
 
 
+def _alike(work: dict[str, Floats]) -> list[tuple[list[str], Floats]]:
+    """The units that share an array, as those without a column do, with what they did."""
+    groups: dict[int, tuple[list[str], Floats]] = {}
+    for unit, amount in work.items():
+        groups.setdefault(id(amount), ([], amount))[0].append(unit)
+    return list(groups.values())
+
+
 def _truths(table: pa.Table, name: str) -> Mask:
     """A column of truths, False where it is null or the table lacks it."""
     if name not in table.column_names:
         return np.zeros(len(table), bool)
-    return np.nan_to_num(tables.floats(table, name)).astype(bool)
+    truths: Mask = tables.floats(table, name) > 0
+    return truths
 
 
 def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
@@ -111,9 +119,15 @@ class NamedSums:
 
     def add(self, what: str, amounts: Floats | Mask, where: Mask | None = None) -> None:
         """Add an amount per launch to the sums of its kernel; with `where`, only those of some launches."""
-        taken = amounts if where is None else np.where(where, amounts, 0.0)
+        taken = amounts if where is None or where.all() else np.where(where, amounts, 0.0)
         totals = np.bincount(self._places, np.concatenate([self.of(what), taken]))
         self._totals[what] = totals.astype(np.float64, copy=False)
+
+    def count(self, names: Iterable[str], where: Mask) -> None:
+        """Add one per launch of `where` to each of some sums: whole numbers, which add up alike in any order."""
+        counted = np.bincount(self._places[self.kernels :], where, self.kernels)
+        for name in names:
+            self._totals[name] = self.of(name) + counted
 
     def begin(self, what: str, like: str) -> None:
         """Start a sum, unless it exists, at the value that another one has now."""
@@ -162,10 +176,10 @@ class KernelSums(Generic[Title]):
         self._add_bases(launches, keys)
         with np.errstate(invalid="ignore", divide="ignore"):
             self._add_times(launches, keys)
-            self._add_amount("flops", launches.flops, launches, rated=True)
-            self._add_amount("dram", launches.dram, launches, rated=True)
-            for unit, amount in launches.work.items():
-                self._add_amount(unit, amount, launches)
+            self._add_amount(["flops"], launches.flops, launches, rated=True)
+            self._add_amount(["dram"], launches.dram, launches, rated=True)
+            for units, amount in _alike(launches.work):
+                self._add_amount(units, amount, launches)
             self._add_main_units(launches)
             self._add_bounds(launches)
             self._add_fractions(launches, keys)
@@ -245,23 +259,24 @@ class KernelSums(Generic[Title]):
         np.minimum.at(self._shortest, keys[timed], np.fmin(launches.seconds, launches.shortest)[timed])
         np.maximum.at(self._longest, keys[timed], np.fmax(launches.seconds, launches.longest)[timed])
 
-    def _add_amount(self, what: str, amount: Floats, launches: Launches, *, rated: bool = False) -> None:
+    def _add_amount(self, names: Sequence[str], amount: Floats, launches: Launches, *, rated: bool = False) -> None:
+        """Add an amount to the sums of each of these names."""
         known = ~np.isnan(amount) & launches.alive
         if not known.any():
             return
-        self._sums.add(f"{what} known", known)
-        if amount.any():
-            self._sums.add(what, amount * launches.weight, known)
-        if rated:
+        self._sums.count([f"{name} known" for name in names], known)
+        for name in names if amount.any() else ():
+            self._sums.add(name, amount * launches.weight, known)
+        for name in names if rated else ():
             both = known & ~np.isnan(launches.seconds)
-            self._sums.add(f"{what} timed", amount * launches.weight, both)
-            self._sums.add(f"{what} seconds", launches.seconds * launches.weight, both)
+            self._sums.add(f"{name} timed", amount * launches.weight, both)
+            self._sums.add(f"{name} seconds", launches.seconds * launches.weight, both)
 
     def _add_main_units(self, launches: Launches) -> None:
         known = ~np.isnan(launches.flops) & launches.alive
         for unit in FLOAT_UNITS:
             if unit in launches.needed:
-                self._sums.add(f"{unit} counted", np.nan_to_num(launches.work[unit]) * launches.weight, known)
+                self._sums.add(f"{unit} counted", tables.or_zero(launches.work[unit]) * launches.weight, known)
         both = known & ~np.isnan(launches.dram)
         self._sums.add("flops beside bytes", launches.flops * launches.weight, both)
         self._sums.add("bytes beside flops", launches.dram * launches.weight, both)

@@ -36,9 +36,18 @@ def work_by_unit(
     A unit that was not collected did nothing where `flops` is a complete count (not `partial`) that the others make up:
     there the report shows by other means that it was idle. `left_out` are the launches whose FP16 is no work.
     """
-    work = {unit: tables.floats(table, column) for unit, column in FLOAT_UNITS.items()}
-    work["fp16"] = np.where(left_out, 0.0, work["fp16"])
-    together = sum((np.nan_to_num(amount) for amount in work.values()), np.zeros(len(table)))
-    complete = ~partial & (np.abs(flops - together) <= SAME * np.abs(flops))
-    work = {unit: np.where(np.isnan(amount) & complete, 0.0, amount) for unit, amount in work.items()}
+    counted = {
+        unit: tables.floats(table, column) for unit, column in FLOAT_UNITS.items() if column in table.column_names
+    }
+    if left_out.any():
+        counted["fp16"] = np.where(left_out, 0.0, counted.get("fp16", tables.unknown(len(table))))
+    complete = ~partial & (np.abs(flops - total_of(counted, len(table))) <= SAME * np.abs(flops))
+    idle = np.where(complete, 0.0, np.nan)
+    work = {unit: np.where(np.isnan(amount), idle, amount) for unit, amount in counted.items()}
+    work = {unit: work.get(unit, idle) for unit in FLOAT_UNITS}
     return work | {unit: tables.floats(table, column) for unit, column in INTEGER_UNITS.items()}
+
+
+def total_of(work: dict[str, Floats], launches: int) -> Floats:
+    """What units did together in each launch, as far as it is known."""
+    return sum((tables.or_zero(amount) for amount in work.values()), np.zeros(launches))

@@ -225,11 +225,24 @@ def encoded(metadata: dict[str, Any]) -> bytes:
 
 
 def floats(table: pa.Table, name: str) -> Floats:
-    """A numeric column as float64, NaN where it is null or the table lacks it."""
+    """A numeric column as float64, NaN where it is null or the table lacks it; not to be written to."""
     if name not in table.column_names:
-        return np.full(len(table), np.nan)
+        return unknown(len(table))
     parts = [_chunk_floats(chunk) for chunk in table.column(name).chunks]
-    return np.concatenate(parts) if parts else np.empty(0)
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
+
+
+@lru_cache(maxsize=4)
+def unknown(rows: int) -> Floats:
+    """NaN for each of so many launches; not to be written to, since most tables lack most columns."""
+    result = np.full(rows, np.nan)
+    result.flags.writeable = False
+    return result
+
+
+def or_zero(values: Floats) -> Floats:
+    """The values, 0 where they are NaN."""
+    return np.where(np.isnan(values), 0.0, values)
 
 
 def launch_counts(table: pa.Table) -> Floats:
@@ -240,7 +253,8 @@ def launch_counts(table: pa.Table) -> Floats:
 
 def _chunk_floats(chunk: pa.Array) -> Floats:
     """One chunk as float64, NaN for null."""
-    values = arrays.values_of(arrays.cast(chunk, pa.float64(), safe=False), np.float64)
+    numbers = chunk if pa.types.is_float64(chunk.type) else arrays.cast(chunk, pa.float64(), safe=False)
+    values = arrays.values_of(numbers, np.float64)
     return np.where(arrays.present(chunk), values, np.nan) if chunk.null_count else values
 
 
@@ -259,9 +273,12 @@ def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str |
     missing = len(values) - 1
     parts = []
     for chunk in chunks:
-        indices = arrays.values_of(arrays.cast(chunk.indices, pa.int32()), np.int32)
-        parts.append(np.where(arrays.present(chunk.indices), indices, missing).astype(np.int32))
-    return np.concatenate(parts), values
+        places = chunk.indices if pa.types.is_int32(chunk.indices.type) else arrays.cast(chunk.indices, pa.int32())
+        indices = arrays.values_of(places, np.int32)
+        if places.null_count:
+            indices = np.where(arrays.present(places), indices, np.int32(missing))
+        parts.append(indices)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts), values
 
 
 def list_codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[tuple[Any, ...] | None]]:
