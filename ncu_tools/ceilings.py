@@ -162,6 +162,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     result = Ceilings({unit: tables.floats(table, column).copy() for unit, column in PEAK_COLUMNS.items()})
     board = board_of(table)
     shared = shared_roof(table)
+    counted_in = ~np.isnan(tables.floats(table, "flops")) | ~np.isnan(tables.floats(table, "dram_bytes"))
     devices = _devices(table)
     for device, at in devices.items():
         name, capability, threads = device
@@ -175,7 +176,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         _hold_dram_to_the_board(result, title, at, board.dram_limit)
         _draw_report(result, title, at, board)
         _fill_from_board(result, title, at, board)
-        fallback = _fallback(device, machine, result.notes, _missing(result, at))
+        fallback = _fallback(device, machine, result.notes, _missing(result, at[counted_in[at]]))
         if fallback is not None:
             _fill(result, title, at, fallback, board.sm_clock, _worked(table))
         _add_others(result, title, at, board)
@@ -219,7 +220,7 @@ def _threads(table: pa.Table) -> tuple[list[int | None], Rows]:
 
 
 def _missing(result: Ceilings, at: Rows) -> list[str]:
-    """Those of the two ceilings that every roofline needs which some launch lacks."""
+    """Those of the two ceilings that every roofline needs which some of these launches lacks."""
     return [unit for unit in ("fp32", "dram") if np.isnan(result.per_launch[unit][at]).any()]
 
 

@@ -26,7 +26,7 @@ from ncu_tools.work import UNIT_COLUMNS
 
 OF_THE_BOARD = ("device__attribute_", known.TENSOR_PREFIX)
 EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
-OF_CEILINGS = frozenset({"device_name", "compute_capability", "sm_clock_hz", THREADS})
+OF_CEILINGS = frozenset({"device_name", "compute_capability", "sm_clock_hz", "flops", "dram_bytes", THREADS})
 OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
     "dram_bytes", *UNIT_COLUMNS.values(), *EXTREMES,

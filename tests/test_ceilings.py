@@ -161,6 +161,11 @@ def test_where_no_ceiling_is_known_the_note_says_how_to_come_by_one(
     assert note == f"no ceilings are known for {device}: choose a machine with --machine NAME, {advice}"
 
 
+def test_of_a_timeline_no_ceilings_are_missed() -> None:
+    """It counts nothing that one could bound, and nsys has no sections to ask for."""
+    assert ceilings_of(table(launch("k", ns=1e6, capability=None))).notes == []
+
+
 @needs_shared_reports
 @pytest.mark.parametrize(
     ("fragment", "unit", "kind", "value"),

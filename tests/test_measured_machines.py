@@ -148,8 +148,8 @@ class TestCeilingsOfACpu:
     def ceilings(self, *threads: int | None) -> Ceilings:
         attributes = {"Device Name": 'Pro"cessor\\ X'}
         launches = [
-            launch("mm", {} if number is None else {"threads": metric(float(number))}, ns=1.0, capability=None,
-                   attributes=attributes)
+            launch("mm", {} if number is None else {"threads": metric(float(number))}, ns=1.0, dram=1.0,
+                   capability=None, attributes=attributes)
             for number in threads
         ]  # fmt: skip
         return ceilings_of(table(*launches))

@@ -185,7 +185,7 @@ IDENTITY = re.compile(rb'"\d+","\d+",(?:"[^"\n]*",){1}')
 
 
 def recognised(
-    block: bytes, prefix: bytes, other: bytes, known: list[bytes]
+    block: bytes, prefix: bytes, other: bytes, known: list[bytes], header: bytes
 ) -> tuple[list[tuple[int, bytes]], list[tuple[int, int]], bytes]:
     """What the compiled loop is to find in a block, line by line: events, known tails between them, and other tails."""
     events: list[tuple[int, bytes]] = []
@@ -203,6 +203,9 @@ def recognised(
             prefix = found.group()
             events.append((0, prefix))
             tails += line[found.end() :]
+        elif tail is None and line == header:
+            prefix = NEVER
+            events.append((2, line))
         else:
             events.append((1, line))
     return events, rules, tails
@@ -227,13 +230,16 @@ class TestLines:
         st.sampled_from([NEVER, b'"\r\n', b'",\n']),
         st.integers(1, 9),
         st.lists(st.sampled_from([b"text\n", b'"m",""\r\n', b"\n", b'"",\n', b'"m","%","1.5",\n']), unique=True),
+        st.sampled_from([NEVER, b"text\n", b"\n", b'"m","%","1.5"\n', b'"1","7","k",text\n']),
     )
     def test_are_recognised_as_one_by_one(
-        self, text: bytes, prefix: bytes, other: bytes, most: int, known: list[bytes]
+        self, text: bytes, prefix: bytes, other: bytes, most: int, known: list[bytes], header: bytes
     ) -> None:
         block = text.rpartition(b"\n")[0] + b"\n" if b"\n" in text else b""
-        expected = recognised(block, prefix, other, known)
+        expected = recognised(block, prefix, other, known, header)
         loop = loops.Recogniser()
+        loop.keep_header(b"another")
+        loop.keep_header(header)
         assert [loop.keep(tail) for tail in known] == list(range(len(known)))
         events: list[tuple[int, bytes]] = []
         rules, tails, at, room = [], b"", 0, bytearray(len(text))
@@ -243,7 +249,7 @@ class TestLines:
             rules += [(code, len(events) + before) for code, before in pairs(said)]
             assert all(text[:stop].endswith(one) for _, one, stop, _, _ in found)
             events += [(what, one) for what, one, _, _, _ in found]
-            prefix = next((one for what, one in reversed(events) if what == 0), prefix)
+            prefix = next((one if what == 0 else NEVER for what, one in reversed(events) if what != 1), prefix)
             at = end
             if len(found) + len(pairs(said)) < most:
                 break
@@ -284,6 +290,8 @@ class TestLines:
     def test_what_is_no_text_cannot_be_known(self) -> None:
         with pytest.raises(TypeError, match="bytes"):
             loops.Recogniser().keep("text")
+        with pytest.raises(TypeError, match="bytes"):
+            loops.Recogniser().keep_header("text")
         with pytest.raises(TypeError):
             loops.Recogniser(1)
 

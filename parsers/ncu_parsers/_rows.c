@@ -46,6 +46,11 @@ static Text text_of(const Py_buffer *buffer)
     return (Text){buffer->buf, (const char *)buffer->buf + buffer->len};
 }
 
+static Text text_in(PyObject *bytes)
+{
+    return (Text){PyBytes_AS_STRING(bytes), PyBytes_AS_STRING(bytes) + PyBytes_GET_SIZE(bytes)};
+}
+
 /* ---------------------------------------------------------------------------------------------------- dictionaries */
 
 /* A text that was met, and the one that followed it last: the texts of rows come in cycles. */
@@ -183,8 +188,8 @@ static Text identity_of(Text line, int others)
     return (Text){line.begin, at == NULL ? line.begin : at};
 }
 
-/* A launch, by what its rows begin with; another line. */
-typedef enum { LAUNCH, OTHER } What;
+/* A launch, by what its rows begin with; another line; the known header, behind which no launch goes on. */
+typedef enum { LAUNCH, OTHER, HEADER } What;
 
 typedef struct {
     What what;
@@ -201,6 +206,7 @@ typedef struct {
 typedef struct {
     Text prefix; /* what the rows of the current launch begin with */
     Text ending, other_ending; /* what rows end with */
+    Text header;
     int others;
     Dictionary *known; /* tails */
     char *tails;
@@ -210,6 +216,9 @@ typedef struct {
     int count, count_known, most;
     Py_ssize_t lines;
 } Recognised;
+
+static const char LINE_ENDS[] = "\n\n";
+static const Text NOWHERE = {LINE_ENDS, LINE_ENDS + 2}; /* no line is or begins so */
 
 static bool ends_a_row(const Recognised *found, Text text)
 {
@@ -250,10 +259,14 @@ static const char *take_lines(Recognised *found, const char *at, const char *end
             const Text identity = ends_a_row(found, line) ? identity_of(line, found->others) : (Text){at, at};
             tail.begin = identity.end;
             is_row = length(identity) > 0 && ends_a_row(found, tail);
-            if (is_row)
+            if (is_row) {
                 note(found, LAUNCH, found->prefix = identity);
-            else
+            } else if (same(line, found->header)) {
+                note(found, HEADER, line);
+                found->prefix = NOWHERE;
+            } else {
                 note(found, OTHER, line);
+            }
         }
         if (is_row) {
             memcpy(found->tails + found->written, tail.begin, length(tail));
@@ -270,6 +283,7 @@ typedef struct {
     PyObject_HEAD
     Dictionary known;
     PyObject *kept; /* a list of known tails */
+    PyObject *header; /* bytes, or NULL */
     bool busy;      /* another thread is in the middle of it */
 } Recogniser;
 
@@ -320,6 +334,7 @@ static PyObject *recognise(Recogniser *self, PyObject *arguments)
         found.prefix = text_of(&prefix);
         found.ending = text_of(&ending);
         found.other_ending = text_of(&other_ending);
+        found.header = self->header == NULL ? NOWHERE : text_in(self->header);
         found.tails = tails.buf;
         self->busy = true;
         Py_BEGIN_ALLOW_THREADS
@@ -348,13 +363,23 @@ static PyObject *keep(Recogniser *self, PyObject *tail)
     if (!PyBytes_Check(tail))
         return PyErr_Format(PyExc_TypeError, "a tail is bytes");
     const Py_ssize_t kept = PyList_GET_SIZE(self->kept);
-    const Text text = {PyBytes_AS_STRING(tail), PyBytes_AS_STRING(tail) + PyBytes_GET_SIZE(tail)};
+    const Text text = text_in(tail);
     if (PyList_Append(self->kept, tail) < 0)
         return NULL;
     const int32_t code = code_of(&self->known, text, any);
     if (code != kept && PyList_SetSlice(self->kept, kept, kept + 1, NULL) < 0) /* it was known, or there is no room */
         return NULL;
     return PyLong_FromLong(code);
+}
+
+static PyObject *keep_header(Recogniser *self, PyObject *line)
+{
+    if (!is_free(self))
+        return NULL;
+    if (!PyBytes_Check(line))
+        return PyErr_Format(PyExc_TypeError, "a header is bytes");
+    Py_XSETREF(self->header, Py_NewRef(line));
+    Py_RETURN_NONE;
 }
 
 static PyObject *new_recogniser(PyTypeObject *type, PyObject *arguments, PyObject *Py_UNUSED(keywords))
@@ -372,6 +397,7 @@ static void end_recogniser(Recogniser *self)
     PyTypeObject *type = Py_TYPE(self);
     forget(&self->known);
     Py_XDECREF(self->kept);
+    Py_XDECREF(self->header);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -379,6 +405,7 @@ static void end_recogniser(Recogniser *self)
 static PyMethodDef methods_of_recognisers[] = {
     {"recognise", (PyCFunction)recognise, METH_VARARGS, "See _rows.pyi."},
     {"keep", (PyCFunction)keep, METH_O, "See _rows.pyi."},
+    {"keep_header", (PyCFunction)keep_header, METH_O, "See _rows.pyi."},
     {NULL, NULL, 0, NULL},
 };
 

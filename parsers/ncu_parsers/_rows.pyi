@@ -11,6 +11,9 @@ class Recogniser:
         Raises `RuntimeError` while another thread recognises lines.
         """
 
+    def keep_header(self, line: bytes) -> None:
+        """Know this line for the header of a page, in place of another. Raises as `keep` does."""
+
     def recognise(
         self,
         block: bytes | memoryview,
@@ -31,8 +34,9 @@ class Recogniser:
         and the lines that begin like the launch and have a known tail: of each the number of that and how many events
         were before it (two int32). With `most` of both together it stops.
 
-        An event is 0, a launch, and what its rows begin with, or 1, any other line, and all of it; where these bytes
-        end in the block; and how many lines and bytes of tails were before it.
+        An event is 0, a launch, and what its rows begin with, or 1, any other line, and all of it, or 2, the known
+        header, behind which no row is of the launch before it; where these bytes end in the block; and how many lines
+        and bytes of tails were before it.
 
         Raises `ValueError` where `tails` has less room than the block, `RuntimeError` while another thread does this.
         """

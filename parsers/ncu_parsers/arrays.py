@@ -104,8 +104,9 @@ def integers(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
 
 def indices(codes: npt.NDArray[np.int32]) -> pa.Array:
     """int32, null where negative."""
-    present = None if not len(codes) or codes.min() >= 0 else np.packbits(codes >= 0, bitorder="little").tobytes()
-    bitmap = None if present is None else pa.py_buffer(present)
+    if not len(codes) or codes.min() >= 0:
+        return pa.Array.from_buffers(pa.int32(), len(codes), [None, _buffer(codes.astype(np.int32, copy=False))])
+    bitmap = _buffer(np.packbits(codes >= 0, bitorder="little"))
     return pa.Array.from_buffers(pa.int32(), len(codes), [bitmap, _buffer(np.maximum(codes, 0).astype(np.int32))])
 
 
@@ -235,16 +236,8 @@ def words_of(array: pa.DictionaryArray) -> list[str | None]:
 
 
 def joined(parts: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray:
-    """Dictionary arrays, each of its own texts, as one."""
-    if len(parts) == 1:
-        return parts[0]
-    places: dict[str | None, int] = {}
-    codes = []
-    for part in parts:
-        texts_here = part.dictionary.to_pylist()
-        moved = np.array([places.setdefault(text, len(places)) for text in texts_here] or [0], np.int32)
-        codes.append(moved[values_of(part.indices, np.int32)])
-    return pa.DictionaryArray.from_arrays(indices(np.concatenate(codes)), texts(list(places)))
+    """Dictionary arrays, each of its own texts, as one, in which each text stands once."""
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def decoded(column: pa.Array) -> pa.Array:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from ncu_launch import metrics as known
 
-from ncu_parsers.tables import Floats
+from ncu_parsers.tables import Floats, unknown
 
 Mask = npt.NDArray[np.bool_]
 Key = TypeVar("Key", bound=Hashable)
@@ -57,21 +57,30 @@ class Counters:
 
     def where(self, question: Callable[[str | None], bool]) -> Mask:
         """Where the answer for a launch's compute capability is yes; each capability is asked for once."""
+        if len(self.capabilities) == 1:
+            return np.full(self.rows, bool(question(*self.capabilities)))
         return answered(self.compute_capability, question)
 
     def where_device(self, question: Callable[[str | None, str | None], bool]) -> Mask:
         """The same for compute capability and device name."""
-        if len(set(self.device_name)) == 1:  # so nearly always
+        if len(self._devices) == 1:  # so nearly always
             return self.where(lambda capability: question(capability, self.device_name[0]))
         devices = list(zip(self.compute_capability, self.device_name, strict=True))
         return answered(devices, lambda device: question(*device))
 
     @cached_property
+    def capabilities(self) -> frozenset[str | None]:
+        """Those of all launches."""
+        return frozenset(self.compute_capability)
+
+    @cached_property
+    def _devices(self) -> frozenset[str | None]:
+        return frozenset(self.device_name)
+
+    @cached_property
     def nothing(self) -> Floats:
         """What no launch has: NaN throughout. This very array, which cannot be written to, stands for it everywhere."""
-        result = np.full(self.rows, np.nan)
-        result.flags.writeable = False
-        return result
+        return unknown(self.rows)
 
     def either(self, values: Floats, others: Floats) -> Floats:
         """`values`, and where a launch has none, `others`: one of the two themselves where the other is nothing."""

@@ -18,7 +18,7 @@ from ncu_launch import metrics as known
 from ncu_parsers import arrays
 from ncu_parsers.counters import Counters, Mask, sum_known
 from ncu_parsers.peaks import peaks
-from ncu_parsers.tables import Floats
+from ncu_parsers.tables import Floats, or_zero
 from ncu_parsers.tensor_flops import counted_operations, fill_without_counters, tensor_evidence
 
 
@@ -152,10 +152,10 @@ def _phantom_fp16(counters: Counters, cores: dict[str, Floats], tensor_flops: Fl
     is taken for constant moves, second where it outweighs the rest and is counted, with a warning in the basis.
     """
     hadd, hmul = (counters.thread_instructions(opcode) for opcode in ("hadd", "hmul"))
-    alone = (hadd == 0) & (hmul == 0) & (np.nan_to_num(cores["fp16"]) > 0)
+    alone = (hadd == 0) & (hmul == 0) & (cores["fp16"] > 0)
     alone &= counters.where(known.moves_constants_with_hfma)
-    others = np.nan_to_num(cores["fp64"]) + np.nan_to_num(cores["fp32"]) + np.nan_to_num(tensor_flops)
-    outweighed = np.nan_to_num(cores["fp16"]) <= others
+    others = or_zero(cores["fp64"]) + or_zero(cores["fp32"]) + or_zero(tensor_flops)
+    outweighed = or_zero(cores["fp16"]) <= others
     return alone & outweighed, alone & ~outweighed
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ncu_parsers import report as kinds
 from ncu_parsers.columns import Codes
 from ncu_parsers.line_account import LineAccount
-from ncu_parsers.long_lines import LongLines
+from ncu_parsers.long_lines import NOWHERE, LongLines
 from ncu_parsers.ncu_csv import LongPage
 from ncu_parsers.stretch import Stretch
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 21
 FEW_EVENTS, MANY_EVENTS = 16, 4096
 """What the compiled loop finds is taken in so many events at a time: few where it may have to go back to the first."""
-LAUNCH = 0
-"""What an event of the compiled loop is, if it is not any other line."""
+LAUNCH, _, HEADER = range(3)
+"""What events of the compiled loop are, beside any other line."""
 NO_CODES: Codes = np.empty(0, np.intc)
 
 
@@ -43,6 +43,10 @@ class LongBlocks(LongLines):
     def _forget(self) -> None:
         super()._forget()
         self._recogniser = self._loops.Recogniser()
+
+    def _open(self, page: LongPage, line: bytes) -> None:
+        super()._open(page, line)
+        self._recogniser.keep_header(line)
 
     def _keep(self, tail: bytes, rule: dict[str, str]) -> int | None:
         if self._recogniser.keep(tail) != len(self._rules):
@@ -91,6 +95,8 @@ class LongBlocks(LongLines):
                 self._turn_to_launch(number, text)
             else:
                 self._other(number, text)
+                if what == HEADER:  # of which the loop knows what it changes
+                    known_by = NOWHERE, *known_by[1:-1], self.page
                 if any(map(is_not, self._known_by, known_by)):
                     self._line = number + 1
                     return end
@@ -102,8 +108,8 @@ class LongBlocks(LongLines):
 
     def _take_known(self, events: Sequence[Event], rules: Said, begin: int, taken: int) -> int:
         """Take in events from that at `begin` on, and the `rules` between them, up to the first that is neither a
-        launch for which the stretch has room nor a rule that can be known again; which one that is. So many bytes of
-        the tails are `taken` before.
+        launch for which the stretch has room, nor known noise, nor a rule that can be known again; which one that is.
+        So many bytes of the tails are `taken` before.
         """
         stretch = self._stretch
         places, prefixes = stretch.places, stretch.prefixes
@@ -111,7 +117,7 @@ class LongBlocks(LongLines):
         rows_before = self._rows + rules.before(begin)
         latest = [self._latest_place]
         first_said: list[tuple[int, int, int]] = []
-        at = begin
+        at, noisy = begin, 0
         for what, text, _, line, written in islice(events, begin, None):
             if written >= full_at:
                 break
@@ -120,8 +126,12 @@ class LongBlocks(LongLines):
                 if place == len(prefixes):
                     prefixes.append(text)
                 stretch.run_launches.append(place)
-                stretch.run_starts.append(rows_before + line - rules.up_to[at] - len(first_said))
+                stretch.run_starts.append(rows_before + line - rules.up_to[at] - len(first_said) - noisy)
                 self._prefix, self._latest = text, place if place == len(prefixes) - 1 else None
+            elif (noise := self._noise.get(text)) is not None:
+                self.account.number = self._line + line
+                self.account.note(*noise)
+                noisy += 1
             elif (found := self._rule_in(text)) is not None:
                 first_said.append((at, *found))
             else:
@@ -129,6 +139,7 @@ class LongBlocks(LongLines):
             latest.append(self._latest_place)
             at += 1
         self._take_rules(rules, begin, latest, first_said)
+        self._first += noisy
         return at
 
     def _take_rules(
@@ -172,7 +183,7 @@ class LongBlocks(LongLines):
     @property
     def _known_by(self) -> tuple[object, ...]:
         """What rows are known by."""
-        return self._prefix, self._end, self._other_end, self.page, self._stretch
+        return self._prefix, self._end, self._other_end, self._stretch, self.page
 
 
 class Said(NamedTuple):

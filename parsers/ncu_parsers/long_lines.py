@@ -178,7 +178,7 @@ class LongLines:
         if opened is not None:
             if not isinstance(opened, LongPage):
                 raise NotCertain("it holds pages of several kinds")
-            self._open(opened)
+            self._open(opened, line)
             return False
         kind, cells = self.page.judge(text)
         self.account.note(kind, text)
@@ -269,8 +269,8 @@ class LongLines:
             return None
         return page.rule([""] * width + cells)._asdict()
 
-    def _open(self, page: LongPage) -> None:
-        """A header: the same one goes on in the same stretch, another one in a new one."""
+    def _open(self, page: LongPage, line: bytes) -> None:
+        """A header, which is this line: the same one goes on in the same stretch, another one in a new one."""
         layout = Layout.of(page)
         if page.header != self.page.header:
             self._forget()

@@ -18,20 +18,24 @@ def peaks(counters: Counters) -> dict[str, Floats]:
     clocks = {domain: counters.first(known.clock_metrics(domain)) for domain in ("sm", "dram", "lts", "l1tex")}
     result: dict[str, Floats] = {}
     for ceiling in known.ceilings():
-        peak = counters.metric(ceiling.metric) * ceiling.factor * clocks[ceiling.clock]
-        before = result.get(ceiling.column, np.full(counters.rows, np.nan))
-        result[ceiling.column] = np.where(np.isnan(before), peak, before)
+        peak, clock = counters.metric(ceiling.metric), clocks[ceiling.clock]
+        if peak is not counters.nothing:
+            peak = peak * ceiling.factor * clock
+        result[ceiling.column] = counters.either(result.get(ceiling.column, counters.nothing), peak)
     return result | _tensor_peaks(counters, clocks["sm"])
 
 
 def _tensor_peaks(counters: Counters, clock: Floats) -> dict[str, Floats]:
     """Dense tensor ceilings: the greatest of each precision, over its result types and instructions."""
-    result = {f"peak_{tensor_column(name)}": np.full(counters.rows, np.nan) for name in TENSOR_PRECISIONS}
+    result = {f"peak_{tensor_column(name)}": counters.nothing for name in TENSOR_PRECISIONS}
     for peak in tensor_peaks(counters.values, counters.compute_capability):
         if not peak.sparse:
             column = f"peak_{tensor_column(peak.precision)}"
             result[column] = np.fmax(result[column], peak.per_cycle * clock)
     return result
+
+
+TENSOR_PEAK = "sum.peak_sustained"
 
 
 class TensorPeak(NamedTuple):
@@ -52,14 +56,17 @@ def tensor_peaks(values: Mapping[str, Floats], compute_capability: Sequence[str 
     The peak of a total without `_sparsity_off` is the sparse one on every chip that has structured sparsity, and on an
     unknown chip it is neither. Source: peaks in reports of A100 and H100 against their data sheets.
     """
+    names = (name.partition(".") for name in values)
+    found = {"".join(name): known.tensor_counter(name[0]) for name in names if name[2] == TENSOR_PEAK}
+    if not found:
+        return []
     dense_as_is = ~answered(compute_capability, known.has_structured_sparsity)
     known_chip = answered(compute_capability, lambda capability: capability is not None)
     result = []
-    for name, peak in values.items():
-        base, _, suffix = name.partition(".")
-        counter = known.tensor_counter(base) if suffix == "sum.peak_sustained" else None
+    for name, counter in found.items():
         if counter is None:
             continue
+        peak = values[name]
         instruction = counter.part.split()[0].removeprefix("op_") if counter.part.startswith("op_") else ""
         dense, sparse = peak, np.full(len(peak), np.nan)
         if "sparsity_on" in counter.part:

@@ -13,7 +13,7 @@ import numpy as np
 from ncu_launch import metrics as known
 
 from ncu_parsers.counters import Counters, Mask, sum_known
-from ncu_parsers.tables import Floats
+from ncu_parsers.tables import Floats, or_zero
 from ncu_parsers.tensor_opcodes import OPERATIONS_PER_VOLTA_INSTRUCTION, VOLTA, tensor_operations
 
 WARP = 32
@@ -107,7 +107,7 @@ def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
     there = {total: _is_whole(parts, counters.rows) for total, parts in counts.items()}
     nowhere = np.zeros(counters.rows, dtype=bool)
     result = nowhere.copy()
-    for capability in set(counters.compute_capability):
+    for capability in counters.capabilities:
         here = counters.where(partial(eq, capability))
         for total in known.floating_tensor_totals(capability) or ["unknown chip"]:
             here = here & there.get(_base(total).removeprefix(known.TENSOR_PREFIX), nowhere)
@@ -126,7 +126,7 @@ def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mas
     busy = np.zeros(counters.rows, dtype=bool)
 
     executed = _tensor_instructions(counters)
-    explained = executed <= np.nan_to_num(counters.thread_instructions("hfma")) / WARP * 1.01 + 1
+    explained = executed <= or_zero(counters.thread_instructions("hfma")) / WARP * 1.01 + 1
     idle |= explained
     busy |= ~np.isnan(executed) & ~explained
 
