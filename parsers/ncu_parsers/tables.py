@@ -232,7 +232,7 @@ def floats(table: pa.Table, name: str) -> Floats:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def unknown(rows: int) -> Floats:
     """NaN for each of so many launches; not to be written to, since most tables lack most columns."""
     result = np.full(rows, np.nan)
