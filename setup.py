@@ -5,4 +5,15 @@ Everything else about the package is in setup.cfg, which has no place for this.
 
 from setuptools import Extension, setup
 
-setup(ext_modules=[Extension("ncu_parsers._rows", ["parsers/ncu_parsers/_rows.c"], optional=True)])
+LOOPS = "parsers/ncu_parsers/loops"
+
+setup(
+    ext_modules=[
+        Extension(
+            "ncu_parsers._rows",
+            [f"{LOOPS}/module.c", f"{LOOPS}/lines.c", f"{LOOPS}/cells.c"],
+            depends=[f"{LOOPS}/loops.h", f"{LOOPS}/texts.h"],
+            optional=True,
+        )
+    ]
+)

@@ -171,7 +171,7 @@ class TestCells:
 
 
 def hash_of(text: str) -> int:
-    """As `_rows.c` hashes eight letters."""
+    """As `loops/texts.h` hashes eight letters."""
     mask, factor = 2**64 - 1, 0xFF51AFD7ED558CCD
     value = 0x9E3779B97F4A7C15 ^ len(text)
     value = ((value ^ int.from_bytes(text.encode(), "little")) * factor) & mask

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-SOURCE = ROOT / "parsers" / "ncu_parsers" / "_rows.c"
+SOURCES = ROOT / "parsers" / "ncu_parsers" / "loops"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 LIBRARIES = ("libasan.so", "libubsan.so")
 RUN = """
@@ -34,7 +34,7 @@ def library(compiler: str, name: str) -> Path | None:
     return Path(found.strip()) if Path(found.strip()).is_absolute() else None
 
 
-def sanitized(folder: Path) -> tuple[Path, list[Path]]:
+def sanitized(folder: Path, sources: Path = SOURCES) -> tuple[Path, list[Path]]:
     """The loops built with sanitizers, and the libraries these are in. Skips where there are none."""
     compiler = shutil.which("gcc")
     if compiler is None:
@@ -44,7 +44,9 @@ def sanitized(folder: Path) -> tuple[Path, list[Path]]:
         pytest.skip("gcc lacks libasan or libubsan here, which Debian's gcc brings: apt-get install gcc")
     module = folder / f"_rows{sysconfig.get_config_var('EXT_SUFFIX')}"
     include = f"-I{sysconfig.get_paths()['include']}"
-    subprocess.run([compiler, "-g", "-O1", "-shared", "-fPIC", *SANITIZERS, include, SOURCE, "-o", module], check=True)
+    files = [str(path) for path in sources.glob("*.c")]
+    command = [compiler, "-g", "-O1", "-shared", "-fPIC", *SANITIZERS, include, *files, "-o", str(module)]
+    subprocess.run(command, check=True)
     return module, libraries
 
 
@@ -65,12 +67,10 @@ def test_no_access_is_outside_of_what_is_theirs(tmp_path: Path) -> None:
 
 def test_an_access_outside_would_be_seen(tmp_path: Path) -> None:
     """The same with a mistake put in: a line compared with a beginning that is longer."""
-    source = SOURCE.read_text("utf-8")
-    mistaken = tmp_path / "_rows.c"
+    mistaken = shutil.copytree(SOURCES, tmp_path / "loops") / "texts.h"
+    source = mistaken.read_text("utf-8")
     mistaken.write_text(source.replace("return length(text) >= length(beginning) && memcmp", "return memcmp"), "utf-8")
     assert mistaken.read_text("utf-8") != source
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys.modules[__name__], "SOURCE", mistaken)
-        done = checked(*sanitized(tmp_path), "tests/test_rows.py")
+    done = checked(*sanitized(tmp_path, mistaken.parent), "tests/test_rows.py")
     assert done.returncode != 0
     assert "AddressSanitizer" in done.stdout + done.stderr

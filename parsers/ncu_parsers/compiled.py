@@ -1,4 +1,4 @@
-"""The loops of `_rows.c`; None where what was installed was not compiled, and loops in Python stand in."""
+"""The loops of `loops/`; None where what was installed was not compiled, and loops in Python stand in."""
 
 from __future__ import annotations
 
