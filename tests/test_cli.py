@@ -17,6 +17,7 @@ from ncu_launch.manifest import Manifest, write_manifest
 from ncu_parsers.parquet import read_launches
 
 from ncu_tools.cli import COMMANDS, run
+from ncu_tools.report.units import more_kernels
 from tests.conftest import ROOT, SAMPLES
 
 RAW = str(SAMPLES / "d01-wide-raw.csv")
@@ -179,6 +180,18 @@ class TestHotspots:
         document = call("hotspots", RAW, "--top", "2", "--format", "json").json()
         assert len(document["rows"]) == 2
         assert document["notes"][0].startswith("4 more kernels")
+
+    @pytest.mark.parametrize(
+        ("shares", "said"),
+        [
+            ([0.25], "1 more kernel takes 25.0 % of the time"),
+            ([0.25, None], "2 more kernels take at least 25.0 % of the time"),
+            ([None], "1 more kernel, whose time is not known"),
+            ([None, None], "2 more kernels, whose times are not known"),
+        ],
+    )
+    def test_says_what_is_known_of_the_rest(self, shares: list[float | None], said: str) -> None:
+        assert more_kernels(shares) == said
 
     def test_has_every_column_wherever_there_is_room(self, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         titles = (

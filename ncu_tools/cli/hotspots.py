@@ -22,7 +22,7 @@ from ncu_tools.cli.options import (
 )
 from ncu_tools.cli.selected import hold_whole, selection_options
 from ncu_tools.report.table import Column, Table
-from ncu_tools.report.units import counted, percent
+from ncu_tools.report.units import more_kernels
 
 if TYPE_CHECKING:
     from ncu_parsers.engine import Engine
@@ -187,9 +187,7 @@ def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None) -> list[str]:
     hidden = kernels[shown:] if shown is not None else []
     if not hidden:
         return []
-    more, rest = counted(len(hidden), "more kernel takes", "more kernels take"), [row.time_share for row in hidden]
-    time = percent(sum(share or 0.0 for share in rest)) if any(share is not None for share in rest) else "unknown"
-    return [f"{more} {time} of the time; --top shows more"]
+    return [f"{more_kernels([row.time_share for row in hidden])}; --top shows more"]
 
 
 def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, str], list[str]]:

@@ -145,7 +145,8 @@ def say_notes(notes: list[str]) -> None:
     for note in notes[:NOTES_SHOWN]:
         click.echo(f"note: {printable(note)}", err=True)
     if len(notes) > NOTES_SHOWN:
-        click.echo(f"note: {len(notes) - NOTES_SHOWN} more notes; --format json shows all of them", err=True)
+        more = counted(len(notes) - NOTES_SHOWN, "more note", "more notes")
+        click.echo(f"note: {more}; --format json shows all of them", err=True)
 
 
 def hold_apart(output: Path, inputs: Iterable[str]) -> None:

@@ -28,7 +28,7 @@ from ncu_tools.layers import layers
 from ncu_tools.levels import needed_metrics
 from ncu_tools.machine import DRAM, Machine
 from ncu_tools.report.table import Column, printable
-from ncu_tools.report.units import counted, percent
+from ncu_tools.report.units import counted, more_kernels, percent
 from ncu_tools.roofline import Look, Point, Roofline, roofline
 from ncu_tools.scene import LEVELS, short_names
 from ncu_tools.work import UNIT_COLUMNS
@@ -276,9 +276,7 @@ def _notes_on_the_rest(
     for name, rows in kernels.items():
         rest = rows[len(shown[name]) :]
         if rest:
-            share = percent(sum(row.time_share or 0.0 for row in rest))
-            more = counted(len(rest), "more kernel takes", "more kernels take")
-            notes.append(f"{labels[name]}: {more} {share} of the time; --top shows more")
+            notes.append(f"{labels[name]}: {more_kernels([row.time_share for row in rest])}; --top shows more")
     return notes
 
 

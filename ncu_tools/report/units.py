@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"), (1.0, ""))
@@ -42,6 +42,16 @@ def percent(fraction: float) -> str:
 def counted(number: int, one: str, several: str) -> str:
     """A number with its noun: "1 launch", "3 launches"."""
     return f"{number:,} {one if number == 1 else several}"
+
+
+def more_kernels(shares: Sequence[float | None]) -> str:
+    """That there are kernels which are not shown, of these shares of the time, as far as they are known."""
+    known = [share for share in shares if share is not None]
+    if not known:
+        return counted(len(shares), "more kernel, whose time is not known", "more kernels, whose times are not known")
+    least = "" if len(known) == len(shares) else "at least "
+    take = counted(len(shares), "more kernel takes", "more kernels take")
+    return f"{take} {least}{percent(sum(known))} of the time"
 
 
 FORMATS: dict[str, Callable[[Any], str]] = {
