@@ -2,9 +2,11 @@
 
     python benchmarks/parsing.py --mb 200
     python benchmarks/parsing.py --mb 1000
+    python benchmarks/parsing.py --mb 1000 --growth
 
 Every figure is a whole process, imports included. In each round all programs run one after the other on the same file,
 and the ratios are taken within the round, so that a busy machine slows both sides; the median over the rounds is shown.
+`--growth` measures memory alone, of reports of this size and of four times the size.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import platform
 import statistics
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -48,6 +51,7 @@ PANDAS = HEADER + (
 IMPORTS = "import numpy, pyarrow.csv, pyarrow.parquet, pyarrow.compute\n"
 REGULAR = ("long", "short", "wide30", "wide120")
 """Shapes that pyarrow can read: the others are ragged."""
+GROWTH = 4
 
 
 NCU_BENCH = str(Path(sys.executable).with_name("ncu-bench"))
@@ -124,25 +128,51 @@ def start_lines(folder: Path, rounds: int) -> list[str]:
     ]
 
 
+def growth_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
+    """One line for the peak memory of reports of two sizes: least, median and most of the rounds, and what is added."""
+    path, peaks = folder / f"{shape}.csv", []
+    for size in (megabytes, GROWTH * megabytes):
+        write(shape, path, size)
+        peaks.append(sorted(parse(path).megabytes for _ in range(rounds)))
+        path.unlink()
+    said = " | ".join(f"{one[0]:.0f}, {statistics.median(one):.0f}, {one[-1]:.0f}" for one in peaks)
+    little, much = map(statistics.median, peaks)
+    return f"| {shape} | {said} | {100 * (much / little - 1):+.0f} % |"
+
+
+def measure_growth(shapes: Sequence[str], megabytes: float, rounds: int) -> None:
+    """Print how memory grows with the report."""
+    print(f"| shape | MB for {megabytes:.0f} MB | for {GROWTH * megabytes:.0f} MB | median |\n|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for shape in shapes:
+            print(growth_line(shape, Path(folder), megabytes, rounds), flush=True)
+
+
+def measure(shapes: Sequence[str], megabytes: float, rounds: int) -> None:
+    """Print how time and memory compare."""
+    print("| shape | s | x open_csv | x csv.reader | peak MB |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for shape in shapes:
+            print(shape_line(shape, Path(folder), megabytes, rounds), flush=True)
+        print("\n| whole processes | ratio |\n|---|---|")
+        print(noise_line(Path(folder), megabytes, rounds), flush=True)
+        print(script_line(Path(folder), megabytes, rounds), flush=True)
+        print("\n".join(start_lines(Path(folder), rounds)))
+
+
 def main() -> None:
     """Print the results as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mb", type=float, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES)
+    parser.add_argument("--growth", action="store_true")
     asked = parser.parse_args()
     print(
         f"{asked.mb:.0f} MB, median of {asked.rounds} rounds, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}\n"
     )
-    print("| shape | s | x open_csv | x csv.reader | peak MB |\n|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        for shape in asked.shapes:
-            print(shape_line(shape, Path(folder), asked.mb, asked.rounds), flush=True)
-        print("\n| whole processes | ratio |\n|---|---|")
-        print(noise_line(Path(folder), asked.mb, asked.rounds), flush=True)
-        print(script_line(Path(folder), asked.mb, asked.rounds), flush=True)
-        print("\n".join(start_lines(Path(folder), asked.rounds)))
+    (measure_growth if asked.growth else measure)(asked.shapes, asked.mb, asked.rounds)
 
 
 if __name__ == "__main__":
