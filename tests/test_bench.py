@@ -317,11 +317,14 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_for(path: Path) -> None:
+def pid_in(path: Path) -> int:
+    """The process that wrote its number here, as soon as it has: the file is there a moment before what it says."""
     deadline = time.monotonic() + PATIENCE_S
-    while not path.exists() and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        if path.exists() and (written := path.read_text("utf-8")):
+            return int(written)
         time.sleep(0.05)
-    assert path.exists(), path
+    raise AssertionError(f"nothing was written to {path}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -332,10 +335,9 @@ def test_a_sweep_that_is_stopped_leaves_its_rows_and_no_process_and_goes_on(
     arguments = ["bench", f"{targets}:mlp", f"{targets}:hangs", "--max-time", "0.1", "--warmup", "1"]
     arguments += ["--device", "cpu", "-o", str(tmp_path / "run")]
     process = subprocess.Popen([sys.executable, "-c", "from ncu_tools.cli import main; main()", *arguments])
-    wait_for(tmp_path / "pid")
+    child = pid_in(tmp_path / "pid")
     os.kill(process.pid, number)
     assert process.wait(PATIENCE_S) == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(number, -number)
-    child = int((tmp_path / "pid").read_text("utf-8"))
     deadline = time.monotonic() + 5
     while alive(child) and time.monotonic() < deadline:
         time.sleep(0.05)
