@@ -40,6 +40,8 @@ UNTIL_A_WORKER_IS_LOST = "distributed.deploy.lost-worker-timeout"
 """So long after a worker died dask looks whether there is one again. If not, none will ever be: also where its nanny
 has just begun to start one.
 """
+MANY_ITEMS, TASKS_OF_A_WORKER = 4, 32
+"""A task takes up to so many items, if each worker has so many tasks: each costs dask some two milliseconds."""
 AHEAD = 1000
 """So many items are with the scheduler at a time: results wait there until those before them have come."""
 
@@ -145,21 +147,23 @@ class DaskEngine:
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
         """As `Engine` says. Raises `NcuBenchError` where the scheduler is lost, or workers lack this ncu-bench."""
-        upcoming = iter(items)
-        submitted = ((item, self._submit(function, item)) for item in upcoming)
-        waiting = deque(islice(submitted, AHEAD))
+        size = self._items_of_a_task(len(items))
+        groups = (items[begin : begin + size] for begin in range(0, len(items), size))
+        submitted = ((group, self._submit(function, group)) for group in groups)
+        ahead = AHEAD // size
+        waiting = deque(islice(submitted, ahead))
         try:
             while waiting:
-                item, future = waiting.popleft()
-                result = _result(item, future)
+                group, future = waiting.popleft()
+                results = _results(group, future)
                 future.release()
-                if isinstance(result, GivenUp):
-                    behind = [(item, _result(item, future)) for item, future in waiting]
+                if isinstance(results, GivenUp):
+                    behind = [(group, _results(group, future)) for group, future in waiting]
                     waiting.clear()
-                    yield from self._judged(function, [(item, result), *behind])
+                    yield from self._judged(function, [(group, results), *behind])
                 else:
-                    yield result
-                waiting.extend(islice(submitted, AHEAD - len(waiting)))
+                    yield from results
+                waiting.extend(islice(submitted, ahead - len(waiting)))
         finally:
             self._client.cancel([future for _, future in waiting])
 
@@ -172,17 +176,17 @@ class DaskEngine:
         """
         from distributed import as_completed
 
-        waiting = {self._submit(function, item, **where): (item, where) for item, where in placed}
+        waiting = {self._submit(function, [item], **where): (item, where) for item, where in placed}
         suspects = []
         try:
             with _losses():
                 for future in as_completed(list(waiting), loop=self._client.loop):
                     item, where = waiting.pop(future)
-                    found = _result(item, future)
+                    found = _results([item], future)
                     if isinstance(found, GivenUp):
                         suspects.append((item, where))
                     else:
-                        yield item, found
+                        yield item, found[0]
             for item, where in suspects:
                 yield item, self._alone(function, item, **where)
         finally:
@@ -193,24 +197,36 @@ class DaskEngine:
         with _losses():
             return dict(self._client.run(_asked, function, __version__))
 
-    def _judged(self, function: Callable[[Item], Result], found: Iterable[tuple[Item, Any]]) -> Iterator[Any]:
-        """The results of all items that were on their way; those that were given up are tried again."""
-        for item, result in found:
-            yield self._alone(function, item) if isinstance(result, GivenUp) else result
+    def _items_of_a_task(self, items: int) -> int:
+        with _losses():
+            workers: int = sum(self._client.nthreads().values())
+        return max(1, min(MANY_ITEMS, items // (TASKS_OF_A_WORKER * max(1, workers))))
 
-    def _alone(self, function: Callable[[Item], Result], item: Item, **where: Any) -> Any:
+    def _judged(
+        self, function: Callable[[Item], Result], found: Iterable[tuple[Sequence[Item], Any]]
+    ) -> Iterator[Result | NcuBenchError]:
+        """The results of all items that were on their way; those that were given up are tried again."""
+        for group, results in found:
+            if isinstance(results, GivenUp):
+                yield from (self._alone(function, item) for item in group)
+            else:
+                yield from results
+
+    def _alone(self, function: Callable[[Item], Result], item: Item, **where: Any) -> Result | NcuBenchError:
         """The result of an item that was given up, tried again with no other on its way."""
-        future = self._submit(function, item, **where)
+        future = self._submit(function, [item], **where)
         try:
-            return _result(item, future)
+            results: Any = _results([item], future)
+            return results if isinstance(results, GivenUp) else results[0]
         finally:
             future.release()
 
-    def _submit(self, function: Callable[[Item], Result], item: Item, **where: Any) -> Any:
-        return self._client.submit(_work, function, item, __version__, pure=False, **where)
+    def _submit(self, function: Callable[[Item], Result], items: Sequence[Item], **where: Any) -> Any:
+        return self._client.submit(_work, function, list(items), __version__, pure=False, **where)
 
 
-def _result(item: object, future: Any) -> Any:
+def _results(items: Sequence[object], future: Any) -> Any:
+    """What `_work` gives of these items, or why they were given up together."""
     from distributed.scheduler import KilledWorker
 
     try:
@@ -218,7 +234,7 @@ def _result(item: object, future: Any) -> Any:
             return future.result()
     except KilledWorker as error:
         return GivenUp(
-            f"{_named(item)} was given up: {error.allowed_failures + 1} dask workers died of it in a row.",
+            f"{_named(items[0])} was given up: {error.allowed_failures + 1} dask workers died of it in a row.",
             "Memory may have run out.", "Give each worker more of it, or do this one by itself, without --dask.",
         )  # fmt: skip
 
@@ -248,14 +264,14 @@ def _named(item: object) -> str:
     return ", ".join(map(str, item)) if isinstance(item, list) else str(item)
 
 
-def _work(function: Callable[[Item], Result], item: Item, release: str) -> Result | NcuBenchError:
+def _work(function: Callable[[Item], Result], items: Sequence[Item], release: str) -> list[Result | NcuBenchError]:
     """What a worker runs."""
     if release != __version__:
         raise ImportError(f"the worker has ncu-bench {__version__}, and was asked by {release}")
     from ncu_parsers.stream import beside_others
 
     with beside_others():
-        return attempted(function, item)
+        return [attempted(function, item) for item in items]
 
 
 def _asked(function: Callable[[Any], Result], release: str, dask_worker: Any) -> Result:

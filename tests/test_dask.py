@@ -29,6 +29,7 @@ from tests.test_datasets import bench, shown, sweeps
 dask = pytest.importorskip("dask", reason="dask is not installed (the extra dask)")
 distributed = pytest.importorskip("distributed", reason="dask's schedulers are not installed (the extra dask)")
 
+from ncu_tools import dask_engine as dask_engines  # noqa: E402 - only where dask is
 from ncu_tools.dask_engine import dask_engine  # noqa: E402 - only where dask is
 
 REPORTS = 12
@@ -117,6 +118,14 @@ class TestALocalCluster:
         assert isinstance(found[1], NcuBenchError)
         assert (found[1].what, found[1].advice) == ("2 is even.", "Say an odd one.")
 
+    def test_gives_results_in_order_also_of_many_items_of_which_a_task_takes_several(self, local: Engine) -> None:
+        items = range(64 * dask_engines.MANY_ITEMS + 3)
+        found = list(local.map(_odd_only, items))
+        assert found[1::2] == list(items[1::2])
+        assert [one.what for one in found[::2] if isinstance(one, NcuBenchError)] == [
+            f"{n} is even." for n in items[::2]
+        ]
+
     def test_an_item_that_kills_every_worker_is_an_error_of_its_own(self, local: Engine) -> None:
         found = list(local.map(_die_of_seven, [5, 6, 7]))
         assert found[:2] == [5, 6]
@@ -124,8 +133,12 @@ class TestALocalCluster:
         assert "dask workers died" in found[2].paragraph
 
 
-def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tasks_of_a_worker", [32, 2], ids=["a task each", "two in a task"])
+def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tasks_of_a_worker: int
+) -> None:
     """dask gives a worker items ahead, and blames each that was there when the worker died."""
+    monkeypatch.setattr(dask_engines, "TASKS_OF_A_WORKER", tasks_of_a_worker)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     with dask.config.set(TWO_DEATHS), dask_engine("local") as engine:
         found = list(engine.map(_die_of_seven, [6, 7, 8, 9]))
