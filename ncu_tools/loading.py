@@ -90,6 +90,9 @@ def locate(
     """
     found = on_disk(path, engine)
     if found is None and engine is not None:
+        from ncu_parsers.sources import find_sources  # which takes time to import, as the readers do
+
+        find_sources([path])  # says it where nothing is there
         raise WrongUsage(
             f"{path} is a report, and --dask shares out the work on datasets.",
             advice=f"Make one with: ncu-bench parse {path} -o dataset/",

@@ -32,6 +32,7 @@ from ncu_parsers.row_groups import write_table
 from ncu_tools.cli import run
 from ncu_tools.intervals import student_quantile
 from tests.conftest import ROOT
+from tests.installed import WITHOUT_TORCH
 
 QUICK = Effort(precision=0.5, least=5, least_s=0.0, max_s=5.0, warmup=2, warm_s=0.0)
 PATIENCE_S = 60.0
@@ -213,7 +214,7 @@ class TestTorchScript:
 
     @pytest.fixture
     def step(self, targets: Path) -> Callable[..., Step]:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
 
         def made(**changes: Any) -> Step:
             workload = Workload(f"{targets}:convolution", mode="jit", phases=("forward",), device="cpu")
@@ -223,7 +224,7 @@ class TestTorchScript:
         return made
 
     def test_is_frozen_and_gives_what_the_eager_model_gives(self, step: Callable[..., Step]) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
         made = step()
         frozen, notes = for_inference(made)
         assert notes == []

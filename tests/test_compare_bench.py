@@ -27,6 +27,7 @@ from ncu_tools.bench_summaries import Summary, summaries
 from ncu_tools.cli import cli, run
 from ncu_tools.compare_bench import compare_across, compare_runs, estimates_of
 from ncu_tools.intervals import geometric_mean, mean_ratio_interval, ratio_interval, student_quantile
+from tests.installed import WITHOUT_TORCH
 from tests.launches import launch
 from tests.launches import table as launches_table
 
@@ -469,7 +470,7 @@ class TestTheCommand:
                 capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False,
             )  # fmt: skip
 
-        pytest.importorskip("torch")
+        pytest.importorskip("torch", reason=WITHOUT_TORCH)
         (tmp_path / "net.py").write_text(NET, encoding="utf-8")
         asked = ("--phase", "forward,backward", "--max-time", "0.3", "--warmup", "1", "-o", "sweep")
         assert ncu_bench("bench", "net.py:net", *asked).returncode == 0

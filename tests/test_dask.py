@@ -249,6 +249,15 @@ def test_a_report_is_no_dataset(cluster: Cluster) -> None:
     assert "shares out the work on datasets" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "command", [["hotspots", "nowhere"], ["roofline", "nowhere/"], ["compare", "nowhere", "there"]]
+)
+def test_what_is_not_there_is_no_report_either(cluster: Cluster, command: list[str]) -> None:
+    result = bench(*command, "--dask", cluster.address)
+    assert result.exit_code == 1
+    assert f"{command[1]} does not exist" in result.stderr
+
+
 def _slowly(item: Any) -> Any:
     from ncu_parsers.parse_dataset import write_report
 

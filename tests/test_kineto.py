@@ -22,6 +22,8 @@ from ncu_parsers.report import Report
 from ncu_parsers.sources import Source, find_sources
 from ncu_parsers.tables import field_entries
 
+from tests.installed import WITHOUT_TORCH
+
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "computeMajor": 8, "computeMinor": 0, "warpSize": 32, "numSms": 108}
 GEMM = "void gemm<128, float>(float const*, float*)"
 MAIN, AUTOGRAD = 100, 101
@@ -169,7 +171,7 @@ def test_the_rank_of_a_distributed_run_is_kept(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def cpu_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A step of a small model, recorded by PyTorch's own profiler."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU())
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, with_stack=True, with_modules=True

@@ -11,6 +11,7 @@ from ncu_launch.known_work import MIXED, build_known_work, default_phases, own_d
 from ncu_launch.manifest import read_manifest
 from ncu_launch.request import Workload
 
+from tests.installed import WITHOUT_TORCH
 from tests.test_operators import profile, rows
 
 
@@ -109,7 +110,7 @@ class TestBuilding:
 
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "fp16", "bf16"])
 def test_the_collector_counts_the_true_flops_forward_and_twice_them_backward(dtype: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason=WITHOUT_TORCH)
     target, name = f"gemm:32,48,64,{dtype},epilogue=bias", f"gemm_32x48x64_{dtype}_bias"
     result = profile(target, "--dtype", "fp16", "--phase", "forward", "--phase", "backward", "-o", "run", cwd=tmp_path)
     assert result.code == 0, result.err
@@ -123,7 +124,7 @@ def test_the_collector_counts_the_true_flops_forward_and_twice_them_backward(dty
 
 
 def test_fp8_runs_in_its_own_type(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
     result = profile("gemm:32,32,32,fp8,epilogue=bias", "-o", "run", cwd=tmp_path)
     if "does not multiply fp8" in result.err:
         assert tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8)
@@ -134,7 +135,7 @@ def test_fp8_runs_in_its_own_type(tmp_path: Path) -> None:
 
 
 def test_every_operation_of_a_suite_is_a_module_with_its_true_flops(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason=WITHOUT_TORCH)
     result = profile("convs", "--warmup", "0", "-o", "run", cwd=tmp_path)
     assert result.code == 0, result.err
     true_flops = read_manifest(tmp_path / "run").facts["true_flops"]

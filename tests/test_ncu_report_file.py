@@ -25,6 +25,7 @@ from ncu_parsers.sources import Source, find_sources
 from ncu_parsers.tensor_opcodes import OPCODES
 
 from tests.binary_reports import nvtx_state, put_together, taken_apart
+from tests.installed import needs_ncu
 from tests.reports import needs_shared_reports, shared_reports
 
 REPORTS = shared_reports("ncu_rep")
@@ -50,7 +51,6 @@ pytestmark = [
         reason="NVIDIA's reader is missing: pip install 'ncu-bench[ncu-rep]'",
     ),
 ]
-needs_ncu = pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not installed")
 
 Row = dict[str, Any]
 

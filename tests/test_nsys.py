@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from ncu_tools.ceilings import ceilings_of
 from ncu_tools.hotspots import hotspots
 from ncu_tools.roofline import roofline
 from tests.conftest import SAMPLES, SHARED
+from tests.installed import needs_nsys
 from tests.reports import needs_shared_reports
 from tests.test_cli import PROGRAM as NCU_BENCH
 from tests.test_cli import PYTHONPATH
@@ -48,7 +48,6 @@ from tests.timelines import (
 REAL = sorted((SHARED / "reports" / "nsys").glob("*.sqlite"))
 MEMCPY, MEMSET = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-needs_nsys = pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
 
 
 @needs_shared_reports

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from ncu_parsers.sources import Source
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.hotspots import hotspots
 from tests.conftest import SHARED
+from tests.installed import needs_nsys
 from tests.reports import needs_shared_reports
 from tests.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed, read
 
@@ -254,7 +254,7 @@ def test_of_two_kernel_summaries_the_one_with_shapes_is_taken(tmp_path: Path) ->
 REAL_REPORTS = ("nvtxkernsum", "gpukernsum", "gputrace")
 
 
-@pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
+@needs_nsys
 @pytest.mark.parametrize("table", REAL_REPORTS)
 @pytest.mark.parametrize("layout", ["csv", "column"])
 def test_tables_that_real_nsys_prints_have_the_times_of_the_timeline(tmp_path: Path, table: str, layout: str) -> None:
@@ -275,7 +275,9 @@ def test_tables_that_real_nsys_prints_have_the_times_of_the_timeline(tmp_path: P
     if "does not contain" in said.stdout:
         # What real nsys says it cannot read is no fault of ours; every other error is.
         version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout.strip()
-        pytest.skip(f"{version} wants other tables than those of schema 3.0.0 made here: {said.stdout[-200:]}")
+        pytest.skip(
+            f"{version} wants other tables than those of schema 3.0.0 made here, which nsys 2022 reads: {said.stdout[-200:]}"
+        )
     assert "ERROR" not in said.stdout + said.stderr
     (tmp_path / "stats.txt").write_text(said.stdout, encoding="utf-8")
     _, rows = parsed(tmp_path / "stats.txt")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ncu_parsers.nsys_sqlite import CAPTURED_IN
 
+from tests.installed import WITHOUT_TORCH
 from tests.timelines import (
     CALLS,
     KERNELS,
@@ -107,7 +108,7 @@ def test_where_the_capture_cannot_be_told_there_is_no_column_and_a_note(tmp_path
 
 def test_a_graph_is_captured_under_the_ranges_of_its_phases_and_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU nothing can be captured: a stand-in for PyTorch's capture runs the step instead."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
     from ncu_launch import workload
     from ncu_launch.ranges import Ranges
     from ncu_launch.request import Workload

@@ -118,6 +118,23 @@ class TestSeveralBigReports:
         result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
         assert_same(tmp_path, sources, result)
 
+    @pytest.mark.parametrize("missing", [ImportError, NotImplementedError, OSError])
+    def test_are_read_here_where_there_are_no_processes_to_be_had(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: type[Exception]
+    ) -> None:
+        """As on a machine without semaphores, which concurrent.futures finds out."""
+        asked: list[int] = []
+
+        def none_to_be_had(count: int, *_: object) -> None:
+            asked.append(count)
+            raise missing
+
+        monkeypatch.setattr(parts, "ProcessPoolExecutor", none_to_be_had)
+        sources = different_reports(tmp_path / "reports")
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
+        assert asked
+        assert_same(tmp_path, sources, result)
+
     def test_leave_no_file_where_none_can_be_read(self, tmp_path: Path) -> None:
         sources = [Source(str(tmp_path / name)) for name in ("a.csv", "b.csv")]
         for source in sources:

@@ -53,6 +53,7 @@ from ncu_parsers.parse import parse
 from ncu_parsers.sources import find_sources
 
 from tests.conftest import ROOT, SAMPLES, SHARED
+from tests.installed import needs_ncu, needs_nsys
 from tests.test_cli import PROGRAM, PYTHONPATH
 
 PYTHON = sys.executable
@@ -62,8 +63,6 @@ NO_COLLECTIVES = "regex:^(?!.*(?:nccl|nvshmem|cross_device_reduce|one_shot_all_r
 needs_torch = pytest.mark.skipif(
     find_spec("torch") is None, reason="torch is not installed (pip install 'ncu-bench[models]')"
 )
-needs_nsys = pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
-needs_ncu = pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not installed")
 
 TRAIN = """
 import os, sys

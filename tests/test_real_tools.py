@@ -13,11 +13,10 @@ import pytest
 from ncu_launch.command import nsys_export_command
 from ncu_launch.outcome import timelines
 
+from tests.installed import needs_ncu, needs_nsys
 from tests.test_cli import PROGRAM, PYTHONPATH
 
 pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
-needs_nsys = pytest.mark.skipif(shutil.which("nsys") is None, reason="nsys is not installed")
-needs_ncu = pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not installed")
 
 Range = tuple[int, int, str]
 

@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -27,6 +26,7 @@ from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source
 
 from tests.conftest import SHARED
+from tests.installed import needs_ncu
 from tests.reports import needs_shared_reports, shared_reports
 
 RECIPES = SHARED / "metrics" / "metric_recipes.json"
@@ -405,7 +405,7 @@ def wrong_digits(row: dict[str, Any], launch: Printed, action: Action) -> dict[s
     return result
 
 
-@pytest.mark.skipif(shutil.which("ncu") is None, reason="ncu is not installed")
+@needs_ncu
 @pytest.mark.parametrize("path", PRINTED_BY_NCU_2022_3, ids=[path.name for path in PRINTED_BY_NCU_2022_3])
 def test_what_ncu_prints_of_a_binary_report_is_read_as_nvidias_reader_reads_it(path: Path, tmp_path: Path) -> None:
     command = ["ncu", "--import", str(path), "--csv", "--page", "raw", "--print-units", "base"]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext
 from pathlib import Path
 
 import numpy as np
@@ -358,11 +359,11 @@ def _started(
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
     lifeline, held = context.Pipe(duplex=False)
-    try:
-        count = min(processes, len(work))
-        pool = ProcessPoolExecutor(count, context, _begin, (lifeline, count))
-    # A machine without semaphores, such as some containers: the caller reads one file after another.
-    except (ImportError, NotImplementedError, OSError):
+    count = min(processes, len(work))
+    pool = _pool(context, lifeline, count)
+    if pool is None:
+        held.close()
+        lifeline.close()
         yield {}
         return
     try:
@@ -380,6 +381,16 @@ def _started(
         pool.shutdown(wait=True, cancel_futures=True)
         held.close()
         lifeline.close()
+
+
+def _pool(context: SpawnContext, lifeline: Connection, count: int) -> ProcessPoolExecutor | None:
+    """So many processes; None on a machine without semaphores, such as some containers, where the caller reads one file
+    after another.
+    """
+    try:
+        return ProcessPoolExecutor(count, context, _begin, (lifeline, count))
+    except (ImportError, NotImplementedError, OSError):
+        return None
 
 
 def _of_batch(future: Future[list[Part]], place: int) -> Part:

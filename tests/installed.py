@@ -1,0 +1,15 @@
+"""What some tests need beside Python's packages, and what to type where it is missing."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+needs_nsys = pytest.mark.skipif(
+    shutil.which("nsys") is None, reason="nsys is not installed: apt-get install nsight-systems (Debian, non-free)"
+)
+needs_ncu = pytest.mark.skipif(
+    shutil.which("ncu") is None, reason="ncu is not installed: apt-get install nsight-compute (Debian, non-free)"
+)
+WITHOUT_TORCH = "torch is not installed: pip install 'ncu-bench[models]'"
