@@ -23,6 +23,7 @@ from pyarrow.parquet import read_table
 from tests.conftest import ROOT, SAMPLES
 from tests.stand_in_ncu import half
 from tests.test_cli import PYTHONPATH, Result
+from tests.timelines import KERNELS, database, kernel
 
 # A shell may start the tests with Ctrl-C ignored, which would be inherited.
 MAIN = [
@@ -476,18 +477,63 @@ class TestATimelineOfNsys:
         assert self.plan(asked.to_trace(), monkeypatch) == ()
 
 
-def test_a_run_under_nsys_that_is_stopped_does_not_begin_again(bench: Bench) -> None:
-    began = bench.folder / "began"
-    nsys = bench.folder / "empty" / "nsys"
-    nsys.write_text(
-        "#!/bin/sh\n[ $1 = --version ] && echo NVIDIA Nsight Systems version 2022.4.2 && exit 0\n"
-        f"trap 'exit 0' TERM INT\necho began >> '{began}'\n/bin/sleep 30 & wait\n"
-    )
-    nsys.chmod(0o755)
-    command = [*MAIN, "profile", "--tool", "nsys", "--timeout", "1", "-o", str(bench.run), "--", "python", "-c", "pass"]
-    assert bench.call(command, bench.environment("asked")).code == 1
-    assert began.read_text() == "began\n"
-    assert len(bench.manifest()["tool_runs"]) == 1
+class TestAnNsysThatLeavesNoReport:
+    """nsys ends with exit code 0 then: where it lost its agent, and where it has no importer."""
+
+    @staticmethod
+    def profile(bench: Bench, does: str, *options: str) -> Result:
+        """A run under a stand-in for nsys that says its version, exports one kernel, and else does as told."""
+        timeline = database(bench.folder / "timeline.sqlite", {KERNELS: [kernel(5, 1)]}, ["triad"])
+        nsys = bench.folder / "empty" / "nsys"
+        nsys.write_text(
+            "#!/bin/sh\n[ $1 = --version ] && echo NVIDIA Nsight Systems version 2022.4.2 && exit 0\n"
+            f'if [ $1 = export ]; then /bin/cp "{timeline}" "$7"; exit; fi\n'
+            'while [ $# -gt 0 ]; do [ "$1" = --output ] && out=$2; shift; done\n'
+            f"echo began >> '{bench.folder / 'began'}'\n{does}\n"
+        )
+        nsys.chmod(0o755)
+        command = [*MAIN, "profile", "--tool", "nsys", *options, "-o", str(bench.run), "--", "python", "-c", "pass"]
+        return bench.call(command, bench.environment("asked"))
+
+    @staticmethod
+    def beginnings(bench: Bench) -> int:
+        return len((bench.folder / "began").read_text().splitlines())
+
+    def test_once_begins_again(self, bench: Bench) -> None:
+        does = (
+            f"[ $(/usr/bin/wc -l < '{bench.folder / 'began'}') = 1 ] && echo Connection to the Agent lost. && exit 0\n"
+            "printf 'NVIDIA Tegra Profiler Report 1.\\n' > \"$out.nsys-rep\"\n"
+        )
+        result = self.profile(bench, does)
+        assert result.code == 0, result.err
+        assert [launch["kernel_short"] for launch in bench.launches()] == ["triad"]
+        assert [run["log"] for run in bench.manifest()["tool_runs"]] == ["output.txt", "output-2.txt"]
+
+    def test_twice_says_what_happened(self, bench: Bench) -> None:
+        result = self.profile(bench, "echo Connection to the Agent lost.")
+        assert result.code == 1
+        assert "or lost it, as happens where several begin at once" in result.err
+        assert "Profile again" in result.err
+        assert self.beginnings(bench) == 2
+
+    def test_but_a_recording_says_how_to_give_it_its_importer(self, bench: Bench) -> None:
+        result = self.profile(bench, ': > "$out.qdstrm"')
+        assert result.code == 1
+        assert "only what it recorded (.qdstrm)" in result.err
+        assert "ln -sfn" in result.err
+
+    def test_and_says_nothing_points_to_its_log(self, bench: Bench) -> None:
+        result = self.profile(bench, "echo the program is done")
+        assert result.code == 1
+        assert "left no report, though it ended with exit code 0" in result.err
+        assert "ln -sfn" not in result.err
+        assert "output-2.txt" in result.err
+
+    def test_because_it_was_stopped_does_not_begin_again(self, bench: Bench) -> None:
+        result = self.profile(bench, "trap 'exit 0' TERM INT\n/bin/sleep 30 & wait", "--timeout", "1")
+        assert result.code == 1
+        assert self.beginnings(bench) == 1
+        assert len(bench.manifest()["tool_runs"]) == 1
 
 
 def test_arguments_for_ncu_whose_quote_is_open_are_refused(bench: Bench) -> None:

@@ -125,8 +125,13 @@ FAILURES: tuple[Failure, ...] = (
     ),
     Failure(
         "no-agent",
-        ("Local Endpoint is not available", "[boost::errinfo_api_function_*] = sem_open"),
-        "nsys did not get to its own agent or semaphore, as happens where several begin at once on a busy machine",
+        (
+            "Local Endpoint is not available",
+            "[boost::errinfo_api_function_*] = sem_open",
+            "Connection to the Agent lost",
+        ),
+        "nsys did not get to its own agent or semaphore, or lost it, as happens where several begin at once on a busy "
+        "machine",
         "Profile again; with --tool-per node one nsys records all ranks of a machine.",
     ),
     Failure(

@@ -47,12 +47,7 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
             f"The run was ended after {ran.seconds:.0f} s.", "That was its --timeout.", f"What it printed is in {log}."
         )
     if manifest.source == "nsys" and ran.exit_code == 0 and not timelines(folder):
-        return NcuBenchError(
-            "nsys ran the program and left no report, only what it recorded (.qdstrm).",
-            "Its importer was not found, which Debian's package needs a link for.",
-            "As root: ln -sfn /usr/lib/nsight-systems/host-linux-x64 "
-            "/usr/lib/x86_64-linux-gnu/nsight-systems/host-linux-x64",
-        )
+        return _without_timeline(lines, folder, log)
     heard = lines if ran.exit_code else [line for line in lines if line.startswith("==")]  # else they are the program's
     failure = recognise(heard)
     if failure is not None and failure[0].slug != "application-failed":
@@ -72,6 +67,25 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
             f"All it printed is in {log}.",
         )
     return None
+
+
+def _without_timeline(lines: list[str], folder: Path, log: Path) -> NcuBenchError:
+    """Why an nsys that ended with 0 left no report: no importer, an agent that it lost, or what it does not say."""
+    if list((folder / REPORTS).glob("*.qdstrm")) or any(line.startswith("Importer error") for line in lines):
+        return NcuBenchError(
+            "nsys ran the program and left no report, only what it recorded (.qdstrm).",
+            "Its importer was not found, which Debian's package needs a link for.",
+            "As root: ln -sfn /usr/lib/nsight-systems/host-linux-x64 "
+            "/usr/lib/x86_64-linux-gnu/nsight-systems/host-linux-x64",
+        )
+    failure = recognise(lines)
+    if failure is not None and failure[0].slug == "no-agent":
+        return ToolFailed("nsys", *failure)
+    return NcuBenchError(
+        "nsys ran the program and left no report, though it ended with exit code 0.",
+        "Usually its agent was killed, or what it kept in the temporary folder was removed.",
+        f"Profile again, and run ncu-bench doctor. All it printed is in {log}.",
+    )
 
 
 LINES_ASKED = 2000
