@@ -196,7 +196,7 @@ def _afresh(scenario: Scenario, folder: Path) -> None:
 
 
 def _after_a_while(folder: Path) -> list[str]:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while (left := still_running(folder)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return left

@@ -339,7 +339,7 @@ def test_a_sweep_that_is_stopped_leaves_its_rows_and_no_process_and_goes_on(
     child = pid_in(tmp_path / "pid")
     os.kill(process.pid, number)
     assert process.wait(PATIENCE_S) == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(number, -number)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while alive(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(child)

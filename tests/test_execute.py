@@ -50,7 +50,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def soon(*, gone: int, within: float = 2.0) -> bool:
+def soon(*, gone: int, within: float = 20.0) -> bool:
     """Whether a process has ended, or does so in a moment: init may take that long to collect it."""
     deadline = time.monotonic() + within
     while alive(gone) and time.monotonic() < deadline:
@@ -78,7 +78,7 @@ class TestHowItEnded:
         assert (finished.exit_code, finished.timed_out) == (-number, False)
 
     def test_its_time_is_measured(self, log: Path) -> None:
-        assert 0.3 <= run("import time; time.sleep(0.3)", log).seconds < 5
+        assert 0.3 <= run("import time; time.sleep(0.3)", log).seconds < 20
 
     def test_a_command_that_does_not_exist_cannot_be_started(self, log: Path, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
@@ -152,11 +152,11 @@ class TestItsOutput:
 
 class TestTheEnd:
     def test_a_timeout_ends_the_program_and_keeps_what_it_said(self, log: Path) -> None:
-        finished = run("import time; print('so far', flush=True); time.sleep(60)", log, 0.5)
+        finished = run("import time; print('so far', flush=True); time.sleep(60)", log, 1.5)
         assert (finished.timed_out, finished.interrupted) == (True, False)
         assert finished.exit_code == -signal.SIGTERM
         assert finished.lines == ("so far",)
-        assert finished.seconds < 5
+        assert finished.seconds < 30
 
     def test_a_timeout_lets_a_program_end_in_order(self, log: Path) -> None:
         code = (
@@ -164,13 +164,13 @@ class TestTheEnd:
             "def end(*_): print('in order', flush=True); sys.exit(7)\n"
             "signal.signal(signal.SIGTERM, end)\nprint('ready', flush=True)\ntime.sleep(60)"
         )
-        finished = run(code, log, 0.8)
+        finished = run(code, log, 2.0)
         assert (finished.timed_out, finished.exit_code, finished.lines) == (True, 7, ("ready", "in order"))
 
     def test_a_program_that_ignores_the_polite_signal_is_killed(self, log: Path) -> None:
-        finished = run(BEAR_IT + "time.sleep(60)", log, 0.8)
+        finished = run(BEAR_IT + "time.sleep(60)", log, 2.0)
         assert (finished.timed_out, finished.exit_code) == (True, -signal.SIGKILL)
-        assert finished.seconds < 5
+        assert finished.seconds < 30
 
     def test_a_timeout_ends_a_grandchild_in_a_session_of_its_own_that_ignores_the_polite_signal(
         self, log: Path, pids: Path
@@ -182,7 +182,7 @@ class TestTheEnd:
             f"import os, pathlib, subprocess, sys, time\n(pathlib.Path({str(pids)!r}) / str(os.getpid())).touch()\n"
             f"subprocess.Popen([sys.executable, '-c', {grandchild!r}], start_new_session=True)\ntime.sleep(60)"
         )
-        finished = run(child, log, 1.0)
+        finished = run(child, log, 3.0)
         assert finished.timed_out
         assert len(recorded(pids)) == 2
         assert all(soon(gone=pid) for pid in recorded(pids))
@@ -194,7 +194,7 @@ class TestTheEnd:
             f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {orphan!r}], start_new_session={session})"
         )
         code = f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {parent!r}]); time.sleep(60)"
-        finished = run(code, log, 1.5)
+        finished = run(code, log, 3.0)
         assert finished.timed_out
         assert len(recorded(pids)) == 1
         assert soon(gone=recorded(pids)[0])
@@ -217,7 +217,7 @@ class TestTheEnd:
         finished = run(code, log)
         assert (finished.exit_code, finished.timed_out) == (0, False)
         assert "done" in finished.lines
-        assert finished.seconds < 5
+        assert finished.seconds < 20  # the daemon talks for 30 s
         assert soon(gone=recorded(pids)[0])
         assert trouble == []
 
@@ -236,7 +236,7 @@ class TestCtrlC:
             f"import os, pathlib, time; (pathlib.Path({str(pids)!r}) / str(os.getpid())).touch()\n"
             "print('so far', flush=True); time.sleep(60)"
         )
-        timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+        timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         timer.start()
         try:
@@ -251,7 +251,7 @@ class TestCtrlC:
     def test_twice_still_ends_the_program(self, log: Path, pids: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(execute, "GRACE_S", 1.5)
         code = BEAR_IT + f"import os, pathlib; (pathlib.Path({str(pids)!r}) / str(os.getpid())).touch(); time.sleep(60)"
-        timers = [threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)) for after in (1.0, 1.9)]
+        timers = [threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)) for after in (2.0, 2.9)]
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         for timer in timers:
             timer.start()
