@@ -179,6 +179,8 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         fallback = _fallback(device, machine, result.notes, _missing(result, at[counted_in[at]]))
         if fallback is not None:
             _fill(result, title, at, fallback, board.sm_clock, _worked(table))
+        if machine is not None:
+            result.notes += _on_the_choice(result, device, machine, at)
         _add_others(result, title, at, board)
         _draw_measured(result, title, device)
         roof = _middle(shared[at])
@@ -389,6 +391,24 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
             f"{what} known for {name or 'this device'}{known_ones}: choose a machine with --machine NAME, {other_way}"
         )
     return None
+
+
+def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows) -> list[str]:
+    """Whether the machine that the user named bounds the launches of a device, and whether it can be that device."""
+    chosen = [number for number, origin in enumerate(result.origins) if origin.chosen]
+    if not any(np.isin(result.origin_of[unit][at], chosen).any() for unit in result.per_launch):
+        own = machine_of_device(device.name)
+        if _missing(result, at) or (own is not None and own.id == machine.id):
+            return []
+        or_file = f", or machine file {own.id}'s" if own is not None else ""
+        whose = f"launch of {device.name}: its ceilings are" if device.name else "launch: ceilings are"
+        return [f"--machine {machine.id} bounds no {whose} the report's own{or_file}"]
+    if None in (device.capability, machine.compute_capability) or device.capability == machine.compute_capability:
+        return []
+    return [
+        f"the report says compute capability {device.capability}{f' of {device.name}' if device.name else ''}, and "
+        f"--machine {machine.id} has {machine.compute_capability}: its ceilings are those of another chip"
+    ]
 
 
 def _with_other_threads(device: Device) -> str:

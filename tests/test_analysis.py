@@ -298,6 +298,22 @@ class TestCeilings:
         assert found.per_launch["dram"].tolist() == [1e12]
         assert found.per_launch["fp32"].tolist() == [19.5e12]
 
+    def test_a_machine_named_for_a_device_with_ceilings_of_its_own_is_said_to_bound_nothing(self) -> None:
+        known = table(launch("k", NAME))
+        assert ceilings_of(known, find_machine("t4")).notes == [
+            "--machine t4 bounds no launch of NVIDIA A100-SXM4-40GB: its ceilings are the report's own, or machine "
+            "file a100-sxm4-40gb's"
+        ]
+        assert ceilings_of(known, find_machine("a100-sxm4-40gb")).notes == []
+        assert ceilings_of(table(launch("k", capability=None)), find_machine("t4")).notes == []
+
+    def test_a_machine_that_cannot_be_the_reports_is_said_to_be_another_chip(self) -> None:
+        unnamed = table(launch("k", capability="8.0"))
+        assert ceilings_of(unnamed, find_machine("t4")).notes == [
+            "the report says compute capability 8.0, and --machine t4 has 7.5: its ceilings are those of another chip"
+        ]
+        assert ceilings_of(unnamed, find_machine("a100-sxm4-80gb")).notes == []
+
     def test_the_devices_own_file_comes_before_the_machine_named(self) -> None:
         found = ceilings_of(table(launch("k", NAME), launch("j", capability=None)), find_machine("t4"))
         assert found.per_launch["dram"].tolist() == [1555e9, 320e9]
