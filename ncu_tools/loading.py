@@ -198,7 +198,7 @@ def load_all(
 
 def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
     from ncu_parsers.parse import parse
-    from ncu_parsers.sources import find_sources
+    from ncu_parsers.sources import STANDARD_INPUT, find_sources
 
     sources = find_sources([path])
     kept = _cache_file(sources)
@@ -207,6 +207,8 @@ def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
     streamed = _streamed(sources, kept, reading) if kept is not None else None
     if kept is not None and streamed is not None:
         return OnDisk(path, kept, _of_reports(streamed))
+    if path == STANDARD_INPUT and (read := _streamed_at_once(sources, reading)) is not None:
+        return read
     parsed = parse(sources, reading=reading)
     if parsed.table is None:
         raise next(iter(parsed.refused.values()))
@@ -215,6 +217,18 @@ def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
     if kept is not None and not parsed.refused:
         _keep(parsed.table, kept)
     return Run(path, parsed.table, notes)
+
+
+def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], None]) -> Run | None:
+    """A large report that no later command can ask for again; None for a small one, and where it cannot be streamed."""
+    if sum(source.size for source in sources) < CACHED_FROM_BYTES:
+        return None
+    from tempfile import TemporaryDirectory  # other runs do without its imports
+
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / LAUNCHES
+        streamed = _streamed(sources, file, reading)
+        return Run(sources[0].path, read_launches(file), _of_reports(streamed)) if streamed is not None else None
 
 
 def _of_reports(parsed: Parsed) -> list[str]:

@@ -160,7 +160,7 @@ class TestPackedFiles:
         assert read_report(Source(str(tmp_path / "r.csv.gz"))).rows == 40
 
     def test_of_databases_take_only_so_much_of_the_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory, "MOST_UNPACKED", 0.01)
+        monkeypatch.setattr(memory, "MOST_ON_DISK", 0.01)
         (tmp_path / "t.sqlite.gz").write_bytes(gzip.compress(b"SQLite format 3\0" + os.urandom(30 * MEGABYTE), 1))
         before = sorted(tmp_path.iterdir())
         parsed = parse([Source(str(tmp_path / "t.sqlite.gz"))])

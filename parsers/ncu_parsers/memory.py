@@ -39,8 +39,8 @@ LINES_IN_IT, LONGEST = 64, 1 << 28
 TIDIED = 0.95
 """Giving memory back takes seconds: where it brings less than a twentieth it would soon be done again, and again."""
 
-MOST_UNPACKED = 4
-"""A packed database is unpacked on disk up to four times the limit."""
+MOST_ON_DISK = 4
+"""A packed database, and what comes through a pipe, may take four times the limit there."""
 
 LARGE_UNPACKED, BOMB = 1 << 28, 300
 """From 256 MB on, what unpacks to more than 300 times its size is a bomb: long pages of ncu reach a fifth of that."""
@@ -157,12 +157,22 @@ def hold_unpacked(name: str, packed: int, unpacked: int) -> None:
 
 def hold_on_disk(name: str, unpacked: int) -> None:
     """Raise `TooBig` for a packed file that takes too much of the disk to be unpacked beside other work."""
-    most = MOST_UNPACKED * limit()
+    most = MOST_ON_DISK * limit()
     if unpacked > most:
         raise TooBig(
             f"{name} unpacks to more than {_said(most)}, and was not unpacked.",
-            f"A packed database may take {MOST_UNPACKED} times the memory limit on disk.",
+            f"A packed database may take {MOST_ON_DISK} times the memory limit on disk.",
             f"Unpack it, and name the unpacked file; or raise {OPTION}.",
+        )
+
+
+def hold_input_on_disk(size: int) -> None:
+    """The same for what comes through a pipe, which is kept there."""
+    if size > MOST_ON_DISK * limit():
+        raise TooBig(
+            f"Standard input is more than {_said(MOST_ON_DISK * limit())}, and was not read.",
+            f"What comes through a pipe may take {MOST_ON_DISK} times the memory limit on disk.",
+            f"Save it to a file, and name that file; or raise {OPTION}.",
         )
 
 

@@ -85,9 +85,9 @@ def stream_into(
     It cannot where one report says something of another: a session page, or, with `join`, ids of launches that may
     stand in both. Raises `NcuBenchError` when the file cannot be written.
     """
-    if any(source.path == STANDARD_INPUT for source in sources):
-        return None
-    sizes = list(map(_size, sources))
+    if len(sources) > 1 and any(source.path == STANDARD_INPUT for source in sources):
+        return None  # other processes have another
+    sizes = [source.size for source in sources]
     if max(sizes, default=0) < STREAMED_FROM_BYTES and sum(sizes) < MANY_BYTES:
         return None
     if any(origin_of(source.path) for source in sources):
@@ -143,13 +143,6 @@ def share_ids(reports: Sequence[Mapping[int | None, tuple[int, int]]]) -> bool:
         for process, span in ids.items():
             spans.setdefault(process, []).append(span)
     return any(later[0] <= earlier[1] for each in map(sorted, spans.values()) for earlier, later in pairwise(each))
-
-
-def _size(source: Source) -> int:
-    try:
-        return Path(source.path).stat().st_size
-    except OSError:
-        return 0
 
 
 @limited()

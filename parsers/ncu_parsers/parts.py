@@ -35,7 +35,7 @@ from ncu_parsers.process_wide import process_wide
 from ncu_parsers.read import Reading, read_report
 from ncu_parsers.report import Report
 from ncu_parsers.row_groups import ENOUGH_ROWS, RowGroups, write_table, writing_row_groups
-from ncu_parsers.sources import STANDARD_INPUT, Source
+from ncu_parsers.sources import Source
 from ncu_parsers.stream import StreamedReport, beside_others, stream_report
 from ncu_parsers.tables import concatenated
 
@@ -106,7 +106,7 @@ def read_parts(
 def _batches(sources: Sequence[Source]) -> list[list[Source]]:
     """What processes of their own read: reports that are long work, each alone, and small ones where they are many."""
     long = [source for source in sources if _is_long_work(source)]
-    others = [(source, _size(source)) for source in sources if source not in set(long)]
+    others = [(source, source.size) for source in sources if source not in set(long)]
     batches = [[source] for source in long]
     if sum(size for _, size in others) < WORTH_A_PROCESS:
         return batches
@@ -176,22 +176,13 @@ def _first_launch(source: Source) -> tuple[int | None, int | None] | None:
 
 
 def _is_long_work(source: Source) -> bool:
-    size = _size(source)
+    size = source.size
     if size < WORTH_A_PROCESS_IF_SLOW:
         return False
     try:
         return size >= WORTH_A_PROCESS or reader_of(source) is not read_report
     except NcuBenchError:
         return False
-
-
-def _size(source: Source) -> int:
-    if source.path == STANDARD_INPUT:
-        return 0
-    try:
-        return Path(source.path).stat().st_size
-    except OSError:
-        return 0
 
 
 # ------------------------------------------------------------------------------------------------------- one report
@@ -207,7 +198,7 @@ def read_here(source: Source, path: Path, big: int) -> Part:
     try:
         part = None
         if streams:
-            part = _streamed(source, path) if _size(source) >= big else _streamed_here(source)
+            part = _streamed(source, path) if source.size >= big else _streamed_here(source)
     except TooBig as error:
         return Part(refusal=(error.what, error.cause, error.advice))
     return part or _read_whole(source)

@@ -11,7 +11,6 @@ import glob
 import gzip
 import io
 import os
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +24,7 @@ from ncu_launch.run_files import EXPECTED, LOGS, MANIFEST, NODES, RANKS
 
 from ncu_parsers import memory
 from ncu_parsers.same_timeline import without_repeats
+from ncu_parsers.standard_input import standard_input
 
 STANDARD_INPUT = "-"
 DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
@@ -50,62 +50,45 @@ HEAD = 4096
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ZSTD_BLOCK = (128 << 10) + 64
-"""No block has more bytes (RFC 8878), and nothing of one is known before all of it is; with the frame's header."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One report to read: a path, or standard input, which can be read only once."""
+    """One report to read: a path, or standard input, all of which is taken when it is first asked for."""
 
     path: str
-    _read_ahead: bytearray = field(default_factory=bytearray, init=False, repr=False, compare=False)
-    """What `head` took of standard input, for `open` to give again."""
 
     @property
     def name(self) -> str:
         """How the source is called in tables and messages."""
         return "standard input" if self.path == STANDARD_INPUT else self.path
 
-    def head(self, count: int) -> bytes:
-        """The first bytes of the report, decompressed. Those of standard input are still there for `open`.
-
-        Raises `NcuBenchError` when the file cannot be opened.
-        """
+    @property
+    def size(self) -> int:
+        """The bytes it takes, compressed if it is; 0 where that is not known. Raises as `standard_input` does."""
         if self.path == STANDARD_INPUT:
-            return self._head_of_standard_input(count)
+            return standard_input().size
+        try:
+            return Path(self.path).stat().st_size
+        except OSError:
+            return 0
+
+    def head(self, count: int) -> bytes:
+        """The first bytes of the report, decompressed.
+
+        Raises `NcuBenchError` when the file cannot be opened, and as `standard_input` does.
+        """
         with self.open() as stream:
             return _undamaged(stream, count)  # damage is named by whoever reads it
-
-    def _head_of_standard_input(self, count: int) -> bytes:
-        self._read_up_to(count)
-        try:
-            if self._read_ahead.startswith(_GZIP_MAGIC):
-                return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(bytes(self._read_ahead), count)
-            if self._read_ahead.startswith(_ZSTD_MAGIC):
-                self._read_up_to(_ZSTD_BLOCK)
-                return zstandard.ZstdDecompressor().decompressobj().decompress(bytes(self._read_ahead))[:count]
-        except (zlib.error, zstandard.ZstdError):
-            return b""
-        return bytes(self._read_ahead[:count])
-
-    def _read_up_to(self, count: int) -> None:
-        """Read ahead until so many bytes of standard input are known, or all of them."""
-        while len(self._read_ahead) < count:
-            more = sys.stdin.buffer.read(count - len(self._read_ahead))
-            if not more:
-                return
-            self._read_ahead.extend(more)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """The bytes of the report, decompressed.
 
-        Raises `NcuBenchError` when the file cannot be opened.
+        Raises `NcuBenchError` when the file cannot be opened, and as `standard_input` does.
         """
         if self.path == STANDARD_INPUT:
-            rejoined = _Rejoined(bytes(self._read_ahead), sys.stdin.buffer)
-            yield _decompressed(io.BufferedReader(rejoined), self.name)
+            yield _decompressed(standard_input().open(), self.name)
             return
         with ExitStack() as files:
             try:
@@ -154,29 +137,6 @@ def some_of(stream: BinaryIO, most: int) -> bytes:
     """The next 1 to `most` bytes, b"" at the end: by `read1`, since a `read` that meets damage discards what it has."""
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     return read(most)
-
-
-class _Rejoined(io.RawIOBase):
-    """A stream whose first bytes were read already."""
-
-    def __init__(self, beginning: bytes, rest: BinaryIO) -> None:
-        self._beginning = memoryview(beginning)
-        self._rest = rest
-        self._read = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        count = len(buffer)
-        data = self._beginning[:count] if self._beginning else self._rest.read(count)
-        self._beginning = self._beginning[count:]
-        buffer[: len(data)] = data
-        self._read += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self._read
 
 
 def unreadable(path: str, error: OSError) -> NcuBenchError:

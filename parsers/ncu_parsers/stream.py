@@ -28,7 +28,7 @@ from ncu_parsers.ncu_csv import LongPage, WidePage
 from ncu_parsers.process_wide import process_wide
 from ncu_parsers.read import era_of, note_cut, note_replaced
 from ncu_parsers.report import Report
-from ncu_parsers.sources import DAMAGE, STANDARD_INPUT, Source
+from ncu_parsers.sources import DAMAGE, Source
 from ncu_parsers.stretches import Unexpected
 
 Result = TypeVar("Result")
@@ -106,8 +106,6 @@ def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
     recognised by how they begin and end, and checked later; when that fails once, the file is read again with every
     line looked at.
     """
-    if source.path == STANDARD_INPUT:
-        return None
     try:
         with _one_heap():
             try:
