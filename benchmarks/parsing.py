@@ -97,6 +97,19 @@ def noise_line(folder: Path, megabytes: float, rounds: int) -> str:
     return f"| a messy report / a long one | {ratio(runs['messy'], runs['long'])} |"
 
 
+def piped_line(folder: Path, megabytes: float, rounds: int) -> str:
+    """One line for what coming through a pipe costs a long report, where it is kept first."""
+    path = folder / "long.csv"
+    write("long", path, megabytes)
+    command = [NCU_BENCH, "parse", "-", "-o", str(folder / "launches.parquet")]
+    files, pipes = [], []
+    for _ in range(rounds):
+        files.append(parse(path))
+        pipes.append(measured(command, piped=path))
+    path.unlink()
+    return f"| a long report through a pipe / the file | {ratio(pipes, files)}; {peak(pipes)} MB / {peak(files)} MB |"
+
+
 def script_line(folder: Path, megabytes: float, rounds: int) -> str:
     """One line for what a script with pandas takes of a long report, as ratios of time and memory to ours."""
     path = folder / "long.csv"
@@ -156,6 +169,7 @@ def measure(shapes: Sequence[str], megabytes: float, rounds: int) -> None:
             print(shape_line(shape, Path(folder), megabytes, rounds), flush=True)
         print("\n| whole processes | ratio |\n|---|---|")
         print(noise_line(Path(folder), megabytes, rounds), flush=True)
+        print(piped_line(Path(folder), megabytes, rounds), flush=True)
         print(script_line(Path(folder), megabytes, rounds), flush=True)
         print("\n".join(start_lines(Path(folder), rounds)))
 

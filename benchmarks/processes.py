@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,11 +35,16 @@ def _compile_packages() -> None:
         compileall.compile_dir(Path(__file__).parents[1] / folder, quiet=2)
 
 
-def measured(command: Sequence[str]) -> Run:
-    """Run a command to its end, unheard. Raises `SystemExit` when it fails."""
+def measured(command: Sequence[str], piped: Path | None = None) -> Run:
+    """Run a command to its end, unheard; `piped` comes to it by a pipe. Raises `SystemExit` when it fails."""
     _compile_packages()
     begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    with ExitStack() as pipe:
+        cat = ["cat", str(piped)]
+        stdin = pipe.enter_context(subprocess.Popen(cat, stdout=subprocess.PIPE)).stdout if piped else None  # noqa: S603
+        process = subprocess.Popen(  # noqa: S603
+            command, stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - begin
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers import memory, stream
+from ncu_parsers import memory, standard_input, stream
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.parse import parse_into
 from ncu_parsers.sources import Source
-from ncu_parsers.standard_input import IN_MEMORY_BYTES, standard_input
+from ncu_parsers.standard_input import BLOCK_BYTES, IN_MEMORY_BYTES, LOOKED_AT_BYTES, opened
 
 from tests.test_cli import PROGRAM, PYTHONPATH
 from tests.test_parts import report
@@ -94,24 +94,39 @@ class Nowhere:
 
 
 class TestWhatCame:
-    @pytest.mark.parametrize("size", [0, 1, IN_MEMORY_BYTES - 1, IN_MEMORY_BYTES, 3 * IN_MEMORY_BYTES + 1])
-    def test_is_all_there_each_time_it_is_opened(self, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("size", [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, LOOKED_AT_BYTES + 3])
+    @pytest.mark.parametrize("in_memory", [1, IN_MEMORY_BYTES])
+    def test_is_all_there_each_time_it_is_opened(
+        self, size: int, in_memory: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(standard_input, "IN_MEMORY_BYTES", in_memory)
         data = os.urandom(size)
         piped(monkeypatch, data)
-        assert standard_input().size == Source("-").size == size
-        with standard_input().open() as one, standard_input().open() as other:
-            halves = one.read(size // 2), other.read(size // 2), one.read(), other.read()
+        came = standard_input.standard_input()
+        assert came.size == min(size, LOOKED_AT_BYTES)
+        with opened(came) as one, opened(came) as other:
+            halves = one.read(size // 2), other.read(size // 3), one.read(), other.read()
         assert halves[0] + halves[2] == halves[1] + halves[3] == data
 
+    def test_of_a_file_is_what_the_shell_left_of_it(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"0123456789")
+        with (tmp_path / "file").open(encoding="utf-8") as file:
+            os.lseek(file.fileno(), 4, os.SEEK_SET)
+            monkeypatch.setattr(sys, "stdin", file)
+            assert Source("-").size == 6
+            assert [Source("-").head(3), Source("-").head(99)] == [b"456", b"456789"]
+
     def test_is_refused_each_time_where_it_takes_too_much_of_the_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory, "limit", lambda: IN_MEMORY_BYTES)
-        piped(monkeypatch, bytes(9 * IN_MEMORY_BYTES))
+        monkeypatch.setattr(memory, "limit", lambda: BLOCK_BYTES)
+        piped(monkeypatch, os.urandom(6 * BLOCK_BYTES))
         for _ in range(2):  # what is left of it is no report
-            with pytest.raises(memory.TooBig, match=r"Standard input is more than 4\.19MB.* Save it to a file"):
-                Source("-").head(10)
+            with pytest.raises(memory.TooBig, match=r"Standard input takes more than 4\.19MB.* Save it to a file"):
+                Source("-").head(5 * BLOCK_BYTES)
 
     def test_that_cannot_be_kept_says_where_else_it_could_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(standard_input, "IN_MEMORY_BYTES", 1)
         monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-        piped(monkeypatch, bytes(2 * IN_MEMORY_BYTES))
-        with pytest.raises(NcuBenchError, match=r"could not be kept in a temporary file: No such file.* set TMPDIR"):
-            Source("-").head(10)
+        piped(monkeypatch, bytes(99))
+        for _ in range(2):
+            with pytest.raises(NcuBenchError, match=r"in a temporary file: No such file.* set TMPDIR"):
+                Source("-").head(10)

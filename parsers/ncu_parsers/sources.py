@@ -24,7 +24,7 @@ from ncu_launch.run_files import EXPECTED, LOGS, MANIFEST, NODES, RANKS
 
 from ncu_parsers import memory
 from ncu_parsers.same_timeline import without_repeats
-from ncu_parsers.standard_input import standard_input
+from ncu_parsers.standard_input import opened, standard_input
 
 STANDARD_INPUT = "-"
 DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
@@ -88,7 +88,7 @@ class Source:
         Raises `NcuBenchError` when the file cannot be opened, and as `standard_input` does.
         """
         if self.path == STANDARD_INPUT:
-            yield _decompressed(standard_input().open(), self.name)
+            yield _decompressed(opened(standard_input()), self.name)
             return
         with ExitStack() as files:
             try:
