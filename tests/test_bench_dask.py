@@ -26,7 +26,7 @@ from ncu_parsers.parquet import read_bench
 from ncu_tools.dask_sweep import Seen, _kept, placement
 from tests.test_datasets import bench
 
-pytest.importorskip("distributed", reason="dask's schedulers are not installed (the extra dask)")
+pytest.importorskip("distributed", reason="dask's schedulers are not installed (pip install 'ncu-bench[dask]')")
 
 import itertools
 

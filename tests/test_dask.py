@@ -26,8 +26,10 @@ from ncu_tools.loading import load, on_disk, together
 from tests.conftest import ROOT, SAMPLES
 from tests.test_datasets import bench, shown, sweeps
 
-dask = pytest.importorskip("dask", reason="dask is not installed (the extra dask)")
-distributed = pytest.importorskip("distributed", reason="dask's schedulers are not installed (the extra dask)")
+dask = pytest.importorskip("dask", reason="dask is not installed (pip install 'ncu-bench[dask]')")
+distributed = pytest.importorskip(
+    "distributed", reason="dask's schedulers are not installed (pip install 'ncu-bench[dask]')"
+)
 
 from ncu_tools import dask_engine as dask_engines  # noqa: E402 - only where dask is
 from ncu_tools.dask_engine import dask_engine  # noqa: E402 - only where dask is

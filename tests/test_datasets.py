@@ -41,7 +41,7 @@ from tests.launches import launch, sass, table, tensor
 from tests.reports import sample_files
 from tests.test_scaling import sweep
 
-fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (the extra remote)")
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (pip install 'ncu-bench[remote]')")
 
 WIDE = SAMPLES / "d01-wide-raw.csv"
 
@@ -113,7 +113,7 @@ class TestTheLayout:
         assert {(row["run"], row["rank"]) for row in rows.to_pylist()} == {("train", rank) for rank in range(3)}
 
     def test_is_read_by_duckdb_alone(self, tmp_path: Path, ranks: list[Source]) -> None:
-        duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (the extra query)")
+        duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
         parse_into_dataset(str(tmp_path / "fleet"), ranks)
         files = f"read_parquet('{tmp_path}/fleet/*/*/*/launches.parquet', hive_partitioning=true, union_by_name=true)"
         rows = duckdb.sql(f"SELECT DISTINCT run, CAST(rank AS INT) FROM {files}").fetchall()  # noqa: S608
@@ -571,7 +571,7 @@ class TestEveryCommand:
                     assert value == (pytest.approx(other[name], rel=1e-12) if isinstance(value, float) else other[name])
 
     def test_query_knows_the_run(self, tmp_path: Path, ranks: list[Source]) -> None:
-        pytest.importorskip("duckdb", reason="duckdb is not installed (the extra query)")
+        pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
         parse_into_dataset(str(tmp_path / "fleet"), ranks)
         sql = "SELECT run, rank, count(*) AS n FROM launches GROUP BY ALL ORDER BY rank"
         rows = shown("query", str(tmp_path / "fleet"), sql)["rows"]

@@ -209,7 +209,9 @@ def browser() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip("no Chromium is installed: apt-get install --no-install-recommends chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install 'ncu-bench[test]' for playwright")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (pip install 'ncu-bench[test]')"
+    )
     with playwright.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield started

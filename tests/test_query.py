@@ -22,7 +22,7 @@ from ncu_tools.query import Answer, held_in_memory, query
 from tests.conftest import SAMPLES
 from tests.launches import launch, table
 
-pytest.importorskip("duckdb", reason="duckdb is not installed (the extra query)")
+pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
 
 REPORT = str(SAMPLES / "d01-wide-raw.csv")
 EVIL = "=cmd|' /C calc'!A0 <script>\x1b[31m"

@@ -22,8 +22,8 @@ from ncu_parsers.tables import with_metadata
 
 from tests.conftest import SAMPLES
 
-pytest.importorskip("s3fs", reason="s3fs is not installed")
-moto_server = pytest.importorskip("moto.server", reason="moto is not installed")
+pytest.importorskip("s3fs", reason="s3fs is not installed (pip install 'ncu-bench[dev]')")
+moto_server = pytest.importorskip("moto.server", reason="moto is not installed (pip install 'ncu-bench[dev]')")
 
 NCU_BENCH = Path(sys.executable).with_name("ncu-bench")
 RANGE = re.compile(r"bytes=(\d+)-(\d+)")

@@ -24,7 +24,7 @@ from ncu_parsers.sources import Source
 from tests.conftest import SAMPLES
 from tests.test_datasets import bench, shown
 
-pytest.importorskip("duckdb", reason="duckdb is not installed (the extra query)")
+pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
 
 FIRST, SECOND = SAMPLES / "d01-wide-raw.csv", SAMPLES / "d02-long-rules.csv"
 ROWS_OF_A_GROUP = 2
@@ -126,7 +126,7 @@ class TestADataset:
         )
 
     def test_may_be_behind_a_url(self, root: Path) -> None:
-        fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (the extra remote)")
+        fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (pip install 'ncu-bench[remote]')")
         system = fsspec.filesystem("memory")
         try:
             for file in root.rglob("*.parquet"):

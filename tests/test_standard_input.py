@@ -9,6 +9,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,24 @@ class TestWhatCame:
         with opened(came) as one, opened(came) as other:
             halves = one.read(size // 2), other.read(size // 3), one.read(), other.read()
         assert halves[0] + halves[2] == halves[1] + halves[3] == data
+
+    def test_is_waited_for_where_the_pipe_does_not_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        data = os.urandom(3 * BLOCK_BYTES + 5)
+
+        def write_slowly() -> None:
+            with os.fdopen(writing, "wb", buffering=0) as pipe:
+                for at in range(0, len(data), BLOCK_BYTES // 2):
+                    time.sleep(0.02)
+                    pipe.write(data[at : at + BLOCK_BYTES // 2])
+
+        writer = threading.Thread(target=write_slowly)
+        with os.fdopen(reading, encoding="utf-8") as stream:
+            monkeypatch.setattr(sys, "stdin", stream)
+            writer.start()
+            assert opened(standard_input.standard_input()).read() == data
+            writer.join()
 
     def test_of_a_file_is_what_the_shell_left_of_it(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"0123456789")

@@ -120,7 +120,10 @@ def test_the_offline_half_works_with_the_lowest_versions(tmp_path: Path) -> None
     tools = ["pytest", "hypothesis", "--constraint", "constraints-min.txt"]
     installed = subprocess.run([*install, *tools], cwd=ROOT, capture_output=True, text=True, check=False)
     if "Temporary failure in name resolution" in installed.stderr or "No matching distribution" in installed.stderr:
-        pytest.skip(f"the package index cannot be reached, or holds no such version: {installed.stderr[-300:]}")
+        pytest.skip(
+            "the package index cannot be reached, or lacks a version of constraints-min.txt: go online, or name an index "
+            f"that has them with PIP_INDEX_URL. pip says: {installed.stderr[-300:]}"
+        )
     assert installed.returncode == 0, installed.stderr
     files = [f"tests/{name}" for name in TESTED_WITH_THE_LOWEST]
     command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]

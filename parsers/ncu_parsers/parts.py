@@ -380,6 +380,7 @@ def _pool(context: SpawnContext, lifeline: Connection, count: int) -> ProcessPoo
     """
     try:
         return ProcessPoolExecutor(count, context, _begin, (lifeline, count))
+    # Python was built without semaphores, the system has too few, or there is no /dev/shm to keep them in.
     except (ImportError, NotImplementedError, OSError):
         return None
 

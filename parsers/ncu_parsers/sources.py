@@ -54,7 +54,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 @dataclass(frozen=True)
 class Source:
-    """One report to read: a path, or standard input, all of which is taken when it is first asked for."""
+    """One report to read: a path, or standard input, which is kept as it comes so that it can be read again."""
 
     path: str
 
@@ -65,7 +65,10 @@ class Source:
 
     @property
     def size(self) -> int:
-        """The bytes it takes, compressed if it is; 0 where that is not known. Raises as `standard_input` does."""
+        """The bytes it takes, compressed if it is; 0 where that is not known, and of a pipe no more than 8 MB.
+
+        Raises `NcuBenchError` where standard input cannot be kept.
+        """
         if self.path == STANDARD_INPUT:
             return standard_input().size
         try:
@@ -76,7 +79,7 @@ class Source:
     def head(self, count: int) -> bytes:
         """The first bytes of the report, decompressed.
 
-        Raises `NcuBenchError` when the file cannot be opened, and as `standard_input` does.
+        Raises `NcuBenchError` when the file cannot be opened, or standard input not kept.
         """
         with self.open() as stream:
             return _undamaged(stream, count)  # damage is named by whoever reads it
@@ -85,7 +88,7 @@ class Source:
     def open(self) -> Iterator[BinaryIO]:
         """The bytes of the report, decompressed.
 
-        Raises `NcuBenchError` when the file cannot be opened, and as `standard_input` does.
+        Raises `NcuBenchError` when the file cannot be opened, or standard input not kept.
         """
         if self.path == STANDARD_INPUT:
             yield _decompressed(opened(standard_input()), self.name)

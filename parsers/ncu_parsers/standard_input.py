@@ -1,7 +1,7 @@
 """Standard input, which comes once, read as often as a file: reports are looked at, read fast, and then perhaps again.
 
 A file behind `<` is read where it lies. What comes through a pipe is kept while it is read, until the process ends. It
-is kept packed: a report of 1 GB takes some 25 MB and a third of a second so, and several seconds of a disk otherwise.
+is kept packed: a report of details pages packs to a fortieth, in a tenth of the time that a disk takes for all of it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class OfPipe:
     def __init__(self, pipe: BinaryIO) -> None:
         from tempfile import SpooledTemporaryFile  # what reads files alone does without its imports
 
-        _widen(pipe)
+        _prepare(pipe)
         self._pipe = pipe
         self._ended = False
         self._failed: NcuBenchError | None = None
@@ -125,8 +125,13 @@ class OfPipe:
         return data
 
 
-def _widen(pipe: BinaryIO) -> None:
-    """Let a pipe hold a block: it has 64 KB usually, with which a report takes twice as long to come through it."""
+def _prepare(pipe: BinaryIO) -> None:
+    """Let it hold a block, since with the usual 64 KB a report takes twice as long to come through; and wait for more.
+
+    Some programs leave pipes that do not wait: a read of what is slow to come would look like the end.
+    """
+    with suppress(OSError):  # what a program gave us in place of a stream has no descriptor
+        os.set_blocking(pipe.fileno(), True)
     with suppress(ImportError, AttributeError, OSError):  # of Linux alone, and of pipes
         import fcntl
 
