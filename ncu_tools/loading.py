@@ -216,7 +216,7 @@ def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
     notes += _of_reports(parsed)
     if kept is not None and not parsed.refused:
         _keep(parsed.table, kept)
-    return Run(path, parsed.table, notes)
+    return Run(sources[0].name if path == STANDARD_INPUT else path, parsed.table, notes)
 
 
 def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], None]) -> Run | None:
@@ -228,7 +228,7 @@ def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], Non
     with TemporaryDirectory() as folder:
         file = Path(folder) / LAUNCHES
         streamed = _streamed(sources, file, reading)
-        return Run(sources[0].path, read_launches(file), _of_reports(streamed)) if streamed is not None else None
+        return Run(sources[0].name, read_launches(file), _of_reports(streamed)) if streamed is not None else None
 
 
 def _of_reports(parsed: Parsed) -> list[str]:

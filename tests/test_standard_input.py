@@ -21,6 +21,7 @@ from ncu_parsers.parse import parse_into
 from ncu_parsers.sources import Source
 from ncu_parsers.standard_input import BLOCK_BYTES, IN_MEMORY_BYTES, LOOKED_AT_BYTES, opened
 
+from ncu_tools.loading import load
 from tests.test_cli import PROGRAM, PYTHONPATH
 from tests.test_parts import report
 from tests.test_streaming import TIME
@@ -68,6 +69,15 @@ class TestABigReport:
         found = json.loads(program("hotspots", "-", "--format", "json", data=big.read_bytes()))
         assert found["rows"] == json.loads(program("hotspots", str(big), "--format", "json"))["rows"]
         assert found["rows"][0]["launches"] == 10_000
+
+    @pytest.mark.parametrize("rows", [3, 10_000])
+    def test_is_called_standard_input_and_so_is_a_small_one(
+        self, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        report(tmp_path / "report.csv", 7, (TIME, "us"), value="1.5" + "0" * 400, rows=rows)
+        piped(monkeypatch, (tmp_path / "report.csv").read_bytes())
+        run = load("-")
+        assert (run.name, len(run.table)) == ("standard input", rows)
 
     def test_is_streamed_and_not_read_whole(self, big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         piped(monkeypatch, big.read_bytes())
