@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from ncu_parsers.sources import Source
 from ncu_parsers.standard_input import BLOCK_BYTES, IN_MEMORY_BYTES, LOOKED_AT_BYTES, opened
 
 from ncu_tools.loading import load
+from tests.conftest import SAMPLES
 from tests.test_cli import PROGRAM, PYTHONPATH
 from tests.test_parts import report
 from tests.test_streaming import TIME
@@ -93,6 +95,11 @@ class TestABigReport:
         assert result.written
         assert any("ends in damage" in note for note in result.reports[0].notes)
         assert 4000 < len(read_launches(tmp_path / "l.parquet")) < 6000
+
+
+def test_a_page_of_what_came_through_a_pipe_is_titled_by_it(tmp_path: Path) -> None:
+    program("report", "-", "-o", str(tmp_path / "page.html"), data=(SAMPLES / "d01-wide-raw.csv").read_bytes())
+    assert re.search(r'"title": *"standard input"', (tmp_path / "page.html").read_text("utf-8"))
 
 
 class Nowhere:

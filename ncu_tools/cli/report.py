@@ -91,7 +91,7 @@ def _reported(name: str, only: Selection | None, reading: Callable[[Source], Non
     run = load_only(name, only, reading=reading, columns=is_reported)
     manifest, unreadable = _manifest(name)
     expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
-    return ReportedRun(name, run.table, [*run.notes, *unreadable], manifest, expected, unexpected)
+    return ReportedRun(run.name, run.table, [*run.notes, *unreadable], manifest, expected, unexpected)
 
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
