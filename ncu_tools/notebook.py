@@ -70,7 +70,7 @@ class ProfiledRun:
         `by` is time, headroom, flops or dram; `group` is name, short, grid or nvtx; `diagnose` adds a sentence on why
         a kernel is as slow as it is. Raises `WrongUsage` for any other.
         """
-        from ncu_tools.diagnosis import diagnoses
+        from ncu_tools.diagnosis.diagnose import diagnoses
         from ncu_tools.hotspots import GROUPS, ORDERS, hotspots, kernels_table
         from ncu_tools.report.inline import listing_of_kernels
 
@@ -78,7 +78,8 @@ class ProfiledRun:
         _one_of("group", group, GROUPS)
         found = hotspots(self._table, self._ceilings, by=by, group=group)
         table = _frame(kernels_table(found.rows))
-        sentences = diagnoses(self._table, found.rows, group) if diagnose else {}
+        diagnosed = diagnoses(self._table, found.rows, group) if diagnose else {}
+        sentences = {kernel: one.text for kernel, one in diagnosed.items()}
         if diagnose:
             table["diagnosis"] = [sentences.get(row.kernel) for row in found.rows]
         return listing_of_kernels(found.rows, table, top, sentences, [*self.notes, *found.notes])

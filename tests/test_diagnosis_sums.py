@@ -16,8 +16,8 @@ from ncu_parsers.row_groups import write_table
 from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.ceilings import ceilings_of
-from ncu_tools.diagnosis import diagnoses, sentences
-from ncu_tools.diagnosis_sums import SECTORS, DiagnosisSums, looked_at, sums_to_diagnose
+from ncu_tools.diagnosis.diagnose import diagnoses, diagnoses_of
+from ncu_tools.diagnosis.sums import SECTORS, DiagnosisSums, looked_at, sums_to_diagnose
 from ncu_tools.hotspots import hotspots
 from ncu_tools.loading import on_disk
 from tests.launches import launch, metric, sass, table
@@ -47,7 +47,7 @@ def test_pieces_give_the_quantities_and_sentences_of_the_whole(
     for name, values in theirs.items():
         np.testing.assert_allclose(ours[name], values, rtol=1e-12, err_msg=name)
     kernels = hotspots(whole, ceilings_of(whole)).rows
-    assert sentences(sums, kernels) == diagnoses(whole, kernels, "name")
+    assert diagnoses_of(sums, kernels) == diagnoses(whole, kernels, "name")
 
 
 def test_a_run_that_does_not_fit_in_memory_is_diagnosed_all_the_same(
@@ -63,7 +63,7 @@ def test_a_run_that_does_not_fit_in_memory_is_diagnosed_all_the_same(
     assert run is not None
     monkeypatch.setattr(memory, "limit", lambda: 100)
     kernels = hotspots(whole, ceilings_of(whole)).rows
-    assert "uncoalesced: 32.0 sectors per load" in sentences(sums_to_diagnose(run, "name"), kernels)["gather"]
+    assert "uncoalesced: 32.0 sectors per load" in diagnoses_of(sums_to_diagnose(run, "name"), kernels)["gather"].text
 
 
 def test_averages_over_launches_count_as_often_as_there_were_launches() -> None:
@@ -80,4 +80,4 @@ def test_averages_over_launches_count_as_often_as_there_were_launches() -> None:
     for name in ("memory_busy", "spill_instructions"):
         found, expected = (one.quantities()[name][one.number("k")] for one in (sums, one_by_one))
         assert found == pytest.approx(expected)
-    assert sums.quantities()["memory_busy"][sums.number("k")] == pytest.approx((95 * 1000 + 10) / 1001)
+    assert sums.quantities()["memory_busy"][sums.number("k")] == pytest.approx((0.95 * 1000 + 0.10) / 1001)

@@ -76,7 +76,7 @@ class TestViews:
         assert page.count("&lt;script&gt;") == 2  # the cell, and the whole name when pointed at
         assert "1 more kernel in .table" in page
         assert len(view.table) == 3
-        assert view.table["diagnosis"].tolist()[0].startswith("below every roof: FP32")
+        assert view.table["diagnosis"].tolist()[0].startswith("not explained by what was collected: busiest is FP32")
 
     def test_show_nothing_for_what_is_unknown(self, run: Any) -> None:
         page = run.hotspots(top=3)._repr_html_()

@@ -77,7 +77,7 @@ class TestDiagnoses:
         (sentence,), _ = self.of(tmp_path, "ncu", capsys)
         assert sentence is not None
         assert sentence.startswith("a ceiling of its device is missing: --machine NAME")
-        assert "coalescing, occupancy" in sentence
+        assert "coalescing, issue, occupancy" in sentence
         assert "dram" not in sentence
         assert "flops" not in sentence
 

@@ -27,7 +27,8 @@ from ncu_tools.report.units import more_kernels
 if TYPE_CHECKING:
     from ncu_parsers.engine import Engine
 
-    from ncu_tools.diagnosis_sums import DiagnosisSums
+    from ncu_tools.diagnosis.diagnose import Diagnosis
+    from ncu_tools.diagnosis.sums import DiagnosisSums
     from ncu_tools.hotspots import Hotspot, Hotspots
     from ncu_tools.loading import OnDisk, Run
     from ncu_tools.machine import Machine
@@ -84,7 +85,7 @@ SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 @group_option
 @machine_option
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
-@click.option("--diagnose", is_flag=True, help="Say of each kernel, in a sentence, why it is as slow as it is.")
+@click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @selection_options
 @dask_option
@@ -108,7 +109,8 @@ def command(
     of reports, or - for standard input. A terminal shows the columns that it has room for, and a note names the others,
     which every other output has.
     Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
-    With --units the last row is the sum over all kernels of the run, shown or not.
+    With --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each cause
+    with its evidence: the numbers, their units and the metrics they come from.
 
     \b
     Example:
@@ -130,9 +132,9 @@ def command(
     top = rows_shown(top, output_format)
     notes = [*_pooled(runs), *hidden_kernels(result.rows, top), *result.notes]
     shown = result.rows[:top]
-    sentences, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
+    found, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
     notes += why_not
-    rows = [{**asdict(row), "diagnosis": sentences.get(row.kernel)} for row in shown]
+    rows = [{**asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None} for row in shown]
     columns: Sequence[Column]
     columns = [one._replace(spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
     if output_format in MACHINE_FORMATS:
@@ -141,7 +143,10 @@ def command(
         columns = [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
     if units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
-    show(Table("hotspots", columns, rows, notes), output_format, full_names=full_names)
+    table = Table("hotspots", columns, rows, notes)
+    if diagnose:
+        table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
+    show(table, output_format, full_names=full_names)
 
 
 def _kernels(
@@ -171,7 +176,7 @@ def _kernels(
     result = hotspots_of(found, machine, by=by, group=group)
     if not diagnose:
         return result, None
-    from ncu_tools.diagnosis_sums import sums_to_diagnose
+    from ncu_tools.diagnosis.sums import sums_to_diagnose
 
     return result, sums_to_diagnose(found, group)
 
@@ -190,11 +195,11 @@ def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None) -> list[str]:
     return [f"{more_kernels([row.time_share for row in hidden])}; --top shows more"]
 
 
-def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, str], list[str]]:
-    """A sentence for each kernel of which something can be said, and why there is none for others."""
-    from ncu_tools.diagnosis import sentences, undiagnosed
+def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, Diagnosis], list[str]]:
+    """A diagnosis of each kernel of which something can be said, and notes on why there is none of others."""
+    from ncu_tools.diagnosis.diagnose import diagnoses_of, undiagnosed
 
-    found = sentences(sums, kernels)
+    found = diagnoses_of(sums, kernels)
     return found, undiagnosed(sums, kernels, found)
 
 

@@ -18,8 +18,8 @@ from ncu_parsers import tables
 from ncu_tools import __version__
 from ncu_tools.ceilings import BOARD_LIMIT, Ceiling, unit_title
 from ncu_tools.compose import MOST_ARROWS
-from ncu_tools.diagnosis import diagnoses
-from ncu_tools.diagnosis_sums import looked_at
+from ncu_tools.diagnosis.diagnose import diagnoses
+from ncu_tools.diagnosis.sums import looked_at
 from ncu_tools.expected import LAYER, Comparison, compare
 from ncu_tools.expected_work import Collection, collection_of
 from ncu_tools.file_sums import EXTREMES, decides_ceilings
@@ -137,7 +137,7 @@ OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shap
 
 def is_reported(name: str) -> bool:
     """Whether a page can depend on a column of launches."""
-    known = (name in tables.COLUMN_NAMES and name != "rules") or decides_ceilings(name)
+    known = name in tables.COLUMN_NAMES or decides_ceilings(name)
     return known or name in OF_PAGES or name in looked_at() or name in needed_metrics()
 
 
@@ -289,7 +289,8 @@ def _kernels(
     """A row for every kernel that is shown of every run, hottest first."""
     rows = []
     for run in runs:
-        sentences = diagnoses(run.table, [point.hotspot for point in shown[run.name]], group)
+        diagnosed = diagnoses(run.table, [point.hotspot for point in shown[run.name]], group)
+        sentences = {kernel: one.text for kernel, one in diagnosed.items()}
         for point in shown[run.name]:
             kernel = point.hotspot
             also = {"run": labels[run.name], "work": _work(kernel), "diagnosis": sentences.get(kernel.kernel)}
