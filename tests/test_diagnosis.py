@@ -592,3 +592,11 @@ def test_a_kernel_of_which_nothing_is_known_and_that_ncu_did_not_see_is_left_out
     made = table(launch("k", ns=1e5))
     (row,) = hotspots(made, ceilings_of(made)).rows
     assert diagnose({}, row, Inputs(), by_ncu=False).text == ""
+
+
+@needs_shared_reports
+def test_the_limit_by_barriers_of_a_details_page_is_known_by_its_metric() -> None:
+    report = SHARED / "reports" / "ncu_csv" / "CodeGandee__llm-perf-opt__dsocr-v2-kernel_0001-ncu.details.csv"
+    made = parse(find_sources([str(report)])).table
+    assert made is not None
+    assert made.column(LIMIT.format("barriers")).to_pylist() == [24.0]
