@@ -22,7 +22,7 @@ from ncu_parsers.parse import parse
 from ncu_parsers.sources import find_sources
 
 from ncu_tools.ceilings import ceilings_of
-from ncu_tools.diagnosis.diagnose import AT_ITS_LIMIT, Cause, Diagnosis, diagnoses
+from ncu_tools.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, KernelCause, diagnoses
 from ncu_tools.diagnosis.limits import LEVELS, MEMORY, ROOF, SM
 from ncu_tools.diagnosis.rules import facts
 from ncu_tools.hotspots import hotspots
@@ -63,7 +63,7 @@ def judged(rule: dict[str, str], ours: Diagnosis) -> str:
     return judge(rule["description"] or "", rule, ours) if judge and rule["kind"] != "" else SILENT
 
 
-def _cause(ours: Diagnosis, *rules: str) -> Cause | None:
+def _cause(ours: Diagnosis, *rules: str) -> KernelCause | None:
     return next((cause for cause in ours.causes if cause.rule in rules), None)
 
 

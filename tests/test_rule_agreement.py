@@ -20,8 +20,8 @@ from benchmarks.rule_agreement import (
     reports_in,
     results,
 )
-from ncu_tools.diagnosis.diagnose import AT_ITS_LIMIT, Cause, Diagnosis, RuledOut
-from ncu_tools.diagnosis.limits import Busy
+from ncu_tools.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, KernelCause, RuledOut
+from ncu_tools.diagnosis.limits import BusyResource
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.reports import needs_shared_reports
 
@@ -36,7 +36,9 @@ def rule(name: str, text: str, kind: str = "OPT", speedup: str = "") -> dict[str
 
 
 def with_cause(name: str, says: str = "", cost: float | None = 0.5, resource: str = "dram") -> Diagnosis:
-    return Diagnosis(Busy(resource, resource.upper(), 0.9, "metric"), [Cause(name, says, cost, [], "source")])
+    return Diagnosis(
+        BusyResource(resource, resource.upper(), 0.9, "metric"), [KernelCause(name, says, cost, [], "source")]
+    )
 
 
 class TestAContradiction:

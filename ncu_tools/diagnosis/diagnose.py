@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from ncu_tools.diagnosis.derived import derived
-from ncu_tools.diagnosis.limits import ROOF, Busy, all_are_known, busy_resources, cost
+from ncu_tools.diagnosis.limits import ROOF, BusyResource, all_are_known, busy_resources, cost
 from ncu_tools.diagnosis.rule_texts import completed
-from ncu_tools.diagnosis.rules import Known, Rule, facts, failing, holds, quantities, rules, unknown
+from ncu_tools.diagnosis.rules import CauseRule, Known, facts, failing, holds, quantities, rules, unknown
 from ncu_tools.diagnosis.sums import DiagnosisSums, Inputs
 from ncu_tools.diagnosis.wording import Words, percent
 from ncu_tools.hotspots import Hotspot
@@ -31,7 +31,7 @@ MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CauseEvidence:
     """A number that a cause stands on: what it is, its value and unit, and the metrics it comes from."""
 
     quantity: str
@@ -42,13 +42,13 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Cause:
+class KernelCause:
     """Why a kernel takes time. `cost` is the share of its time that it can cost at most, None where not known."""
 
     rule: str
     says: str
     cost: float | None
-    evidence: Sequence[Evidence]
+    evidence: Sequence[CauseEvidence]
     source: str
 
     @property
@@ -76,8 +76,8 @@ class Diagnosis:
     would say more. `busiest_is_certain` tells whether both the SMs and the memory system were measured.
     """
 
-    busiest: Busy | None
-    causes: Sequence[Cause]
+    busiest: BusyResource | None
+    causes: Sequence[KernelCause]
     ruled_out: Sequence[RuledOut] = ()
     possible: Sequence[str] = ()
     collect: Sequence[str] = ()
@@ -145,8 +145,8 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose one kernel by the quantities that were collected, its row of hotspots and its inputs.
 
-    Evidence names those of its `metrics` that the report has. Groups of metrics to collect are named only for kernels
-    that were seen `by_ncu`, and only where nothing is near its limit.
+    The evidence names those of its `metrics` that the report has. Groups of metrics to collect are named only for
+    kernels that were seen `by_ncu`, and only where nothing is near its limit.
     """
     completed_by_rules, standing_on = completed(collected)
     sources = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
@@ -188,11 +188,13 @@ def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[
 class _Tried:
     """Every rule tried on one kernel: the causes that fit, and what came of the others."""
 
-    def __init__(self, known: Known, sources: Mapping[str, Sequence[str]], busy: Sequence[Busy], words: Words) -> None:
+    def __init__(
+        self, known: Known, sources: Mapping[str, Sequence[str]], busy: Sequence[BusyResource], words: Words
+    ) -> None:
         self.ruled_out: list[RuledOut] = []
         self.possible: list[str] = []
         self.missing: set[str] = set()
-        self._causes: list[tuple[float, Cause]] = []
+        self._causes: list[tuple[float, KernelCause]] = []
         self._known, self._sources, self._busy, self._words = known, sources, busy, words
         found: set[str] = set()
         for rule in rules():
@@ -204,11 +206,11 @@ class _Tried:
             found.add(rule.id)
             self._judge(rule)
 
-    def ranked(self) -> list[Cause]:
+    def ranked(self) -> list[KernelCause]:
         """The causes; of those that can cost as much as each other, the one whose mechanism explains more is first."""
         return [cause for _, cause in sorted(self._causes, key=lambda one: -one[0])]
 
-    def _judge(self, rule: Rule) -> None:
+    def _judge(self, rule: CauseRule) -> None:
         """Take a rule of which `when` holds as a cause, as ruled out, or as possible."""
         costs, worth = cost(rule, self._known, self._busy), facts()["worth_naming"]
         share = costs.at_most
@@ -223,10 +225,10 @@ class _Tried:
             self.missing.update(unknown(self._known, rule.harms_if))
         else:
             evidence = _evidence(rule, self._known, self._sources)
-            cause = Cause(rule.id, self._words.sentence(rule), share, evidence, rule.source)
+            cause = KernelCause(rule.id, self._words.sentence(rule), share, evidence, rule.source)
             self._causes.append((0.0 if share is None else costs.own, cause))
 
-    def _rule_out(self, rule: Rule, reason: str) -> None:
+    def _rule_out(self, rule: CauseRule, reason: str) -> None:
         self.ruled_out.append(RuledOut(rule.id, self._words.label(rule), reason))
 
 
@@ -244,21 +246,21 @@ def _in_report(metrics: Sequence[str], there: Collection[str]) -> Sequence[str]:
     return [one for one in metrics if one in there or "*" in one] or metrics
 
 
-def _limit(busiest: Busy) -> Cause:
+def _limit(busiest: BusyResource) -> KernelCause:
     of = "ceiling" if busiest.resource == ROOF else "peak"
-    return Cause(
+    return KernelCause(
         AT_ITS_LIMIT,
         f"{busiest.title} bound: at {percent(busiest.share)} of its {of}",
         max(0.0, 1.0 - busiest.share),
-        [Evidence("busiest", f"{busiest.title} busy", busiest.share, "fraction", [busiest.metric])],
+        [CauseEvidence("busiest", f"{busiest.title} busy", busiest.share, "fraction", [busiest.metric])],
         "NVIDIA's speed-of-light rule: above 80 % a unit is the bottleneck (SpeedOfLight)",
     )
 
 
-def _evidence(rule: Rule, known: Known, sources: Mapping[str, Sequence[str]]) -> list[Evidence]:
+def _evidence(rule: CauseRule, known: Known, sources: Mapping[str, Sequence[str]]) -> list[CauseEvidence]:
     found = []
     for name in rule.evidence:
         one = quantities()[name]
         if not math.isnan(known.get(name, math.nan)):
-            found.append(Evidence(name, one.title, known[name], one.unit, sources[name]))
+            found.append(CauseEvidence(name, one.title, known[name], one.unit, sources[name]))
     return found

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ncu_tools.ceilings import UNIT_TITLES
-from ncu_tools.diagnosis.rules import Known, Rule
+from ncu_tools.diagnosis.rules import CauseRule, Known
 from ncu_tools.hotspots import Hotspot
 
 DRAM, L2, L1, SM, MEMORY, ROOF = "dram", "l2", "l1", "sm", "memory", "roof"
@@ -23,7 +23,7 @@ LEVELS = (DRAM, L2, L1)
 
 
 @dataclass(frozen=True)
-class Busy:
+class BusyResource:
     """How busy a resource is: a share of the kernel's time, and the metric, or "roofline", that says so."""
 
     resource: str
@@ -32,18 +32,18 @@ class Busy:
     metric: str
 
 
-def busy_resources(known: Known, kernel: Hotspot) -> list[Busy]:
+def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
     """Every resource whose use is known, each as busy as its busiest part, the busiest first.
 
     The roofline's bound is one of them. Throughputs of the whole SM or memory system are named only where they are
     above every part that was collected.
     """
-    parts: dict[str, Busy] = {}
+    parts: dict[str, BusyResource] = {}
     for place, value in known.items():
         resource, _, rest = place.partition("/")
         title, _, metric = rest.partition("/")
         if metric and not math.isnan(value) and (resource not in parts or value > parts[resource].share):
-            parts[resource] = Busy(resource, title, value, metric)
+            parts[resource] = BusyResource(resource, title, value, metric)
     _add_l1_of_active_cycles(parts, known)
     found = list(parts.values())
     for resource, title, name, members in (
@@ -52,14 +52,14 @@ def busy_resources(known: Known, kernel: Hotspot) -> list[Busy]:
     ):
         whole = known.get(f"{resource}_busy", math.nan)
         if whole > max((parts[one].share for one in members if one in parts), default=0.0) + 0.01:
-            found.append(Busy(resource, title, whole, name))
+            found.append(BusyResource(resource, title, whole, name))
     if kernel.bound is not None and kernel.bound_fraction is not None:
         resource = DRAM if kernel.bound == UNIT_TITLES["dram"] else ROOF
-        found.append(Busy(resource, kernel.bound, kernel.bound_fraction, "roofline"))
+        found.append(BusyResource(resource, kernel.bound, kernel.bound_fraction, "roofline"))
     return sorted(found, key=lambda one: -one.share)
 
 
-def all_are_known(known: Known, busy: Sequence[Busy], kernel: Hotspot) -> bool:
+def all_are_known(known: Known, busy: Sequence[BusyResource], kernel: Hotspot) -> bool:
     """Whether both the SMs and the memory system are known to be no busier than the busiest resource."""
     resources = {one.resource for one in busy}
     memory = DRAM in resources or not math.isnan(known.get("memory_busy", math.nan))
@@ -83,7 +83,7 @@ class Cost:
         return None if math.isnan(self.own) else max(0.0, min(self.own, self.left))
 
 
-def cost(rule: Rule, known: Known, busy: Sequence[Busy]) -> Cost:
+def cost(rule: CauseRule, known: Known, busy: Sequence[BusyResource]) -> Cost:
     """What fixing the cause of a rule could save at most, by its mechanism and by what else is busy."""
     freed = _freed(rule, known)
     own = known.get(rule.costs, math.nan) if rule.costs else _busy_with_waste(freed, known, busy)
@@ -91,7 +91,7 @@ def cost(rule: Rule, known: Known, busy: Sequence[Busy]) -> Cost:
     return Cost(own, left)
 
 
-def _freed(rule: Rule, known: Known) -> dict[str, float]:
+def _freed(rule: CauseRule, known: Known) -> dict[str, float]:
     """Resource -> the share of its work that a fix would remove.
 
     Where that is not known of one resource it is at most taken to be the largest that is known of another; of the
@@ -107,7 +107,7 @@ def _freed(rule: Rule, known: Known) -> dict[str, float]:
     return freed
 
 
-def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[Busy]) -> float:
+def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[BusyResource]) -> float:
     """The largest share of the time for which a resource may be busy with what a fix would remove; NaN for nothing.
 
     A resource whose share is not known may be as busy as the memory system, or all of the time.
@@ -121,7 +121,7 @@ def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[Bu
     return max(found, default=math.nan)
 
 
-def _add_l1_of_active_cycles(parts: dict[str, Busy], known: Known) -> None:
+def _add_l1_of_active_cycles(parts: dict[str, BusyResource], known: Known) -> None:
     """Add L1's throughput of active cycles as a share of all cycles, where nothing gives it of these.
 
     It is no more than the throughput of the whole memory system, which L1 is part of.
@@ -130,4 +130,4 @@ def _add_l1_of_active_cycles(parts: dict[str, Busy], known: Known) -> None:
     bounds = [active * (1 - idle), known.get("memory_busy", math.nan)]
     certain = [bound for bound in bounds if not math.isnan(bound)]
     if L1 not in parts and not math.isnan(active) and certain:
-        parts[L1] = Busy(L1, "L1", min(active, *certain), "l1tex__throughput.avg.pct_of_peak_sustained_active")
+        parts[L1] = BusyResource(L1, "L1", min(active, *certain), "l1tex__throughput.avg.pct_of_peak_sustained_active")

@@ -28,7 +28,7 @@ STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
 
 @dataclass(frozen=True)
-class Rule:
+class CauseRule:
     """A cause: it is found `when` these conditions hold, and does harm only `harms_if` those hold too.
 
     What it can cost is a quantity (`costs`), or follows from the share of a resource's work that is wasted (`frees`:
@@ -68,9 +68,9 @@ def facts() -> dict[str, Any]:
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[CauseRule, ...]:
     """Every rule, in the order of the file."""
-    return tuple(Rule(**entry) for entry in facts()["rule"])
+    return tuple(CauseRule(**entry) for entry in facts()["rule"])
 
 
 @cache

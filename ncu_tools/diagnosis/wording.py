@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ncu_tools.diagnosis.limits import Busy
-from ncu_tools.diagnosis.rules import Known, Rule, quantities, stall_reasons
+from ncu_tools.diagnosis.limits import BusyResource
+from ncu_tools.diagnosis.rules import CauseRule, Known, quantities, stall_reasons
 from ncu_tools.diagnosis.sums import LIMITERS, Inputs
 from ncu_tools.report.units import counted
 
@@ -15,7 +15,7 @@ from ncu_tools.report.units import counted
 class Words:
     """What braces in sentences are filled with: quantities, of which shares are printed as per cent, and words."""
 
-    def __init__(self, known: Known, inputs: Inputs, busy: Sequence[Busy]) -> None:
+    def __init__(self, known: Known, inputs: Inputs, busy: Sequence[BusyResource]) -> None:
         waves = known.get("waves", math.nan)
         whole = math.ceil(waves) if waves > 0 else 0
         self._busy = busy
@@ -34,11 +34,11 @@ class Words:
             "of_duration": _if_known(" of the {:,.3g} us", known.get("launch_ns", math.nan) / 1e3),
         }
 
-    def sentence(self, rule: Rule) -> str:
+    def sentence(self, rule: CauseRule) -> str:
         """What a rule says of the kernel."""
         return rule.says.format_map(self._values)
 
-    def label(self, rule: Rule) -> str:
+    def label(self, rule: CauseRule) -> str:
         """What a rule is about, with its numbers: "occupancy (50 % by registers)"."""
         return rule.label.format_map(self._values)
 
