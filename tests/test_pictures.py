@@ -140,7 +140,7 @@ class TestLevels:
     def test_every_level_has_its_own_roof(self) -> None:
         roofs = {roof.unit: roof.value for roof in self.scene().roofs if roof.is_bandwidth}
         assert roofs == pytest.approx(
-            {"dram": 1280 * 1.59e9, "l2": 160 * 32 * 1.4e9, "l1": 114 * 128 * 1.1e9, "shared": 57 * 128 * 1.1e9}
+            {"dram": 1280 * 1.593e9, "l2": 160 * 32 * 1.4e9, "l1": 114 * 128 * 1.1e9, "shared": 57 * 128 * 1.1e9}
         )
 
     def test_a_level_without_bytes_is_left_out_and_what_to_ask_for_is_said(self) -> None:
