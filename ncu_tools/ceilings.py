@@ -116,12 +116,14 @@ class Ceilings:
 
     `origin_of[unit]` says for each launch which of `origins` gave it. `drawn` are these ceilings by device, `others`
     those that bound no launch here: sparse ones, those at the board's limit, those of single instructions.
+    `capability_of` are the devices of the launches, as ceilings name them, with their compute capability.
     """
 
     per_launch: dict[str, Floats]
     drawn: list[Ceiling] = field(default_factory=list)
     others: list[Ceiling] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    capability_of: dict[str, str | None] = field(default_factory=dict)
     origins: list[Origin] = field(default_factory=lambda: [OWN, OWN_BOARD])
     origin_of: dict[str, npt.NDArray[np.int32]] = field(init=False)
 
@@ -171,6 +173,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         )
         if _differs_by_threads(device, devices):
             title += f", {counted(threads, 'thread', 'threads') if threads else 'threads not known'}"
+        result.capability_of[title] = capability
         _set_dram(result, title, at, board)
         _draw_report(result, title, at, board)
         _fill_from_board(result, title, at, board)

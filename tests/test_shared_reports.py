@@ -12,9 +12,12 @@ from ncu_parsers import tables
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source, find_sources
 
-from ncu_tools.ceilings import ceilings_of
+from ncu_tools.ceilings import ceilings_of, unit_title
+from ncu_tools.compose import scene_of
 from ncu_tools.machine import machine_of_device
 from ncu_tools.memory_clock import LONG_ENOUGH_NS
+from ncu_tools.roofline import Look, roofline
+from ncu_tools.scene import LEVELS
 from tests.conftest import ROOT, SHARED
 from tests.reports import needs_shared_reports, shared_reports, summed_up
 
@@ -129,6 +132,19 @@ def test_every_report_has_one_dram_ceiling_for_each_device_and_it_is_that_of_the
         if machine is not None:
             assert of_device.size == (names == code).sum()
             assert of_device[0] == pytest.approx(machine.rates["dram"].value, rel=0.01)
+
+
+@pytest.mark.parametrize("path", EVERY_REPORT, ids=[path.name for path in EVERY_REPORT])
+def test_all_levels_of_every_report_have_a_roof_or_a_note_that_says_why_not(path: Path) -> None:
+    table = parse([Source(str(path))], join=False).table
+    if table is None:
+        return
+    made = roofline({"run": table}, look=Look(levels=LEVELS))
+    drawn = {roof.unit for roof in scene_of(made).roofs}
+    for level in LEVELS:
+        title = unit_title(level)
+        said = [note for note in made.notes if f"{title} has no roof" in note or f"bytes of {title}, so" in note]
+        assert len(said) == (level not in drawn), level
 
 
 def test_launches_of_microseconds_take_their_dram_ceiling_from_the_attributes() -> None:
