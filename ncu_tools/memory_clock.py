@@ -35,14 +35,19 @@ class MemoryClocks:
 
     def add(self, table: pa.Table) -> None:
         """Take the next launches; those without a time or a clock show none."""
+        rows = longest_launches(table).tolist()
+        if not rows:
+            return
         times, clocks = tables.floats(table, "duration_ns"), tables.floats(table, "dram_clock_hz")
         codes, keys = _groups(table)
-        for row in longest_launches(table).tolist():
+        for row in rows:
             key = keys[codes[row]]
             self.longest[key] = max(self.longest.get(key, (0.0, 0.0)), (float(times[row]), float(clocks[row])))
 
     def of(self, table: pa.Table) -> Floats:
         """For each launch the memory clock in Hz of its report and device; NaN where no launch was long enough."""
+        if not self.longest:
+            return tables.unknown(len(table))
         codes, keys = _groups(table)
         return np.array([self.longest.get(key, (0.0, np.nan))[1] for key in keys], float)[codes]
 
@@ -51,21 +56,30 @@ def longest_launches(table: pa.Table) -> npt.NDArray[np.int64]:
     """The row of the longest launch of each report and device, of those that show their memory clock."""
     times, clocks = tables.floats(table, "duration_ns"), tables.floats(table, "dram_clock_hz")
     shown = np.flatnonzero((times >= LONG_ENOUGH_NS) & (clocks > 0))
+    if not shown.size:
+        return shown
     groups = _groups(table)[0][shown]
-    order = np.lexsort((clocks[shown], times[shown], groups))
-    last = np.flatnonzero(np.diff(groups[order], append=-1))
-    return shown[order[last]].astype(np.int64)
+    longest = np.zeros(int(groups.max()) + 1)
+    np.maximum.at(longest, groups, times[shown])
+    candidates = np.flatnonzero(times[shown] == longest[groups])  # a few: sorting all launches takes far longer
+    order = candidates[np.lexsort((clocks[shown[candidates]], groups[candidates]))]
+    return shown[order[np.flatnonzero(np.diff(groups[order], append=-1))]]
 
 
 def _groups(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[Key]]:
     """For each launch the number of its report and device, and what these are."""
     columns = [tables.codes(table, name) for name in NEEDED[:3]]
-    each = np.zeros(len(table), np.int64)
+    groups = np.zeros(len(table), np.int64)
     for codes, texts in columns:
-        each = each * len(texts) + codes
-    _, first, groups = np.unique(each, return_index=True, return_inverse=True)
+        each = groups * len(texts) + codes
+        found = np.flatnonzero(np.bincount(each))  # numpy.unique would sort the launches
+        number_of = np.zeros(found[-1] + 1 if found.size else 0, np.int64)
+        number_of[found] = np.arange(found.size)
+        groups = number_of[each]
+    first = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
+    first[groups[::-1]] = np.arange(len(table))[::-1]
     keys: list[Key] = [tuple(texts[codes[row]] for codes, texts in columns) for row in first.tolist()]
-    return groups.astype(np.int64), keys
+    return groups, keys
 
 
 def run_clock(table: pa.Table) -> Floats:
