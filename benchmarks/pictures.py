@@ -58,7 +58,8 @@ def launches(rows: int) -> pa.Table:
     numbers: dict[str, Any] = {
         "duration_ns": best * slower * 1e9 + 1000, "flops": flops, "flops_fp32": flops, "flops_fp64": 0 * flops,
         "dram_bytes": dram, "l2_bytes": 2 * dram, "l1_bytes": 3.5 * dram,
-        "peak_flops_fp32": np.full(rows, 14.93e12), "peak_dram_bytes": np.full(rows, 1.555e12),
+        "peak_flops_fp32": np.full(rows, 14.93e12), "dram_clock_hz": np.full(rows, 1.215e9),
+        "dram__bytes.sum.peak_sustained": np.full(rows, 1280.0),
         **{f"sm__metric_{number}.avg": generator.random(rows) for number in range(FILLED)},
     }  # fmt: skip
     columns |= {name: arrays.floats(values) for name, values in numbers.items()}

@@ -9,11 +9,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch import metrics as known
 from ncu_parsers import tables
 from ncu_parsers.peaks import tensor_peaks
 from ncu_parsers.tables import Floats
+
+from ncu_tools.memory_clock import LONG_ENOUGH_NS, run_clock
+
+DRAM_PEAK = "dram__bytes.sum.peak_sustained"
 
 INSTRUCTION_TITLES = {
     "hmma": "mma.sync", "imma": "mma.sync", "dmma": "mma.sync", "hgmma": "wgmma", "igmma": "wgmma", "qgmma": "wgmma",
@@ -37,12 +42,20 @@ class Peak(NamedTuple):
 
 
 class Board(NamedTuple):
-    """The board under each launch: limits in B/s and Hz, clocks while profiled in Hz, peaks. NaN where unknown."""
+    """The board under each launch, NaN where unknown.
+
+    `dram_limit` is DRAM bandwidth in B/s at the highest memory clock. `dram_per_cycle` is bytes in each cycle of that
+    clock, `counted_dram` the same by the peak of the counter. Clocks are in Hz: `sm_clock` that of the launch,
+    `memory_clock` that of the run. Launches that are `steady` are long enough to show their clocks.
+    """
 
     dram_limit: Floats
+    dram_per_cycle: Floats
+    counted_dram: Floats
     highest_clock: Floats
     sm_clock: Floats
     memory_clock: Floats
+    steady: npt.NDArray[np.bool_]
     peaks: list[Peak]
 
 
@@ -50,23 +63,42 @@ def board_of(table: pa.Table) -> Board:
     """The boards of a table of launches."""
     return Board(
         dram_limit(table),
+        dram_per_cycle(table),
+        tables.floats(table, DRAM_PEAK),
         tables.floats(table, "device__attribute_max_gpu_frequency_khz") * 1e3,
         tables.floats(table, "sm_clock_hz"),
-        tables.floats(table, "dram_clock_hz"),
+        run_clock(table),
+        tables.floats(table, "duration_ns") >= LONG_ENOUGH_NS,
         peaks(table),
     )
 
 
-def dram_limit(table: pa.Table) -> Floats:
-    """DRAM bandwidth in B/s at the highest memory clock: 2 x clock x bus width / 8. NaN without the attributes.
+def bus_bytes(table: pa.Table) -> Floats:
+    """Bytes that the memory bus moves in a cycle of the clock that ncu reports: 2 transfers x bus width / 8.
 
-    Source: nine boards from A2000 to GH200, where it agrees with the counters (docs/numbers.md). Integrated GPUs are
-    left out: what the bus width means there is not confirmed.
+    Source: nine boards from A2000 to GH200, where it agrees with the counters (docs/numbers.md). NaN without the
+    attributes. Integrated GPUs are left out: what the bus width means there is not confirmed.
     """
-    clock = tables.floats(table, "device__attribute_max_mem_frequency_khz") * 1e3
-    width = tables.floats(table, "device__attribute_global_memory_bus_width")
-    limit = 2 * clock * width / 8
-    return np.where((limit > 0) & (tables.floats(table, "device__attribute_integrated") != 1), limit, np.nan)
+    width = 2 * tables.floats(table, "device__attribute_global_memory_bus_width") / 8
+    return np.where((width > 0) & (tables.floats(table, "device__attribute_integrated") != 1), width, np.nan)
+
+
+def dram_limit(table: pa.Table) -> Floats:
+    """DRAM bandwidth in B/s at the highest memory clock. NaN without the attributes."""
+    clock = np.full(len(table), np.nan)
+    for attribute in ("max_mem_frequency_khz", "memory_clock_rate"):
+        clock = np.where(clock > 0, clock, tables.floats(table, f"device__attribute_{attribute}") * 1e3)
+    limit: Floats = bus_bytes(table) * np.where(clock > 0, clock, np.nan)
+    return limit
+
+
+def dram_per_cycle(table: pa.Table) -> Floats:
+    """Bytes of DRAM in each cycle of its clock: those of the bus, else the peak of the counter.
+
+    The counter's is second, because on boards with a part of the bus cut off it is that of the whole chip.
+    """
+    bus = bus_bytes(table)
+    return np.where(np.isnan(bus), tables.floats(table, DRAM_PEAK), bus)
 
 
 def l2_size(table: pa.Table) -> Floats:

@@ -26,6 +26,7 @@ from ncu_parsers.tables import Floats
 from ncu_tools.board import Board, Peak, board_of
 from ncu_tools.levels import shared_roof
 from ncu_tools.machine import Machine, Rate, machine_of_device, machines_of_capability, measured_machines
+from ncu_tools.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.report.units import counted
 from ncu_tools.work import LEFT_OUT, UNIT_COLUMNS
 
@@ -37,11 +38,8 @@ MEASURED = "measured"
 
 BOARD_SAYS = "report, device attributes"
 
-DRAM_TOO_HIGH = 1.01
-"""From this ratio on the counters' DRAM peak is the width of a board that this one is cut down from."""
-
-DRAM_TOO_LOW = 0.98
-"""Below this ratio of the board's limit the memory clock was not at its limit."""
+CLOCK_ERROR = 0.01
+"""How much a memory clock that was measured may be off; closer to the board's limit than that, it was at the limit."""
 
 PEAK_COLUMNS: dict[str, str] = {
     **{precision: f"peak_flops_{precision}" for precision in ("fp64", "fp32", "fp16")},
@@ -118,12 +116,14 @@ class Ceilings:
 
     `origin_of[unit]` says for each launch which of `origins` gave it. `drawn` are these ceilings by device, `others`
     those that bound no launch here: sparse ones, those at the board's limit, those of single instructions.
+    `capability_of` are the devices of the launches, as ceilings name them, with their compute capability.
     """
 
     per_launch: dict[str, Floats]
     drawn: list[Ceiling] = field(default_factory=list)
     others: list[Ceiling] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    capability_of: dict[str, str | None] = field(default_factory=dict)
     origins: list[Origin] = field(default_factory=lambda: [OWN, OWN_BOARD])
     origin_of: dict[str, npt.NDArray[np.int32]] = field(init=False)
 
@@ -173,7 +173,8 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         )
         if _differs_by_threads(device, devices):
             title += f", {counted(threads, 'thread', 'threads') if threads else 'threads not known'}"
-        _hold_dram_to_the_board(result, title, at, board.dram_limit)
+        result.capability_of[title] = capability
+        _set_dram(result, title, at, board)
         _draw_report(result, title, at, board)
         _fill_from_board(result, title, at, board)
         fallback = _fallback(device, machine, result.notes, _missing(result, at[counted_in[at]]))
@@ -245,23 +246,43 @@ def _middle(values: Floats) -> float | None:
     return float((known[(known.size - 1) // 2] + known[known.size // 2]) / 2) if known.size else None
 
 
-def _hold_dram_to_the_board(result: Ceilings, title: str, at: Rows, limit: Floats) -> None:
-    """Check the counters' DRAM peak with the board's limit, and take the limit where the peak is above it."""
+def _set_dram(result: Ceilings, title: str, at: Rows, board: Board) -> None:
+    """Give launches the DRAM ceiling of their run: bytes per cycle x memory clock, one number for all of its launches.
+
+    The clock is the board's limit unless the run shows a lower one. Without the attribute it is the one that the run
+    shows; a run of launches too short to show it has no ceiling of its own.
+    """
+    limit, shown = board.dram_limit[at], (board.dram_per_cycle * board.memory_clock)[at]
     with np.errstate(invalid="ignore"):
-        ratio = result.per_launch["dram"][at] / limit[at]
-        above, below = at[ratio > DRAM_TOO_HIGH], at[ratio < DRAM_TOO_LOW]
-    for rows, says in (
-        (above, "the counters overstate a cut-down board, and its limit is the ceiling"),
-        (below, "the memory clock was below its limit"),
-    ):
-        if rows.size:
-            counted, allowed = np.median(result.per_launch["dram"][rows]) / 1e9, np.median(limit[rows]) / 1e9
-            result.notes.append(
-                f"{title}: the DRAM peak by counters is {counted:,.1f} GB/s and by device attributes {allowed:,.1f} "
-                f"GB/s: {says}"
-            )
-    if above.size:
-        result.give("dram", above, limit[above], OWN_BOARD)
+        lowered = shown < (1 - CLOCK_ERROR) * limit
+    result.give("dram", at, np.where(np.isnan(limit) | lowered, shown, limit), OWN)
+    result.give("dram", at[~np.isnan(limit) & np.isnan(shown)], limit[~np.isnan(limit) & np.isnan(shown)], OWN_BOARD)
+    result.notes += _on_dram(title, at, board, lowered)
+
+
+def _on_dram(title: str, at: Rows, board: Board, lowered: Mask) -> list[str]:
+    """What is odd about the DRAM ceiling of a device: a clock below the limit, a bus cut down, launches too short."""
+    notes = []
+    if lowered.any():
+        clock = _middle(board.memory_clock[at[lowered]]) or 0.0
+        limit = _middle((board.dram_limit / board.dram_per_cycle)[at[lowered]]) or 0.0
+        notes.append(
+            f"{title}: the memory clock was {clock / 1e9:.2f} GHz and its limit is {limit / 1e9:.2f} GHz: the DRAM "
+            f"ceiling is that at {clock / 1e9:.2f} GHz"
+        )
+    counted, bus = _middle(board.counted_dram[at]), _middle(board.dram_per_cycle[at])
+    if counted is not None and bus is not None and counted > (1 + CLOCK_ERROR) * bus:
+        notes.append(
+            f"{title}: ncu's DRAM peak is {counted:g} bytes per cycle, and the board's memory bus moves {bus:g} by its "
+            "device attributes: the counter is that of the whole chip, and the ceiling that of the bus"
+        )
+    per_cycle = board.dram_per_cycle[at]
+    if (~np.isnan(per_cycle) & np.isnan(board.dram_limit[at]) & np.isnan(board.memory_clock[at])).any():
+        notes.append(
+            f"{title}: no launch is known to take {LONG_ENOUGH_NS / 1e6:g} ms or more, and shorter ones do not show "
+            "the memory clock, so the report gives no DRAM ceiling"
+        )
+    return notes
 
 
 def _draw_report(result: Ceilings, title: str, at: Rows, board: Board) -> None:
@@ -269,7 +290,9 @@ def _draw_report(result: Ceilings, title: str, at: Rows, board: Board) -> None:
     for unit, values in result.per_launch.items():
         if np.isnan(values).all():
             continue
-        profiled = at[result.origin_of[unit][at] == result.origins.index(OWN)]
+        profiled = at[(result.origin_of[unit][at] == result.origins.index(OWN)) & ~np.isnan(values[at])]
+        steady = profiled[board.steady[profiled]]
+        profiled = steady if steady.size else profiled
         value = _middle(values[profiled])
         if value is not None:
             source = f"report, {_clock(board, profiled, unit)}"
@@ -298,7 +321,8 @@ def _add_others(result: Ceilings, title: str, at: Rows, board: Board) -> None:
     """The ceilings that bound no launch: at the board's limit, sparse, and of instructions slower than the fastest."""
     drawn = {(ceiling.unit, ceiling.kind) for ceiling in result.drawn if ceiling.device == title}
     limit = _middle(board.dram_limit[at])
-    if limit is not None and ("dram", BOARD_LIMIT) not in drawn:
+    held = np.array_equal(result.per_launch["dram"][at], board.dram_limit[at], equal_nan=True)
+    if limit is not None and not held:
         result.others.append(Ceiling(title, "dram", limit, BOARD_SAYS, BOARD_LIMIT))
     for peak in board.peaks:
         if peak.instruction and not _is_slower(peak, board, at):
@@ -350,9 +374,16 @@ def _fastest(unit: str, board: Board, at: Rows) -> str:
 
 
 def _clock(board: Board, at: Rows, unit: str) -> str:
-    name, clocks = ("memory", board.memory_clock) if unit == "dram" else ("SM", board.sm_clock)
-    clock = _middle(clocks[at])
-    return f"{name} clock {clock / 1e9:.2f} GHz" if clock is not None else "at the profiled clock"
+    """At which clock the ceiling of a unit holds, and for DRAM whether the bus width is that of the attributes."""
+    if unit == "dram":
+        by_bus = "device attributes, " if not np.isnan(board.dram_limit[at]).all() else ""
+        clock = _middle(board.memory_clock[at])
+        return f"{by_bus}memory clock {clock / 1e9:.2f} GHz" if clock is not None else "at the profiled clock"
+    clock = _middle(board.sm_clock[at])
+    if clock is None:
+        return "at the profiled clock"
+    short = "" if board.steady[at].any() else f", which reads low in launches under {LONG_ENOUGH_NS / 1e6:g} ms"
+    return f"SM clock {clock / 1e9:.2f} GHz{short}"
 
 
 def _fallback(device: Device, machine: Machine | None, notes: list[str], needed: Sequence[str]) -> _Fallback | None:

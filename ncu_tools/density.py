@@ -22,6 +22,7 @@ from ncu_tools.levels import COLUMNS as COLUMNS_OF_LEVELS
 from ncu_tools.levels import TRAFFIC, bytes_of, needed_metrics
 from ncu_tools.loading import OnDisk, Run
 from ncu_tools.machine import DRAM
+from ncu_tools.memory_clock import longest_launches
 from ncu_tools.scene import Density
 
 DENSE_FROM = 10_000
@@ -166,7 +167,9 @@ def _cells(values: Floats, ends: tuple[float, float], count: int) -> npt.NDArray
 
 
 def thinned(table: pa.Table, of: int | None = None) -> pa.Table:
-    """Launches evenly taken from a table, with the first of every device: enough for the medians that ceilings are.
+    """Launches evenly taken from a table, with the first of every device and the one that shows its memory clock.
+
+    They are enough for ceilings, which are medians but for that clock.
 
     `of` is how many launches there are in all, where the table is a part of them.
     """
@@ -174,5 +177,5 @@ def thinned(table: pa.Table, of: int | None = None) -> pa.Table:
         return table
     codes = [tables.codes(table, name)[0] for name in ("device_name", "compute_capability")]
     first = [np.unique(codes[0].astype(np.int64) * (codes[1].max() + 1) + codes[1], return_index=True)[1]]
-    step = max(1, (of or len(table)) // ENOUGH_FOR_CEILINGS)
-    return arrays.taken(table, arrays.whole(np.unique(np.concatenate([*first, np.arange(0, len(table), step)]))))
+    evenly = np.arange(0, len(table), max(1, (of or len(table)) // ENOUGH_FOR_CEILINGS))
+    return arrays.taken(table, arrays.whole(np.unique(np.concatenate([*first, longest_launches(table), evenly]))))

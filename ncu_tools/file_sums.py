@@ -21,12 +21,13 @@ from ncu_parsers.operators import THREADS
 from ncu_parsers.parquet import launch_stretches, left_out_note, nothing_in
 from ncu_parsers.storage import File
 
+from ncu_tools import memory_clock
 from ncu_tools.loading import OnDisk, Run
 from ncu_tools.work import UNIT_COLUMNS
 
 OF_THE_BOARD = ("device__attribute_", known.TENSOR_PREFIX)
 EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
-OF_CEILINGS = frozenset({"device_name", "compute_capability", "sm_clock_hz", "flops", "dram_bytes", THREADS})
+OF_CEILINGS = frozenset({"sm_clock_hz", "flops", "dram_bytes", THREADS, *memory_clock.NEEDED})
 OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
     "dram_bytes", *UNIT_COLUMNS.values(), *EXTREMES,
@@ -151,9 +152,12 @@ def _sums_of_row(sums_of: Callable[[File], AnySums], row: Sequence[Partition]) -
 def stretches(launches: File, others: Collection[str] = ()) -> Iterator[pa.Table]:
     """The launches of a file, some row groups at a time, with the columns that sums depend on, and `others`.
 
-    Raises `NcuBenchError` where the file is damaged or not ours.
+    Each stretch has the memory clock of the whole file (`memory_clock.RUN_CLOCK`), so that its ceilings are those of
+    the run. Raises `NcuBenchError` where the file is damaged or not ours.
     """
-    return launch_stretches(launches, partial(needed, others))
+    clocks = memory_clock.MemoryClocks()
+    for stretch in launch_stretches(launches, partial(needed, others), (memory_clock.needed, clocks.add)):
+        yield memory_clock.with_clock_of(clocks, stretch)
 
 
 def needed(others: Collection[str], names: Sequence[str], filled: Sequence[str]) -> list[str]:

@@ -71,10 +71,14 @@ def _total(table: pa.Table, counter: str) -> Floats:
 def _holds(table: pa.Table, entry: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Where a counter is the one for the chip; where the chip is not known every counter is."""
     codes, capabilities = tables.codes(table, "compute_capability")
+    return np.array([_is_for(entry, capability) for capability in capabilities], dtype=bool)[codes]
+
+
+def _is_for(entry: dict[str, Any], capability: str | None) -> bool:
+    """Whether a counter is the one for a compute capability; where that is not known every counter is."""
+    found = re.fullmatch(_VERSION, capability or "")
     lowest, highest = entry.get("since", 0.0), entry.get("until", np.inf)
-    known_ones = [capability and re.fullmatch(_VERSION, capability) for capability in capabilities]
-    answers = [not found or lowest <= float(found.group()) <= highest for found in known_ones]
-    return np.array(answers, dtype=bool)[codes]
+    return found is None or bool(lowest <= float(found.group()) <= highest)
 
 
 def asked_for(level: str, definition: str) -> list[str]:
@@ -85,12 +89,24 @@ def asked_for(level: str, definition: str) -> list[str]:
     return [f"{counter}.sum" for counter in (counters[:1] if level == "shared" else counters)]
 
 
+def asked_for_roof(level: str, capability: str | None) -> list[str]:
+    """The metrics to ask ncu for to have the roof of a level on a chip: its peak, then the clock it is per."""
+    if level == "shared":
+        roof = _facts()["roof"]["shared"]
+        return [roof["metric"], known.clock_metrics(roof["clock"])[0]]
+    ceilings = [one for one in known.ceilings() if one.column == f"peak_{level}_bytes"]
+    of_chip = {entry["counter"] for entry in _counters(level) if _is_for(entry, capability)} if level in COLUMNS else {}
+    chosen = next((one for one in ceilings if one.metric.partition(".")[0] in of_chip), ceilings[0])
+    return [chosen.metric, known.clock_metrics(chosen.clock)[0]]
+
+
 def needed_metrics() -> set[str]:
     """The metrics that the bytes or the roof of a level can depend on."""
     roof = _facts()["roof"]["shared"]
     counters = [entry["counter"] for level in (*COLUMNS, "shared") for entry in _counters(level)]
     of_bytes = {counter + suffix for counter in counters for suffix in SUFFIXES}
-    return of_bytes | {roof["metric"], *known.clock_metrics(roof["clock"])}
+    clocks = {clock for domain in ("dram", "lts", "l1tex") for clock in known.clock_metrics(domain)}
+    return of_bytes | {roof["metric"], *clocks}
 
 
 def shared_roof(table: pa.Table) -> Floats:

@@ -33,7 +33,8 @@ from ncu_tools.ceilings import (
 from ncu_tools.density import DENSE_FROM, DenseLaunches, density_of
 from ncu_tools.hotspots import Hotspot, hotspots
 from ncu_tools.kernel_pairs import pair_kernels
-from ncu_tools.levels import TRAFFIC, asked_for, definition_titles
+from ncu_tools.level_notes import on_missing_points, on_missing_roofs
+from ncu_tools.levels import definition_titles
 from ncu_tools.machine import DRAM, Machine
 from ncu_tools.point_sums import Intensities, Points
 from ncu_tools.report.units import scaled
@@ -129,9 +130,11 @@ def roofline(
     )
     dense = look.view == LAUNCHES and sum(map(len, runs.values())) >= DENSE_FROM
     points: dict[str, Points] = {}
+    capability_of: dict[str, str | None] = {}
     for name, table in runs.items():
         ceilings = ceilings_of(table, machine)
         _add_ceilings(result, ceilings)
+        capability_of |= ceilings.capability_of
         result.sparse_units |= {unit for unit, share in board.sparse_shares(table).items() if np.nansum(share) > 0}
         points[name] = (summed or {}).get(name) or _points_in(table, ceilings, look, name, dense=dense)
         _add_points(result, name, points[name], look)
@@ -143,18 +146,18 @@ def roofline(
         _add_density(result, [one.launches for one in points.values() if one.launches is not None], look)
     if look.follow:
         result.followed = _followed({name: one.works for name, one in points.items()}, look)
-    _leave_out_empty_levels(result, look)
+    _leave_out_empty_levels(result, look, list(runs.values()))
+    if look.levels != (DRAM,):
+        result.notes += on_missing_roofs(result.levels, result.known, capability_of, list(runs.values()))
     _note_what_is_missing(result)
     return result
 
 
-def _leave_out_empty_levels(result: Roofline, look: Look) -> None:
+def _leave_out_empty_levels(result: Roofline, look: Look, runs: Sequence[pa.Table]) -> None:
     """Show no level of which no point has bytes, and say so."""
     there = {place.level for point in result.points for place in point.places}
     for level in [level for level in result.levels if level not in there | {DRAM}]:
-        how = ", as NVIDIA's charts count them since 2023" if look.definition != TRAFFIC and level != "shared" else ""
-        metrics = ", ".join(asked_for(level, look.definition))
-        result.notes.append(f"no launch has bytes of {unit_title(level)}{how}: ask ncu for {metrics}")
+        result.notes.append(on_missing_points(level, look.definition, runs))
         result.bytes_by_level.pop(level)
     result.levels = tuple(level for level in result.levels if level in result.bytes_by_level)
     if not result.levels:

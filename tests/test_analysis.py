@@ -294,7 +294,7 @@ class TestBound:
 class TestCeilings:
     def test_the_reports_own_peaks_come_before_every_other(self) -> None:
         own = {"dram__bytes.sum.peak_sustained": metric(1000.0), "dram__cycles_elapsed.avg.per_second": metric(1e9)}
-        found = ceilings_of(table(launch("k", own | NAME)), find_machine("t4"))
+        found = ceilings_of(table(launch("k", own | NAME, ns=1e6)), find_machine("t4"))
         assert found.per_launch["dram"].tolist() == [1e12]
         assert found.per_launch["fp32"].tolist() == [19.5e12]
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source
 
 from ncu_tools.ceilings import BOARD_LIMIT, PROFILED_CLOCK, Ceilings, ceilings_of
 from ncu_tools.levels import NVIDIA, bytes_of
 from ncu_tools.machine import find_machine
+from ncu_tools.memory_clock import MemoryClocks, run_clock
 from ncu_tools.roofline import others_beside, roofline
 from tests.launches import launch, metric, sass, table
 from tests.reports import needs_shared_reports, shared_reports
@@ -37,8 +42,8 @@ def tensor_peak(name: str, per_sm: float) -> dict[str, Any]:
     return {f"sm__ops_path_tensor_{name}.sum.peak_sustained": metric(per_sm * 108)}
 
 
-def found(metrics: dict[str, Any], capability: str = "8.0") -> Ceilings:
-    return ceilings_of(table(launch("k", metrics, capability=capability)))
+def found(metrics: dict[str, Any], capability: str = "8.0", ns: float | None = None) -> Ceilings:
+    return ceilings_of(table(launch("k", metrics, ns=ns, capability=capability)))
 
 
 def values(ceilings: Ceilings, unit: str) -> dict[tuple[str, bool, str], float]:
@@ -49,24 +54,53 @@ def values(ceilings: Ceilings, unit: str) -> dict[tuple[str, bool, str], float]:
 
 
 class TestDram:
-    def test_counters_and_attributes_of_an_a100_agree_and_nothing_is_said(self) -> None:
-        ceilings = found(dram(1280, 1.215e9) | board(1.215e6, 5120))
-        assert ceilings.per_launch["dram"].tolist() == [1280 * 1.215e9]
-        assert values(ceilings, "dram")[BOARD_LIMIT, False, ""] == pytest.approx(1555.2e9)
-        assert not any("DRAM peak" in note for note in ceilings.notes)
+    def test_attributes_are_the_ceiling_and_counters_that_agree_are_not_mentioned(self) -> None:
+        ceilings = found(dram(1280, 1.2149e9) | board(1.215e6, 5120), ns=1e6)
+        assert ceilings.per_launch["dram"].tolist() == [1555.2e9]
+        assert list(values(ceilings, "dram")) == [(PROFILED_CLOCK, False, "")]
+        assert not any("DRAM" in note for note in ceilings.notes)
 
-    def test_a_cut_down_board_is_held_to_its_own_width(self) -> None:
-        ceilings = found(dram(96, 6.638e9) | board(7.0e6, 352), "7.5")
+    def test_a_cut_down_board_has_the_width_of_its_own_bus(self) -> None:
+        ceilings = found(dram(96, 6.99e9) | board(7.0e6, 352), "7.5", ns=1e6)
         assert ceilings.per_launch["dram"].tolist() == [616e9]
-        assert any(
-            "637.2 GB/s and by device attributes 616.0 GB/s: the counters overstate" in n for n in ceilings.notes
-        )
-        assert list(values(ceilings, "dram")) == [(BOARD_LIMIT, False, "")]
+        assert any("is 96 bytes per cycle, and the board's memory bus moves 88" in note for note in ceilings.notes)
 
-    def test_a_memory_clock_below_its_limit_is_noted_and_stays_the_ceiling(self) -> None:
-        ceilings = found(dram(80, 7.59e9) | board(8.001e6, 320), "8.6")
+    def test_a_memory_clock_below_its_limit_is_noted_and_is_that_of_the_ceiling(self) -> None:
+        ceilings = found(dram(80, 7.59e9) | board(8.001e6, 320), "8.6", ns=1e6)
         assert ceilings.per_launch["dram"].tolist() == [80 * 7.59e9]
-        assert any("640.1 GB/s: the memory clock was below its limit" in note for note in ceilings.notes)
+        assert any("was 7.59 GHz and its limit is 8.00 GHz" in note for note in ceilings.notes)
+        assert {kind for kind, _, _ in values(ceilings, "dram")} == {PROFILED_CLOCK, BOARD_LIMIT}
+
+    def test_the_clock_of_a_launch_too_short_to_show_it_makes_no_ceiling(self) -> None:
+        ceilings = found(dram(96, 6.6e9) | board(7.251e6, 384), "8.6", ns=8e3)
+        assert ceilings.per_launch["dram"].tolist() == [96 * 7.251e9]
+        assert list(values(ceilings, "dram")) == [(BOARD_LIMIT, False, "")]
+        assert not any("clock" in note for note in ceilings.notes)
+
+    def test_kernels_of_one_report_have_one_ceiling_by_the_clock_of_the_longest_launch(self) -> None:
+        clocks = {8e3: 6.6e9, 50e3: 7.0e9, 9e6: 7.23e9, 400e3: 7.19e9}
+        made = table(*(launch(f"k{ns}", dram(96, clock), ns=ns) for ns, clock in clocks.items()))
+        assert ceilings_of(made).per_launch["dram"].tolist() == [96 * 7.23e9] * 4
+
+    def test_without_attributes_short_launches_leave_the_ceiling_unknown_and_say_so(self) -> None:
+        ceilings = found(dram(96, 6.6e9), "8.6", ns=8e3)
+        assert np.isnan(ceilings.per_launch["dram"]).all()
+        assert any("no launch is known to take 0.1 ms or more" in note for note in ceilings.notes)
+
+    def test_two_reports_of_a_device_at_two_memory_clocks_have_a_ceiling_each(self) -> None:
+        reports = [table(launch("k", dram(80, clock), ns=1e6)) for clock in (7.6e9, 5.0e9)]
+        named = [one.set_column(at, "report", pa.array([f"{n}.csv"])) for n, one in enumerate(reports)
+                 for at in [one.column_names.index("report")]]  # fmt: skip
+        made = pa.concat_tables(named, promote_options="permissive")
+        assert ceilings_of(made).per_launch["dram"].tolist() == [80 * 7.6e9, 80 * 5.0e9]
+
+    @given(st.lists(st.tuples(st.floats(1e3, 1e8), st.floats(1e9, 9e9)), min_size=1, max_size=6))
+    def test_stretches_of_a_file_have_the_clock_of_the_whole_file(self, shown: list[tuple[float, float]]) -> None:
+        made = table(*(launch("k", dram(96, clock), ns=ns) for ns, clock in shown))
+        clocks = MemoryClocks()
+        for row in range(len(made)):
+            clocks.add(made.slice(row, 1))
+        assert np.array_equal(clocks.of(made), run_clock(made), equal_nan=True)
 
     def test_attributes_stand_in_where_the_counters_would_have_cost_a_pass(self) -> None:
         name = {"device__attribute_display_name": metric("Tesla T4")}
@@ -170,8 +204,7 @@ def test_of_a_timeline_no_ceilings_are_missed() -> None:
 @pytest.mark.parametrize(
     ("fragment", "unit", "kind", "value"),
     [
-        ("317662.ncu2022.3.raw.base", "dram", PROFILED_CLOCK, 692.6e9),
-        ("317662.ncu2022.3.raw.base", "dram", BOARD_LIMIT, 696.1e9),
+        ("317662.ncu2022.3.raw.base", "dram", PROFILED_CLOCK, 696.1e9),  # the data sheet says 696
         ("317662.ncu2022.3.raw.base", "fp32", BOARD_LIMIT, 37.42e12),  # the data sheet says 37.4
         ("josiahls", "dram", BOARD_LIMIT, 288.0e9),  # the data sheet of the GTX 1660 Ti says 288.1
     ],

@@ -320,6 +320,51 @@ def test_a_count_of_any_result_on_one_chip_leaves_those_by_result_of_another_com
     assert "not every" not in rows[0]["flops_basis"]
 
 
+L1_PARTS = {
+    f"l1tex__t_sectors_pipe_{part}.sum": metric(sectors, "sector")
+    for part, sectors in {
+        "lsu_mem_global_op_ld": 7.0, "lsu_mem_global_op_st": 5.0, "lsu_mem_global_op_red": 3.0,
+        "lsu_mem_global_op_atom": 2.0, "lsu_mem_local_op_ld": 10.0, "lsu_mem_local_op_st": 10.0,
+        "tex_mem_texture": 10.0, "tex_mem_surface_op_ld": 10.0, "tex_mem_surface_op_st": 10.0,
+        "tex_mem_surface_op_red": 10.0, "tex_mem_surface_op_atom": 10.0,
+    }.items()
+}  # fmt: skip
+CP_ASYNC = "smsp__inst_executed_op_ldgsts.sum"
+NO_CP_ASYNC = {CP_ASYNC: metric(0.0)}
+NO_CLUSTER = {
+    f"l1tex__t_requests_pipe_lsu_mem_dshared_op_{kind}.sum": metric(0.0) for kind in ("ld", "st", "redas", "atom")
+}
+
+
+class TestL1ByParts:
+    """Where neither counter of all L1 traffic was collected, as in full sets, its parts are added up."""
+
+    def bytes_at_l1(self, metrics: dict[str, Metric], capability: str | None = "7.5") -> float | None:
+        found: float | None = row(launch(metrics=metrics, capability=capability))["l1_bytes"]
+        return found
+
+    def test_loads_stores_reductions_and_atomics_of_every_memory_are_added_up(self) -> None:
+        assert self.bytes_at_l1(L1_PARTS) == 32 * (7 + 5 + 3 + 2 + 7 * 10)
+
+    @pytest.mark.parametrize("missing", sorted(L1_PARTS))
+    def test_a_part_that_was_not_collected_leaves_the_bytes_unknown(self, missing: str) -> None:
+        assert self.bytes_at_l1({name: value for name, value in L1_PARTS.items() if name != missing}) is None
+
+    def test_the_counter_of_the_whole_comes_first(self) -> None:
+        assert self.bytes_at_l1(L1_PARTS | {"l1tex__t_bytes.sum": metric(64.0)}) == 64
+
+    @pytest.mark.parametrize("capability", ["8.0", "8.9", "9.0", "12.0", None])
+    def test_copies_that_may_not_be_among_the_parts_leave_the_bytes_unknown(self, capability: str | None) -> None:
+        other = NO_CP_ASYNC | NO_CLUSTER
+        assert self.bytes_at_l1(L1_PARTS | other, capability) == 32 * 87
+        assert self.bytes_at_l1(L1_PARTS, capability) is None
+        assert self.bytes_at_l1(L1_PARTS | other | {CP_ASYNC: metric(1.0)}, capability) is None
+
+    def test_only_chips_with_clusters_have_to_show_that_none_shared_its_memory(self) -> None:
+        assert self.bytes_at_l1(L1_PARTS | NO_CP_ASYNC, "8.6") == 32 * 87
+        assert self.bytes_at_l1(L1_PARTS | NO_CP_ASYNC, "9.0") is None
+
+
 def test_l2_and_l1_bytes() -> None:
     found = row(launch(metrics={"lts__t_bytes.sum": metric(10.0), "l1tex__t_sectors.sum": metric(2.0)}))
     assert (found["l2_bytes"], found["l1_bytes"]) == (10.0, 64.0)

@@ -78,6 +78,23 @@ def test_the_stretches_of_a_real_report_change_nothing(path: Path, tmp_path: Pat
     assert_stretches_change_nothing(path, tmp_path)
 
 
+def test_every_stretch_of_a_file_has_the_dram_ceiling_of_the_longest_launch_of_the_file(tmp_path: Path) -> None:
+    """The clock that ncu prints differs from launch to launch, and that of the longest one is right."""
+    counted = sass(ffma=1e6) | tensor()
+
+    def at_clock(ns: float, hz: float) -> Any:
+        peaks = {PEAK: metric(96.0, "byte"), CLOCK: metric(hz, "hz")}
+        return launch(f"k{ns:g}", counted | peaks, ns=ns, dram=ns * 100, capability="8.6")
+
+    times = [8e3 * 1.3**number for number in range(29)]
+    run = kept_in(tmp_path, table(*(at_clock(ns, 7.25e9 - 1e12 / ns) for ns in reversed(times))))
+    assert hotspots_of(run, find_machine("a40")) == of_whole(run, machine=find_machine("a40"))
+    true = 96 * (7.25e9 - 1e12 / times[-1])
+    assert [row.bound_fraction for row in hotspots_of(run, find_machine("a40")).rows] == [
+        pytest.approx(100e9 / true, rel=1e-12)
+    ] * len(times)
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(1, 1e12)), min_size=2, max_size=30), st.data())
 def test_launches_that_come_in_any_two_stretches_give_the_same_digits(
     launches: list[tuple[str, float]], data: st.DataObject
@@ -104,7 +121,7 @@ def test_notes_with_medians_are_those_of_all_launches(tmp_path: Path) -> None:
     run = kept_in(tmp_path, rows)
     result = hotspots_of(run)
     assert result == of_whole(run)
-    assert any("GB/s by" not in note and "the DRAM peak by counters" in note for note in result.notes)
+    assert any("DRAM peak is 1523.5 bytes per cycle" in note for note in result.notes)
 
 
 def some_launches() -> pa.Table:

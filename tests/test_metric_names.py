@@ -80,6 +80,16 @@ def test_every_way_to_count_bytes_exists_on_some_chip(level: str) -> None:
         assert any(all(exists(base, chip) for base in alternative) for chip in CHIPS), alternative
 
 
+def test_every_chip_has_the_parts_of_l1_and_what_must_be_zero_beside_them() -> None:
+    parts = metrics.l1_parts()
+    for chip in CHIPS:
+        capability = recipes()[chip.upper()]["cc"] if chip.upper() in recipes() else None
+        assert all(exists(base, chip) for base in parts.counters), chip
+        for since, names in parts.must_be_zero:
+            if capability is not None and float(capability) >= since:
+                assert all(exists(base, chip) for base in names), (chip, names)
+
+
 def test_every_ceiling_and_clock_exists_on_some_chip() -> None:
     for ceiling in metrics.ceilings():
         if not ceiling.metric.startswith("derived__"):

@@ -15,15 +15,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.parquet import read_launches
 from ncu_parsers.row_groups import write_table
+from ncu_parsers.tables import with_metadata
 
 from benchmarks.pictures import launches
 from docs.pictures import PICTURES, make
 from ncu_tools import roofline_runs
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.cli import run as command_line
+from ncu_tools.cli.roofline import command as roofline_command
 from ncu_tools.compose import scene_of, short_label
 from ncu_tools.density import DENSE_FROM
 from ncu_tools.hotspots import hotspots
@@ -87,6 +90,12 @@ def hopper() -> Any:
     )
 
 
+def _columns_of_peaks(whole: Any, lost: str) -> list[str]:
+    """The columns that the parsers made of a peak, which a report without it would not have."""
+    made = {"lts__lts2xbar_cycles_active": "peak_l2_bytes", "l1tex__lsu_writeback_active_mem_lgds": "peak_l1_bytes"}
+    return [column for name, column in made.items() if lost.startswith(name)]
+
+
 def many(count: int) -> Any:
     works = [(f"kernel_{n}", 10.0 ** (n % 5 + 4), 10.0 ** (n % 7 + 2)) for n in range(count)]
     return table(
@@ -140,13 +149,66 @@ class TestLevels:
     def test_every_level_has_its_own_roof(self) -> None:
         roofs = {roof.unit: roof.value for roof in self.scene().roofs if roof.is_bandwidth}
         assert roofs == pytest.approx(
-            {"dram": 1280 * 1.59e9, "l2": 160 * 32 * 1.4e9, "l1": 114 * 128 * 1.1e9, "shared": 57 * 128 * 1.1e9}
+            {"dram": 1280 * 1.593e9, "l2": 160 * 32 * 1.4e9, "l1": 114 * 128 * 1.1e9, "shared": 57 * 128 * 1.1e9}
         )
 
     def test_a_level_without_bytes_is_left_out_and_what_to_ask_for_is_said(self) -> None:
         made = roofline({"run": many(2)}, look=Look(levels=("dram", "l2")))
         assert made.levels == ("dram",)
-        assert "no launch has bytes of L2: ask ncu for lts__t_bytes.sum" in made.notes
+        said = "no launch has bytes of L2, so it has neither points nor a roof: ask ncu for lts__t_bytes.sum"
+        assert said in made.notes
+
+    def test_bytes_that_the_other_definition_has_are_named_where_a_level_has_none(self) -> None:
+        other = {"lts__lts2xbar_cycles_active.sum": metric(1e6)}
+        made = roofline(
+            {"run": table(launch("k", NAME | sass(ffma=1e9) | tensor() | other, ns=1e6, dram=1e7))},
+            look=Look(levels=("dram", "l2")),
+        )
+        assert any(
+            note.endswith("lts__t_bytes.sum, or take what the report has: --cache-bytes nvidia") for note in made.notes
+        )
+
+    def test_a_level_whose_bytes_stand_beside_no_flops_is_not_said_to_lack_bytes(self) -> None:
+        made = roofline(
+            {"run": table(launch("k", {"lts__t_bytes.sum": metric(1e6)}, ns=1e6, dram=1e7))},
+            look=Look(levels=("dram", "l2")),
+        )
+        assert "nothing has both FLOPs and bytes of L2, so it has neither points nor a roof" in made.notes
+
+    @pytest.mark.parametrize(
+        ("lost", "says"),
+        [
+            ("lts__lts2xbar_cycles_active.sum.peak_sustained", "L2 has no roof: the report lacks"),
+            ("l1tex__lsu_writeback_active_mem_lgds.sum.peak_sustained", "L1 has no roof: the report lacks"),
+            (
+                "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.peak_sustained",
+                "shared memory has no roof: the report lacks",
+            ),
+        ],
+    )
+    def test_a_level_with_points_and_no_roof_says_which_metric_is_missing(self, lost: str, says: str) -> None:
+        whole = hopper()
+        made = roofline(
+            {"h100": whole.drop_columns([lost, *_columns_of_peaks(whole, lost)])}, look=Look(levels=ALL_LEVELS)
+        )
+        level = {"L2": "l2", "L1": "l1", "shared memory": "shared"}[says.partition(" has")[0]]
+        assert level in made.levels
+        assert level not in {roof.unit for roof in scene_of(made).roofs}
+        assert f"{says} {lost}. Ask ncu for it" in made.notes
+
+    def test_all_levels_with_a_roof_leave_no_note(self) -> None:
+        assert not any("roof" in note for note in roofline({"h": hopper()}, look=Look(levels=ALL_LEVELS)).notes)
+
+    def test_the_command_notes_the_roof_that_a_level_lacks_also_where_launches_lie_in_a_file(
+        self, tmp_path: Path
+    ) -> None:
+        lost = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.peak_sustained"
+        path = tmp_path / "launches.parquet"
+        write_table(with_metadata(hopper().drop_columns([lost]), {"schema_version": 1, "notes": []}), path)
+        result = CliRunner().invoke(roofline_command, [str(path), "--levels", "all"])
+        assert result.exit_code == 0
+        words = " ".join(result.output.split())
+        assert f"shared memory has no roof: the report lacks {lost}. Ask ncu for it" in words
 
     def test_without_a_chip_every_counter_of_nvidias_definition_counts(self) -> None:
         unknown = launch("k", sass(ffma=1e3) | {"l1tex__lsu_writeback_active.sum": metric(10)}, capability=None, ns=1)

@@ -132,8 +132,11 @@ def first_total(cells: Cells, *alternatives: dict[str, int]) -> Fraction | None:
     return next((found for weights in alternatives if (found := total(cells, weights)) is not None), None)
 
 
-def expected_measures(cells: Cells, chip: str) -> dict[str, Fraction | None]:
-    """Every number the recipe of the chip gives for a launch; None where the report does not hold it."""
+def expected_measures(cells: Cells, chip: str, *, names_chip: bool = True) -> dict[str, Fraction | None]:
+    """Every number the recipe of the chip gives for a launch; None where the report does not hold it.
+
+    Where the report does not name its chip, the parts of L1 must hold for the newest one.
+    """
     recipe = recipes()[chip]
     result = {"duration_ns": nanoseconds(cells)}
     for precision in ("fp64", "fp32", "fp16"):
@@ -146,8 +149,27 @@ def expected_measures(cells: Cells, chip: str) -> dict[str, Fraction | None]:
     result["dram_read_bytes"] = first_total(cells, *read)
     result["dram_write_bytes"] = first_total(cells, *write)
     result["l2_bytes"] = first_total(cells, recipe["l2_bytes"], {"lts__t_sectors.sum": SECTOR})
-    result["l1_bytes"] = first_total(cells, recipe["l1_bytes"], {"l1tex__t_sectors.sum": SECTOR})
+    l1 = first_total(cells, recipe["l1_bytes"], {"l1tex__t_sectors.sum": SECTOR})
+    result["l1_bytes"] = l1_by_parts(cells, recipe["cc"] if names_chip else "12.1") if l1 is None else l1
     return result | expected_tensor_operations(cells, recipe)
+
+
+L1_ACCESSES = (
+    *(f"lsu_mem_global_op_{kind}" for kind in ("ld", "st", "red", "atom")),
+    *(f"lsu_mem_local_op_{kind}" for kind in ("ld", "st")),
+    *(f"tex_mem_surface_op_{kind}" for kind in ("ld", "st", "red", "atom")),
+    "tex_mem_texture",
+)
+
+
+def l1_by_parts(cells: Cells, compute_capability: str) -> Fraction | None:
+    """Sectors of every kind of access, unless the kernel also copied in a way that may not be among them."""
+    others = ["smsp__inst_executed_op_ldgsts.sum"] if float(compute_capability) >= 8 else []
+    if float(compute_capability) >= 9:
+        others += [f"l1tex__t_requests_pipe_lsu_mem_dshared_op_{kind}.sum" for kind in ("ld", "st", "redas", "atom")]
+    if any(amount(cells, name) != 0 for name in others):
+        return None
+    return total(cells, {f"l1tex__t_sectors_pipe_{access}.sum": SECTOR for access in L1_ACCESSES})
 
 
 def expected_tensor_operations(cells: Cells, recipe: dict[str, Any]) -> dict[str, Fraction | None]:
@@ -307,7 +329,8 @@ def test_every_launch_of_a_text_report_has_what_the_recipe_gives_and_nothing_els
     assert len(rows) == len(launches)
     for row, launch in zip(rows, launches, strict=True):
         assert launch.kernel in ("", row["kernel_name"])
-        assert disagreements(row, expected_measures(launch.cells, chip)) == {}
+        names_chip = row["compute_capability"] is not None
+        assert disagreements(row, expected_measures(launch.cells, chip, names_chip=names_chip)) == {}
 
 
 def test_the_reports_hold_enough_for_the_recipes_to_prove_something() -> None:
@@ -461,6 +484,25 @@ def test_the_dram_rate_of_a_launch_multiplies_back_to_its_bytes_read_and_written
             row["dram_read_bytes"] + row["dram_write_bytes"], rel=1e-12
         )
         assert row["dram_bytes"] == row["dram_read_bytes"] + row["dram_write_bytes"]
+
+
+FULL_REPORTS = [*shared_reports("ncu_rep_full"), *(path for path in BINARY_REPORTS if "eschnett" in path.name)]
+
+
+@pytest.mark.parametrize("path", FULL_REPORTS, ids=[path.name for path in FULL_REPORTS])
+def test_the_parts_of_l1_are_the_sectors_that_ncus_own_hit_rate_is_of(path: Path) -> None:
+    """It is hits / sectors, counted in other passes. So no part is missing, and none stands twice."""
+    for launch, row in zip(actions(path), measured(actions(path)), strict=True):
+        hits = sum(launch.cells[f"l1tex__t_sectors_pipe_{access}_lookup_hit.sum"].value for access in L1_ACCESSES)
+        assert row["l1_bytes"] > 0
+        assert 100 * float(hits) / (row["l1_bytes"] / SECTOR) == pytest.approx(
+            float(launch.cells["l1tex__t_sector_hit_rate.pct"].value), rel=2e-4
+        )
+
+
+def test_some_kernel_that_the_parts_of_l1_are_checked_on_has_hits_and_misses() -> None:
+    rates = [launch.cells["l1tex__t_sector_hit_rate.pct"].value for path in FULL_REPORTS for launch in actions(path)]
+    assert any(0.1 < float(rate) < 99.9 for rate in rates)
 
 
 def test_kernels_without_floating_point_in_their_opcodes_have_zero_flops_and_no_floating_tensor_work() -> None:

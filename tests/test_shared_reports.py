@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from ncu_parsers import tables
 from ncu_parsers.parse import parse
 from ncu_parsers.sources import Source, find_sources
 
+from ncu_tools.ceilings import ceilings_of, unit_title
+from ncu_tools.compose import scene_of
+from ncu_tools.machine import machine_of_device
+from ncu_tools.memory_clock import LONG_ENOUGH_NS
+from ncu_tools.roofline import Look, roofline
+from ncu_tools.scene import LEVELS
 from tests.conftest import ROOT, SHARED
 from tests.reports import needs_shared_reports, shared_reports, summed_up
 
@@ -105,6 +113,49 @@ def test_a_session_page_lends_its_tool_version_to_the_report_beside_it() -> None
     assert report.tool_version == "2025.3.1"
     assert parsed.table is not None
     assert parsed.table.column("nvtx_path").to_pylist() == [["compute_kernel:profile"]]
+
+
+EVERY_REPORT = [path for folder in ("ncu_csv", "ncu_rep", "ncu_rep_full") for path in shared_reports(folder)]
+
+
+@pytest.mark.parametrize("path", EVERY_REPORT, ids=[path.name for path in EVERY_REPORT])
+def test_every_report_has_one_dram_ceiling_for_each_device_and_it_is_that_of_the_data_sheet(path: Path) -> None:
+    table = parse([Source(str(path))], join=False).table
+    if table is None:
+        return
+    known = ceilings_of(table).per_launch["dram"]
+    names, texts = tables.codes(table, "device_name")
+    for code in np.unique(names).tolist():
+        of_device = known[(names == code) & ~np.isnan(known)]
+        assert len(set(of_device.tolist())) <= 1
+        machine = machine_of_device(texts[code])
+        if machine is not None:
+            assert of_device.size == (names == code).sum()
+            assert of_device[0] == pytest.approx(machine.rates["dram"].value, rel=0.01)
+
+
+@pytest.mark.parametrize("path", EVERY_REPORT, ids=[path.name for path in EVERY_REPORT])
+def test_all_levels_of_every_report_have_a_roof_or_a_note_that_says_why_not(path: Path) -> None:
+    table = parse([Source(str(path))], join=False).table
+    if table is None:
+        return
+    made = roofline({"run": table}, look=Look(levels=LEVELS))
+    drawn = {roof.unit for roof in scene_of(made).roofs}
+    for level in LEVELS:
+        title = unit_title(level)
+        said = [note for note in made.notes if f"{title} has no roof" in note or f"bytes of {title}, so" in note]
+        assert len(said) == (level not in drawn), level
+
+
+def test_launches_of_microseconds_take_their_dram_ceiling_from_the_attributes() -> None:
+    """ncu printed memory clocks 11 to 30 % too low for them."""
+    for fragment, ceiling in (("josiahls", 288.0e9), ("strrules105", 898.0e9)):
+        (path,) = (path for path in shared_reports("ncu_rep") if fragment in path.name)
+        table = parse([Source(str(path))]).table
+        assert table is not None
+        times = tables.floats(table, "duration_ns")
+        assert np.nanmax(times) < LONG_ENOUGH_NS
+        assert ceilings_of(table).per_launch["dram"] == pytest.approx(ceiling, rel=1e-3)
 
 
 def test_a_failed_launch_is_kept_marked_and_empty() -> None:

@@ -6,6 +6,7 @@ tool version unless a table says otherwise.
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,17 @@ class Ceiling(NamedTuple):
     metric: str
     factor: float
     clock: str
+
+
+class L1Parts(NamedTuple):
+    """Counters that add up to the traffic at L1, and bytes per count.
+
+    `must_be_zero` are counters of what the sum may lack, each with the compute capability from which there is any.
+    """
+
+    counters: list[str]
+    bytes_per_count: float
+    must_be_zero: list[tuple[float, list[str]]]
 
 
 class TensorCounter(NamedTuple):
@@ -78,6 +90,19 @@ def moves_constants_with_hfma(compute_capability: str | None) -> bool:
 def byte_alternatives(level: str) -> list[Alternative]:
     """Ways to count the bytes of a level (one of `dram dram_read dram_write l2 l1`), best first."""
     return [dict(alternative) for alternative in table("bytes")[level]]
+
+
+def l1_parts() -> L1Parts:
+    """The counters whose sum is what was requested at L1."""
+    parts = table("bytes")["l1_parts"]
+    unlisted = [(entry["since"], list(entry["counters"])) for entry in parts["must_be_zero"]]
+    return L1Parts(list(parts["counters"]), parts["bytes_per_count"], unlisted)
+
+
+def may_be_from(since: float, compute_capability: str | None) -> bool:
+    """Whether a chip has a compute capability of at least `since`; one that is not known may."""
+    known = re.match(r"[0-9]{1,3}\.[0-9]$", compute_capability or "")
+    return known is None or float(known.group()) >= since
 
 
 def is_system_memory(alternative: Alternative) -> bool:

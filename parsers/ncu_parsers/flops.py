@@ -11,6 +11,8 @@ to what:
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 from ncu_launch import metrics as known
@@ -48,7 +50,21 @@ def _bytes(counters: Counters, level: str) -> Floats:
                 if known.is_system_memory(alternative):
                     total = np.where(counters.where(known.has_system_memory_alone), total, np.nan)
                 result = counters.either(result, total)
-    return result
+    return counters.either(result, _l1_by_parts(counters)) if level == "l1" else result
+
+
+def _l1_by_parts(counters: Counters) -> Floats:
+    """Bytes at L1 as the sum of its parts; NaN where a part is missing, or the launch did what no part may hold."""
+    parts = known.l1_parts()
+    amounts = [counters.total(base) for base in parts.counters]
+    if any(amount is counters.nothing for amount in amounts):
+        return counters.nothing
+    total: Floats = np.sum(amounts, axis=0) * parts.bytes_per_count
+    for since, bases in parts.must_be_zero:
+        concerned = counters.where(partial(known.may_be_from, since))
+        for base in bases:
+            total = np.where(concerned & ~(counters.total(base) == 0), np.nan, total)
+    return total
 
 
 # --------------------------------------------------------------------------------------------------------- FLOPs

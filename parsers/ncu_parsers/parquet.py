@@ -231,26 +231,43 @@ def nothing_in(dataset: Dataset) -> NcuBenchError:
     return NcuBenchError(f"{dataset} holds no launches.", said if dataset.refused else "No report was read into it.")
 
 
+Choice = Callable[[Sequence[str], Sequence[str]], list[str]]
+"""Chooses columns of those that a file has and those in which some launch has a value."""
+
+
 def launch_stretches(
-    path: File, columns: Iterable[str] | Callable[[Sequence[str], Sequence[str]], list[str]]
+    path: File, columns: Iterable[str] | Choice, beforehand: tuple[Choice, Callable[[pa.Table], None]] | None = None
 ) -> Iterator[pa.Table]:
     """The launches of a file in order, some row groups at a time: those of `columns` that it has.
 
-    Instead of columns, a function may choose them of those that there are and those in which some launch has a value.
-    Raises `NcuBenchError` where `read_launches` does.
+    Where they come in more than one stretch, `beforehand` is given all launches first: columns of its own choice, a
+    row group at a time. Raises `NcuBenchError` where `read_launches` does.
     """
     with opened(path) as (file, found):
         _hold_ours(file.read(columns=[]), path)
         known = file.schema_arrow.names
         names = columns(known, _filled_of(file, found)) if callable(columns) else _chosen(known, list(columns))
-        groups: list[int] = []
-        rows = 0
-        for number in range(file.num_row_groups):
-            groups.append(number)
-            rows += file.metadata.row_group(number).num_rows
-            if rows >= ROWS_OF_A_STRETCH or number == file.num_row_groups - 1:
-                yield _with_sound_texts(file.read_row_groups(groups, columns=names))
-                groups, rows = [], 0
+        stretches = _row_groups_of_stretches(file)
+        if beforehand is not None and len(stretches) > 1:
+            choose, take = beforehand
+            chosen = choose(known, _filled_of(file, found))
+            for number in range(file.num_row_groups if chosen else 0):
+                take(_with_sound_texts(file.read_row_group(number, columns=chosen)))
+        for groups in stretches:
+            yield _with_sound_texts(file.read_row_groups(groups, columns=names))
+
+
+def _row_groups_of_stretches(file: pq.ParquetFile) -> list[list[int]]:
+    """Which row groups are read together."""
+    stretches: list[list[int]] = []
+    rows = ROWS_OF_A_STRETCH
+    for number in range(file.num_row_groups):
+        if rows >= ROWS_OF_A_STRETCH:
+            stretches.append([])
+            rows = 0
+        stretches[-1].append(number)
+        rows += file.metadata.row_group(number).num_rows
+    return stretches
 
 
 def one_value(path: Path, column: str) -> int | None:

@@ -123,7 +123,12 @@ MEASURE_COLUMNS: tuple[Column, ...] = (
         )
         for precision in TENSOR_INTEGER_PRECISIONS
     ),
-    Column("peak_dram_bytes", pa.float64(), "byte/s", "DRAM ceiling at the profiled memory clock"),
+    Column(
+        "peak_dram_bytes",
+        pa.float64(),
+        "byte/s",
+        "DRAM peak by the counter, at the clock of this launch, which reads low in short ones",
+    ),
     Column("peak_l2_bytes", pa.float64(), "byte/s", "L2 ceiling at the profiled clock"),
     Column("peak_l1_bytes", pa.float64(), "byte/s", "L1 ceiling at the profiled clock"),
 )
