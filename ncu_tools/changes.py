@@ -20,7 +20,10 @@ KINDS = {
 SAME_COUNT = 1e-9
 """Counts are sums of floats: how far two sums of the same numbers may be apart, as a share."""
 
-UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "the same", "no change shown", "more", "less"
+DIGITS_PRINTED = 4
+"""Significant digits of tables (`ncu_tools.report.units`)."""
+
+UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "same", "no change shown", "more", "less"
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Change:
     """One measure before and after, in its base unit; None where unknown, 0 where the kernel did not run.
 
     `low` and `high` bound new / base with 95 % confidence; None where the noise is not known: fewer than two samples
-    on a side, averages, or samples that do not differ at all. `unlike` says why two numbers are no change.
+    on a side, averages, or samples that do not differ at all. `unlike` says why two numbers are no change, and
+    `compares` what is compared where that is not the sum, as "per launch".
     """
 
     measure: str
@@ -38,6 +42,7 @@ class Change:
     high: float | None = None
     basis: str | None = None
     unlike: str = ""
+    compares: str = ""
 
     @property
     def growth(self) -> float | None:
@@ -55,10 +60,13 @@ class Change:
 
     @property
     def outcome(self) -> str:
-        """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` where the interval holds 1, or `UNKNOWN`."""
-        if self.growth is None:
+        """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` where the interval holds 1, or `UNKNOWN`.
+
+        `SAME` are equal counts, and times and bytes of launches that differ by less than the last printed digit.
+        """
+        if self.growth is None or self.base is None or self.new is None:
             return UNKNOWN
-        if abs(self.growth) <= SAME_COUNT:
+        if abs(self.growth) <= SAME_COUNT or (self.measure not in EXACT and _print_alike(self.base, self.new)):
             return SAME
         if self.low is not None and self.high is not None and self.low <= 1 <= self.high:
             return NOT_SHOWN
@@ -70,18 +78,33 @@ class Change:
         return self.measure in EXACT or self.low is not None
 
 
+def _print_alike(one: float, other: float) -> bool:
+    """Whether two numbers differ by less than a step of the last digit that is printed of the larger one."""
+    larger = max(abs(one), abs(other))
+    return larger > 0 and abs(one - other) < 10.0 ** (math.floor(math.log10(larger)) + 1 - DIGITS_PRINTED)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why gates on a subject are refused, but those on `launches`: the `reason`, and the `advice` on what to type."""
+
+    reason: str
+    advice: str
+
+
 @dataclass(frozen=True)
 class Subject:
     """What a gate is held against: a run, a kernel, a layer or a point, by the names that it has or had.
 
     `unheld` says why there is no growth to hold to a limit, `missing` why the new run lacks a number that it should
-    have; both are empty where there is one.
+    have, `refusal` why sums mean nothing; all are empty where gates can be held.
     """
 
     names: tuple[str, ...]
     changes: dict[str, Change]
     unheld: str = ""
     missing: str = ""
+    refusal: Refusal | None = None
 
 
 @dataclass
@@ -99,23 +122,33 @@ class Subjects:
 
 
 def sentence(change: Change) -> str:
-    """The numbers of a change: "time 1.2 ms -> 1.4 ms: +16.7 % [+12.1 %, +21.4 %]"."""
+    """The numbers of a change: "time per launch 1.2 ms -> 1.4 ms: +16.7 % [+12.1 %, +21.4 %]"."""
     shown: Callable[[float], str] = FORMATS[KINDS[change.measure]] if change.measure in KINDS else lambda n: f"{n:,.0f}"
     before, after = ("not known" if value is None else shown(value) for value in (change.base, change.new))
-    noise = "" if change.noise_is_known else ", noise not known"
-    return f"{change.measure} {before} -> {after}: {growth_text(change) or 'not known'}{noise}"
+    noise = "" if change.noise_is_known or change.outcome == SAME else ", noise not known"
+    told = f", {NOT_SHOWN}" if change.outcome == NOT_SHOWN else noise
+    what = f"{change.measure} {change.compares}".rstrip()
+    return f"{what} {before} -> {after}: {growth_text(change) or 'not known'}{told}"
 
 
 def growth_text(change: Change) -> str | None:
-    """A change in per cent with its interval, "+5.2 % [+3.1 %, +7.4 %]"; None where it is not known."""
+    """A change in per cent with its interval, "+5.2 % [+3.1 %, +7.4 %]", or "same"; None where it is not known."""
     if change.growth is None:
         return None
     if math.isinf(change.growth):
         return "from nothing"
-    interval = (
-        "" if change.low is None or change.high is None else f" [{signed(change.low - 1)}, {signed(change.high - 1)}]"
-    )
-    return signed(change.growth) + interval
+    return (SAME if change.outcome == SAME else signed(change.growth)) + _interval_text(change)
+
+
+def verdict_text(change: Change) -> str | None:
+    """As `growth_text`, but with "no change shown" in place of a change that its interval cannot tell from none."""
+    return NOT_SHOWN + _interval_text(change) if change.outcome == NOT_SHOWN else growth_text(change)
+
+
+def _interval_text(change: Change) -> str:
+    if change.low is None or change.high is None:
+        return ""
+    return f" [{signed(change.low - 1)}, {signed(change.high - 1)}]"
 
 
 def signed(fraction: float) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from ncu_parsers.tables import Floats
 
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.conditions import Observed
@@ -64,6 +65,13 @@ class Works:
 
     def _numbers(self, works: list[Work]) -> Codes:
         return np.array([self.sums.number(work) for work in works], np.int64)
+
+    def totals(self, measure: str) -> Floats:
+        """The sum of "time" (ns), "flops" or "dram_bytes" over the launches of each work; NaN where one lacks it."""
+        if measure == "time":
+            is_known = self.sums.of("timed") == self.sums.of("launches")
+            return np.where(is_known, self.sums.of("seconds") * 1e9, np.nan)
+        return self.sums.total({"flops": "flops", "dram_bytes": "dram"}[measure])
 
     @property
     def signatures(self) -> Signatures:
