@@ -127,8 +127,9 @@ def sentence(change: Change) -> str:
     before, after = ("not known" if value is None else shown(value) for value in (change.base, change.new))
     noise = "" if change.noise_is_known or change.outcome == SAME else ", noise not known"
     told = f", {NOT_SHOWN}" if change.outcome == NOT_SHOWN else noise
-    what = f"{change.measure} {change.compares}".rstrip()
-    return f"{what} {before} -> {after}: {growth_text(change) or 'not known'}{told}"
+    per_launch, _, which = change.compares.partition(", ")
+    what, of_which = f"{change.measure} {per_launch}".rstrip(), f" ({which})" if which else ""
+    return f"{what} {before} -> {after}: {growth_text(change) or 'not known'}{told}{of_which}"
 
 
 def growth_text(change: Change) -> str | None:

@@ -184,11 +184,11 @@ def _pair_similar(pairing: Pairing, base: Signatures, new: Signatures, with_rang
     """Pair kernels whose names begin alike, where each is the best candidate of the other and no other is as good."""
     ours, theirs = _left(pairing.base, base), _left(pairing.new, new)
     likeness = _likenesses(ours, theirs, with_ranges)
-    rivals = Counter(place for pair in likeness for place in zip("on", pair, strict=True))
-    while best := [pair for pair in likeness if _is_best(pair, likeness)]:
+    rivals = [Counter(pair[side] for pair in likeness) for side in (0, 1)]
+    while best := _mutual_best(likeness):
         for at, to in best:
             one, other = ours[at], theirs[to]
-            alone = rivals["o", at] == rivals["n", to] == 1
+            alone = rivals[0][at] == rivals[1][to] == 1
             _add(pairing, Pair(other.name, one.name, _evidence(one, other, alone)), one.rows, other.rows)
         taken = [{pair[side] for pair in best} for side in (0, 1)]
         likeness = {pair: how for pair, how in likeness.items() if pair[0] not in taken[0] and pair[1] not in taken[1]}
@@ -226,12 +226,17 @@ def _may_be_of_several(one: str, other: str, counts: list[Counter[str]]) -> bool
     return any(counts[0][word] for word in theirs - ours) or any(counts[1][word] for word in ours - theirs)
 
 
-def _is_best(pair: tuple[int, int], likeness: dict[tuple[int, int], tuple[int, bool]]) -> bool:
-    return all(
-        how < likeness[pair]
-        for other, how in likeness.items()
-        if other != pair and (other[0] == pair[0] or other[1] == pair[1])
-    )
+def _mutual_best(likeness: dict[tuple[int, int], tuple[int, bool]]) -> list[tuple[int, int]]:
+    """The pairs that are more alike than any other pair with one of their two kernels."""
+    best: tuple[dict[int, list[tuple[int, int]]], ...] = ({}, {})
+    for pair, how in likeness.items():
+        for side, of_side in enumerate(best):
+            known = of_side.setdefault(pair[side], [pair])
+            if how > likeness[known[0]]:
+                of_side[pair[side]] = [pair]
+            elif how == likeness[known[0]] and pair != known[0]:
+                known.append(pair)
+    return [pair for pair in likeness if best[0][pair[0]] == best[1][pair[1]] == [pair]]
 
 
 def _names(side: Signatures, rows: list[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -106,6 +107,13 @@ class TestARewrittenKernel:
         base = [K("norm_v1", SMALL, ("a",)), K("x", SMALL, ("c",))]
         assert pairs(base, [K("norm_v2", LARGE, ("a",)), K("x", SMALL, ("c",))])["norm_v1", "norm_v2"]
         assert ("norm_v1", None) in pairs(base, [K("norm_v2", LARGE, ("b",)), K("x", SMALL, ("c",))])
+
+    def test_is_found_in_seconds_among_thousands(self) -> None:
+        base = [K(f"{chr(97 + a)}{chr(97 + b)}k_v{n}") for a in range(26) for b in range(6) for n in range(20)]
+        started = time.process_time()
+        found = pairs([*base, K("rms_norm_v1")], [K(f"{one.name}x", LARGE) for one in base] + [K("rms_norm_v2", LARGE)])
+        assert time.process_time() - started < 10
+        assert found["rms_norm_v1", "rms_norm_v2"]
 
 
 class TestAKernelWithAnotherName:

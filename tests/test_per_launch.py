@@ -23,6 +23,7 @@ from ncu_tools.cli.compared import short_names
 from ncu_tools.compare import Comparison, compare
 from ncu_tools.conditions import conditions_of
 from ncu_tools.gate import GateOutcome, evaluate, parse_gate
+from ncu_tools.intervals import Moments, ratio_interval, totals
 from ncu_tools.per_launch import OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES, PER_LAUNCH
 from ncu_tools.run_works import Works
 from tests.launches import launch, sass, table, taken
@@ -99,6 +100,24 @@ class TestPerLaunch:
         base = [*several("k", 10, invocations=9), *several("k", 20)]
         (kernel,) = compared(base, several("k", 11)).kernels
         assert kernel.changes["time"].base == 11
+
+    @pytest.mark.parametrize(("before", "after"), [((5, 5), (3, 12)), ((4, 8), (20, 4))])
+    def test_about_95_of_100_intervals_hold_the_true_ratio_though_the_mix_changed(
+        self, before: tuple[int, int], after: tuple[int, int]
+    ) -> None:
+        random, held, trials, truth = np.random.default_rng(5), 0, 3000, 1.3
+        weights = np.array([before[0] / after[0], before[1] / after[1]])
+        for _ in range(trials):
+            sides = []
+            for counts, factor, of_strata in ((before, 1.0, None), (after, truth, weights)):
+                strata = np.repeat(np.arange(2), counts)
+                values = factor * np.array([900.0, 100.0])[strata] * (1 + 0.1 * random.standard_normal(len(strata)))
+                found = totals(Moments.of(values, strata, 2), np.zeros(2, np.int64), 1, of_strata)
+                sides.append((float(found.total[0]), float(found.variance[0]), float(found.freedom[0])))
+            interval = ratio_interval(sides[0], sides[1])
+            assert interval is not None
+            held += interval[0] <= truth <= interval[1]
+        assert 0.935 <= held / trials <= 0.975
 
     times = st.lists(st.floats(1, 1e4), min_size=1, max_size=5)
 

@@ -27,8 +27,8 @@ BY = "change"
 KERNEL = (Column("kernel", "kernel", wide=True), Column("was", "was", wide=True))
 LAYER = (Column("layer", "layer", wide=True), Column("phase", "phase", spare=0))
 VERDICT, MATCHED_BY = Column("verdict", "verdict", spare=0), Column("matched_by", "matched by", spare=4)
-LAST, FIRST = 3, 9
-"""How early a count is left out on a narrow terminal: one that changed, and one that did not."""
+UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 3, 2
+"""How early a count is left out on a narrow terminal."""
 MEASURES = ("launches", "time", "flops", "dram_bytes")
 FOR_MACHINES = (
     *(
@@ -224,12 +224,17 @@ def _for_people(rows: list[dict[str, Any]], base: str, what: str) -> list[Column
 
     same = {name: all(row.get(f"{name}_verdict") in ("same", None) for row in rows) for name in MEASURES}
     return [
-        *sides("launches", "launches", "count" if what == "kernel" else "number", FIRST if same["launches"] else LAST),
+        *sides(
+            "launches",
+            "launches",
+            "count" if what == "kernel" else "number",
+            UNCHANGED if same["launches"] else LAUNCHES_CHANGED,
+        ),
         *sides("compared_ns", "time", "time", 1),
         Column("time_change", "time changed [95 %]", spare=0),
         VERDICT,
-        Column("flops_change", "FLOPs changed", spare=FIRST if same["flops"] else LAST),
-        Column("dram_bytes_change", "DRAM changed [95 %]", spare=FIRST if same["dram_bytes"] else LAST),
+        Column("flops_change", "FLOPs changed", spare=UNCHANGED if same["flops"] else CHANGED),
+        Column("dram_bytes_change", "DRAM changed [95 %]", spare=UNCHANGED if same["dram_bytes"] else CHANGED),
     ]
 
 
