@@ -32,7 +32,8 @@ class Change:
 
     `low` and `high` bound new / base with 95 % confidence; None where the noise is not known: fewer than two samples
     on a side, averages, or samples that do not differ at all. `unlike` says why two numbers are no change, and
-    `compares` what is compared where that is not the sum, as "per launch".
+    `compares` what is compared where that is not the sum, as "per launch". By less than `step` the two may differ
+    because of the few digits that their reports printed.
     """
 
     measure: str
@@ -43,6 +44,7 @@ class Change:
     basis: str | None = None
     unlike: str = ""
     compares: str = ""
+    step: float = 0.0
 
     @property
     def growth(self) -> float | None:
@@ -62,26 +64,28 @@ class Change:
     def outcome(self) -> str:
         """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` where the interval holds 1, or `UNKNOWN`.
 
-        `SAME` are equal counts, and times and bytes of launches that differ by less than the last printed digit.
+        `SAME` are equal counts, and times and bytes of launches that differ by less than the last digit that tables or
+        the reports print.
         """
         if self.growth is None or self.base is None or self.new is None:
             return UNKNOWN
-        if abs(self.growth) <= SAME_COUNT or (self.measure not in EXACT and _print_alike(self.base, self.new)):
+        if abs(self.growth) <= SAME_COUNT or (self.measure not in EXACT and self._prints_alike):
             return SAME
         if self.low is not None and self.high is not None and self.low <= 1 <= self.high:
             return NOT_SHOWN
         return MORE if self.growth > 0 else LESS
 
     @property
+    def _prints_alike(self) -> bool:
+        before, after = self.base or 0.0, self.new or 0.0
+        larger = max(abs(before), abs(after))
+        shown = 10.0 ** (math.floor(math.log10(larger)) + 1 - DIGITS_PRINTED) if larger else 0.0
+        return abs(after - before) < max(shown, self.step)
+
+    @property
     def noise_is_known(self) -> bool:
         """Whether the change is exact, or has an interval."""
         return self.measure in EXACT or self.low is not None
-
-
-def _print_alike(one: float, other: float) -> bool:
-    """Whether two numbers differ by less than a step of the last digit that is printed of the larger one."""
-    larger = max(abs(one), abs(other))
-    return larger > 0 and abs(one - other) < 10.0 ** (math.floor(math.log10(larger)) + 1 - DIGITS_PRINTED)
 
 
 @dataclass(frozen=True)

@@ -168,6 +168,7 @@ def _kernels(
     """Every pair with its changes. A kernel that only one run has takes nothing in the other."""
     means = {measure: mix.means(measure) for measure in MEASURES if measure != "launches"}
     intervals = {measure: mix.intervals(measure, column) for measure, column in VALUES.items()}
+    steps = {measure: mix.steps(column) for measure, column in VALUES.items()}
     kernels = []
     for number, pair in enumerate(pairing.pairs):
         base, new = (rows.get(number) for rows in hotspots_of)
@@ -180,7 +181,8 @@ def _kernels(
                 before, after, compares = _own_mean(base, measure), _own_mean(new, measure), PER_LAUNCH
             low, high, basis = intervals.get(measure, {}).get(number, (None, None, None))
             unlike = COUNTED_DIFFERENTLY if measure == "flops" and _counted_differently(base, new) else ""
-            changes[measure] = Change(measure, before, after, low, high, basis, unlike, compares)
+            step = float(steps[measure][number]) if measure in steps else 0.0
+            changes[measure] = Change(measure, before, after, low, high, basis, unlike, compares, step)
         kernels.append(ComparedKernel(pair, base, new, changes))
     return kernels
 
@@ -205,7 +207,9 @@ def _total(
         why = COUNTED_DIFFERENTLY if measure == "flops" and _counted_differently(before, after) else unlike
         if measure == "launches":
             why = ""
-        changes[measure] = Change(measure, getattr(before, name), getattr(after, name), low, high, basis, why)
+        step = sum(_step_of_sum(run, VALUES[measure]) for run in (base, new)) / 2 if measure in VALUES else 0.0
+        sums = getattr(before, name), getattr(after, name)
+        changes[measure] = Change(measure, *sums, low, high, basis, why, step=step)
     return ComparedKernel(Pair("all kernels", None, None), before, after, changes)
 
 
@@ -214,6 +218,10 @@ def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
     if base is None or new is None:
         return False
     return (base.flops_lower_bound or new.flops_lower_bound) and base.flops_basis != new.flops_basis
+
+
+def _step_of_sum(run: Works, column: str) -> float:
+    return float((run.steps[column] * run.sums.of("launches")).sum())
 
 
 def _interval_of_runs(pairing: Pairing, base: Works, new: Works, column: str) -> tuple[float, float, str] | None:

@@ -69,6 +69,11 @@ class Mix:
         """The mean per launch of each pair, in the base and in the new run; NaN where it is not known."""
         return [side.mean(side.run.totals(measure), len(self.compares)) for side in self._sides]
 
+    def steps(self, column: str) -> Floats:
+        """By how much the means of each pair may be apart because of the digits that their reports printed."""
+        found = [side.mean(side.run.steps[column] * side.launches, len(self.compares)) for side in self._sides]
+        return np.nan_to_num((found[0] + found[1]) / 2)
+
     def intervals(self, measure: str, column: str) -> dict[int, tuple[float, float, str]]:
         """The interval of the ratio of each pair's means, with what it rests on, where it is known."""
         before, after = (side.scatter(column, len(self.compares), self._works) for side in self._sides)

@@ -110,3 +110,13 @@ def test_every_rewritten_matrix_product_is_found_whatever_its_grid(new: str, cod
         found = compared("ncu_csv", "ncu_gemm_naive", f"ncu_{new}", gates=[gate])
         assert (found.exit_code, "similar name (gemm)" in found.stdout) == (code, True)
     assert compared("ncu_csv", "ncu_gemm_naive", f"ncu_{new}", gates=["kernel:gemm:dram_bytes>0%"]).exit_code == 0
+
+
+@pytest.mark.parametrize("page", ["raw.base", "raw.fp", "raw.instances", "details.csv", "details-all", "summary-per"])
+def test_pages_of_one_report_are_the_same_however_many_digits_they_print(page: str) -> None:
+    gates = ["time>0%", "launches>0%", "dram_bytes>0.1%"]
+    for base, new in (("raw.csv", page), (page, "raw.csv")):
+        files = f"317662.ncu2022.3.{base}", f"317662.ncu2022.3.{new}"
+        found = compared("ncu_csv", *files, "--format", "json", gates=gates)
+        assert found.exit_code == 0
+        assert {row["verdict"] for row in json.loads(found.stdout)["rows"]} == {"same"}

@@ -194,6 +194,18 @@ class TestHowAChangeIsTold:
         assert Change("dram_bytes", 5.0004e9, 5.0e9).outcome == "same"
         assert Change("time", 6.7191e9, 6.7189e9, 0.99, 1.01).outcome == "same"
 
+    def test_a_report_that_prints_three_digits_does_not_differ_from_one_that_prints_all(self) -> None:
+        """As ncu's details page prints 8.97 msecond of 8974464 ns."""
+        for base, new in ((8974464.0, 8970000.0), (8970000.0, 8974464.0), (8970000.0, 8970000.0)):
+            comparison = compared(
+                [*several("k", base), *several("l", 1234567)], [*several("k", new), *several("l", 1234567)]
+            )
+            assert {one.changes["time"].outcome for one in (*comparison.kernels, comparison.total)} == {"same"}
+        (kernel,) = compared(several("k", 8974464), several("k", 8960000)).kernels
+        assert kernel.changes["time"].outcome == "less"
+        (kernel,) = compared(several("k", 8970000, 8970001), several("k", 8974464, 8974465)).kernels
+        assert kernel.changes["time"].outcome == "more"
+
     def test_exact_counts_are_the_same_only_if_they_are(self) -> None:
         assert Change("flops", 2e12, 2e12 + 20_000).outcome == "more"
         assert Change("launches", 100_000, 100_001).outcome == "more"
