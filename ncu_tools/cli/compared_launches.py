@@ -29,7 +29,7 @@ LAYER = (Column("layer", "layer", wide=True), Column("phase", "phase", spare=0))
 VERDICT, MATCHED_BY = Column("verdict", "verdict", spare=0), Column("matched_by", "matched by", spare=4)
 UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 3, 2
 """How early a count is left out on a narrow terminal."""
-MEASURES = ("launches", "time", "flops", "dram_bytes")
+COUNTED = ("launches", "flops", "dram_bytes")
 FOR_MACHINES = (
     *(
         Column(f"{measure}_ratio{end}", f"{measure} ratio{end}", "number")
@@ -48,7 +48,7 @@ FOR_MACHINES = (
 )
 COUNTS = (Column("base_launches", "base launches", "count"), Column("new_launches", "new launches", "count"))
 SUMS = (Column("base_time_ns", "base time", "time", "ns"), Column("new_time_ns", "new time", "time", "ns"))
-PER_LAUNCH = tuple(
+MEANS = tuple(
     Column(f"{side}_{name}_mean{end}", f"{side} {title} per launch", kind, unit)
     for name, end, title, kind, unit in (
         ("time", "_ns", "time", "time", "ns"), ("flops", "", "FLOPs", "flop", "FLOP"),
@@ -56,7 +56,7 @@ PER_LAUNCH = tuple(
     )
     for side in ("base", "new")
 )  # fmt: skip
-"""Means over the launches that are compared: see `compares`."""
+"""Means per launch, of the launches that are compared: the column `compares` says which."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def compared_kernels(asked: Asked) -> Compared:
         name: ([_kernel_cells(kernel) for kernel in ordered(one.kernels, asked.by or BY)], _total_cells(one, asked))
         for name, one in found.items()
     }
-    machine = (*KERNEL, *COUNTS, *PER_LAUNCH, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
+    machine = (*KERNEL, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
     table = _table(asked, "kernel", lines, notes, machine if asked.machine_readable else (*KERNEL, MATCHED_BY))
     table.extra["differences"] = _differences(found)
     several = len(found) > 1
@@ -215,21 +215,17 @@ def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _for_people(rows: list[dict[str, Any]], base: str, what: str) -> list[Column]:
-    """Both sides of launches and times, and what changed. Of several runs the `base` has its name, the others rows."""
+    """Columns of both sides and of what changed. Of several runs, `base` is the name of the base; others name rows."""
     before, after = (base, "") if base else ("base", "new")
 
     def sides(name: str, title: str, kind: str, spare: int) -> list[Column]:
         both = (("base", before), ("new", after))
         return [Column(f"{side}_{name}", f"{called} {title}".strip(), kind, spare=spare) for side, called in both]
 
-    same = {name: all(row.get(f"{name}_verdict") in ("same", None) for row in rows) for name in MEASURES}
+    same = {name: all(row.get(f"{name}_verdict") in ("same", None) for row in rows) for name in COUNTED}
+    counts = "count" if what == "kernel" else "number"
     return [
-        *sides(
-            "launches",
-            "launches",
-            "count" if what == "kernel" else "number",
-            UNCHANGED if same["launches"] else LAUNCHES_CHANGED,
-        ),
+        *sides("launches", "launches", counts, UNCHANGED if same["launches"] else LAUNCHES_CHANGED),
         *sides("compared_ns", "time", "time", 1),
         Column("time_change", "time changed [95 %]", spare=0),
         VERDICT,
@@ -263,9 +259,9 @@ def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
 
 
 def _total_cells(comparison: Comparison, asked: Asked) -> dict[str, Any]:
-    """The sums over all kernels, which are no means per launch, and that they are none of the same work."""
+    """The cells of the sums over all kernels: no means per launch, and the verdict says where the work is another."""
     cells = _kernel_cells(comparison.total)
-    cells |= {column.name: None for column in PER_LAUNCH}
+    cells |= {column.name: None for column in MEANS}
     if not asked.machine_readable:
         cells["kernel"] += " (sums)"
     if comparison.other_work and not comparison.sums_anyway:
