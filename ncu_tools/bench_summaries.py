@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ncu_launch.point_outcomes import OK
 
+from ncu_tools.changes import NOT_SHOWN
 from ncu_tools.compare_bench import (
     ASKED,
     PHASE,
@@ -128,7 +129,10 @@ def _speed_told(summary: Summary, ratio: float) -> str:
     shown = times(ratio, summary.low, summary.high, turned=not slower)
     same = memory is not None and abs(memory - 1) < SAME_MEMORY
     if summary.low is not None and summary.high is not None and summary.low <= 1 <= summary.high:
-        told = [f"{new} is as fast as {base} within the noise", f"{shown} {'slower' if slower else 'faster'}"]
+        told = [
+            f"{NOT_SHOWN}: {new} is as fast as {base} within the noise",
+            f"{shown} {'slower' if slower else 'faster'}",
+        ]
         takes = [] if memory is None else [f"and takes {'the same' if same else _memory_told(memory)} memory"]
         return ", ".join([*told, *takes])
     sure = f"{new} is {shown} {'slower' if slower else 'faster'}"

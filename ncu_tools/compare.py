@@ -1,7 +1,9 @@
 """What changed between two runs, kernel by kernel: launches and FLOPs exactly, times and bytes with their noise.
 
-A change of times or bytes stands beside its 95 % interval (`ncu_tools.intervals`). Where that holds 1, no change was
-shown. Runs of other GPUs, sources or clock modes are not compared unless that is wanted anyway.
+Samples of a kernel are launches, so times, FLOPs and bytes are compared per launch (`ncu_tools.per_launch`), and how
+often a kernel is launched is a measure of its own. Sums over all kernels are compared where both runs did the same work
+(`ncu_tools.same_work`). A change of times or bytes stands beside its 95 % interval (`ncu_tools.intervals`). Where that
+holds 1, no change was shown. Runs of other GPUs, sources or clock modes are not compared unless that is wanted anyway.
 """
 
 from __future__ import annotations
@@ -12,21 +14,33 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.tables import short_name
 
-from ncu_tools.changes import Change, Subject, Subjects
+from ncu_tools.asked_pairs import AskedPair
+from ncu_tools.changes import Change, Refusal, Subject, Subjects
 from ncu_tools.conditions import Conditions, Difference, Observed, clock_note, differences, known_of_one
 from ncu_tools.hotspots import OPERATORS, Hotspot, kernels_of, run_total
-from ncu_tools.intervals import Codes, Moments, Totals, ratio_interval, totals
-from ncu_tools.kernel_pairs import Pair, Pairing, pair_kernels
+from ncu_tools.intervals import Codes, ratio_interval, totals
+from ncu_tools.kernel_pairs import ASKED, BY_NAME, Pair, Pairing, pair_kernels
+from ncu_tools.kernel_sums import or_none
+from ncu_tools.per_launch import (
+    OF_ALL,
+    OF_COMMON_SIGNATURES,
+    OF_OTHER_SIGNATURES,
+    PER_LAUNCH,
+    WITHIN_WORKS,
+    Mix,
+    mix_of,
+)
 from ncu_tools.report.units import counted
 from ncu_tools.run_works import Works
+from ncu_tools.same_work import OtherWork, other_work
 
 MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
-"""What is compared, and the field of `Hotspot` that holds it: sums over the launches of a kernel."""
+"""What is compared, and the field of `Hotspot` that holds its sum over the launches of a kernel."""
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
-
-WITHIN_WORKS, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
-"""Whose scatter the interval rests on. Of all launches it holds the difference between works too, so it is wider."""
+"""What scatters from launch to launch, and its column."""
+MOST_RENAMED = 3
 
 COUNTED_DIFFERENTLY = "the two runs counted the FLOPs of different units"
 HAS_LEFT = "has left the new run, perhaps under another name"
@@ -39,7 +53,11 @@ NOT_OF_LAUNCHES = {
 
 @dataclass(frozen=True)
 class ComparedKernel:
-    """A kernel in both runs, or in one of them (the other is None), with the change of each of `MEASURES`."""
+    """A kernel in both runs, or in one of them (the other is None), with the change of each of `MEASURES`.
+
+    The change of `launches` is that of their number, those of the other measures are per launch; in the total of all
+    kernels they are those of sums.
+    """
 
     pair: Pair
     base: Hotspot | None
@@ -61,11 +79,14 @@ class ComparedKernel:
 class Comparison:
     """Two runs: every kernel, the sum over all of them, in what their conditions differ, and what a reader must know.
 
-    Kernels are in the order of how much the change of their time changed that of the run.
+    Kernels are in the order of how much the change of their time changed that of the run. `other_work` says in what the
+    runs did not do the same work; `sums_anyway` that their sums are compared nevertheless.
     """
 
     kernels: list[ComparedKernel]
     total: ComparedKernel
+    other_work: OtherWork
+    sums_anyway: bool = False
     differences: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -76,7 +97,9 @@ class Comparison:
             Subject((one.pair.kernel, one.pair.was or ""), one.changes, unheld=HAS_LEFT if one.is_gone else "")
             for one in self.kernels
         ]
-        return Subjects("kernel", every, Subject(("the run",), self.total.changes), NOT_OF_LAUNCHES)
+        other = self.other_work
+        refusal = Refusal(str(other), other.advice) if other and not self.sums_anyway else None
+        return Subjects("kernel", every, Subject(("the run",), self.total.changes, refusal=refusal), NOT_OF_LAUNCHES)
 
 
 def hold_comparable(base: Conditions, new: Conditions, names: tuple[str, str]) -> None:
@@ -95,22 +118,30 @@ def hold_alike(found: Sequence[Difference], names: tuple[str, str], meant: str =
         )
 
 
-def compare(base: Works, new: Works, conditions: tuple[Conditions, Conditions]) -> Comparison:
-    """What changed from the works of one run to those of another, with the conditions of both."""
-    pairing = pair_kernels(base.signatures, new.signatures)
+def compare(
+    base: Works,
+    new: Works,
+    conditions: tuple[Conditions, Conditions],
+    *,
+    asked: Sequence[AskedPair] = (),
+    sums_anyway: bool = False,
+) -> Comparison:
+    """What changed from the works of one run to those of another, with the conditions of both.
+
+    `asked` are kernels that the user pairs. With `sums_anyway`, sums over all kernels are compared even if the runs did
+    not do the same work.
+    """
+    pairing = pair_kernels(base.signatures, new.signatures, asked)
     hotspots_of = _hotspots(base, pairing.base), _hotspots(new, pairing.new)
-    intervals = {measure: _intervals(pairing, base, new, column) for measure, column in VALUES.items()}
-    kernels = []
-    for number, pair in enumerate(pairing.pairs):
-        ours, theirs = (rows.get(number) for rows in hotspots_of)
-        found = {measure: by_pair.get(number) for measure, by_pair in intervals.items()}
-        kernels.append(ComparedKernel(pair, ours, theirs, _changes(ours, theirs, found)))
-    before, after = (run_total(list(rows.values())) for rows in hotspots_of)
-    whole = {measure: _interval_of_runs(pairing, base, new, column) for measure, column in VALUES.items()}
-    total = ComparedKernel(Pair("all kernels", None, None), before, after, _changes(before, after, whole))
-    result = Comparison(ordered(kernels, "change"), total, differences(*conditions))
+    other = other_work(pairing, base, new)
+    kernels = _kernels(pairing, hotspots_of, mix_of(pairing, base, new))
+    total = _total(hotspots_of, pairing, base, new, "" if sums_anyway else str(other))
+    result = Comparison(ordered(kernels, "change"), total, other, sums_anyway, differences(*conditions))
     observed = base.observed, new.observed
-    result.notes = [*notes_on_conditions(result.differences, observed, conditions), *_notes_on_noise(result)]
+    result.notes = [
+        *notes_on_conditions(result.differences, observed, conditions), *_notes_on_pairs(result),
+        *_notes_on_noise(result),
+    ]  # fmt: skip
     return result
 
 
@@ -118,7 +149,7 @@ def ordered(kernels: list[ComparedKernel], by: str) -> list[ComparedKernel]:
     """The kernels by how much their time changed, or by the time they take in the run in which they take more."""
 
     def key(kernel: ComparedKernel) -> tuple[float, str]:
-        before, after = kernel.changes["time"].base, kernel.changes["time"].new
+        before, after = (0.0 if side is None else side.time_total_ns for side in (kernel.base, kernel.new))
         if before is None or after is None:
             return 1.0, kernel.pair.kernel
         return -(abs(after - before) if by == "change" else max(before, after)), kernel.pair.kernel
@@ -131,17 +162,55 @@ def _hotspots(side: Works, pairs: Codes) -> dict[int, Hotspot]:
     return {int(row.kernel): row for row in kernels_of(side.sums.titled([str(pair) for pair in pairs.tolist()]))}
 
 
-def _changes(
-    base: Hotspot | None, new: Hotspot | None, intervals: dict[str, tuple[float, float, str] | None]
-) -> dict[str, Change]:
-    """The change of each measure. A kernel that only one run has takes nothing in the other."""
-    found = {}
+def _kernels(
+    pairing: Pairing, hotspots_of: tuple[dict[int, Hotspot], dict[int, Hotspot]], mix: Mix
+) -> list[ComparedKernel]:
+    """Every pair with its changes. A kernel that only one run has takes nothing in the other."""
+    means = {measure: mix.means(measure) for measure in MEASURES if measure != "launches"}
+    intervals = {measure: mix.intervals(measure, column) for measure, column in VALUES.items()}
+    steps = {measure: mix.steps(column) for measure, column in VALUES.items()}
+    kernels = []
+    for number, pair in enumerate(pairing.pairs):
+        base, new = (rows.get(number) for rows in hotspots_of)
+        counts = [0.0 if side is None else float(side.launches) for side in (base, new)]
+        changes = {"launches": Change("launches", counts[0], counts[1])}
+        for measure, of_pairs in means.items():
+            compares = mix.compares[number]
+            before, after = (or_none(float(mean[number])) for mean in of_pairs)
+            if base is None or new is None:
+                before, after, compares = _own_mean(base, measure), _own_mean(new, measure), PER_LAUNCH
+            low, high, basis = intervals.get(measure, {}).get(number, (None, None, None))
+            unlike = COUNTED_DIFFERENTLY if measure == "flops" and _counted_differently(base, new) else ""
+            step = float(steps[measure][number]) if measure in steps else 0.0
+            changes[measure] = Change(measure, before, after, low, high, basis, unlike, compares, step)
+        kernels.append(ComparedKernel(pair, base, new, changes))
+    return kernels
+
+
+def _own_mean(kernel: Hotspot | None, measure: str) -> float | None:
+    """The mean per launch of a kernel that one run has; 0 in the other."""
+    if kernel is None:
+        return 0.0
+    total: float | None = getattr(kernel, MEASURES[measure])
+    return None if total is None else total / kernel.launches
+
+
+def _total(
+    hotspots_of: tuple[dict[int, Hotspot], dict[int, Hotspot]], pairing: Pairing, base: Works, new: Works, unlike: str
+) -> ComparedKernel:
+    """The sums over all kernels; `unlike` says why they are no change."""
+    before, after = (run_total(list(rows.values())) for rows in hotspots_of)
+    changes = {}
     for measure, name in MEASURES.items():
-        before, after = (0.0 if side is None else getattr(side, name) for side in (base, new))
-        low, high, basis = intervals.get(measure) or (None, None, None)
-        unlike = COUNTED_DIFFERENTLY if measure == "flops" and _counted_differently(base, new) else ""
-        found[measure] = Change(measure, before, after, low, high, basis, unlike)
-    return found
+        interval = None if unlike or measure not in VALUES else _interval_of_runs(pairing, base, new, VALUES[measure])
+        low, high, basis = interval or (None, None, None)
+        why = COUNTED_DIFFERENTLY if measure == "flops" and _counted_differently(before, after) else unlike
+        if measure == "launches":
+            why = ""
+        step = sum(_step_of_sum(run, VALUES[measure]) for run in (base, new)) / 2 if measure in VALUES else 0.0
+        sums = getattr(before, name), getattr(after, name)
+        changes[measure] = Change(measure, *sums, low, high, basis, why, step=step)
+    return ComparedKernel(Pair("all kernels", None, None), before, after, changes)
 
 
 def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
@@ -151,55 +220,24 @@ def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
     return (base.flops_lower_bound or new.flops_lower_bound) and base.flops_basis != new.flops_basis
 
 
-# ------------------------------------------------------------------------------------------------------ intervals
-
-
-def _intervals(pairing: Pairing, base: Works, new: Works, column: str) -> dict[int, tuple[float, float, str]]:
-    """The interval of the ratio of each pair, with what it rests on, where it is known."""
-    count = len(pairing.pairs)
-    sides = _strata(pairing, base, new, column)
-    within, over_all = (
-        tuple(totals(strata, pairs, count) for strata, pairs in sides[basis]) for basis in (WITHIN_WORKS, OF_ALL)
-    )
-    found = {}
-    for number in range(count):
-        known = all(math.isfinite(side.variance[number]) for side in within)
-        (before, after), basis = (within, WITHIN_WORKS) if known else (over_all, OF_ALL)
-        interval = _interval((before, after), number)
-        if interval is not None:
-            found[number] = (*interval, basis)
-    return found
+def _step_of_sum(run: Works, column: str) -> float:
+    return float((run.steps[column] * run.sums.of("launches")).sum())
 
 
 def _interval_of_runs(pairing: Pairing, base: Works, new: Works, column: str) -> tuple[float, float, str] | None:
-    """The interval of the ratio of two runs as a whole; None where any kernel of either has no known scatter."""
-    for basis, sides in _strata(pairing, base, new, column).items():
-        before, after = (totals(strata, np.zeros_like(pairs), 1) for strata, pairs in sides)
-        if math.isfinite(before.variance[0]) and math.isfinite(after.variance[0]):
-            interval = _interval((before, after), 0)
+    """The interval of the ratio of two runs' sums; None where any kernel of either has no known scatter."""
+    codes = (base, pairing.base, pairing.base_work), (new, pairing.new, pairing.new_work)
+    works = 1 + max((int(of_works.max(initial=-1)) for _, _, of_works in codes), default=-1)
+    for basis, strata in ((WITHIN_WORKS, works), (OF_ALL, len(pairing.pairs))):
+        sums = []
+        for run, of_pairs, of_works in codes:
+            moments = run.moments[column].joined(of_works if basis == WITHIN_WORKS else of_pairs, strata)
+            found = totals(moments, np.zeros(strata, np.int64), 1)
+            sums.append((float(found.total[0]), float(found.variance[0]), float(found.freedom[0])))
+        if all(math.isfinite(variance) for _, variance, _ in sums):
+            interval = ratio_interval(sums[0], sums[1])
             return None if interval is None else (*interval, basis)
     return None
-
-
-def _strata(pairing: Pairing, base: Works, new: Works, column: str) -> dict[str, list[tuple[Moments, Codes]]]:
-    """For each basis the strata of both runs, with the pair of each."""
-    sides = ((base, pairing.base, pairing.base_work), (new, pairing.new, pairing.new_work))
-    works = 1 + max((int(codes.max(initial=-1)) for _, _, codes in sides), default=-1)
-    within, over_all = [], []
-    for side, pairs, codes in sides:
-        pair_of = np.zeros(works, np.int64)
-        pair_of[codes] = pairs
-        moments = side.moments[column]
-        within.append((moments.joined(codes, works), pair_of))
-        over_all.append((moments.joined(pairs, len(pairing.pairs)), np.arange(len(pairing.pairs))))
-    return {WITHIN_WORKS: within, OF_ALL: over_all}
-
-
-def _interval(sides: tuple[Totals, Totals], number: int) -> tuple[float, float] | None:
-    before, after = (
-        (float(one.total[number]), float(one.variance[number]), float(one.freedom[number])) for one in sides
-    )
-    return ratio_interval(before, after)
 
 
 # ---------------------------------------------------------------------------------------------------------- notes
@@ -219,6 +257,26 @@ def notes_on_conditions(
             notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
     if any("operators" in side.words["source"] for side in observed):
         notes.append(OPERATORS)
+    return notes
+
+
+def _notes_on_pairs(result: Comparison) -> list[str]:
+    """Which kernels were renamed, and on what evidence; which may be, and what is left out of means."""
+    renamed = [one.pair for one in result.kernels if one.pair.matched_by not in (None, BY_NAME, ASKED)]
+    notes = [
+        f"{short_name(pair.kernel)} was {short_name(pair.was or '')}, by {pair.matched_by}; if not, --pair OLD=NEW"
+        for pair in renamed[:MOST_RENAMED]
+    ]
+    if len(renamed) > MOST_RENAMED:
+        more = counted(len(renamed) - MOST_RENAMED, "more kernel was", "more kernels were")
+        notes.append(f"{more} renamed: matched_by in --format json says by what each was found")
+    gone, new = (sum(getattr(one, name) for one in result.kernels) for name in ("is_gone", "is_new"))
+    if gone and new:
+        notes.append(f"{gone} gone and {new} new: where one is the other, say so with --pair OLD=NEW")
+    for words in (OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES):
+        some = [one for one in result.kernels if one.changes["time"].compares == words and one.base and one.new]
+        if some:
+            notes.append(f"{counted(len(some), 'kernel is', 'kernels are')} compared {words}")
     return notes
 
 

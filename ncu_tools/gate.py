@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.changes import NOT_SHOWN, Change, Subject, Subjects, sentence, shortened
+from ncu_tools.changes import NOT_SHOWN, SAME, Change, Refusal, Subject, Subjects, sentence, shortened
 from ncu_tools.report.units import counted
 
 PASSED, NOT_SHOWN_TO_TRIP, TRIPPED, NOT_EVALUATED = "passed", "not shown", "tripped", "not evaluated"
-"""How a gate ends. Not shown: the change is above the limit, and within its own noise."""
+REFUSED = "refused"
+"""How a gate ends. Not shown: the change is above the limit, and within its own noise. Refused: the sums of two runs
+that did not do the same work are not held to a limit."""
 
-EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, TRIPPED: 3}
+EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRIPPED: 3}
 
 GATED = ("launches", "time", "flops", "dram_bytes", "bytes", "memory", "allocated", "parameters")
 NOUNS = ("kernel", "layer", "point")
@@ -40,11 +42,12 @@ class Gate:
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """How a gate ended, and a sentence with the numbers."""
+    """How a gate ended, and a sentence with the numbers; of one that was refused also why."""
 
     gate: Gate
     outcome: str
     reason: str
+    refusal: Refusal | None = None
 
 
 def parse_gate(text: str) -> Gate:
@@ -78,6 +81,9 @@ def evaluate(gate: Gate, subjects: Subjects) -> GateOutcome:
     if gate.measure in subjects.lacks:
         return GateOutcome(gate, NOT_EVALUATED, subjects.lacks[gate.measure])
     if gate.pattern is None and subjects.whole is not None:
+        change, refusal = subjects.whole.changes[gate.measure], subjects.whole.refusal
+        if refusal is not None and gate.measure != "launches" and None not in (change.base, change.new):
+            return GateOutcome(gate, REFUSED, f"{refusal.reason}. {refusal.advice}", refusal)
         return GateOutcome(gate, *_judged(gate, subjects.whole, subjects.noun))
     return GateOutcome(gate, *_judged_each(gate, subjects))
 
@@ -88,7 +94,7 @@ def not_evaluated(gates: Iterable[Gate], reason: str) -> list[GateOutcome]:
 
 
 def exit_code(outcomes: Iterable[GateOutcome]) -> int:
-    """3 where any gate tripped, else 1 where any could not be evaluated, else 0."""
+    """3 where any gate tripped, else 2 where any was refused, else 1 where any could not be evaluated, else 0."""
     return max((EXIT_CODES[one.outcome] for one in outcomes), default=0)
 
 
@@ -121,8 +127,8 @@ def _judged(gate: Gate, subject: Subject, noun: str) -> tuple[str, str]:
     change = subject.changes[gate.measure]
     growth = change.growth
     if growth is None:
-        return NOT_EVALUATED, change.unlike or _unknown(change, noun)
-    if growth <= gate.limit or math.isclose(growth, gate.limit, rel_tol=1e-9, abs_tol=1e-9):
+        return NOT_EVALUATED, _unknown(change, noun) if None in (change.base, change.new) else change.unlike
+    if change.outcome == SAME or growth <= gate.limit or math.isclose(growth, gate.limit, rel_tol=1e-9, abs_tol=1e-9):
         return PASSED, sentence(change)
     if change.outcome == NOT_SHOWN:
         return NOT_SHOWN_TO_TRIP, f"{sentence(change)}: above the limit, and within the noise"

@@ -67,6 +67,10 @@ class Moments:
         between = np.where(self.size > 0, self.size * (of_each - mean[groups]) ** 2, 0.0)
         return Moments(size, total, _summed(groups, self.squares + between, count))
 
+    def only(self, wanted: npt.NDArray[np.bool_]) -> Moments:
+        """These with the other groups empty."""
+        return Moments(*(np.where(wanted, values, 0.0) for values in (self.size, self.total, self.squares)))
+
     def behind(self, other: Moments, numbers: Codes, count: int) -> Moments:
         """These with the values of other groups, which are the `numbers` here, behind them."""
         pairs = ((self.size, other.size), (self.total, other.total), (self.squares, other.squares))
@@ -74,20 +78,23 @@ class Moments:
         return Moments(*(np.concatenate(pair) for pair in pairs)).joined(places, count)
 
 
-def totals(strata: Moments, groups: Codes, count: int) -> Totals:
+def totals(strata: Moments, groups: Codes, count: int, weights: Floats | None = None) -> Totals:
     """The sums of `count` groups of launches; all launches of a stratum are in one group, and do the same work.
+
+    With `weights`, one for each stratum, the values of its launches are multiplied by it.
 
     The number of launches is taken as fixed. The variance of a sum is then that of its strata, launches x the
     variance within the stratum, with the degrees of freedom of Satterthwaite (Biometrics Bulletin 2, 1946, p. 110).
     Variance and freedom are NaN where a stratum has fewer than two launches or a launch has no value.
     """
     there = strata.size > 0
-    size, squares, of_group = strata.size[there], strata.squares[there], groups[there]
+    weight = np.ones(int(there.sum())) if weights is None else weights[there]
+    size, squares, of_group = strata.size[there], weight**2 * strata.squares[there], groups[there]
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = np.where(size > 1, size * squares / (size - 1), np.nan)
         variance = _summed(of_group, spread, count)
         freedom = variance**2 / _summed(of_group, spread**2 / (size - 1), count)
-    return Totals(_summed(of_group, strata.total[there], count), variance, freedom)
+    return Totals(_summed(of_group, weight * strata.total[there], count), variance, freedom)
 
 
 def _mean(total: Floats, size: Floats) -> Floats:

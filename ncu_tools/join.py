@@ -83,19 +83,28 @@ class Joined:
     notes: list[str] = field(default_factory=list)
 
 
-def join(counts: pa.Table, timeline: pa.Table, *, tolerance: float = TOLERANCE) -> Joined:
+def join(counts: pa.Table, timeline: pa.Table, *, tolerance: float = TOLERANCE, other_gpus: bool = False) -> Joined:
     """One row per launch of `timeline`, with the counts that its signature has in `counts`.
 
-    Raises `NcuBenchError` when `counts` holds no counters of ncu, or `timeline` no kernels of a timeline.
+    Raises `NcuBenchError` when `counts` holds no counters of ncu, or `timeline` no kernels of a timeline, or when both
+    know their GPU and it is another one, unless `other_gpus` are joined all the same.
     """
     _refuse_what_cannot_be_joined(counts, timeline)
     counted = launches_of(_with_sums(_rows_that(counts, _is_counted(counts))))
     timed = launches_of(_rows_that(timeline, _is_of(timeline, TIMELINES)))
+    apart = _differences_of_gpus(counted.table, timed.table)
+    if apart and not other_gpus:
+        raise NcuBenchError(
+            f"COUNTS and TIMELINE are of different GPUs: {'; '.join(apart)}.",
+            "FLOPs per launch, bytes and ceilings of one GPU do not hold on another.",
+            "To join them all the same, add --anyway",
+        )
     matching = match(counted, timed)
     values = _Values(counted, matching, tolerance)
     outcome = _outcomes(timed, matching, values)
     outcomes, lacking = _shares(timed, outcome)
-    notes = [*_notes(counted, timed, matching, values, outcomes), ABOUT_CEILINGS]
+    notes = [f"{one}: bytes and ceilings are those of the former" for one in apart]
+    notes += [*_notes(counted, timed, matching, values, outcomes), ABOUT_CEILINGS]
     table = with_metadata(_table(timed, matching, values, outcome), _metadata(counts, timeline, notes))
     return Joined(table, outcomes, lacking, notes)
 
@@ -124,6 +133,17 @@ def _refuse_what_cannot_be_joined(counts: pa.Table, timeline: pa.Table) -> None:
             "PyTorch's profiler recorded without a GPU.",
             "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].",
         )
+
+
+def _differences_of_gpus(counts: pa.Table, timeline: pa.Table) -> list[str]:
+    """In which of device name and compute capability the two differ, of what both know."""
+    found = []
+    for name, title in (("device_name", ""), ("compute_capability", "compute capability ")):
+        ours, theirs = ({word for word in _distinct(table, name) if word} for table in (counts, timeline))
+        if ours and theirs and ours != theirs:
+            listed = (title + ", ".join(sorted(words)) for words in (ours, theirs))
+            found.append("counts are of {} and times of {}".format(*listed))
+    return found
 
 
 def _is_of(table: pa.Table, sources: Sequence[str]) -> Mask:
@@ -360,10 +380,6 @@ def _notes(counted: Launches, timed: Launches, matching: Matching, values: _Valu
         notes.append(
             f"{_launches(len(unused))} under ncu, of {kernels} kernel{'s' * (kernels > 1)}, not in the timeline"
         )
-    devices = [{name for name in _distinct(side.table, "device_name") if name} for side in (counted, timed)]
-    if all(devices) and devices[0] != devices[1]:
-        ours, theirs = (", ".join(sorted(names)) for names in devices)
-        notes.append(f"counts are of {ours} and times of {theirs}: bytes and ceilings are those of the former")
     return notes
 
 

@@ -11,6 +11,8 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from ncu_parsers import tables
+from ncu_parsers.tables import Floats
 
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.conditions import Observed
@@ -25,19 +27,33 @@ SCATTERED = ("duration_ns", "dram_bytes")
 """The columns that scatter from launch to launch of one work."""
 
 
+FEWEST_DIGITS = 3
+"""Significant digits of a number with two decimals in a unit of which there is at least one, as ncu prints them."""
+
+
 def _no_moments() -> dict[str, Moments]:
     return {column: Moments(*(np.empty(0) for _ in range(3))) for column in SCATTERED}
+
+
+def printed_steps(values: Floats) -> Floats:
+    """The step of the last digit that a report printed of each value, if it has three digits; 0 of any finer value."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = 10.0 ** (np.floor(np.log10(values)) + 1 - FEWEST_DIGITS)
+        is_coarse = np.abs(values / steps - np.round(values / steps)) < 1e-9 * values / steps
+    return np.where((values > 0) & is_coarse, steps, 0.0)
 
 
 @dataclass
 class Works:
     """The works of a run in the order of their first launches: what each adds up to, and how its launches scatter.
 
-    Failed launches are left out. `observed` is what all launches say of their conditions.
+    Failed launches are left out. `observed` is what all launches say of their conditions, `steps` by how much values of
+    a work may be off because their report printed three digits of each; 0 where any has more.
     """
 
     sums: KernelSums[Work] = field(default_factory=KernelSums)
     moments: dict[str, Moments] = field(default_factory=_no_moments)
+    steps: dict[str, Floats] = field(default_factory=lambda: {column: np.empty(0) for column in SCATTERED})
     observed: Observed = field(default_factory=Observed)
     reports: dict[str, None] = field(default_factory=dict)
 
@@ -52,6 +68,7 @@ class Works:
         for column, moments in self.moments.items():
             new = Moments.of(of_single_launches(alive, column), codes, len(works))
             self.moments[column] = moments.behind(new, numbers, len(self.sums.titles))
+            self._take_steps(column, numbers[codes], printed_steps(tables.floats(alive, column)))
 
     def merge(self, other: Works) -> None:
         """Take the works of the launches that come behind; see `KernelSums.merge`."""
@@ -59,11 +76,24 @@ class Works:
         numbers = self._numbers(other.sums.titles)
         for column, moments in self.moments.items():
             self.moments[column] = moments.behind(other.moments[column], numbers, len(self.sums.titles))
+            self._take_steps(column, numbers, other.steps[column])
         self.observed.merge(other.observed)
         self.reports |= other.reports
 
+    def _take_steps(self, column: str, numbers: Codes, steps: Floats) -> None:
+        known = self.steps[column]
+        self.steps[column] = np.concatenate([known, np.full(len(self.sums.titles) - len(known), np.inf)])
+        np.minimum.at(self.steps[column], numbers, steps)
+
     def _numbers(self, works: list[Work]) -> Codes:
         return np.array([self.sums.number(work) for work in works], np.int64)
+
+    def totals(self, measure: str) -> Floats:
+        """The sum of "time" (ns), "flops" or "dram_bytes" over the launches of each work; NaN where one lacks it."""
+        if measure == "time":
+            is_known = self.sums.of("timed") == self.sums.of("launches")
+            return np.where(is_known, self.sums.of("seconds") * 1e9, np.nan)
+        return self.sums.total({"flops": "flops", "dram_bytes": "dram"}[measure])
 
     @property
     def signatures(self) -> Signatures:

@@ -54,7 +54,7 @@ class TestLayersOfTwoRuns:
         base = ran("net.a", 10, 11) + ran("net.a", 20, 21, phase="backward")
         new = ran("net.a", 10, 11) + ran("net.a", 40, 42, phase="backward")
         found = compared(base, new)
-        assert layer_of(found, "net.a").changes["time"].outcome == "the same"
+        assert layer_of(found, "net.a").changes["time"].outcome == "same"
         assert layer_of(found, "net.a", "backward").changes["time"].ratio == 2
         assert found.layers[0].phase == "backward"
 

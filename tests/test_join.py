@@ -206,11 +206,51 @@ def test_clocks_ceilings_and_other_metrics_come_along() -> None:
     assert (row["device_name"], row["compute_capability"]) == ("NVIDIA A100", "8.0")
 
 
-def test_different_devices_are_said() -> None:
-    ours, theirs = counted(), timed()
-    ours.attributes["Device Name"], theirs.attributes["Device Name"] = "NVIDIA A100", "NVIDIA H100"
-    assert any("counts are of NVIDIA A100 and times of NVIDIA H100" in note for note in join(
-        counts(ours), timeline(theirs)).notes)  # fmt: skip
+def of_gpu(launch: Launch, name: str | None, capability: str | None) -> Launch:
+    launch.compute_capability = capability
+    if name is not None:
+        launch.attributes["Device Name"] = name
+    return launch
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words"),
+    [
+        (
+            ("NVIDIA H100", "9.0"),
+            "counts are of NVIDIA A100 and times of NVIDIA H100; counts are of compute capability 8",
+        ),
+        (("NVIDIA H100", None), "counts are of NVIDIA A100 and times of NVIDIA H100"),
+        ((None, "9.0"), "counts are of compute capability 8.0 and times of compute capability 9.0"),
+    ],
+)
+def test_counts_of_one_gpu_are_not_joined_with_times_of_another_unless_that_is_wanted(
+    gpu: tuple[str | None, str | None], words: str
+) -> None:
+    ours, theirs = counts(of_gpu(counted(), "NVIDIA A100", "8.0")), timeline(of_gpu(timed(), *gpu))
+    with pytest.raises(NcuBenchError, match=words):
+        join(ours, theirs)
+    joined = join(ours, theirs, other_gpus=True)
+    assert only(joined)["flops"] == 200
+    assert any(note.startswith("counts are of") for note in joined.notes)
+
+
+def test_a_gpu_that_only_one_side_knows_is_no_difference() -> None:
+    assert only(join(counts(of_gpu(counted(), "NVIDIA A100", "8.0")), timeline(of_gpu(timed(), None, None))))["flops"]
+
+
+def test_the_command_refuses_counts_of_another_gpu_and_joins_them_anyway(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs, joined = (str(tmp_path / f"{name}.parquet") for name in ("counts", "timeline", "joined"))
+    known = with_metadata(counts(of_gpu(counted(), "NVIDIA A100", "8.0")), {"schema_version": SCHEMA_VERSION})
+    write_table(known, Path(ours))
+    write_table(timeline(of_gpu(timed(), "NVIDIA H100", "9.0")), Path(theirs))
+    assert run(["join", ours, theirs, "-o", joined]) == 1
+    assert "--anyway" in capsys.readouterr().err
+    assert not Path(joined).exists()
+    assert run(["join", ours, theirs, "-o", joined, "--anyway"]) == 0
+    assert "note: counts are of NVIDIA A100 and times of NVIDIA H100" in capsys.readouterr().err
 
 
 def test_counted_launches_that_the_timeline_lacks_are_said() -> None:

@@ -104,7 +104,7 @@ def show(
     parsed = parsed_reports(manifest, folder)
     if parsed is None or parsed.table is None:
         raise nothing(parsed, failure, folder)
-    joined = join(parsed.table, timeline)
+    joined = join(parsed.table, timeline, other_gpus=True)  # one machine, of whose GPUs ncu may have counted on some
     shares = [f"{share.outcome}: {percent(share.share)}" for share in joined.outcomes if share.share]
     notes = [f"of the time of the timeline's kernels, {', '.join(shares)}", *parsed.notes, *joined.notes]
     show_collected(joined.table, notes, manifest, folder, top, machine_name, output_format)

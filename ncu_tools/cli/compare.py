@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,7 @@ from ncu_tools.cli.options import (
     hold_apart,
     say_notes,
     show,
+    terminal_width,
 )
 from ncu_tools.cli.selected import hold_whole, selection_options
 from ncu_tools.report.table import Column, Table, printable, to_markdown
@@ -64,7 +66,14 @@ SUMMARY = Column("sentence", "summary")
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the gates as JUnit XML too."
 )
-@click.option("--anyway", is_flag=True, help="Compare runs of different GPUs, sources, versions or clock modes too.")
+@click.option(
+    "--pair", "pairs", multiple=True, metavar="OLD=NEW",
+    help="This kernel of BASE is that one of NEW, by full or short names. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--anyway", is_flag=True,
+    help="Compare runs of different GPUs, sources, versions or clock modes too, and sums of runs that did other work.",
+)  # fmt: skip
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @selection_options
 @dask_option
@@ -78,6 +87,7 @@ def command(
     top: int | None,
     gates: tuple[str, ...],
     junit: Path | None,
+    pairs: tuple[str, ...],
     anyway: bool,
     full_names: bool,
     dask: str | None,
@@ -86,17 +96,18 @@ def command(
 ) -> None:
     """Show what changed from the run BASE to the run NEW, and hold the change to limits. More runs are compared too.
 
-    Runs of a profiler are compared kernel by kernel: by full name, and after a rename by short name, grid, block and
-    NVTX range; or with --layers by module and phase. Runs of ncu-bench bench are compared point by point, in whatever
-    all of BASE has and none of NEW (dtype, mode, machine), with a sentence for each model. Counts are exact. Times are
-    noisy, so their change has a 95 % interval; where it holds no change at all, none was shown.
+    Runs of a profiler are compared kernel by kernel, per launch; after a rename by grid, block, NVTX range and similar
+    names, or by --pair; or with --layers by module and phase. Runs of ncu-bench bench are compared point by point, in
+    whatever all of BASE has and none of NEW (dtype, mode, machine), with a sentence for each model. Counts are exact.
+    Times are noisy, so their change has a 95 % interval; where it holds no change at all, none was shown.
 
     A gate ends the command with 3 if its limit is exceeded, and with 1 if it could not be evaluated. A change within
-    its own noise does not trip it.
+    its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with 2.
 
     \b
     Example:
       ncu-bench compare before after --by time --top 10 --format markdown
+      ncu-bench compare before.csv after.csv --pair rms_norm=norm_v2 --fail-on "kernel:norm:time>5%"
       ncu-bench compare before after --layers --fail-on "time>5%" --junit gates.xml
       ncu-bench compare sweep --across dtype
       ncu-bench compare t4 l4 a100
@@ -113,7 +124,7 @@ def command(
     hold_whole(only, dask)
     machine_readable = output_format in MACHINE_FORMATS
     try:
-        asked = Asked(runs, layers, depth, across, by, top, bool(limits), anyway, dask, machine_readable, only)
+        asked = Asked(runs, layers, depth, across, by, top, bool(limits), anyway, dask, machine_readable, only, pairs)
         compared = _compared(asked)
     except NcuBenchError as error:
         if not isinstance(error, WrongUsage):
@@ -122,7 +133,15 @@ def command(
     outcomes = {name: [evaluate(gate, subjects) for gate in limits] for name, subjects in compared.subjects.items()}
     _write_junit(junit, outcomes)
     _show(compared, outcomes, output_format, full_names=full_names)
-    code = exit_code(outcome for ones in outcomes.values() for outcome in ones)
+    every = [outcome for ones in outcomes.values() for outcome in ones]
+    code = exit_code(every)
+    refused = next((one for one in every if one.refusal is not None), None)
+    if code == WrongUsage.exit_code and refused is not None and refused.refusal is not None:
+        raise WrongUsage(
+            f'--fail-on "{refused.gate.text}" is refused: {refused.refusal.reason}.',
+            "The sums of two runs that did other work do not say whether anything became slower.",
+            refused.refusal.advice,
+        )
     if code:
         raise click.exceptions.Exit(code)
 
@@ -133,7 +152,10 @@ def _compared(asked: Asked) -> Compared:
     repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if base_is_read_once else set())
     if repeated:
         raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
-    if not hold_bench(asked.runs, asked.across):
+    of_bench = hold_bench(asked.runs, asked.across)
+    if asked.pairs and (of_bench or asked.layers):
+        raise WrongUsage("--pair goes with kernels.", advice="Leave it out: layers and points keep their names.")
+    if not of_bench:
         return compared_layers(asked) if asked.layers else compared_kernels(asked)
     if asked.layers:
         raise WrongUsage("Measured points have no layers.", advice="Leave --layers out, or compare runs of profile.")
@@ -175,8 +197,9 @@ def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_for
 
 
 def _show_below(compared: Compared, gates: Table) -> None:
-    if compared.sentences:
-        click.echo("\n" + "\n".join(map(printable, compared.sentences)))
+    width = terminal_width()
+    for number, line in enumerate(map(printable, compared.sentences)):
+        click.echo(("" if number else "\n") + (line if width is None else fill(line, width)))
     if gates.rows:
         click.echo()
         say_notes(echo_text(gates, full_names=True))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ncu_tools.report.table import Column, Table
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from ncu_tools.selection import Selection
 
 RUN = Column("run", "run", wide=True)
+LONG_BEGINNING = 12
+"""So many letters that the names of all runs begin with are left out of narrow columns."""
 VERDICTS = {"more": "more time", "less": "less time"}
 
 
@@ -31,6 +35,7 @@ class Asked:
     dask: str | None = None
     machine_readable: bool = False
     only: Selection | None = None
+    pairs: tuple[str, ...] = ()
 
 
 @dataclass
@@ -43,14 +48,16 @@ class Compared:
 
 
 def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, Any]:
-    """The ratio of each measure, its interval, and the change in per cent where both sides have it."""
-    from ncu_tools.changes import growth_text
+    """The ratio of each measure, its interval, and in words the change and its outcome where both sides have it."""
+    from ncu_tools.changes import UNKNOWN, growth_text, verdict_text
 
     cells: dict[str, Any] = {}
     for measure, change in changes.items():
         cells |= {f"{measure}_ratio": change.ratio}
         cells |= {f"{measure}_ratio_low": change.low, f"{measure}_ratio_high": change.high}
-        cells |= {f"{measure}_change": growth_text(change) if in_both else None}
+        words = growth_text if measure == "time" else verdict_text
+        cells |= {f"{measure}_change": words(change) if in_both else None}
+        cells |= {f"{measure}_verdict": change.outcome if in_both and change.outcome != UNKNOWN else None}
     return cells
 
 
@@ -60,5 +67,23 @@ def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, 
         return "new" if is_new else "gone"
     if change.growth is None:
         return None
-    noise = "" if change.noise_is_known or change.outcome == "the same" else ", noise not known"
+    noise = "" if change.noise_is_known or change.outcome == "same" else ", noise not known"
     return words.get(change.outcome, change.outcome) + noise
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """As few of the last parts of each path as tell all of them apart, without a long beginning that all have."""
+    parts = {path: path.rstrip("/").split("/") for path in paths}
+    for count in range(1, 1 + max(map(len, parts.values()))):
+        names = {path: "/".join(each[-count:]) for path, each in parts.items()}
+        if len(set(names.values())) == len(names):
+            return _without_beginning(names)
+    return {path: path for path in paths}
+
+
+def _without_beginning(names: dict[str, str]) -> dict[str, str]:
+    letters = zip(*names.values(), strict=False)
+    alike = "".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, letters))
+    whole_words = re.match(r".*[^a-zA-Z0-9.]", alike)
+    cut = whole_words.end() if whole_words else 0
+    return {path: f"…{name[cut:]}" for path, name in names.items()} if cut > LONG_BEGINNING else names

@@ -40,14 +40,18 @@ LACKING_SHOWN = 10
     "--tolerance", type=click.FloatRange(min=0, max=1), default=0.01, show_default=True, metavar="SHARE",
     help="How far the counted launches of a signature may differ, and still be taken for the same work.",
 )  # fmt: skip
+@click.option("--anyway", is_flag=True, help="Join counts of one GPU with times of another too.")
 @top_option("kernels without counts", LACKING_SHOWN, least=0)
 @format_option
-def command(counts: str, timeline: str, output: Path, tolerance: float, top: int | None, output_format: str) -> None:
+def command(
+    counts: str, timeline: str, output: Path, tolerance: float, anyway: bool, top: int | None, output_format: str
+) -> None:
     """Give the launches of a timeline the FLOPs and bytes that ncu counted for launches of the same signature.
 
     COUNTS is a run under ncu, TIMELINE one of the same program under nsys or PyTorch's profiler: reports, folders or
     Parquet files. A signature is kernel name, grid, block and NVTX range. The table says how much of the time found its
-    counts, how much is ambiguous because counted launches differ, and which kernels lack theirs.
+    counts, how much is ambiguous because counted launches differ, and which kernels lack theirs. Counts of one GPU are
+    not joined with times of another, where both know theirs.
 
     \b
     Example:
@@ -63,7 +67,7 @@ def command(counts: str, timeline: str, output: Path, tolerance: float, top: int
     hold_launches(output)
     with progress("Reading") as reading:
         counted, timed = (load(path, reading=reading) for path in (counts, timeline))
-    joined = join(counted.table, timed.table, tolerance=tolerance)
+    joined = join(counted.table, timed.table, tolerance=tolerance, other_gpus=anyway)
     write_table(joined.table, output)
     top = rows_shown(top, output_format, LACKING_SHOWN)
     rows = [asdict(share) for share in [*joined.outcomes, *joined.lacking[:top]]]

@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 
-from ncu_tools.gate import NOT_EVALUATED, NOT_SHOWN_TO_TRIP, TRIPPED, GateOutcome
+from ncu_tools.gate import NOT_EVALUATED, NOT_SHOWN_TO_TRIP, REFUSED, TRIPPED, GateOutcome
 from ncu_tools.report.table import printable
 
 SUITE = "ncu-bench compare"
@@ -14,13 +14,13 @@ _NOT_IN_XML = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
 def to_junit(outcomes: Mapping[str, Sequence[GateOutcome]]) -> bytes:
-    """The outcomes of each new run as an XML document: tripped is a failure, what was not evaluated an error."""
+    """The outcomes of each new run as an XML document: tripped is a failure, not evaluated and refused are errors."""
     every = [one for ones in outcomes.values() for one in ones]
     suites = ET.Element("testsuites")
     suite = ET.SubElement(
         suites, "testsuite", name=SUITE, tests=str(len(every)),
         failures=str(sum(one.outcome == TRIPPED for one in every)),
-        errors=str(sum(one.outcome == NOT_EVALUATED for one in every)),
+        errors=str(sum(one.outcome in (NOT_EVALUATED, REFUSED) for one in every)),
     )  # fmt: skip
     for run, ones in outcomes.items():
         for one in ones:
@@ -35,7 +35,7 @@ def _add_case(suite: ET.Element, run: str, one: GateOutcome) -> None:
     reason = _plain(one.reason)
     if one.outcome == TRIPPED:
         ET.SubElement(case, "failure", message=reason).text = reason
-    elif one.outcome == NOT_EVALUATED:
+    elif one.outcome in (NOT_EVALUATED, REFUSED):
         ET.SubElement(case, "error", message=reason).text = reason
     else:
         prefix = f"{one.outcome}: " if one.outcome == NOT_SHOWN_TO_TRIP else ""

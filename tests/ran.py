@@ -1,0 +1,25 @@
+"""The command line, run within the tests as a shell runs it: errors become exit codes."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from typing import NamedTuple
+
+from ncu_tools.cli import run
+
+
+class Ran(NamedTuple):
+    """How a command ended, and what it said."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def ran(*arguments: str) -> Ran:
+    """Run ncu-bench with these arguments."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(list(arguments))
+    return Ran(code, out.getvalue(), err.getvalue())
