@@ -33,7 +33,7 @@ OF_SUMS = frozenset({
 })  # fmt: skip
 OF_GROUPS = {
     "name": (),
-    "short": (),
+    "short": ("grid", "block"),
     "grid": ("grid", "block"),
     "nvtx": ("nvtx_path",),
     "work": ("grid", "block", "nvtx_path"),

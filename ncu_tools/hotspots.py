@@ -29,6 +29,7 @@ from ncu_tools.kernel_rows import ranked as ranked
 from ncu_tools.kernel_rows import run_total as run_total
 from ncu_tools.kernel_rows import used_units as used_units
 from ncu_tools.kernel_sums import KernelSums, Launches, or_none
+from ncu_tools.kernel_titles import names_nothing, short_title
 
 GROUPS = ("name", "short", "grid", "nvtx")
 
@@ -139,21 +140,40 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
 
 def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
     """For each launch the number of its group, and the groups' titles."""
-    if group in ("name", "short"):
-        keys, names = tables.codes(table, "kernel_name" if group == "name" else "kernel_short")
+    if group == "name":
+        keys, names = tables.codes(table, "kernel_name")
         return keys.astype(np.int64), [name or "?" for name in names]
+    if group == "short":
+        return _by_short_name(table)
     if group == "grid":
-        shapes = zip(
-            tables.words(table, "kernel_name"),
-            table.column("grid").to_pylist(),
-            table.column("block").to_pylist(),
-            strict=True,
-        )
-        titles = [f"{name} {_shape(grid)} x {_shape(block)}" for name, grid, block in shapes]
+        names = tables.words(table, "kernel_name")
+        titles = [f"{name} {shape}" for name, shape in zip(names, _shapes(table), strict=True)]
     else:
         titles = [_path(path) for path in table.column("nvtx_path").to_pylist()]
     known: dict[str, int] = {}
     return np.array([known.setdefault(title, len(known)) for title in titles], dtype=np.int64), list(known)
+
+
+def _by_short_name(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """As `grouping` by short name; where that is but the word "kernel", by the launch's shape too."""
+    codes, names = tables.codes(table, "kernel_name")
+    shorts = [short_title(name) if name else "?" for name in names]
+    if any(map(names_nothing, shorts)):
+        shapes = [
+            f" {shape}" if names_nothing(shorts[code]) else ""
+            for code, shape in zip(codes, _shapes(table), strict=True)
+        ]
+        shorts = [shorts[code] + shape for code, shape in zip(codes, shapes, strict=True)]
+        codes = np.arange(len(table), dtype=np.int32)
+    known: dict[str, int] = {}
+    numbers = np.array([known.setdefault(short, len(known)) for short in shorts], np.int64)
+    return numbers[codes], list(known)
+
+
+def _shapes(table: pa.Table) -> list[str]:
+    """Grid and block of each launch, as `(128, 1, 1) x (256, 1, 1)`."""
+    pairs = zip(table.column("grid").to_pylist(), table.column("block").to_pylist(), strict=True)
+    return [f"{_shape(grid)} x {_shape(block)}" for grid, block in pairs]
 
 
 NO_RANGE, UNKNOWN_RANGE = "(no range)", "(range not known)"
