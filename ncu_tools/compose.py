@@ -14,7 +14,7 @@ from ncu_tools.kernel_titles import names_nothing, short_title
 from ncu_tools.machine import DRAM
 from ncu_tools.roofline import Point, Roofline
 from ncu_tools.roofs import AUTO, ridge_points, roofs
-from ncu_tools.scene import KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene, short_names
+from ncu_tools.scene import KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene, axis_titles, short_names
 
 MOST_ARROWS = 30
 """Of more pairs those of the longest time have an arrow."""
@@ -48,7 +48,7 @@ def scene_of(
     return Scene(
         view=result.view,
         title=title,
-        x_title=_x_title(result),
+        x_title=_x_title(result, axis_titles({roof.value_unit for roof in drawn}, achieved=bool(runs))[1]),
         levels=result.levels,
         bytes_by_level=result.bytes_by_level,
         runs=runs,
@@ -66,13 +66,13 @@ def _labelled(runs: Sequence[Run], labels: Sequence[str], models: Mapping[str, s
     return [replace(run, label=text, model=models.get(run.name)) for run, text in zip(runs, texts, strict=True)]
 
 
-def _x_title(result: Roofline) -> str:
+def _x_title(result: Roofline, work: str) -> str:
     if result.levels == (DRAM,):
-        return f"arithmetic intensity (FLOP per {result.bytes_title})"
+        return f"arithmetic intensity ({work} per {result.bytes_title})"
     if len(result.levels) == 1:
         (level,) = result.levels
-        return f"arithmetic intensity (FLOP per {unit_title(level)} byte: {result.bytes_by_level[level]})"
-    return "arithmetic intensity (FLOP per byte of each memory level)"
+        return f"arithmetic intensity ({work} per {unit_title(level)} byte: {result.bytes_by_level[level]})"
+    return f"arithmetic intensity ({work} per byte of each memory level)"
 
 
 # ----------------------------------------------------------------------------------------------------------- marks

@@ -52,7 +52,7 @@ BYTES_IN_WORDS = {
 
 @dataclass(frozen=True)
 class Ridge:
-    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s."""
+    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s; OP of integers."""
 
     device: str
     unit: str

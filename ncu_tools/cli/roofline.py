@@ -56,11 +56,12 @@ MACHINE_READABLE = (
     Column(LOWER, "lower bound"),
     Column("flag", "flag"),
 )
+RIDGE, RIDGE_OF_INTEGERS = "ridge at FLOP/B", "ridge at FLOP/B, OP/B"
 BARE_COLUMNS = (
     Column("roof", "roof"),
     Column("device", "machine", wide=True),
     Column("rate", "rate", spare=0),
-    Column("ridge", "ridge at FLOP/B", "number", "FLOP/byte"),
+    Column("ridge", RIDGE, "number", "FLOP/byte"),
     Column("kind", "from"),
     Column("source", "source", prose=True),
 )
@@ -71,7 +72,7 @@ BARE_MACHINE_READABLE = (
     Column("sparse", "sparse"),
     Column("value", "value"),
     Column("value_unit", "unit of value"),
-    Column("ridge", "ridge", "number", "FLOP/byte"),
+    Column("ridge", "ridge", "number", "FLOP/byte or OP/byte"),
     Column("kind", "from"),
     Column("source", "source"),
 )
@@ -380,7 +381,12 @@ def _bare_table(result: Roofline, notes: list[str], output_format: str) -> Table
             "instruction": ceiling.instruction or None,
             "ridge": ridge_of.get((ceiling.device, ceiling.unit, ceiling.value)),
         })  # fmt: skip
-    return Table("roofline", BARE_COLUMNS if for_people else BARE_MACHINE_READABLE, rows, [*result.notes, *notes])
+    if not for_people:
+        return Table("roofline", BARE_MACHINE_READABLE, rows, [*result.notes, *notes])
+    integers = any(row["value_unit"] == "OP/s" for row in rows)
+    title = RIDGE_OF_INTEGERS if integers else RIDGE
+    columns = [one._replace(title=title) if one.title == RIDGE else one for one in BARE_COLUMNS]
+    return Table("roofline", columns, rows, [*result.notes, *notes])
 
 
 def _is_of_a_level(column: Column, levels: tuple[str, ...]) -> bool:

@@ -52,7 +52,7 @@ class Canvas:
         x_title = printable(self.scene.x_title)
         x_size = page.text * min(1.0, box.width / self.width_of(x_title, page.text))
         axes.set_xlabel(x_title, color=theme.ink, fontsize=x_size, parse_math=False)
-        axes.set_ylabel(self._rate_title(), color=theme.ink, fontsize=page.text)
+        axes.set_ylabel(self.scene.rate_title, color=theme.ink, fontsize=page.text)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         axes.yaxis.set_major_formatter(lambda value, _: short_power(value))
         axes.grid(True, which="major", color=theme.grid, linewidth=0.7)
@@ -62,11 +62,6 @@ class Canvas:
         for name, side in axes.spines.items():
             side.set(color=theme.quiet, linewidth=0.8, visible=name in ("left", "bottom"))
         return axes
-
-    def _rate_title(self) -> str:
-        """What the vertical axis counts: of bare roofs also operations that are no FLOPs."""
-        integers = any(roof.value_unit == "OP/s" for roof in self.scene.roofs)
-        return ("achieved " if self.scene.runs else "") + ("FLOP/s, OP/s of integers" if integers else "FLOP/s")
 
     @property
     def several_devices(self) -> bool:
