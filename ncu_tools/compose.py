@@ -58,6 +58,7 @@ def scene_of(
         ridges=ridge_points(drawn, result.levels[0] if len(result.levels) == 1 else DRAM),
         arrows=_arrows(marks, runs, result) if arrows else [],
         density=result.density,
+        time_title=result.time_title,
     )
 
 

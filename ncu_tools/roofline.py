@@ -35,6 +35,7 @@ from ncu_tools.hotspots import Hotspot, hotspots
 from ncu_tools.kernel_pairs import pair_kernels
 from ncu_tools.levels import TRAFFIC, asked_for, definition_titles
 from ncu_tools.machine import DRAM, Machine
+from ncu_tools.operator_times import time_title
 from ncu_tools.point_sums import Intensities, Points
 from ncu_tools.report.units import scaled
 from ncu_tools.scene import KERNELS, LAUNCHES, Density, Place, Run
@@ -82,7 +83,8 @@ class Roofline:
     """All that a roofline plot shows, and in `others` the ceilings that only its tables do.
 
     `known` are all ceilings, also those of units that no kernel used; `sparse_units` are those that did sparse work.
-    `followed` says of a kernel of a later run, by (run, kernel), which kernel of the run before it was.
+    `followed` says of a kernel of a later run, by (run, kernel), which kernel of the run before it was. `clocks` are
+    what the times of the runs are called.
     """
 
     points: list[Point]
@@ -99,6 +101,12 @@ class Roofline:
     sparse_units: set[str] = field(default_factory=set)
     density: Density | None = None
     followed: dict[tuple[str, str], str] = field(default_factory=dict)
+    clocks: set[str] = field(default_factory=set)
+
+    @property
+    def time_title(self) -> str:
+        """What the times of the points are called."""
+        return time_title(self.clocks)
 
     @property
     def drawable(self) -> list[Point]:
@@ -135,6 +143,7 @@ def roofline(
         result.sparse_units |= {unit for unit, share in board.sparse_shares(table).items() if np.nansum(share) > 0}
         points[name] = (summed or {}).get(name) or _points_in(table, ceilings, look, name, dense=dense)
         _add_points(result, name, points[name], look)
+        result.clocks.add(points[name].spots.time_title)
         result.runs.append(_run(name, table, points[name].spots.rows))
     units = {point.hotspot.unit for point in result.points}
     result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)

@@ -164,7 +164,7 @@ class Scene:
 
     `marks` are in the order of their time, the longest first. With a `density` the launches are drawn as such, and the
     marks only say where the kernels' means lie. `bytes_by_level` names the bytes of each level that is shown, `view` is
-    one of `VIEWS`.
+    one of `VIEWS`, and `time_title` what times are called, as "self CPU" of operators.
     """
 
     view: str = KERNELS
@@ -179,6 +179,7 @@ class Scene:
     ridges: list[RidgePoint] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
     density: Density | None = None
+    time_title: str = "time"
 
     @property
     def rate_title(self) -> str:
@@ -227,6 +228,7 @@ def _scene(document: Mapping[str, Any]) -> Scene:
         ridges=[record_of(RidgePoint, entry) for entry in document["ridges"]],
         arrows=[_arrow(entry, len(document["marks"])) for entry in document["arrows"]],
         density=None if density is None else _density(density),
+        time_title=str(document.get("time_title", "time")),
     )
 
 

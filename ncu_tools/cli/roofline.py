@@ -25,6 +25,7 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.selected import hold_whole, selection_options
+from ncu_tools.cli.times import with_time_title
 from ncu_tools.machine import DRAM
 from ncu_tools.report.table import Column, Table
 from ncu_tools.scene import KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
@@ -343,10 +344,9 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, ou
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in MACHINE_FORMATS:
         columns += MACHINE_READABLE
-    return Table(
-        "roofline", columns, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes],
-        _extra(result, scene) if output_format == "json" else {},
-    )  # fmt: skip
+    notes = [*result.notes, *_ceiling_notes(result, output_format), *notes]
+    table = Table("roofline", columns, rows, notes, _extra(result, scene) if output_format == "json" else {})
+    return with_time_title(table, result.time_title)
 
 
 def _cells(point: Point, label: str, view: str, output_format: str, *, several: bool) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from ncu_tools.hotspots import Hotspot, run_total, used_units
 from ncu_tools.layers import layers
 from ncu_tools.levels import needed_metrics
 from ncu_tools.machine import DRAM, Machine
+from ncu_tools.operator_times import time_title
 from ncu_tools.report.mark_area import PIXELS_PER_POINT, scale_of
 from ncu_tools.report.table import Column, printable
 from ncu_tools.report.units import counted, more_kernels, percent
@@ -182,10 +183,14 @@ def content(
         "levels": _levels(result),
         "runs": [labels[run.name] for run in runs],
         "units": {unit: unit_title(unit) for unit in (*UNIT_COLUMNS, *LEVELS)},
-        "summary": _table(SUMMARY_COLUMNS, [_summary(run, labels[run.name], kernels[run.name]) for run in runs]),
+        "summary": _table(
+            _timed(SUMMARY_COLUMNS, result.time_title),
+            [_summary(run, labels[run.name], kernels[run.name]) for run in runs],
+        ),
         "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
-        "kernels": _table((*KERNEL_COLUMNS, *KERNEL_DETAILS), rows),
+        "kernels": _table(_timed((*KERNEL_COLUMNS, *KERNEL_DETAILS), result.time_title), rows),
         "areas": _areas(rows, result),
+        "time_title": result.time_title,
         "arrows": _arrows(rows, result, labels),
         "arrows_drawn": MOST_ARROWS,
         "in_table": [column.name for column in KERNEL_COLUMNS if len(runs) > 1 or column.name != "run"],
@@ -214,6 +219,11 @@ def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[st
         ],
         "rows": [[row.get(column.name) for column in columns] for row in rows],
     }
+
+
+def _timed(columns: Sequence[Column], title: str) -> list[Column]:
+    """The columns, the one of times called `title`."""
+    return [column._replace(title=title) if column.title == "time" else column for column in columns]
 
 
 def _plain(value: Any) -> Any:
@@ -399,7 +409,8 @@ def _layers(run: ReportedRun) -> dict[str, Any]:
     notes = list(result.notes)
     if result.iterations > 1:
         notes.append(f"means over {result.iterations} iterations")
-    return {**_table(LAYER_COLUMNS, (asdict(row) for row in result.rows)), "notes": notes}
+    columns = _timed(LAYER_COLUMNS, time_title(result.clocks))
+    return {**_table(columns, (asdict(row) for row in result.rows)), "notes": notes}
 
 
 def _expected(run: ReportedRun) -> dict[str, Any]:
