@@ -45,6 +45,9 @@ _CUTE_TILE = re.compile(r"tuple<(?:cute::)?C<(\d+)>,(?:cute::)?C<(\d+)>,(?:cute:
 _PLAIN = re.compile(
     r"-?[\d.]+|(?:(?:unsigned|signed|const|int|long|char|short|float|double|bool|void)\b[ *&]*)+", re.ASCII
 )
+DEEPEST = 12
+"""How far template arguments are looked into; names of reports may nest without end."""
+
 LEAST_TILE = 512
 """Elements of M x N x K; clusters have at most 16 blocks."""
 
@@ -80,7 +83,7 @@ def _of_function(text: str, path: Sequence[_Part]) -> str:
         if wrapped:
             return wrapped
         if not scope:
-            return text if not function.arguments else _nested(function, scope)
+            return text if not function.arguments else _nested(function)
     runs = list(dict.fromkeys(_run_by(function.arguments, scope)))
     return _title("::".join((*scope, function.name)), runs)
 
@@ -108,8 +111,9 @@ def _wrapped(scope: tuple[str, ...], function: _Part) -> str | None:
     if not path or (scope[0] if scope else path[-1].name.partition("_")[0]) != "cutlass":
         return None
     kernel = path[-1]
-    while len(kernel.arguments) == 1 and (inner := _path(kernel.arguments[0])):  # as flash::enable_sm90<...>
-        kernel = inner[-1]
+    for _ in range(DEEPEST):  # as flash::enable_sm90<...>
+        if len(kernel.arguments) == 1 and (inner := _path(kernel.arguments[0])):
+            kernel = inner[-1]
     tile = _tile(argument)
     element = _ELEMENT.search(argument, tile.end() if tile else 0) if kernel.arguments else None
     said = ["x".join(tile.groups())] if tile else []
@@ -125,15 +129,15 @@ def _tile(text: str) -> re.Match[str] | None:
 # ----------------------------------------------------------------------------------------------- what it is made to run
 
 
-def _run_by(arguments: Sequence[str], scope: tuple[str, ...]) -> Iterator[str]:
+def _run_by(arguments: Sequence[str], scope: tuple[str, ...], depth: int = 0) -> Iterator[str]:
     """What the template arguments say that a function runs, named from its own namespace."""
-    for argument in arguments:
+    for argument in arguments if depth < DEEPEST else ():
         is_pointer = argument.startswith(("&", "(&"))
         path = _path(argument.strip("(&)") if is_pointer else argument)
         if not path:
             continue
         last = path[-1]
-        inner = list(dict.fromkeys(_run_by(last.arguments, scope)))
+        inner = list(dict.fromkeys(_run_by(last.arguments, scope, depth + 1)))
         if inner and last.name in _PASSES_ON:
             yield from inner
         elif is_pointer or _ENDS_IN_LAMBDA.search(argument):
@@ -144,10 +148,12 @@ def _run_by(arguments: Sequence[str], scope: tuple[str, ...]) -> Iterator[str]:
             yield from inner
 
 
-def _nested(part: _Part, scope: tuple[str, ...]) -> str:
-    """A class or function with those of its template arguments that are classes, however deep."""
+def _nested(part: _Part, depth: int = 0) -> str:
+    """A class or function with those of its template arguments that are classes, down to `DEEPEST`."""
+    if depth == DEEPEST:
+        return part.name
     classes = [path for argument in part.arguments if not _is_plain(argument) and (path := _path(argument))]
-    return _title(part.name, list(dict.fromkeys(_nested(path[-1], scope) for path in classes)) or list(part.arguments))
+    return _title(part.name, list(dict.fromkeys(_nested(path[-1], depth + 1) for path in classes)) or part.arguments)
 
 
 def _from(path: Sequence[_Part], scope: tuple[str, ...]) -> str:

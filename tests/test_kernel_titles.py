@@ -129,6 +129,11 @@ def test_no_name_makes_the_shortening_fail(name: str) -> None:
     assert isinstance(short_title(name), str)
 
 
+@pytest.mark.parametrize("name", ["f" + "<g" * 5000 + ">" * 5000, "kernel<" * 5000, "cutlass::Kernel" + "<x" * 5000])
+def test_a_name_that_nests_without_end_is_shortened_all_the_same(name: str) -> None:
+    assert short_title(name)
+
+
 def test_functions_of_one_name_in_two_namespaces_stay_two_kernels() -> None:
     names = ("void one::top_k<4>(int)", "void two::top_k<4>(int)", "void one::top_k<8>(int)")
     numbers, titles = grouping(table(*map(launch, names)), "short")
