@@ -66,6 +66,13 @@ def unit_title(unit: str) -> str:
     return f"tensor {unit.removeprefix('tensor_').upper()}" if unit.startswith("tensor_") else unit.upper()
 
 
+def rate_unit(unit: str) -> str:
+    """What a unit or memory level does per second: operations on integers are no FLOPs."""
+    if unit in UNIT_TITLES:
+        return "byte/s"
+    return "OP/s" if unit.startswith("tensor_int") else "FLOP/s"
+
+
 @dataclass(frozen=True)
 class Ceiling:
     """One ceiling of one device: FLOP/s (OP/s, B/s) of a unit or memory level, and where it comes from.
@@ -89,9 +96,7 @@ class Ceiling:
     @property
     def value_unit(self) -> str:
         """What `value` counts per second."""
-        if self.is_bandwidth:
-            return "byte/s"
-        return "OP/s" if self.unit.startswith("tensor_int") else "FLOP/s"
+        return rate_unit(self.unit)
 
 
 class Origin(NamedTuple):

@@ -10,17 +10,16 @@ from itertools import pairwise
 from ncu_parsers.tables import short_name
 
 from ncu_tools.ceilings import unit_title
+from ncu_tools.kernel_titles import names_nothing, short_title
 from ncu_tools.machine import DRAM
 from ncu_tools.roofline import Point, Roofline
 from ncu_tools.roofs import AUTO, ridge_points, roofs
-from ncu_tools.scene import KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene, short_names
+from ncu_tools.scene import KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene, axis_titles, short_names
 
 MOST_ARROWS = 30
 """Of more pairs those of the longest time have an arrow."""
 
 MARKS_OF_A_DENSITY = 12
-
-GENERIC_NAMES = re.compile(r"(?:void )?(?:\w+::)*(?:Kernel2?|kernel|device_kernel)<(?P<argument>[\w:]{4,})")
 
 
 def scene_of(
@@ -49,7 +48,7 @@ def scene_of(
     return Scene(
         view=result.view,
         title=title,
-        x_title=_x_title(result),
+        x_title=_x_title(result, axis_titles({roof.value_unit for roof in drawn}, achieved=bool(runs))[1]),
         levels=result.levels,
         bytes_by_level=result.bytes_by_level,
         runs=runs,
@@ -59,6 +58,7 @@ def scene_of(
         ridges=ridge_points(drawn, result.levels[0] if len(result.levels) == 1 else DRAM),
         arrows=_arrows(marks, runs, result) if arrows else [],
         density=result.density,
+        time_title=result.time_title,
     )
 
 
@@ -67,13 +67,13 @@ def _labelled(runs: Sequence[Run], labels: Sequence[str], models: Mapping[str, s
     return [replace(run, label=text, model=models.get(run.name)) for run, text in zip(runs, texts, strict=True)]
 
 
-def _x_title(result: Roofline) -> str:
+def _x_title(result: Roofline, work: str) -> str:
     if result.levels == (DRAM,):
-        return f"arithmetic intensity (FLOP per {result.bytes_title})"
+        return f"arithmetic intensity ({work} per {result.bytes_title})"
     if len(result.levels) == 1:
         (level,) = result.levels
-        return f"arithmetic intensity (FLOP per {unit_title(level)} byte: {result.bytes_by_level[level]})"
-    return "arithmetic intensity (FLOP per byte of each memory level)"
+        return f"arithmetic intensity ({work} per {unit_title(level)} byte: {result.bytes_by_level[level]})"
+    return f"arithmetic intensity ({work} per byte of each memory level)"
 
 
 # ----------------------------------------------------------------------------------------------------------- marks
@@ -81,12 +81,22 @@ def _x_title(result: Roofline) -> str:
 
 def _marks(points: Sequence[Point], runs: Sequence[Run], view: str) -> list[Mark]:
     number = {run.name: place for place, run in enumerate(runs)}
-    longest = max((run.time_ns or _known_time(points, run) for run in runs), default=0.0)
+    longest = longest_time(points, runs)
     return [
         _mark(point, places, number[point.run], longest, runs, view)
         for point in points
         if (places := _places(point)) and point.hotspot.flops_per_s
     ]
+
+
+def longest_time(points: Sequence[Point], runs: Sequence[Run]) -> float:
+    """The time of the longest run in ns, which the weights of marks are shares of; 0 where none is known."""
+    return max((run.time_ns or _known_time(points, run) for run in runs), default=0.0)
+
+
+def weight_of(time_ns: float | None, longest: float) -> float:
+    """The time of a mark as a share of the longest run's; 0 where it is not known."""
+    return (time_ns or 0.0) / longest if longest else 0.0
 
 
 def _known_time(points: Sequence[Point], run: Run) -> float:
@@ -110,7 +120,7 @@ def _mark(
         run=run,
         flops_per_s=spot.flops_per_s or 0.0,
         places=places,
-        weight=(spot.time_total_ns or 0.0) / longest if longest else 0.0,
+        weight=weight_of(spot.time_total_ns, longest),
         time_ns=spot.time_total_ns,
         time_share=spot.time_share,
         launches=spot.launches,
@@ -128,10 +138,8 @@ def short_label(name: str, view: str = KERNELS) -> str:
     number = re.search(r" #\d+$", name) if view == LAUNCHES else None
     if number is not None:
         return short_label(name[: number.start()]) + number[0]
-    generic = GENERIC_NAMES.match(name)
-    if generic:  # a launcher of many kernels: what tells them apart is its template argument
-        return generic["argument"]
-    return short_name(name)
+    function = short_name(name)
+    return short_title(name) if names_nothing(function) else function
 
 
 # ---------------------------------------------------------------------------------------------------------- arrows

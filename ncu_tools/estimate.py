@@ -34,8 +34,9 @@ UNITS_OF_TYPE = {
 class Estimate:
     """One phase of a model on one machine, or without one. Times in ns. None where something needed is not known.
 
-    `arithmetic_intensity` (FLOP/byte), `time_model_ns` and `bound` follow from the same bytes, and `whole_bytes` says
-    of which convention these are: `model` or `operators`.
+    `arithmetic_intensity` (FLOP/byte), `integer_intensity` (OP/byte, None without integer operations), `time_model_ns`
+    and `bound` follow from the same bytes, and `whole_bytes` says of which convention these are: `model` or
+    `operators`.
     `unknown_operators` have no formula, so FLOPs and everything that needs them are not known. `failed` says why
     nothing could be estimated.
     """
@@ -51,6 +52,7 @@ class Estimate:
     bytes_model: float | None
     bytes_operators: float | None
     arithmetic_intensity: float | None
+    integer_intensity: float | None
     whole_bytes: str | None
     time_model_ns: float | None
     time_operators_ns: float | None
@@ -127,6 +129,7 @@ def _on(
             busy = float(operations.sum()) / peak
             time_model = max(whole / bandwidth, busy) * 1e9
             bound = unit_title("dram" if whole / bandwidth > busy else unit)
+    integers = float(work.integers.sum()) or None
     unknown = ", ".join(f"{name} ({calls} calls)" for name, calls in summary.get("unknown_operators", {}).items())
     return Estimate(
         target=workload.target,
@@ -136,10 +139,11 @@ def _on(
         machine=machine.id if machine is not None else None,
         parameters=summary.get("parameters"),
         flops=flops,
-        integer_operations=float(work.integers.sum()) or None,
+        integer_operations=integers,
         bytes_model=work.model_bytes,
         bytes_operators=moved,
         arithmetic_intensity=flops / whole if flops is not None and whole else None,
+        integer_intensity=integers / whole if integers is not None and whole else None,
         whole_bytes=whole_bytes,
         time_model_ns=time_model,
         time_operators_ns=time_operators,
@@ -152,6 +156,6 @@ def failed(workload: Workload, why: str) -> Estimate:
     """The row of a workload that could not be estimated."""
     nothing = dict.fromkeys(
         ("phase", "machine", "parameters", "flops", "integer_operations", "bytes_model", "bytes_operators",
-         "arithmetic_intensity", "whole_bytes", "time_model_ns", "time_operators_ns", "bound")
+         "arithmetic_intensity", "integer_intensity", "whole_bytes", "time_model_ns", "time_operators_ns", "bound")
     )  # fmt: skip
     return Estimate(workload.target, workload.batch_size, workload.dtype, **nothing, failed=why)

@@ -17,7 +17,7 @@ from ncu_launch import metrics as known
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import tables
 from ncu_parsers.datasets import Dataset, Partition
-from ncu_parsers.operators import THREADS
+from ncu_parsers.operators import OPERATOR_DEVICE, THREADS
 from ncu_parsers.parquet import launch_stretches, left_out_note, nothing_in
 from ncu_parsers.storage import File
 
@@ -30,11 +30,11 @@ EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum
 OF_CEILINGS = frozenset({"sm_clock_hz", "flops", "dram_bytes", THREADS, *memory_clock.NEEDED})
 OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
-    "dram_bytes", *UNIT_COLUMNS.values(), *EXTREMES,
+    "dram_bytes", OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
 })  # fmt: skip
 OF_GROUPS = {
     "name": (),
-    "short": (),
+    "short": ("grid", "block"),
     "grid": ("grid", "block"),
     "nvtx": ("nvtx_path",),
     "work": ("grid", "block", "nvtx_path"),

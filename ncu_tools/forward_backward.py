@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers import tables
-from ncu_parsers.operators import BY_OPERATOR
 
 from ncu_tools.intervals import mean_of, ratio_interval
 from ncu_tools.layers import WHOLE, Layer, layers, sums_by_iteration, whole_run, without_failed
+from ncu_tools.operator_times import clocks_of
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -45,11 +45,14 @@ class PhaseRatio:
 
 @dataclass
 class PhaseRatios:
-    """The layers in the order in which they ran forward, and all launches of both phases."""
+    """The layers in the order in which they ran forward, and all launches of both phases.
+
+    `clocks` are the kinds of their times (`ncu_tools.operator_times`).
+    """
 
     rows: list[PhaseRatio]
     whole: PhaseRatio
-    by_operator: bool
+    clocks: frozenset[str]
     notes: list[str] = field(default_factory=list)
 
 
@@ -78,7 +81,7 @@ def forward_backward(table: pa.Table, *, depth: int | None = None) -> PhaseRatio
         _ratio(known[module], forward.get(module), backward.get(module), intervals.get(module))
         for module in dict.fromkeys((*forward, *backward))
     ]
-    result = PhaseRatios(rows[1:], rows[0], not BY_OPERATOR.isdisjoint(tables.words(table, "source")))
+    result = PhaseRatios(rows[1:], rows[0], clocks_of(table))
     if intervals[WHOLE] is None:
         result.notes.append("there is no interval: it takes two iterations; profile more, as in --iterations 5")
     return result

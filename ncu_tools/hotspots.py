@@ -29,13 +29,11 @@ from ncu_tools.kernel_rows import ranked as ranked
 from ncu_tools.kernel_rows import run_total as run_total
 from ncu_tools.kernel_rows import used_units as used_units
 from ncu_tools.kernel_sums import KernelSums, Launches, or_none
+from ncu_tools.kernel_titles import names_nothing, short_title
+from ncu_tools.operator_times import OPERATORS as OPERATORS
+from ncu_tools.operator_times import clocks_of, operators_note, time_title
 
 GROUPS = ("name", "short", "grid", "nvtx")
-
-OPERATORS = (
-    "times are of PyTorch operators; FLOPs and bytes are counted from operators, not by hardware; DRAM stands for "
-    "inputs + weights + outputs"
-)
 
 CERTAIN_FRACTION = 0.5
 """Where FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
@@ -48,7 +46,7 @@ def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: st
     """
     run = RunSums(group)
     run.add(table, ceilings)
-    return ranked(run.kernels(), [*run.notes(), *ceilings.notes], by=by)
+    return ranked(run.kernels(), [*run.notes(), *ceilings.notes], by=by, time_title=run.time_title)
 
 
 class RunSums:
@@ -76,6 +74,11 @@ class RunSums:
     def notes(self) -> list[str]:
         """What is missing in the run, or odd."""
         return self._account.notes()
+
+    @property
+    def time_title(self) -> str:
+        """What the times of the launches are called."""
+        return time_title(self._account.clocks)
 
     def kernels(self) -> list[Hotspot]:
         """Every kernel, without its shares of the run."""
@@ -139,21 +142,40 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
 
 def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
     """For each launch the number of its group, and the groups' titles."""
-    if group in ("name", "short"):
-        keys, names = tables.codes(table, "kernel_name" if group == "name" else "kernel_short")
+    if group == "name":
+        keys, names = tables.codes(table, "kernel_name")
         return keys.astype(np.int64), [name or "?" for name in names]
+    if group == "short":
+        return _by_short_name(table)
     if group == "grid":
-        shapes = zip(
-            tables.words(table, "kernel_name"),
-            table.column("grid").to_pylist(),
-            table.column("block").to_pylist(),
-            strict=True,
-        )
-        titles = [f"{name} {_shape(grid)} x {_shape(block)}" for name, grid, block in shapes]
+        names = tables.words(table, "kernel_name")
+        titles = [f"{name} {shape}" for name, shape in zip(names, _shapes(table), strict=True)]
     else:
         titles = [_path(path) for path in table.column("nvtx_path").to_pylist()]
     known: dict[str, int] = {}
     return np.array([known.setdefault(title, len(known)) for title in titles], dtype=np.int64), list(known)
+
+
+def _by_short_name(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """As `grouping` by short name; where that is but the word "kernel", by the launch's shape too."""
+    codes, names = tables.codes(table, "kernel_name")
+    shorts = [short_title(name) if name else "?" for name in names]
+    if any(map(names_nothing, shorts)):
+        shapes = [
+            f" {shape}" if names_nothing(shorts[code]) else ""
+            for code, shape in zip(codes, _shapes(table), strict=True)
+        ]
+        shorts = [shorts[code] + shape for code, shape in zip(codes, shapes, strict=True)]
+        codes = np.arange(len(table), dtype=np.int32)
+    known: dict[str, int] = {}
+    numbers = np.array([known.setdefault(short, len(known)) for short in shorts], np.int64)
+    return numbers[codes], list(known)
+
+
+def _shapes(table: pa.Table) -> list[str]:
+    """Grid and block of each launch, as `(128, 1, 1) x (256, 1, 1)`."""
+    pairs = zip(table.column("grid").to_pylist(), table.column("block").to_pylist(), strict=True)
+    return [f"{_shape(grid)} x {_shape(block)}" for grid, block in pairs]
 
 
 NO_RANGE, UNKNOWN_RANGE = "(no range)", "(range not known)"
@@ -190,7 +212,8 @@ class _Account:
 
     def __init__(self) -> None:
         self.launches = self.alive = self.failed = self.rounded = self.uncounted = 0
-        self.averaged = self.from_operators = False
+        self.averaged = False
+        self.clocks: set[str] = set()
         self.failed_names: set[str] = set()
         self.capabilities: set[str | None] = set()
         self.missing: Counter[str] = Counter()
@@ -209,7 +232,7 @@ class _Account:
             self.failed_names |= {name or "?" for name in failed}
         self.capabilities |= _texts_where(launches.table, "compute_capability", alive)
         codes, sources = tables.codes(launches.table, "source")
-        self.from_operators |= "operators" in _texts_where(launches.table, "source", np.ones(launches.rows, bool))
+        self.clocks |= clocks_of(launches.table)
         counted = np.array([source == "ncu" for source in sources], bool)[codes]
         for column, values in (
             ("times", launches.seconds),
@@ -229,7 +252,7 @@ class _Account:
         for name in ("launches", "alive", "failed", "rounded", "uncounted"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.averaged |= other.averaged
-        self.from_operators |= other.from_operators
+        self.clocks |= other.clocks
         self.failed_names |= other.failed_names
         self.capabilities |= other.capabilities
         self.missing.update(other.missing)
@@ -237,7 +260,7 @@ class _Account:
 
     def notes(self) -> list[str]:
         """In sentences."""
-        notes = [OPERATORS] if self.from_operators else []
+        notes = [note] if (note := operators_note(self.clocks)) else []
         if self.failed:
             names = ", ".join(sorted(self.failed_names)[:5])
             notes.append(f"{self.failed} failed launch{'es' * (self.failed > 1)} left out of every number: {names}")

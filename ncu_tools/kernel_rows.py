@@ -61,10 +61,11 @@ class Hotspot:
 
 @dataclass
 class Hotspots:
-    """Every kernel in the order asked for, with the notes a reader needs."""
+    """Every kernel in the order asked for, with the notes a reader needs, and what its times are called."""
 
     rows: list[Hotspot]
     notes: list[str] = field(default_factory=list)
+    time_title: str = "time"
 
 
 def kernels_table(rows: list[Hotspot]) -> pa.Table:
@@ -130,13 +131,13 @@ def _sum_of_all(values: list[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time") -> Hotspots:
+def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time", time_title: str = "time") -> Hotspots:
     """Kernels of one run in the order `by`, one of `ORDERS`, with their shares of the run; flags follow the `notes`."""
     order = ORDERS[by]
     rows = sorted(
         kernels, key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel)
     )
-    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)])
+    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)], time_title)
 
 
 def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:

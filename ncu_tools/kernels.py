@@ -57,18 +57,18 @@ def hotspots_of(
         from ncu_tools.hotspots import hotspots
 
         result = hotspots(run.table, ceilings_of(run.table, machine), by=by, group=group)
-        return Hotspots(result.rows, [*run.notes, *result.notes])
+        return Hotspots(result.rows, [*run.notes, *result.notes], result.time_title)
     if isinstance(run.file, Dataset):
-        rows, notes = _summed_dataset(run.file, machine, group)
-        return ranked(rows, [*run.notes, *notes], by=by)
+        rows, notes, title = _summed_dataset(run.file, machine, group)
+        return ranked(rows, [*run.notes, *notes], by=by, time_title=title)
     kept = None
     if machine is None and group == "name" and isinstance(run.file, Path):
         kept = kept_kernels(run.file)
     if kept is not None:
-        rows, said, notes = kept
-        return ranked(rows, [*(run.notes or said), *notes], by=by)
-    rows, notes = _summed(run.file, machine, group)
-    return ranked(rows, [*(run.notes or notes_of(run.file)), *notes], by=by)
+        rows, about = kept
+        return ranked(rows, [*(run.notes or about.said), *about.notes], by=by, time_title=about.time_title)
+    rows, notes, title = _summed(run.file, machine, group)
+    return ranked(rows, [*(run.notes or notes_of(run.file)), *notes], by=by, time_title=title)
 
 
 def keep_kernels(launches: Path) -> Path | None:
@@ -78,18 +78,18 @@ def keep_kernels(launches: Path) -> Path | None:
     when a file cannot be read or written.
     """
     made_of = _made_of(launches)
-    rows, notes = _summed(launches, None, "name")
+    rows, notes, title = _summed(launches, None, "name")
     said = notes_of(launches)
     if _made_of(launches) != made_of:
         return None
     path = launches.with_name(KERNELS)
-    kept = {"schema_version": SCHEMA_VERSION, "kernels": asdict(_Kept(made_of, said, notes))}
+    kept = {"schema_version": SCHEMA_VERSION, "kernels": asdict(Kept(made_of, said, notes, title))}
     write_table(tables.with_metadata(kernels_table(ranked(rows, notes).rows), kept), path)
     return path
 
 
-def kept_kernels(launches: Path) -> tuple[list[Hotspot], list[str], list[str]] | None:
-    """The kernels kept beside a file of launches, the notes of reading its reports, and those on its launches.
+def kept_kernels(launches: Path) -> tuple[list[Hotspot], Kept] | None:
+    """The kernels kept beside a file of launches, and what they say of themselves.
 
     None where none were kept, or of other launches, with other machine files or by another release.
     """
@@ -98,19 +98,23 @@ def kept_kernels(launches: Path) -> tuple[list[Hotspot], list[str], list[str]] |
     kept = _kept_in(table) if table is not None else None
     if table is None or kept is None or kept.made_of != _made_of(launches):
         return None
-    return _rows_of(table), kept.said, kept.notes
+    return _rows_of(table), kept
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """What kept kernels say of themselves: what they were `made_of`, notes on its reports and on its launches."""
+class Kept:
+    """What kept kernels say of themselves: what they were `made_of`, notes on its reports and on its launches.
+
+    `time_title` is what their times are called.
+    """
 
     made_of: list[str | None]
     said: list[str]
     notes: list[str]
+    time_title: str
 
 
-def _kept_in(table: pa.Table) -> _Kept | None:
+def _kept_in(table: pa.Table) -> Kept | None:
     """What a table says of kept kernels, whoever wrote it; None where it is no table of them."""
     if tables.metadata_problem(table.schema):
         return None
@@ -118,7 +122,7 @@ def _kept_in(table: pa.Table) -> _Kept | None:
     if any(known.get(column.name) != column.type for column in kernels_table([]).schema):
         return None
     try:
-        return record_of(_Kept, tables.table_metadata(table).get("kernels", {}))
+        return record_of(Kept, tables.table_metadata(table).get("kernels", {}))
     except TypeError:
         return None
 
@@ -187,10 +191,13 @@ class Summed:
         return [*self.run.notes(), *notes]
 
 
-def _summed(launches: File, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str]]:
-    """The kernels of a file of launches and the notes on them, with some row groups in memory at a time."""
+def _summed(launches: File, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str], str]:
+    """The kernels of a file of launches, the notes on them, what their times are called.
+
+    Some row groups are in memory at a time.
+    """
     summed = _sums_of(machine, group, launches)
-    return summed.run.kernels(), summed.notes(launches)
+    return summed.run.kernels(), summed.notes(launches), summed.run.time_title
 
 
 def _sums_of(machine: Machine | None, group: str, launches: File) -> Summed:
@@ -199,10 +206,10 @@ def _sums_of(machine: Machine | None, group: str, launches: File) -> Summed:
     return sums_of_file(lambda: Summed(RunSums(group), machine), partial(stretches, others=OF_GROUPS[group]), launches)
 
 
-def _summed_dataset(dataset: Dataset, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str]]:
-    """The kernels of a dataset and its notes; raises as `sums_of_dataset` does."""
+def _summed_dataset(dataset: Dataset, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str], str]:
+    """The kernels of a dataset, its notes, what its times are called; raises as `sums_of_dataset` does."""
     whole = sums_of_dataset(dataset, partial(_sums_of, machine, group))
-    return whole.run.kernels(), [*whole.reports, *whole.notes(dataset)]
+    return whole.run.kernels(), [*whole.reports, *whole.notes(dataset)], whole.run.time_title
 
 
 def _alike(notes: Sequence[str]) -> list[str]:

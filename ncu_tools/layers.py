@@ -18,6 +18,7 @@ from ncu_parsers import arrays, tables
 from ncu_parsers.operators import BY_OPERATOR
 from ncu_parsers.tables import Floats
 
+from ncu_tools import operator_times
 from ncu_tools.intervals import of_single_launches
 
 NO_MODULE, NO_PHASE = "(no module)", "(no phase)"
@@ -28,7 +29,7 @@ Rows = npt.NDArray[np.int64]
 
 NEEDED = (
     "source", "kernel_name", "phase", "module", "iteration", "failed", "duration_ns", "flops", "flops_basis",
-    "dram_bytes", "invocations",
+    "dram_bytes", "invocations", *operator_times.NEEDED,
 )  # fmt: skip
 """The columns of launches that the layers are made of."""
 TOLD_APART = ("source", "kernel_name", "phase", "module", "flops_basis")
@@ -64,13 +65,17 @@ class Layer:
 
 @dataclass
 class Layers:
-    """The layers of a run in the order in which they first ran, parents before their children."""
+    """The layers of a run in the order in which they first ran, parents before their children.
+
+    `clocks` are the kinds of their times (`ncu_tools.operator_times`).
+    """
 
     rows: list[Layer]
     iterations: int
     notes: list[str] = field(default_factory=list)
     depth: int | None = None
     by_operator: bool = False
+    clocks: frozenset[str] = frozenset()
 
     @property
     def deepest(self) -> list[Layer]:
@@ -104,6 +109,7 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
         launches.iterations,
         depth=depth,
         by_operator=not BY_OPERATOR.isdisjoint(tables.words(table, "source")),
+        clocks=operator_times.clocks_of(table),
     )
     if all(module is None for module in launches.modules):
         result.notes.append("no launch knows its module: profile a model target, or use NVTX ranges")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ncu_tools.ceilings import rate_unit
 from ncu_tools.machine import is_plausible
 from ncu_tools.report.units import counted, scaled
 
@@ -57,6 +58,11 @@ def peaks(found: dict[str, Any]) -> dict[str, Sample]:
     return {unit: fastest[what] for what, unit in units.items() if what in fastest}
 
 
+def unit_of_product(what: str) -> str:
+    """The unit whose rate a product of a type shows, as `GPU_UNITS`: products of integers do no FLOPs on any device."""
+    return GPU_UNITS.get(what, what)
+
+
 def machine_text(found: dict[str, Any], date: str) -> str:
     """The machine file (TOML) of what was measured on `date`."""
     threads = f", {counted(found['threads'], 'thread', 'threads')}" if found["threads"] else ""
@@ -86,7 +92,7 @@ def machine_text(found: dict[str, Any], date: str) -> str:
 
 def left_out(found: dict[str, Any]) -> list[str]:
     """A note for each rate that was measured and is not in the file, because no machine is so slow or so fast."""
-    rates = [(unit, sample, "FLOP/s") for unit, sample in peaks(found).items()]
+    rates = [(unit, sample, rate_unit(unit)) for unit, sample in peaks(found).items()]
     rates += [(level, sample, "B/s") for level, sample in bandwidths(found).items()]
     return [
         f"{name} reached {scaled(sample['burst'], unit)}, which is no plausible ceiling: it is not in the machine file"

@@ -82,7 +82,7 @@ class ProfiledRun:
         sentences = {kernel: one.text for kernel, one in diagnosed.items()}
         if diagnose:
             table["diagnosis"] = [sentences.get(row.kernel) for row in found.rows]
-        return listing_of_kernels(found.rows, table, top, sentences, [*self.notes, *found.notes])
+        return listing_of_kernels(found, table, top, sentences, self.notes)
 
     def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:
         """Every kernel of this run, and of `others` beside it, under the ceilings of its machine."""
@@ -110,6 +110,7 @@ class ProfiledRun:
         from ncu_launch.errors import NcuBenchError
 
         from ncu_tools.layers import layers, layers_table
+        from ncu_tools.operator_times import time_title
         from ncu_tools.report.inline import Picture
         from ncu_tools.report.layer_bars import draw_bars
 
@@ -118,7 +119,8 @@ class ProfiledRun:
             raise NcuBenchError(f"{self.name} has no layers.", "".join(f"{note}." for note in found.notes))
 
         def drawn(kind: str) -> bytes:
-            return draw_bars(found.deepest, kind, title=title, bytes_title=found.bytes_title)
+            times = time_title(found.clocks)
+            return draw_bars(found.deepest, kind, title=title, bytes_title=found.bytes_title, time_title=times)
 
         return Picture("layers", _frame(layers_table(found.rows)), drawn, found.notes)
 

@@ -122,7 +122,8 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
     if look.follow:
         others |= {*OF_GROUPS["work"]}
     sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(stretches, others=others))
-    spots = ranked(sums.kernels.run.kernels(), sums.kernels.notes(run.file))
+    summed = sums.kernels.run
+    spots = ranked(summed.kernels(), sums.kernels.notes(run.file), time_title=summed.time_title)
     return Points(spots, sums.intensities.places(), list(sums.works))
 
 

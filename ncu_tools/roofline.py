@@ -36,6 +36,7 @@ from ncu_tools.kernel_pairs import pair_kernels
 from ncu_tools.level_notes import on_missing_points, on_missing_roofs
 from ncu_tools.levels import definition_titles
 from ncu_tools.machine import DRAM, Machine
+from ncu_tools.operator_times import time_title
 from ncu_tools.point_sums import Intensities, Points
 from ncu_tools.report.units import scaled
 from ncu_tools.scene import KERNELS, LAUNCHES, Density, Place, Run
@@ -53,7 +54,7 @@ BYTES_IN_WORDS = {
 
 @dataclass(frozen=True)
 class Ridge:
-    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s."""
+    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s; OP of integers."""
 
     device: str
     unit: str
@@ -83,7 +84,8 @@ class Roofline:
     """All that a roofline plot shows, and in `others` the ceilings that only its tables do.
 
     `known` are all ceilings, also those of units that no kernel used; `sparse_units` are those that did sparse work.
-    `followed` says of a kernel of a later run, by (run, kernel), which kernel of the run before it was.
+    `followed` says of a kernel of a later run, by (run, kernel), which kernel of the run before it was. `clocks` are
+    what the times of the runs are called.
     """
 
     points: list[Point]
@@ -100,6 +102,12 @@ class Roofline:
     sparse_units: set[str] = field(default_factory=set)
     density: Density | None = None
     followed: dict[tuple[str, str], str] = field(default_factory=dict)
+    clocks: set[str] = field(default_factory=set)
+
+    @property
+    def time_title(self) -> str:
+        """What the times of the points are called."""
+        return time_title(self.clocks)
 
     @property
     def drawable(self) -> list[Point]:
@@ -138,6 +146,7 @@ def roofline(
         result.sparse_units |= {unit for unit, share in board.sparse_shares(table).items() if np.nansum(share) > 0}
         points[name] = (summed or {}).get(name) or _points_in(table, ceilings, look, name, dense=dense)
         _add_points(result, name, points[name], look)
+        result.clocks.add(points[name].spots.time_title)
         result.runs.append(_run(name, table, points[name].spots.rows))
     units = {point.hotspot.unit for point in result.points}
     result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)

@@ -1,8 +1,7 @@
 """How latency and throughput follow sizes: fitted exponents, knees, and which quantities of models go together.
 
-An exponent k of latency ~ size^k is the slope of a straight line through logarithms (least squares), with the interval
-of Student's t. It holds for the sizes that were measured: where small sizes wait for something else, such as the start
-of kernels, it lies below the exponent of large ones, which stands beside it.
+An exponent k of latency ~ size^k (`ncu_tools.power_law`) holds for the sizes that were measured: where small sizes wait
+for something else, such as the start of kernels, it lies below the exponent of large ones, which stands beside it.
 """
 
 from __future__ import annotations
@@ -14,18 +13,19 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from ncu_launch.latency import BLOCKS
 from ncu_launch.point_outcomes import OK
 from ncu_parsers.bench_table import IDENTITY
 from ncu_parsers.tables import Floats
 
 from ncu_tools.intervals import CONFIDENCE, student_quantile
+from ncu_tools.power_law import LEAST_SIZES, PowerFit, Spread, fitted
 
 AXES = {"batch_size": ("batch", 1.0), "input_size": ("image", 2.0), "sequence_length": ("tokens", 1.0)}
 """What may vary: its title, and the exponent at which time is proportional to the work in it (pixels: width^2)."""
 
 TOO_FEW = "too few points to say"
 TOO_UNCERTAIN = "too uncertain to say"
-LEAST_SIZES = 3
 WIDEST_INTERVAL = 0.5
 """An interval that holds the exponent of proportionality and is wider than this holds too much else."""
 LEAST_MODELS = 5
@@ -36,35 +36,24 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class PowerFit:
-    """latency = factor x size^exponent, with the 95 % interval of the exponent and the share of variance explained."""
-
-    exponent: float
-    low: float
-    high: float
-    factor: float
-    r_squared: float
-
-    def at(self, size: float) -> float:
-        """The fitted latency at a size."""
-        return float(self.factor * size**self.exponent)
-
-
-@dataclass(frozen=True)
 class Series:
-    """Rows that differ in one size only, in its order: `same` is what they share, `axis` the column that varies."""
+    """Rows that differ in one size only, in its order: `same` is what they share, `axis` the column that varies.
+
+    `spreads` says how sure each mean latency is; None for what was timed once.
+    """
 
     axis: str
     same: Row
     sizes: tuple[int, ...]
     latencies_ns: tuple[float, ...]
+    spreads: tuple[Spread | None, ...]
     throughputs: tuple[float | None, ...]
     throughput_unit: str | None
 
     @property
     def fit(self) -> PowerFit | None:
         """The power law through the points; None where there are too few."""
-        return fitted(self.sizes, self.latencies_ns)
+        return fitted(self.sizes, self.latencies_ns, self.spreads)
 
     @property
     def last_exponent(self) -> float | None:
@@ -121,25 +110,6 @@ def knee(points: Sequence[tuple[int, float]]) -> Knee:
     return Knee(best, best_batch, reached, None)
 
 
-def fitted(sizes: Sequence[float], latencies: Sequence[float]) -> PowerFit | None:
-    """The least-squares line through the logarithms; None for fewer than three different sizes.
-
-    The interval is that of a slope with n - 2 degrees of freedom (Draper and Smith, Applied Regression Analysis, 1.4).
-    """
-    if len(set(sizes)) < LEAST_SIZES:
-        return None
-    x, y = np.log(np.asarray(sizes, np.float64)), np.log(np.asarray(latencies, np.float64))
-    across, up = x - x.mean(), y - y.mean()
-    spread = float(across @ across)
-    slope = float(across @ up) / spread
-    left = float(((up - slope * across) ** 2).sum())
-    freedom = len(x) - 2
-    reach = student_quantile(CONFIDENCE, float(freedom)) * math.sqrt(left / freedom / spread)
-    whole = float(up @ up)
-    factor = math.exp(float(y.mean() - slope * x.mean()))
-    return PowerFit(slope, slope - reach, slope + reach, factor, 1 - left / whole if whole > 0 else 1.0)
-
-
 def series(rows: Iterable[Row]) -> list[Series]:
     """Every set of measured rows that differ in one size, with at least two different ones."""
     measured = [row for row in rows if row["outcome"] == OK and row["latency_mean_ns"]]
@@ -163,9 +133,23 @@ def _series(axis: str, same: Row, members: list[Row]) -> Series:
         same,
         tuple(row[axis] for row in members),
         tuple(row["latency_mean_ns"] for row in members),
+        tuple(spread_of(row) for row in members),
         tuple(row["throughput"] for row in members),
         members[0]["throughput_unit"],
     )
+
+
+def spread_of(row: Row) -> Spread | None:
+    """How sure the mean of a measured row is, from its 95 % interval; None where it has none.
+
+    The interval is that of the means of processes, or of up to `BLOCKS` blocks of the samples of one.
+    """
+    if row["latency_low_ns"] is None or row["latency_high_ns"] is None:
+        return None
+    processes = len(row["process_means_ns"] or ())
+    freedom = min(BLOCKS, processes if processes > 1 else row["iterations"]) - 1
+    reach = (row["latency_high_ns"] - row["latency_low_ns"]) / 2
+    return Spread((reach / student_quantile(CONFIDENCE, float(freedom)) / row["latency_mean_ns"]) ** 2, float(freedom))
 
 
 # ------------------------------------------------------------------------------------------------------- correlations

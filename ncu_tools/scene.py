@@ -7,7 +7,7 @@ integers), B/s, ns, FLOP per byte. What is not known is None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -26,6 +26,18 @@ LEVELS = (*MEMORY_LEVELS, "shared")
 KERNELS, LAUNCHES, MODULES, PHASES, RUNS = "kernels", "launches", "modules", "phases", "runs"
 VIEWS = (KERNELS, LAUNCHES, MODULES, PHASES, RUNS)
 """What one point of the plot is."""
+
+
+def axis_titles(value_units: Set[str], *, achieved: bool) -> tuple[str, str]:
+    """The title of the vertical axis, and what the horizontal one counts per byte, by the units of the roofs drawn.
+
+    Marks, which are there where something was `achieved`, count FLOPs; peaks of integer units are in OP/s.
+    """
+    if "OP/s" not in value_units:
+        return ("achieved " if achieved else "") + "FLOP/s", "FLOP"
+    if not achieved and "FLOP/s" not in value_units:
+        return "OP/s of integers", "OP of integers"
+    return ("achieved " if achieved else "") + "FLOP/s, OP/s of integers", "FLOP, OP of integers"
 
 
 def short_names(runs: Sequence[str]) -> list[str]:
@@ -112,7 +124,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class RidgePoint:
-    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s.
+    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s (OP of integers).
 
     The bandwidth is DRAM's, or that of the only memory level that is shown.
     """
@@ -152,7 +164,7 @@ class Scene:
 
     `marks` are in the order of their time, the longest first. With a `density` the launches are drawn as such, and the
     marks only say where the kernels' means lie. `bytes_by_level` names the bytes of each level that is shown, `view` is
-    one of `VIEWS`.
+    one of `VIEWS`, and `time_title` what times are called, as "self CPU" of operators.
     """
 
     view: str = KERNELS
@@ -167,6 +179,12 @@ class Scene:
     ridges: list[RidgePoint] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
     density: Density | None = None
+    time_title: str = "time"
+
+    @property
+    def rate_title(self) -> str:
+        """What the vertical axis counts."""
+        return axis_titles({roof.value_unit for roof in self.roofs}, achieved=bool(self.runs))[0]
 
     def as_json(self) -> dict[str, Any]:
         """The scene in JSON's types."""
@@ -210,6 +228,7 @@ def _scene(document: Mapping[str, Any]) -> Scene:
         ridges=[record_of(RidgePoint, entry) for entry in document["ridges"]],
         arrows=[_arrow(entry, len(document["marks"])) for entry in document["arrows"]],
         density=None if density is None else _density(density),
+        time_title=str(document.get("time_title", "time")),
     )
 
 

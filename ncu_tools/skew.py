@@ -19,6 +19,7 @@ from ncu_parsers import arrays, tables
 from ncu_parsers.ranks import HOST
 from ncu_parsers.tables import Floats
 
+from ncu_tools import operator_times
 from ncu_tools.layers import NO_MODULE
 from ncu_tools.report.units import counted
 
@@ -26,7 +27,7 @@ COLLECTIVES = "(collectives)"
 """The row of layers that collectives are in, which belong to no layer."""
 NEEDED = (
     "rank", "device_id", "device_name", HOST, "kernel_name", "kernel_short", "module", "invocations", "failed",
-    "duration_ns",
+    "duration_ns", "source", *operator_times.NEEDED,
 )  # fmt: skip
 """The columns of launches that the ranks are told by."""
 Coded = tuple[npt.NDArray[np.signedinteger[Any]], Sequence[str | None]]

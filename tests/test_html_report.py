@@ -11,12 +11,13 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.collections import PathCollection
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.manifest import Manifest
 from ncu_parsers.parse import parse
@@ -24,10 +25,16 @@ from ncu_parsers.report import Launch
 from ncu_parsers.sources import Source
 
 from ncu_tools.cli import run
+from ncu_tools.compose import scene_of
 from ncu_tools.machine import find_machine
 from ncu_tools.report.html import LIBRARY, SCRIPTS, asset, embedded, page
 from ncu_tools.report.html_content import ReportedRun, content, is_reported
+from ncu_tools.report.plot_canvas import Canvas
+from ncu_tools.report.plot_marks import draw_marks
+from ncu_tools.report.plot_page import page_of, size_of
+from ncu_tools.report.plot_theme import LIGHT
 from ncu_tools.report.units import FORMATS
+from ncu_tools.roofline import Look, roofline
 from tests.conftest import ROOT, SAMPLES
 from tests.launches import launch, metric, sass, table
 from tests.reports import sample_files
@@ -271,6 +278,71 @@ def opened(tab: Opened) -> Iterator[Opened]:
     tab.wrong = [message for message in tab.wrong if message not in ("about:blank", tab.address)]
     yield tab
     assert tab.wrong == []
+
+
+AREA_IN_PAGE = """path => {
+  const steps = 2000, length = path.getTotalLength();
+  const at = step => path.getPointAtLength((step % steps) / steps * length);
+  let sum = 0;
+  for (let step = 0; step < steps; step++) sum += at(step).x * at(step + 1).y - at(step + 1).x * at(step).y;
+  return Math.abs(sum) / 2;
+}"""
+
+
+def areas_in_picture(runs: list[ReportedRun], levels: tuple[str, ...]) -> list[float]:
+    """The area in square points of every marker of a picture, at the scale 1 of its page, the largest first."""
+    result = roofline({one.name: one.table for one in runs}, find_machine("a100-sxm4-80gb"), look=Look(levels=levels))
+    scene = scene_of(result)
+    page = page_of(size_of("screen"), titled=False)
+    canvas = Canvas(scene, page, LIGHT)
+    draw_marks(canvas)
+    found = []
+    for one in canvas.axes.collections:
+        if isinstance(one, PathCollection):
+            (path,) = one.get_paths()
+            corners = np.asarray(path.to_polygons(closed_only=False)[0])
+            shape = abs(float(np.sum(corners[:-1, 0] * corners[1:, 1] - corners[1:, 0] * corners[:-1, 1]))) / 2
+            found += [shape * size / page.scale**2 for size in one.get_sizes().tolist()]
+    return sorted(found, reverse=True)
+
+
+def two_runs() -> list[ReportedRun]:
+    """The second run takes a third of the time of the first."""
+    launches = [ran("gemm<float>", 2000, fma=4e6), ran("axpy<float>", 2600)]
+    return [three_kernels(), ReportedRun("runs/later", table(*launches))]
+
+
+class TestMarkers:
+    """The markers of one roofline have the same area in the HTML page and in the picture."""
+
+    RUNS: ClassVar = {"one run": [three_kernels()], "two runs": two_runs()}
+
+    @pytest.mark.parametrize("name", RUNS)
+    def test_the_page_is_given_the_areas_that_the_picture_has(self, name: str) -> None:
+        runs = self.RUNS[name]
+        found = content(runs, find_machine("a100-sxm4-80gb"))
+        rates = [row[[one["name"] for one in found["kernels"]["columns"]].index("flops_per_s")]
+                 for row in found["kernels"]["rows"]]  # fmt: skip
+        for view, levels in (("dram", ("dram",)), ("all", ("dram", "l2"))):
+            drawn = areas_in_picture(runs, levels)[:: len(levels)]
+            in_page = [area for area, rate in zip(found["areas"][view], rates, strict=True) if rate]
+            fractions = [area / max(in_page) for area in sorted(in_page, reverse=True)]
+            assert fractions == pytest.approx([area / max(drawn) for area in drawn], rel=2e-3)
+            assert max(in_page) == pytest.approx(max(drawn) * (4 / 3) ** 2, rel=2e-3)  # 96 pixels and 72 points an inch
+
+    @pytest.mark.parametrize("name", RUNS)
+    def test_a_browser_draws_them_so(self, name: str, browser: Browser, tmp_path: Path) -> None:
+        runs = self.RUNS[name]
+        seen = Opened(browser, written(tmp_path, *runs))
+        for view, levels in (("dram", ("dram",)), ("*", ("dram", "l2"))):
+            seen.page.select_option("#level", view)
+            markers = seen.page.locator(".point[data-number]").all()
+            in_page = sorted((one.evaluate(AREA_IN_PAGE) for one in markers), reverse=True)
+            drawn = areas_in_picture(runs, levels)[:: len(levels)]
+            fractions = [area / in_page[0] for area in in_page]
+            assert fractions == pytest.approx([area / drawn[0] for area in drawn], rel=0.01)
+        assert seen.wrong == []
+        seen.page.close()
 
 
 class TestInChromium:

@@ -209,10 +209,12 @@ def _ceilings_of(group: str, chip: Chip | None, version: Version | None, dtype: 
         return found
     counted = {_precision(counter.name) for counter in counters_of(group, chip, version, dtype=dtype)}
     dense = [name for name in chip.tensor_dense if _precision(name) in counted and exists(name, chip, version)]
-    return found + [
-        Counter(f"{name}.peak_sustained", "peaks", f"{_tensor_counter(name, '').meaning}, peak", "op/cycle", "1 FLOP")
-        for name in dense
-    ]
+    for name in dense:
+        counted_as = _tensor_counter(name, "")
+        found.append(
+            Counter(f"{name}.peak_sustained", "peaks", f"{counted_as.meaning}, peak", "op/cycle", counted_as.per)
+        )
+    return found
 
 
 def _flop_counters(chip: Chip | None, version: Version | None) -> list[Counter]:

@@ -17,6 +17,7 @@ from ncu_parsers.sources import find_sources
 from ncu_tools.ceilings import ceilings_of
 from ncu_tools.cli.hotspots import COLUMNS, hidden_kernels
 from ncu_tools.cli.options import rows_shown, show
+from ncu_tools.cli.times import with_time_title
 from ncu_tools.expected import compare, summary
 from ncu_tools.expected_operators import expected_of
 from ncu_tools.expected_work import collection_of
@@ -54,7 +55,8 @@ def show_collected(
     ]
     if manifest.partial:
         notes.insert(0, ENDED_EARLY)
-    show(Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes), output_format)
+    shown = Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes)
+    show(with_time_title(shown, result.time_title), output_format)
 
 
 def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:

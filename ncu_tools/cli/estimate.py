@@ -29,6 +29,7 @@ COLUMNS = (
     Column("bytes_model", "bytes (model)", "byte", "byte"),
     Column("bytes_operators", "bytes (operators)", "byte", "byte"),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte"),
+    Column("integer_intensity", "OP/B", "number", "OP/byte"),
     Column("whole_bytes", "of bytes"),
     Column("machine", "machine", spare=0),
     Column("time_model_ns", "at best", "time", "ns", spare=0),
@@ -155,6 +156,10 @@ def _notes(rows: list[Estimate], *, with_machines: bool) -> list[str]:
     if not with_machines:
         return ["name machines with --machine for times"]
     without = sorted(
-        {f"{row.machine} ({row.dtype})" for row in rows if row.machine and row.bound is None and row.flops}
+        {
+            f"{row.machine} ({row.dtype})"
+            for row in rows
+            if row.machine and row.bound is None and (row.flops or row.integer_operations)
+        }
     )
     return [f"no peak for the type is known of {', '.join(without)}"] if without else []

@@ -21,6 +21,7 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.selected import hold_whole, selection_options
+from ncu_tools.cli.times import with_time_title
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import more_kernels
 
@@ -143,7 +144,7 @@ def command(
         columns = [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
     if units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
-    table = Table("hotspots", columns, rows, notes)
+    table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
     if diagnose:
         table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
     show(table, output_format, full_names=full_names)

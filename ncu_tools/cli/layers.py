@@ -11,6 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
 from ncu_tools.cli.selected import selection_options
+from ncu_tools.cli.times import said_of_operators, titled_times
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import percent
 
@@ -89,7 +90,6 @@ def command(
       ncu-bench layers run -o layers.svg
       ncu-bench layers run --forward-backward --depth 1
     """
-    from ncu_tools.hotspots import OPERATORS
     from ncu_tools.layers import NEEDED, layers
     from ncu_tools.selection import load_only
 
@@ -103,7 +103,7 @@ def command(
         _show_ratios(loaded, depth, output_format)
         return
     result = layers(loaded.table, depth=depth)
-    notes = [*loaded.notes, *result.notes, *([OPERATORS] if result.by_operator else [])]
+    notes = [*loaded.notes, *result.notes, *said_of_operators(result.clocks)]
     if result.iterations > 1:
         notes.append(f"means over {result.iterations} iterations")
     if output is not None and not result.rows:
@@ -119,15 +119,14 @@ def command(
     indent = output_format in ("text", "markdown")
     rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
-    show(Table("layers", columns, rows, notes), output_format)
+    show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format)
 
 
 def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
     from ncu_tools.forward_backward import forward_backward
-    from ncu_tools.hotspots import OPERATORS
 
     result = forward_backward(run.table, depth=depth)
-    notes = [*run.notes, *result.notes, *([OPERATORS] if result.by_operator else [])]
+    notes = [*run.notes, *result.notes, *said_of_operators(result.clocks)]
     indent = output_format in ("text", "markdown")
     rows = []
     for row in (*result.rows, result.whole):
@@ -138,7 +137,7 @@ def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
         columns = [*(one for one in FORWARD_BACKWARD if one is not INTERVAL), *ENDS, *MACHINE_READABLE[:2]]
     else:
         columns = list(FORWARD_BACKWARD)
-    show(Table("layers", columns, rows, notes), output_format)
+    show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format)
 
 
 def _note_on_boxes(title: str) -> list[str]:
@@ -150,9 +149,12 @@ def _note_on_boxes(title: str) -> list[str]:
 def _draw(result: Layers, output: Path, title: str) -> None:
     from ncu_parsers.whole_files import replacing
 
+    from ncu_tools.operator_times import time_title
     from ncu_tools.report.layer_bars import draw_bars
 
     kind = output.suffix.lstrip(".").lower()
-    picture = draw_bars(result.deepest, kind, title=title, bytes_title=result.bytes_title)
+    picture = draw_bars(
+        result.deepest, kind, title=title, bytes_title=result.bytes_title, time_title=time_title(result.clocks)
+    )
     with replacing(output) as temporary:
         temporary.write_bytes(picture)

@@ -11,10 +11,10 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.measuring import measured
 from ncu_launch.request import DEVICES
 
-from ncu_tools.ceilings import unit_title
+from ncu_tools.ceilings import rate_unit, unit_title
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.machine import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
-from ncu_tools.measured import left_out, machine_id, machine_text
+from ncu_tools.measured import left_out, machine_id, machine_text, unit_of_product
 from ncu_tools.report.table import Column, Table
 from ncu_tools.report.units import scaled
 
@@ -46,8 +46,9 @@ SAMPLE_COLUMNS = (
     Column("what", "work"),
     Column("by", "by"),
     Column("size", "size", "count"),
-    Column("rate", "best", unit="byte/s or FLOP/s"),
-    Column("sustained", "sustained", unit="byte/s or FLOP/s"),
+    Column("rate", "best", unit="FLOP/s, OP/s or byte/s"),
+    Column("sustained", "sustained", unit="FLOP/s, OP/s or byte/s"),
+    Column("rate_unit", "unit of rates"),
     Column("spread", "spread", "fraction"),
 )
 
@@ -102,11 +103,8 @@ def _measure(device: str, seconds: float, output: Path | None, output_format: st
     with replacing(target) as temporary:
         temporary.write_text(text, encoding="utf-8")
     notes = [*found["notes"], *left_out(found), f"the machine file is {target}"]
-    rows = [
-        _sample(sample, unit, output_format)
-        for unit, kind in (("B/s", "memory"), ("FLOP/s", "products"))
-        for sample in found[kind]
-    ]
+    rows = [_sample(sample, "dram", output_format) for sample in found["memory"]]
+    rows += [_sample(sample, unit_of_product(sample["what"]), output_format) for sample in found["products"]]
     show(Table("machines", SAMPLE_COLUMNS, rows, notes), output_format)
 
 
@@ -130,9 +128,15 @@ def _measured(device: str, seconds: float) -> dict[str, Any]:
 
 def _sample(sample: dict[str, Any], unit: str, output_format: str) -> dict[str, Any]:
     for_people = output_format in ("text", "markdown")
-    rate = {name: scaled(sample[name], unit) if for_people else sample[name] for name in ("burst", "sustained")}
+    said = _in_words(unit)
+    rate = {name: scaled(sample[name], said) if for_people else sample[name] for name in ("burst", "sustained")}
     size = {"what": sample["what"], "by": sample["by"] or None, "size": sample["size"], "spread": sample["spread"]}
-    return {**size, "rate": rate["burst"], "sustained": rate["sustained"]}
+    return {**size, "rate": rate["burst"], "sustained": rate["sustained"], "rate_unit": None if for_people else said}
+
+
+def _in_words(unit: str) -> str:
+    """The rate of a unit or memory level as people read it."""
+    return rate_unit(unit).replace("byte", "B")
 
 
 def _line(machine: Machine) -> dict[str, Any]:
@@ -144,7 +148,7 @@ def _line(machine: Machine) -> dict[str, Any]:
 def _one(machine: Machine, output_format: str) -> Table:
     rows = []
     for rate in (*machine.bandwidths, *machine.peaks):
-        unit = "B/s" if rate.unit in ("dram", "l2", "l1") else "OP/s" if "_int" in rate.unit else "FLOP/s"
+        unit = _in_words(rate.unit)
         rows.append(
             {
                 "unit": unit_title(rate.unit) if output_format in ("text", "markdown") else rate.unit,

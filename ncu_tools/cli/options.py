@@ -50,7 +50,7 @@ def group_option(function: Function) -> Function:
     """--group: what counts as one kernel."""
     return click.option(
         "--group", type=click.Choice(("name", "short", "grid", "nvtx")), default="name", show_default=True,
-        help="One row per full kernel name, per function name, per name and launch shape, or per NVTX range.",
+        help="One row per full kernel name, per function, per name and launch shape, or per NVTX range.",
     )(function)  # fmt: skip
 
 

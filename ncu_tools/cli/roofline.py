@@ -25,6 +25,7 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.selected import hold_whole, selection_options
+from ncu_tools.cli.times import with_time_title
 from ncu_tools.machine import DRAM
 from ncu_tools.report.table import Column, Table
 from ncu_tools.scene import KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
@@ -56,11 +57,12 @@ MACHINE_READABLE = (
     Column(LOWER, "lower bound"),
     Column("flag", "flag"),
 )
+RIDGE, RIDGE_OF_INTEGERS = "ridge at FLOP/B", "ridge at FLOP/B, OP/B"
 BARE_COLUMNS = (
     Column("roof", "roof"),
     Column("device", "machine", wide=True),
     Column("rate", "rate", spare=0),
-    Column("ridge", "ridge at FLOP/B", "number", "FLOP/byte"),
+    Column("ridge", RIDGE, "number", "FLOP/byte"),
     Column("kind", "from"),
     Column("source", "source", prose=True),
 )
@@ -71,7 +73,7 @@ BARE_MACHINE_READABLE = (
     Column("sparse", "sparse"),
     Column("value", "value"),
     Column("value_unit", "unit of value"),
-    Column("ridge", "ridge", "number", "FLOP/byte"),
+    Column("ridge", "ridge", "number", "FLOP/byte or OP/byte"),
     Column("kind", "from"),
     Column("source", "source"),
 )
@@ -342,10 +344,9 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, ou
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in MACHINE_FORMATS:
         columns += MACHINE_READABLE
-    return Table(
-        "roofline", columns, rows, [*result.notes, *_ceiling_notes(result, output_format), *notes],
-        _extra(result, scene) if output_format == "json" else {},
-    )  # fmt: skip
+    notes = [*result.notes, *_ceiling_notes(result, output_format), *notes]
+    table = Table("roofline", columns, rows, notes, _extra(result, scene) if output_format == "json" else {})
+    return with_time_title(table, result.time_title)
 
 
 def _cells(point: Point, label: str, view: str, output_format: str, *, several: bool) -> dict[str, Any]:
@@ -380,7 +381,12 @@ def _bare_table(result: Roofline, notes: list[str], output_format: str) -> Table
             "instruction": ceiling.instruction or None,
             "ridge": ridge_of.get((ceiling.device, ceiling.unit, ceiling.value)),
         })  # fmt: skip
-    return Table("roofline", BARE_COLUMNS if for_people else BARE_MACHINE_READABLE, rows, [*result.notes, *notes])
+    if not for_people:
+        return Table("roofline", BARE_MACHINE_READABLE, rows, [*result.notes, *notes])
+    integers = any(row["value_unit"] == "OP/s" for row in rows)
+    title = RIDGE_OF_INTEGERS if integers else RIDGE
+    columns = [one._replace(title=title) if one.title == RIDGE else one for one in BARE_COLUMNS]
+    return Table("roofline", columns, rows, [*result.notes, *notes])
 
 
 def _is_of_a_level(column: Column, levels: tuple[str, ...]) -> bool:

@@ -38,6 +38,7 @@ FOR_MACHINES = (
     Column("exponent_low", "low", "number"),
     Column("exponent_high", "high", "number"),
     Column("r_squared", "R²", "number"),
+    Column("weighted", "weighted"),
 )
 VERDICTS = (
     Column("last_exponent", "at the end", "number"),
@@ -84,9 +85,9 @@ def command(
     """Fit how latency follows batch size, image size and sequence length, find the knee of throughput, and correlate.
 
     RUN is a run folder of ncu-bench bench, made anywhere, its bench.parquet, or a folder or URL of such folders. The
-    exponent k of latency ~ size^k has a 95 % interval; "at the end" is the slope between the two largest sizes. The
-    knee is the smallest batch with 90 % of the best throughput. Over five models or more, parameters, FLOPs, bytes and
-    latencies are correlated.
+    exponent k of latency ~ size^k has a 95 % interval, in which noisy points count less; "at the end" is the slope
+    between the two largest sizes. The knee is the smallest batch with 90 % of the best throughput. Over five models or
+    more, parameters, FLOPs, bytes and latencies are correlated.
 
     \b
     Example:
@@ -154,6 +155,7 @@ def _cells(one: Series) -> Row:
     if fit is not None:
         cells |= {"exponent": fit.exponent, "exponent_low": fit.low, "exponent_high": fit.high}
         cells |= {"interval": f"[{fit.low:.2f} - {fit.high:.2f}]", "r_squared": fit.r_squared}
+        cells["weighted"] = fit.weighted
     if knee is not None:
         cells |= {"knee": knee.batch, "knee_why_not": knee.why_not, "best_throughput": knee.best}
         cells |= {"best_batch": knee.best_batch, "throughput_unit": one.throughput_unit}
@@ -182,6 +184,9 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
     notes = []
     if not fits:
         notes.append("no size varies: sweep one, such as --batch-size 1,4,16,64")
+    alike = sum(one.fit is not None and not one.fit.weighted for one in fits)
+    if alike:
+        notes.append(f"all points count alike in {alike} of {len(fits)} fits: a point was timed once, or has no spread")
     if all(pair.spearman is None for pair in pairs):
         models = len({row["target"] for row in rows if row["outcome"] == OK})
         notes.append(f"{TOO_FEW} what goes together: {models} of at least {LEAST_MODELS} models")

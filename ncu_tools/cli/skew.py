@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.times import said_of_operators, titled_times
 from ncu_tools.report.table import Column, Table
 
 RANKS = (
@@ -58,16 +59,20 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
       ncu-bench skew run --by rank
     """
     from ncu_tools.loading import load
+    from ncu_tools.operator_times import clocks_of
     from ncu_tools.skew import NEEDED, skew
 
     with progress("Reading") as reading:
         loaded = load(run, reading=reading, columns=NEEDED)
     result = skew(loaded.table, by="layer" if by == "layer" else "kernel", depth=depth)
-    notes = [*result.notes, *loaded.notes]
+    clocks = clocks_of(loaded.table)
+    notes = [*result.notes, *loaded.notes, *said_of_operators(clocks)]
     if by == "rank" or len(result.ranks) < 2:
-        show(Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes), output_format)
+        ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
+        show(titled_times(ranks, clocks), output_format)
         return
     top = rows_shown(top, output_format)
     notes += hidden_rows(len(result.rows), top, "more row", "more rows")
     columns = (*ACROSS, COLLECTIVE) if output_format in MACHINE_FORMATS else ACROSS
-    show(Table("skew", columns, [asdict(row) for row in result.rows[:top]], notes), output_format)
+    rows = [asdict(row) for row in result.rows[:top]]
+    show(titled_times(Table("skew", columns, rows, notes), clocks), output_format)

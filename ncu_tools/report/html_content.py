@@ -17,7 +17,7 @@ from ncu_parsers import tables
 
 from ncu_tools import __version__
 from ncu_tools.ceilings import BOARD_LIMIT, Ceiling, unit_title
-from ncu_tools.compose import MOST_ARROWS
+from ncu_tools.compose import MOST_ARROWS, longest_time, weight_of
 from ncu_tools.diagnosis.diagnose import diagnoses
 from ncu_tools.diagnosis.sums import looked_at
 from ncu_tools.expected import LAYER, Comparison, compare
@@ -27,6 +27,8 @@ from ncu_tools.hotspots import Hotspot, run_total, used_units
 from ncu_tools.layers import layers
 from ncu_tools.levels import needed_metrics
 from ncu_tools.machine import DRAM, Machine
+from ncu_tools.operator_times import time_title
+from ncu_tools.report.mark_area import PIXELS_PER_POINT, scale_of
 from ncu_tools.report.table import Column, printable
 from ncu_tools.report.units import counted, more_kernels, percent
 from ncu_tools.roofline import Look, Point, Roofline, roofline
@@ -39,6 +41,7 @@ KERNELS_SHOWN, LETTERS_SHOWN = 2_000, 800_000
 EXPECTED_LAYERS_SHOWN = 200
 
 NO_BOUND = "not known"
+ALL_LEVELS = "all"
 LOWER = "flops_lower_bound"
 
 KERNEL_COLUMNS = (
@@ -180,9 +183,14 @@ def content(
         "levels": _levels(result),
         "runs": [labels[run.name] for run in runs],
         "units": {unit: unit_title(unit) for unit in (*UNIT_COLUMNS, *LEVELS)},
-        "summary": _table(SUMMARY_COLUMNS, [_summary(run, labels[run.name], kernels[run.name]) for run in runs]),
+        "summary": _table(
+            _timed(SUMMARY_COLUMNS, result.time_title),
+            [_summary(run, labels[run.name], kernels[run.name]) for run in runs],
+        ),
         "bounds": [_time_by_bound(kernels[run.name]) for run in runs],
-        "kernels": _table((*KERNEL_COLUMNS, *KERNEL_DETAILS), rows),
+        "kernels": _table(_timed((*KERNEL_COLUMNS, *KERNEL_DETAILS), result.time_title), rows),
+        "areas": _areas(rows, result),
+        "time_title": result.time_title,
         "arrows": _arrows(rows, result, labels),
         "arrows_drawn": MOST_ARROWS,
         "in_table": [column.name for column in KERNEL_COLUMNS if len(runs) > 1 or column.name != "run"],
@@ -211,6 +219,11 @@ def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[st
         ],
         "rows": [[row.get(column.name) for column in columns] for row in rows],
     }
+
+
+def _timed(columns: Sequence[Column], title: str) -> list[Column]:
+    """The columns, the one of times called `title`."""
+    return [column._replace(title=title) if column.title == "time" else column for column in columns]
 
 
 def _plain(value: Any) -> Any:
@@ -299,6 +312,20 @@ def _kernels(
     return sorted(rows, key=lambda row: -(row["time_total_ns"] or 0.0))
 
 
+def _areas(rows: list[dict[str, Any]], result: Roofline) -> dict[str, list[float]]:
+    """The area in square pixels of each kernel's marker, for each memory level shown alone and for `ALL_LEVELS`."""
+    longest = longest_time(result.points, result.runs)
+    weights = [weight_of(row["time_total_ns"], longest) for row in rows]
+    columns = {level: "arithmetic_intensity" if level == DRAM else f"intensity_{level}" for level in result.levels}
+    found = {}
+    for view, names in ((ALL_LEVELS, list(columns.values())), *((level, [name]) for level, name in columns.items())):
+        placed = [bool(row["flops_per_s"]) and any(row.get(name) for name in names) for row in rows]
+        heaviest = (weight for weight, is_placed in zip(weights, placed, strict=True) if is_placed)
+        scale = scale_of(heaviest, len(names))
+        found[view] = [scale.area(weight) * PIXELS_PER_POINT**2 for weight in weights]
+    return found
+
+
 def _arrows(rows: list[dict[str, Any]], result: Roofline, labels: dict[str, str]) -> list[list[int]]:
     """For each kernel that was in the run before too, maybe under another name: its row there, and its row."""
     number = {(row["run"], row["kernel"]): place for place, row in enumerate(rows)}
@@ -383,7 +410,8 @@ def _layers(run: ReportedRun) -> dict[str, Any]:
     notes = list(result.notes)
     if result.iterations > 1:
         notes.append(f"means over {result.iterations} iterations")
-    return {**_table(LAYER_COLUMNS, (asdict(row) for row in result.rows)), "notes": notes}
+    columns = _timed(LAYER_COLUMNS, time_title(result.clocks))
+    return {**_table(columns, (asdict(row) for row in result.rows)), "notes": notes}
 
 
 def _expected(run: ReportedRun) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ncu_tools.report.table import Column, cell
 if TYPE_CHECKING:
     import pandas
 
-    from ncu_tools.hotspots import Hotspot
+    from ncu_tools.hotspots import Hotspots
 
 PICTURES = ("svg", "png", "pdf")
 
@@ -86,15 +86,20 @@ class Listing:
 
 
 def listing_of_kernels(
-    kernels: Sequence[Hotspot], table: pandas.DataFrame, top: int, sentences: Mapping[str, str], notes: Sequence[str]
+    found: Hotspots, table: pandas.DataFrame, top: int, sentences: Mapping[str, str], notes: Sequence[str]
 ) -> Listing:
-    """The first `top` kernels, with a sentence where there is one, as a listing of all of them."""
+    """The first `top` kernels, with a sentence where there is one, as a listing of all of them.
+
+    The `notes` come before those on the kernels.
+    """
+    kernels = found.rows
     shown = [{**asdict(kernel), "diagnosis": sentences.get(kernel.kernel)} for kernel in kernels[:top]]
-    columns = (*KERNEL_COLUMNS, *([Column("diagnosis", "diagnosis")] if sentences else []))
+    columns = [one._replace(title=found.time_title) if one.title == "time" else one for one in KERNEL_COLUMNS]
+    columns += [Column("diagnosis", "diagnosis")] if sentences else []
     used = [column for column in columns if any(row[column.name] is not None for row in shown)]
     left = len(kernels) - len(shown)
     more = [f"{left:,} more kernel{'s' * (left > 1)} in .table"] if left else []
-    return Listing(table, _page(used, shown, [*more, *dict.fromkeys(notes)]))
+    return Listing(table, _page(used, shown, [*more, *dict.fromkeys([*notes, *found.notes])]))
 
 
 def _page(columns: Sequence[Column], rows: Sequence[dict[str, object]], notes: Sequence[str]) -> str:

@@ -21,7 +21,14 @@ MOST_BARS = 60
 NAME_LENGTH = 34
 
 
-def draw_bars(layers: Sequence[Layer], file_format: str, *, title: str = "", bytes_title: str = "DRAM bytes") -> bytes:
+def draw_bars(
+    layers: Sequence[Layer],
+    file_format: str,
+    *,
+    title: str = "",
+    bytes_title: str = "DRAM bytes",
+    time_title: str = "time",
+) -> bytes:
     """The picture as bytes of `file_format` (svg, png or pdf): three panels that share their layers.
 
     Of more than `MOST_BARS` layers those that take the most time are drawn, and the title says so. A value that is not
@@ -37,7 +44,7 @@ def draw_bars(layers: Sequence[Layer], file_format: str, *, title: str = "", byt
     ):
         figure = Figure(figsize=(11, max(2.5, 0.7 + 0.2 * len(shown))), layout="constrained")
         time, flops, moved = figure.subplots(1, 3, sharey=True, width_ratios=(1.4, 1, 1))
-        _draw_time(time, shown)
+        _draw_time(time, shown, time_title)
         at_least = any(layer.flops_lower_bound for layer in shown)
         flops_title = "FLOPs, at least: some were not collected" if at_least else "FLOPs"
         _draw_amount(flops, [layer.flops for layer in shown], flops_title, "FLOP")
@@ -60,7 +67,7 @@ def _name(layer: Layer) -> str:
     return name if len(name) <= NAME_LENGTH else "…" + name[-NAME_LENGTH + 1 :]
 
 
-def _draw_time(plot: Axes, layers: Sequence[Layer]) -> None:
+def _draw_time(plot: Axes, layers: Sequence[Layer], title: str) -> None:
     """Phases beside each other in one bar; time without a phase in grey."""
     left = [0.0] * len(layers)
     for phase, colour in PHASE_COLOURS.items():
@@ -74,7 +81,7 @@ def _draw_time(plot: Axes, layers: Sequence[Layer]) -> None:
     _say_unknown(plot, [layer.time_ns for layer in layers])
     if plot.get_legend_handles_labels()[0]:
         plot.legend(loc="lower right", frameon=False)
-    _finish(plot, "time of one iteration", duration)
+    _finish(plot, f"{title} of one iteration", duration)
 
 
 def _draw_amount(plot: Axes, amounts: Sequence[float | None], title: str, unit: str) -> None:

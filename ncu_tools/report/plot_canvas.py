@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ncu_tools.report.mark_area import scale_of
 from ncu_tools.report.plot_labels import Room
 from ncu_tools.report.plot_page import Frame, Page, frame_of
 from ncu_tools.report.plot_theme import Theme
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MARK_OF_ALL_TIME, LARGEST_MARK, LARGEST_OF_SEVERAL, SMALLEST_MARK = 1100.0, 620.0, 200.0, 13.0
-"""Squared diameters in points: of a mark of all the time, the largest in a picture, there with levels, the smallest."""
-
-SAME_AREA = {"o": 1.0, "s": 0.785, "D": 0.62, "^": 1.15, "v": 1.15, "*": 1.5}
-"""What the squared size of a marker is multiplied with to look as large as a circle."""
+SAME_AREA = {
+    "s": math.pi / 4, "D": math.pi / 4, "^": math.pi / 2, "v": math.pi / 2,
+    "P": 9 * math.pi / 20, "X": 2 * math.pi / 5, "*": 2.7986,
+}  # fmt: skip
+"""What the squared size of a matplotlib marker is multiplied with to have the area of a circle of that diameter."""
 
 
 class Canvas:
@@ -36,9 +37,7 @@ class Canvas:
         self.room = Room(page.plot)
         self.not_labelled: list[Roof] = []
         self.axes: Axes = self._axes()
-        weights = [mark.weight for mark in scene.marks]
-        largest = LARGEST_MARK if len(scene.levels) == 1 else LARGEST_OF_SEVERAL
-        self._growth = min(MARK_OF_ALL_TIME, largest / max([*weights, 1e-9]))
+        self.marks = scale_of((mark.weight for mark in scene.marks), len(scene.levels))
 
     def _axes(self) -> Axes:
         box, page, theme = self.page.plot, self.page, self.theme
@@ -53,7 +52,7 @@ class Canvas:
         x_title = printable(self.scene.x_title)
         x_size = page.text * min(1.0, box.width / self.width_of(x_title, page.text))
         axes.set_xlabel(x_title, color=theme.ink, fontsize=x_size, parse_math=False)
-        axes.set_ylabel(self._rate_title(), color=theme.ink, fontsize=page.text)
+        axes.set_ylabel(self.scene.rate_title, color=theme.ink, fontsize=page.text)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         axes.yaxis.set_major_formatter(lambda value, _: short_power(value))
         axes.grid(True, which="major", color=theme.grid, linewidth=0.7)
@@ -63,11 +62,6 @@ class Canvas:
         for name, side in axes.spines.items():
             side.set(color=theme.quiet, linewidth=0.8, visible=name in ("left", "bottom"))
         return axes
-
-    def _rate_title(self) -> str:
-        """What the vertical axis counts: of bare roofs also operations that are no FLOPs."""
-        integers = any(roof.value_unit == "OP/s" for roof in self.scene.roofs)
-        return ("achieved " if self.scene.runs else "") + ("FLOP/s, OP/s of integers" if integers else "FLOP/s")
 
     @property
     def several_devices(self) -> bool:
@@ -112,8 +106,8 @@ class Canvas:
         return self.theme.quiet if self.several_runs else self.theme.of_unit(roof.unit)
 
     def radius(self, weight: float) -> float:
-        """The radius of a marker in points, its area proportional to its time, with a smallest one to see."""
-        return math.sqrt(SMALLEST_MARK + self._growth * weight) * self.page.scale / 2
+        """The radius of a marker in points on this page."""
+        return self.marks.radius(weight) * self.page.scale
 
     def width_of(self, text: str, size: float, *, bold: bool = False) -> float:
         """How wide words are, in points."""

@@ -113,7 +113,7 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
         return 0, []
     several = canvas.several_runs
     count = min(NUMBERED, len(scene.marks), max(lines - 2 - bool(scene.not_drawn), 2))
-    result = [Line(one, "share of its run's time" if several else "share of time", quiet=True)]
+    result = [Line(one, ("share of its run's " if several else "share of ") + scene.time_title, quiet=True)]
     for number, mark in enumerate(scene.marks[:count], start=1):
         words = mark.label if has_names(scene) else f"{number}  {mark.label}"
         part = "" if mark.time_share is None else percent(mark.time_share)
@@ -274,9 +274,13 @@ def _sizes(canvas: Canvas) -> list[Line]:
             )
             at += 2 * radius + canvas.width_of(text, canvas.page.small) + 1.2 * canvas.page.text
 
-    of = "of the longest run's time" if canvas.several_runs else "of the time"
+    of = "of the longest run's" if canvas.several_runs else "of"
     high = 2 * max(canvas.radius(share) for share in shares) / (LINE * canvas.page.text)
-    return [Line(f"area: share {of}", quiet=True), Line(sign=sign, lines=max(1.2, high + 0.3)), Line(lines=0.6)]
+    return [
+        Line(f"area: share {of} {scene.time_title}", quiet=True),
+        Line(sign=sign, lines=max(1.2, high + 0.3)),
+        Line(lines=0.6),
+    ]
 
 
 def _density_scale(canvas: Canvas) -> list[Line]:

@@ -38,6 +38,10 @@ THREADS = "threads"
 """The column of how many threads an operator on a CPU may use, which its ceilings depend on."""
 
 
+OPERATOR_DEVICE = "operator_device"
+"""The column of where an operator ran, cpu or cuda, which says what clock its time is of."""
+
+
 def opens_operator_file(line: str) -> bool:
     """Whether `line` is the header of a collector's file."""
     if not line.startswith(f'{{"{FORMAT}": '):
@@ -120,6 +124,8 @@ class OperatorFile:
         threads = self.header.get("threads")
         if isinstance(threads, int) and 0 < threads < 2**31:
             launch.metrics[THREADS] = report.Metric(float(threads), 0.0, "")
+        if isinstance(self.header.get("device"), str):
+            launch.attributes[OPERATOR_DEVICE] = self.header["device"]
         if self.header.get("device_name"):
             launch.attributes["Device Name"] = str(self.header["device_name"])
         return launch

@@ -177,7 +177,7 @@ function legendOf(points) {
       ),
     ),
     content.arrows.length ? element("p", {}, "arrow: from a kernel to the same one of the next run") : null,
-    element("p", {}, "area: share of the time"),
+    element("p", {}, `area: share of ${content.runs.length > 1 ? "the longest run's " : ""}${content.time_title}`),
   );
 }
 

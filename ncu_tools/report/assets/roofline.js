@@ -30,11 +30,6 @@ function shapeOf(run) {
   return SHAPES[run % SHAPES.length];
 }
 
-// Square pixels, proportional to the share of the time, with a smallest one to see.
-function areaOf(share) {
-  return 40 + 2600 * (share ?? 0);
-}
-
 function unitClass(unit) {
   return /^[a-z0-9_]+$/.test(unit ?? "") ? `unit-${unit}` : "unit-other";
 }
@@ -49,7 +44,7 @@ function pointsOf(content) {
     if (!(y > 0) || !places.length) return [];
     const run = Math.max(content.runs.indexOf(value(row, "run")), 0);
     const [unit, isLowerBound] = [value(row, "unit"), value(row, "flops_lower_bound")];
-    return [{ number, xs: Object.fromEntries(places), y, run, unit, isLowerBound, share: value(row, "time_share") }];
+    return [{ number, xs: Object.fromEntries(places), y, run, unit, isLowerBound, time: value(row, "time_total_ns") }];
   });
 }
 
@@ -173,16 +168,17 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
 
   const markerOf = markers
     .selectAll("path")
-    .data(d3.sort(points, (point) => -(point.share ?? 0)))
+    .data(d3.sort(points, (point) => -(point.time ?? 0)))
     .join("path")
     .attr("class", (point) => `point ${unitClass(point.unit)}`)
     .classed("lower-bound", (point) => point.isLowerBound)
-    .attr("data-number", (point) => point.number)
-    .attr("d", (point) => d3.symbol(shapeOf(point.run), areaOf(point.share))());
+    .attr("data-number", (point) => point.number);
   const joins = markers.append("g").attr("class", "joins");
   const halo = markers.append("circle").attr("class", "halo").attr("visibility", "hidden");
   titles.y.text("achieved FLOP/s");
 
+  // Square pixels: pictures have the same areas, by the same rule (mark_area.py).
+  const areaOf = (point) => content.areas[state.levels.length > 1 ? "all" : state.level][point.number];
   const isHere = (ceiling) => !ceiling.is_bandwidth || state.levels.includes(ceiling.unit);
   const plain = () => content.ceilings.filter((ceiling) => ceiling.drawn && isHere(ceiling));
   const isNear = (one, other) =>
@@ -223,6 +219,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     markerOf
       .attr("display", (point) => (state.level in point.xs ? null : "none"))
       .filter((point) => state.level in point.xs)
+      .attr("d", (point) => d3.symbol(shapeOf(point.run), areaOf(point))())
       .attr("transform", (point) => `translate(${placeOnPlot(point, scale).join()})`);
     drawJoins(scale);
     drawArrows(scale);
@@ -260,7 +257,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
       .join("path")
       .attr("class", ({ point }) => unitClass(point.unit))
       .attr("data-level", ({ level }) => level)
-      .attr("d", ({ level }) => d3.symbol(LEVEL_SHAPES[level], 70)())
+      .attr("d", ({ point, level }) => d3.symbol(LEVEL_SHAPES[level], areaOf(point))())
       .attr("transform", ({ at }) => `translate(${at.join()})`);
   }
 
@@ -275,7 +272,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     const found = between.filter((pair, place) => (state.showArrows && place < content.arrows_drawn) || isChosen(pair));
     const ends = found.flatMap((pair) => {
       const [[x0, y0], [x1, y1]] = pair.map((point) => placeOnPlot(point, scale));
-      const [near, far] = pair.map((point) => Math.sqrt(areaOf(point.share) / Math.PI) + 2);
+      const [near, far] = pair.map((point) => Math.sqrt(areaOf(point) / Math.PI) + 2);
       const length = Math.hypot(x1 - x0, y1 - y0);
       if (length < near + far + 3) return [];
       const [dx, dy] = [(x1 - x0) / length, (y1 - y0) / length];
@@ -414,7 +411,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
   }
 
   function boxOf(point, scale) {
-    const radius = Math.sqrt(areaOf(point.share) / Math.PI);
+    const radius = Math.sqrt(areaOf(point) / Math.PI);
     const [x, y] = placeOnPlot(point, scale);
     return { x: x - radius, y: y - radius, width: 2 * radius, height: 2 * radius };
   }
@@ -476,7 +473,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
       .flatMap((point) => {
         const text = String(point.number + 1);
         const [x, y] = placeOnPlot(point, scale);
-        const radius = Math.sqrt(areaOf(point.share) / Math.PI);
+        const radius = Math.sqrt(areaOf(point) / Math.PI);
         const size = { width: 7 * text.length + 2, height: 12 };
         const far = radius + 2;
         const places = [
@@ -518,7 +515,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     halo
       .attr("cx", x)
       .attr("cy", y)
-      .attr("r", Math.sqrt(areaOf(point.share) / Math.PI) + 6);
+      .attr("r", Math.sqrt(areaOf(point) / Math.PI) + 6);
   }
 
   // ------------------------------------------------------------------------------------------------ choosing, hovering
@@ -528,7 +525,7 @@ function rooflinePlot(content, { onChoose, onLeave, describe }) {
     const [mouseX, mouseY] = d3.pointer(event, svg.node());
     const reach = (point) => {
       const [x, y] = placeOnPlot(point, scale);
-      return Math.hypot(x - mouseX, y - mouseY) - Math.sqrt(areaOf(point.share) / Math.PI);
+      return Math.hypot(x - mouseX, y - mouseY) - Math.sqrt(areaOf(point) / Math.PI);
     };
     const found = d3.least(keptHere(), reach);
     return found && reach(found) < REACH ? found : null;
