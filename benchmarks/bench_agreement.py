@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/bench_agreement.py [PAIRS]
 
 Both time the same model in this process, a short stretch each, so that what else the machine does hits both. Ours is
-the code that a point's process runs (`ncu_launch.timing.sampled`), theirs `Timer.timeit`. Printed are the median of the
-pairs' ratios of means, with the interval that an order statistic gives it. The plan: within 3 % of 1.
+the code that a point's process runs (`ncu_launch.bench.point_process.sampled`), theirs `Timer.timeit`. Printed are the
+median of the pairs' ratios of means, with the interval that an order statistic gives it. The plan: within 3 % of 1.
 
 PyTorch 2.13.0, one thread of an otherwise idle 2-core Intel Xeon, 200 pairs: squeezenet1_1 at batch 1 and 64 x 64
 1.003 [1.000, 1.007], resnet18 at batch 4 and 64 x 64 1.002 [1.000, 1.005], mobilenet_v2 at batch 1 1.012 [1.008,
@@ -17,11 +17,11 @@ import statistics
 import sys
 
 import torch
-from ncu_launch.bench import Sweep, points
-from ncu_launch.iterations import iteration_of
-from ncu_launch.latency import Effort
-from ncu_launch.timing import sampled
-from ncu_launch.workload import prepared
+from ncu_launch.bench.latency_statistics import Effort
+from ncu_launch.bench.point_process import sampled
+from ncu_launch.bench.sweep import Sweep, points
+from ncu_launch.bench.timed_iteration import iteration_of
+from ncu_launch.workload.workload import prepared
 from torch.utils.benchmark import Timer
 
 STRETCH_S = 0.3

@@ -37,11 +37,11 @@ from contextlib import contextmanager
 @contextmanager
 def engine(workers):
     if not workers:
-        from ncu_parsers.engine import InOrder
+        from ncu_parsers.datasets.engine import InOrder
         yield InOrder(), lambda: []
         return
     from distributed import Client
-    from ncu_tools.dask_engine import DaskEngine, local_cluster
+    from ncu_tools.runs.dask_engine import DaskEngine, local_cluster
     with local_cluster(workers) as cluster, Client(cluster) as client:
         yield DaskEngine(client), lambda: list(client.run(peak).values())
 
@@ -50,13 +50,13 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 def parse(folder, root, by):
-    from ncu_parsers.parse_dataset import parse_into_dataset
-    from ncu_parsers.sources import find_sources
+    from ncu_parsers.parse.parse_dataset import parse_into_dataset
+    from ncu_parsers.sources.sources import find_sources
     return len(parse_into_dataset(root, find_sources([folder]), engine=by).reports)
 
 def hotspots(folder, root, by):
-    from ncu_tools.kernels import hotspots_of
-    from ncu_tools.loading import on_disk
+    from ncu_tools.kernels.kernel_cache import hotspots_of
+    from ncu_tools.runs.loading import on_disk
     return len(hotspots_of(on_disk(root, by)).rows)
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ import sys
 import time
 from contextlib import nullcontext
 
-from ncu_launch.attribution import Attribution
-from ncu_launch.operators import collector_class
-from ncu_launch.request import Workload
-from ncu_launch.workload import Step, prepared
+from ncu_launch.workload.module_attribution import Attribution
+from ncu_launch.workload.operator_collector import collector_class
+from ncu_launch.workload.workload import Step, prepared
+from ncu_launch.workload_spec import Workload
 
 ROUNDS = 15
 

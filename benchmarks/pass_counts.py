@@ -19,10 +19,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.chips import chips, find_chip
-from ncu_launch.groups import group_names, select
+from ncu_launch.counters.chips import chips, find_chip
+from ncu_launch.counters.metric_groups import group_names, select
 
-TABLE = Path(__file__).parent.parent / "launch" / "ncu_launch" / "metrics" / "passes.toml"
+TABLE = Path(__file__).parent.parent / "launch" / "ncu_launch" / "counters" / "tables" / "passes.toml"
 PACKAGE = "nvidia-cuda-cupti"
 TYPES = {"half": None, "fp32": "fp32", "tf32": "tf32", "fp64": "fp64", "fp8": "fp8", "int8": "int8"}
 """Kinds of tensor counters that the group flops may have among it, and the type of a workload that leads to each."""
@@ -133,7 +133,7 @@ def _every_combination(most: int | None) -> Iterator[tuple[frozenset[str], str |
 
 def main(families: list[str]) -> None:
     """Count the named families, or all that this CUPTI knows, and write them into the table."""
-    from ncu_launch.metrics import table
+    from ncu_launch.counters.metrics import table
 
     cupti = Cupti()
     before = table("passes") if TABLE.exists() else {}

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ncu_parsers import arrays, tables
+from ncu_parsers.schema import arrays, tables
 
 from benchmarks.processes import Run, measured, peak, ratio
 
@@ -96,7 +96,7 @@ def write(folder: Path, rows: int) -> Path:
     folder.mkdir()
     program = (
         "import sys; from pathlib import Path; from benchmarks.pictures import launches\n"
-        "from ncu_parsers.row_groups import write_table; from ncu_tools.kernels import keep_kernels\n"
+        "from ncu_parsers.parquet.writer import write_table; from ncu_tools.kernels.kernel_cache import keep_kernels\n"
         "file = Path(sys.argv[1]); write_table(launches(int(sys.argv[2])), file); keep_kernels(file)"
     )
     file = folder / "launches.parquet"

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.parse import parse
-from ncu_parsers.sources import find_sources
+from ncu_parsers.parse.parse import parse
+from ncu_parsers.sources.sources import find_sources
 
-from ncu_tools.ceilings import ceilings_of
-from ncu_tools.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, KernelCause, diagnoses
-from ncu_tools.diagnosis.limits import LEVELS, MEMORY, ROOF, SM
-from ncu_tools.diagnosis.rules import facts
-from ncu_tools.hotspots import hotspots
+from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, KernelCause, diagnoses
+from ncu_tools.kernels.diagnosis.limits import LEVELS, MEMORY, ROOF, SM
+from ncu_tools.kernels.diagnosis.rules import facts
+from ncu_tools.kernels.hotspots import hotspots
 
 AGREED, FINER, SILENT = "agreed", "finer", "silent"
 WITH_REASON, WITHOUT = "contradicted, reason shown", "contradicted"

@@ -21,13 +21,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from ncu_launch.latency import summed_up
-from ncu_launch.point_outcomes import OK
-from ncu_parsers.bench_table import IDENTITY
-from ncu_parsers.tables import Floats
+from ncu_launch.bench.latency_statistics import summed_up
+from ncu_launch.bench.point_outcomes import OK
+from ncu_parsers.schema.bench_table import IDENTITY
+from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.power_law import PowerFit, fitted
-from ncu_tools.scaling import Series, series
+from ncu_tools.bench.power_law import PowerFit, fitted
+from ncu_tools.bench.scaling import Series, series
 
 EXPONENT = 1.0
 SHIFT = 0.01

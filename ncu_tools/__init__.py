@@ -1,5 +1,7 @@
 """Analysis of kernel launches: tables in; tables, text and pictures out. `load` is the way in from a notebook."""
 
-from ncu_tools.notebook import load as load
+from ncu_launch.version import VERSION
 
-__version__ = "0.1.0"
+from ncu_tools.report.notebook.profiled_run import load as load
+
+__version__ = VERSION

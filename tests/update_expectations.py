@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ncu_parsers.tables import COLUMNS
+from ncu_parsers.schema.tables import COLUMNS
 
 from tests.conftest import ROOT
-from tests.reports import sample_files, shared_reports, summed_up
-from tests.test_samples import GOLDEN, golden_of
+from tests.support.reports import sample_files, shared_reports, summed_up
+from tests.whole.test_samples import GOLDEN, golden_of
 
 EXPECTATIONS = ROOT / "tests" / "expectations" / "ncu_csv.json"
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from ncu_launch.request import Workload
-from ncu_launch.workload import prepared
+from ncu_launch.workload.workload import prepared
+from ncu_launch.workload_spec import Workload
 
 Expected = dict[str, float]
 FLOAT_BYTES = 4

@@ -40,7 +40,9 @@ COMMANDS = {
     "machines": "Peaks and bandwidths of machines, with their sources.",
     "doctor": "What of this machine stands in the way of profiling.",
 }
-"""Every command with its line in the help. The command itself is the function `command` of the module of its name."""
+"""Every command with its line in the help. The command is the function `command` of the module of its name."""
+COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
+"""The commands in the folder `collecting`; all others are in `reading`."""
 
 
 STOPPED, TERMINATED = 130, 143
@@ -67,7 +69,8 @@ class LazyGroup(click.Group):
         """The command called `cmd_name`, or None."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"ncu_tools.cli.{cmd_name}")
+        folder = "collecting" if cmd_name in COLLECTING else "reading"
+        module = importlib.import_module(f"ncu_tools.cli.{folder}.{cmd_name}")
         command: click.Command = module.command
         return command
 
@@ -101,7 +104,7 @@ def cli(debug: bool, memory_limit: str | None) -> None:
       ncu-bench roofline report.csv -o roofline.svg
     """
     if memory_limit is not None:
-        from ncu_parsers.memory import SETTING, size_of
+        from ncu_parsers.sources.memory import SETTING, size_of
 
         size_of(memory_limit)
         os.environ[SETTING] = memory_limit  # for the processes that read beside this one, too

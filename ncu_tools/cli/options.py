@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table, printable, to_csv, to_json, to_markdown
-from ncu_tools.report.units import counted
 
 if TYPE_CHECKING:
-    from ncu_parsers.engine import Engine
-    from ncu_parsers.sources import Source
+    from ncu_parsers.datasets.engine import Engine
+    from ncu_parsers.sources.sources import Source
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -86,7 +86,7 @@ def engine_of(dask: str | None) -> Iterator[Engine | None]:
     if dask is None:
         yield None
         return
-    from ncu_tools.dask_engine import dask_engine
+    from ncu_tools.runs.dask_engine import dask_engine
 
     with dask_engine(dask) as engine:
         yield engine
@@ -107,7 +107,7 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
 
 def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
     """Write a table as text that fits the terminal; gives the note on columns that there was no room for, if any."""
-    from ncu_tools.report.text import left_out, to_text
+    from ncu_tools.report.text_table import left_out, to_text
 
     width = terminal_width()
     click.echo(to_text(table, width, full_names=full_names))

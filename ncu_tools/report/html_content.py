@@ -12,28 +12,28 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from ncu_launch.manifest import Manifest
-from ncu_parsers import tables
+from ncu_launch.files.manifest import Manifest
+from ncu_launch.version import VERSION
+from ncu_parsers.schema import tables
 
-from ncu_tools import __version__
-from ncu_tools.ceilings import BOARD_LIMIT, Ceiling, unit_title
-from ncu_tools.compose import MOST_ARROWS, longest_time, weight_of
-from ncu_tools.diagnosis.diagnose import diagnoses
-from ncu_tools.diagnosis.sums import looked_at
-from ncu_tools.expected import LAYER, Comparison, compare
-from ncu_tools.expected_work import Collection, collection_of
-from ncu_tools.file_sums import EXTREMES, decides_ceilings
-from ncu_tools.hotspots import Hotspot, run_total, used_units
-from ncu_tools.layers import layers
-from ncu_tools.levels import needed_metrics
-from ncu_tools.machine import DRAM, Machine
-from ncu_tools.operator_times import time_title
-from ncu_tools.report.mark_area import PIXELS_PER_POINT, scale_of
+from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, unit_title
+from ncu_tools.ceilings.levels import needed_metrics
+from ncu_tools.ceilings.machine_files import DRAM, Machine
+from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
+from ncu_tools.expected.both_sides import Collection, collection_of
+from ncu_tools.expected.measured_vs_expected import LAYER, Comparison, compare
+from ncu_tools.kernels.diagnosis.diagnose import diagnoses
+from ncu_tools.kernels.diagnosis.sums import looked_at
+from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
+from ncu_tools.kernels.operator_times import time_title
+from ncu_tools.layers.layers import layers
+from ncu_tools.numbers.number_format import counted, more_kernels, percent
 from ncu_tools.report.table import Column, printable
-from ncu_tools.report.units import counted, more_kernels, percent
-from ncu_tools.roofline import Look, Point, Roofline, roofline
-from ncu_tools.scene import LEVELS, short_names
-from ncu_tools.work import UNIT_COLUMNS
+from ncu_tools.roofline.mark_area import PIXELS_PER_POINT, scale_of
+from ncu_tools.roofline.roofline import Look, Point, Roofline, roofline
+from ncu_tools.roofline.scene import LEVELS, short_names
+from ncu_tools.roofline.scene_builder import MOST_ARROWS, longest_time, weight_of
+from ncu_tools.runs.partition_sums import EXTREMES, decides_ceilings
 
 KERNELS_SHOWN, LETTERS_SHOWN = 2_000, 800_000
 """How many kernels all runs of a page have together, and letters their names, so that it stays small and quick."""
@@ -166,7 +166,8 @@ def content(
 ) -> dict[str, Any]:
     """All that the page shows of some runs with different names: the `top` hottest kernels of each, or a good many.
 
-    `machine` gives ceilings that the runs lack; `group` is what counts as one kernel (`ncu_tools.hotspots.GROUPS`).
+    `machine` gives ceilings that the runs lack; `group` is what counts as one kernel
+    (`ncu_tools.kernels.hotspots.GROUPS`).
     """
     look = Look(group=group, levels=LEVELS, follow=len(runs) > 1)
     result = roofline({run.name: run.table for run in runs}, machine, look=look)
@@ -179,7 +180,7 @@ def content(
     rows = _kernels(runs, shown, labels, group)
     found = {
         "title": title or ", ".join(labels.values()),
-        "made_by": f"ncu-bench {__version__}",
+        "made_by": f"ncu-bench {VERSION}",
         "levels": _levels(result),
         "runs": [labels[run.name] for run in runs],
         "units": {unit: unit_title(unit) for unit in (*UNIT_COLUMNS, *LEVELS)},

@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 
-from ncu_tools.gate import NOT_EVALUATED, NOT_SHOWN_TO_TRIP, REFUSED, TRIPPED, GateOutcome
+from ncu_tools.compare.gate import NOT_EVALUATED, NOT_SHOWN_TO_TRIP, REFUSED, TRIPPED, GateOutcome
 from ncu_tools.report.table import printable
 
 SUITE = "ncu-bench compare"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ncu_tools.report.units import FORMATS
+from ncu_tools.numbers.number_format import FORMATS
 
 JSON_SCHEMA_VERSION = 1
 

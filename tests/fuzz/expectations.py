@@ -10,16 +10,18 @@ from unittest.mock import patch
 
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers import build, kineto, nsys_csv, report
-from ncu_parsers.build import launches_table
-from ncu_parsers.report import Launch, Report
-from ncu_parsers.sources import encoding_of
-from ncu_parsers.tables import COLUMNS, with_metadata
+from ncu_parsers.derived import table_builder
+from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.report_data import report
+from ncu_parsers.report_data.report import Launch, Report
+from ncu_parsers.schema.tables import COLUMNS, with_metadata
+from ncu_parsers.sources.sources import encoding_of
+from ncu_parsers.timelines import kineto, nsys_stats
 
 KINDS_OF_LINES = {
     report.HEADER, report.UNITS, report.METRICS, report.RULE, report.BLANK, report.MESSAGE, report.OUTPUT,
     report.BROKEN, report.CUT, report.TOO_LONG, report.UNLABELLED, report.LAYOUT, report.SESSION, report.SOURCE,
-    nsys_csv.OTHER_ROW, kineto.OTHER_EVENT, report.HOST,
+    nsys_stats.OTHER_ROW, kineto.OTHER_EVENT, report.HOST,
 }  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def table_of(found: Report) -> pa.Table:
 @contextmanager
 def only_what_was_read() -> Iterator[None]:
     """Tables without the derived columns within: these follow from the others, and take most of the time."""
-    with patch.object(build, "contract_table", _table_of_what_was_read):
+    with patch.object(table_builder, "contract_table", _table_of_what_was_read):
         yield
 
 
@@ -72,10 +74,14 @@ def _table_of_what_was_read(
     launches: Sequence[Launch] = (),
 ) -> pa.Table:
     kinds = {column.name: column.type for column in COLUMNS}
-    columns = {name: build._array(values, kinds[name], rows) for name, values in identity.items()}
+    columns = {name: table_builder._array(values, kinds[name], rows) for name, values in identity.items()}
     for name in sorted({*numbers, *texts} - columns.keys()):
         values = numbers[name] if name in numbers else texts[name]
-        columns[name] = values if isinstance(values, pa.Array) else build._array(values, build._kind_of(values), rows)
+        columns[name] = (
+            values
+            if isinstance(values, pa.Array)
+            else table_builder._array(values, table_builder._kind_of(values), rows)
+        )
     return pa.table(columns)
 
 

@@ -15,22 +15,22 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
-from ncu_launch.manifest import Manifest, ToolRun
-from ncu_launch.operators import FORMAT, FORMAT_VERSION
-from ncu_parsers.bench_table import COLUMNS as COLUMNS_OF_POINTS
-from ncu_parsers.bench_table import bench_table
-from ncu_parsers.build import launches_table
-from ncu_parsers.read import read_report
-from ncu_parsers.row_groups import write_table
-from ncu_parsers.sources import Source
-from ncu_parsers.tables import SCHEMA_VERSION, with_metadata
+from ncu_launch.files.manifest import Manifest, ToolRun
+from ncu_launch.workload.operator_collector import FORMAT, FORMAT_VERSION
+from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema.bench_table import COLUMNS as COLUMNS_OF_POINTS
+from ncu_parsers.schema.bench_table import bench_table
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+from ncu_parsers.sources.sources import Source
 
 from sample_reports.generate import reports
-from tests.binary_reports import Block as ReportBlock
-from tests.binary_reports import field, nvtx_state, put_together, sized, varint
-from tests.test_kineto import synthetic_gpu_events
-from tests.test_nsys_csv import COPY_ROW, KERNEL_ROW, NAME, SUMMARY, TRACE
-from tests.timelines import (
+from tests.parsers.timelines.test_kineto import synthetic_gpu_events
+from tests.parsers.timelines.test_nsys_csv import COPY_ROW, KERNEL_ROW, NAME, SUMMARY, TRACE
+from tests.support.binary_reports import Block as ReportBlock
+from tests.support.binary_reports import field, nvtx_state, put_together, sized, varint
+from tests.support.timelines import (
     CALLS,
     KERNELS,
     NODES,
@@ -206,7 +206,7 @@ def parquet_files() -> list[bytes]:
 
 def machine_files() -> list[bytes]:
     """Machine files of the project."""
-    folder = files("ncu_tools") / "machines"
+    folder = files("ncu_tools") / "ceilings" / "machines"
     return [(folder / f"{name}.toml").read_bytes() for name in ("a100-pcie-40gb", "h100-sxm", "apple-m1")]
 
 

@@ -24,32 +24,30 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.manifest import read_manifest
-from ncu_launch.run_files import MANIFEST
-from ncu_parsers import (
-    compiled,
-    fast_wide,
-    flow,
-    kineto,
+from ncu_launch.files.manifest import read_manifest
+from ncu_launch.files.run_files import MANIFEST
+from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.ncu_rep import report_file as binary
+from ncu_parsers.ncu_rep.report_file_blocks import read_blocks
+from ncu_parsers.parquet import checked_open, reader
+from ncu_parsers.parse.parse import account
+from ncu_parsers.report_data.report import Report
+from ncu_parsers.schema import tables
+from ncu_parsers.schema.bench_table import appended
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.streaming import (
+    compiled_loops,
+    launch_pipeline,
     long_blocks,
-    nsys_sqlite,
-    parquet,
-    parquet_file,
-    stream,
-    stretch,
-    tables,
+    row_batch,
+    streaming_reader,
+    wide_page_blocks,
 )
-from ncu_parsers import ncu_report_file as binary
-from ncu_parsers.bench_table import appended
-from ncu_parsers.ncu_report_blocks import read_blocks
-from ncu_parsers.parse import account
-from ncu_parsers.read import read_report
-from ncu_parsers.report import Report
-from ncu_parsers.sources import Source
+from ncu_parsers.timelines import kineto, nsys_sqlite
 
-from ncu_tools.ceilings import ceilings_of
-from ncu_tools.hotspots import hotspots
-from ncu_tools.machine import machine_files_in, parse_machine, problems
+from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.ceilings.machine_files import machine_files_in, parse_machine, problems
+from ncu_tools.kernels.hotspots import hotspots
 from tests.fuzz import seeds
 from tests.fuzz.choices import ODD_REALS, Choices
 from tests.fuzz.expectations import (
@@ -62,7 +60,7 @@ from tests.fuzz.expectations import (
     rows_of,
     table_of,
 )
-from tests.timelines import Row, database
+from tests.support.timelines import Row, database
 
 
 @dataclass(frozen=True)
@@ -159,16 +157,16 @@ def fast_path(data: bytes, thorough: bool) -> None:
     with (
         written(data, "report.csv") as path,
         _tables(thorough),
-        patch.object(fast_wide, "BLOCK_BYTES", 2000),
-        patch.object(fast_wide, "UNKNOWN_BYTES", 500),
-        patch.object(stretch, "BYTES_OF_A_STRETCH", 250),
-        patch.object(flow, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
-        patch.object(stream, "ThreadPoolExecutor", _Inline),
+        patch.object(wide_page_blocks, "BLOCK_BYTES", 2000),
+        patch.object(wide_page_blocks, "UNKNOWN_BYTES", 500),
+        patch.object(row_batch, "BYTES_OF_A_STRETCH", 250),
+        patch.object(launch_pipeline, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
+        patch.object(streaming_reader, "ThreadPoolExecutor", _Inline),
         patch.object(long_blocks, "BLOCK_BYTES", 1000),
-        patch.object(compiled, "loops", compiled.loops if len(data) % 3 else None),
+        patch.object(compiled_loops, "loops", compiled_loops.loops if len(data) % 3 else None),
     ):
         sink = Sink()
-        streamed = stream.stream_report(Source(str(path)), sink)
+        streamed = streaming_reader.stream_report(Source(str(path)), sink)
         if streamed is None:
             return
         try:
@@ -271,12 +269,12 @@ def parquet_schema(data: bytes, thorough: bool) -> None:
 
 def _use_launches(path: Path, thorough: bool) -> None:
     """Read a file as commands do: what is in it, its notes, its columns as numbers and texts, and its kernels."""
-    parquet.contents(path)
-    parquet.filled_columns(path)
-    parquet_file.fingerprint(path)
-    table = parquet.read_launches(path)
+    reader.contents(path)
+    reader.filled_columns(path)
+    checked_open.fingerprint(path)
+    table = reader.read_launches(path)
     hold_table(table)
-    stretches = parquet.launch_stretches(path, table.column_names)
+    stretches = reader.launch_stretches(path, table.column_names)
     assert sum(map(len, stretches)) == len(table)
     said = tables.table_metadata(table)
     assert all(isinstance(note, str) for note in said.get("notes", []))
@@ -292,9 +290,9 @@ def _use_launches(path: Path, thorough: bool) -> None:
 def bench(data: bytes, thorough: bool) -> None:
     """A table of measured points whose columns are missing or of other types, or a file; points are put behind."""
     with written(data, "bench.parquet") as path:
-        if not data.startswith(parquet_file.MAGIC):
+        if not data.startswith(checked_open.MAGIC):
             pq.write_table(_changed(seeds.point_table(), Choices(data)), path)
-        table = parquet.read_bench(path)
+        table = reader.read_bench(path)
     hold_table(table)
     assert len(appended(table, seeds.point_table().to_pylist())) == len(table) + 2
 

@@ -1,5 +1,5 @@
 "use strict";
-// Numbers for people, as ncu_tools.report.units writes them: four significant digits, a prefix, a unit.
+// Numbers for people, as ncu_tools.numbers.number_format writes them: four significant digits, a prefix, a unit.
 
 const STEPS = [
   [1e18, "E"],

@@ -1,0 +1,57 @@
+"""What a GPU is doing at a moment: its clocks, its temperature, and what holds its clocks down, as the driver says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ncu_launch.profilers.installed_tools import ask
+
+QUERIES = tuple(f"clocks.sm,clocks.mem,temperature.gpu,clocks_{word}_reasons.active" for word in ("event", "throttle"))
+"""`throttle` is what drivers before 535 call it; newer ones know both."""
+
+REASONS = {
+    0x2: "applications clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
+    0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
+}  # fmt: skip
+"""The bits of nvmlClocksEventReasons (NVML API reference). The first, of an idle GPU, holds nothing down."""
+
+UNTHROTTLED = "none"
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """Clocks in Hz, degrees Celsius, and the reasons why clocks are held down. None is what the driver does not say."""
+
+    sm_clock_hz: float | None
+    memory_clock_hz: float | None
+    temperature_c: float | None
+    throttling: str | None
+
+
+def gpu_state(device: str) -> GpuState | None:
+    """The state of the GPU that nvidia-smi knows as `device` (an index or UUID); None where it cannot be asked."""
+    for query in QUERIES:
+        answer = ask(["nvidia-smi", "-i", device, f"--query-gpu={query}", "--format=csv,noheader,nounits"])
+        if answer is not None and answer[0] == 0:
+            return parsed_state(answer[1])
+    return None
+
+
+def parsed_state(line: str) -> GpuState | None:
+    """The state in the four cells that nvidia-smi printed; None when it printed something else."""
+    cells = [cell.strip() for cell in line.strip().split(",")]
+    if len(cells) != 4:
+        return None
+    sm, memory, temperature = (float(cell) if cell.replace(".", "", 1).isdecimal() else None for cell in cells[:3])
+    mega = 1e6
+    return GpuState(
+        None if sm is None else sm * mega, None if memory is None else memory * mega, temperature, _reasons(cells[3])
+    )
+
+
+def _reasons(cell: str) -> str | None:
+    try:
+        bits = int(cell, 16)
+    except ValueError:
+        return None
+    return ", ".join(name for bit, name in REASONS.items() if bits & bit) or UNTHROTTLED

@@ -1,0 +1,420 @@
+"""One point of a sweep: build a model, warm up, time it until its mean is sure, and write what was found as JSON.
+
+    python -m ncu_launch.bench.point_process WORKLOAD.json EFFORT.json RESULT.json
+
+A sample is one iteration. On a GPU it lies between two CUDA events, and the GPU is done with everything before it
+begins; on a CPU it is read from a monotonic clock. Python's garbage collector runs between samples only, as `timeit`
+has it. What an iteration is depends on the phase: the forward pass without gradients; the backward pass alone, behind a
+forward pass that is not timed; or a whole step with gradients and an SGD update.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.bench.gpu_clocks import GpuState, gpu_state
+from ncu_launch.bench.latency_statistics import Effort, summed_up
+from ncu_launch.bench.timed_iteration import Iteration, iteration_of
+from ncu_launch.bench.torchscript import for_inference
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import write_whole
+from ncu_launch.profilers.subprocesses import end_with_the_parent
+from ncu_launch.targets.models import Built, build
+from ncu_launch.workload.meta_device_count import estimate
+from ncu_launch.workload.module_attribution import tensors_in
+from ncu_launch.workload.workload import Step, assembled, cpu_name, device_here, placed
+from ncu_launch.workload_spec import Workload
+
+STAGE = "ncu-bench: "
+"""How a line begins that says how far the measuring is."""
+OUT_OF_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory")
+COLLECT_EVERY = 64
+AFTER_COLLECTING = 3
+"""Iterations that bring back into the caches what collecting garbage has put out of them."""
+ASKING_S = 5.0
+MEMORY_EVENT = "[memory]"
+BY_ALLOCATOR, BY_PROFILER = "CUDA allocator", "tensors, by PyTorch's profiler"
+
+Row = dict[str, Any]
+
+
+def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) -> None:
+    """Measure a point; `written` is given its row as soon as there is one, and again with what was found afterwards.
+
+    Raises `NcuBenchError` when the target or its options cannot be run here.
+    """
+    import torch
+
+    torch.manual_seed(workload.seed)
+    device = device_here(workload.device)
+    _say("building")
+    built = build(workload)
+    with torch.no_grad() if not workload.wants_backward else nullcontext():
+        step = assembled(workload, built, *placed(workload, built, device), device)
+        row = {**_identity(workload, built, step), **_sizes(workload, built)}
+        if workload.mode == "jit":
+            row["notes"] += _optimised(step, built)
+        iteration = iteration_of(step)
+        _say("warming up")
+        row["warmup_iterations"] = _warm(iteration, effort, device)
+        row["memory_allocated_bytes"] = _allocated(step)
+        _say("timing")
+        samples = sampled(iteration, effort, device)
+        row |= {**_latency(samples, row), **_gpu(iteration, device)}
+        _say("profiling")
+        row |= {**_memory(iteration, row["memory_allocated_bytes"], device), **_self_times(iteration, device)}
+    row["process_peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    written(row)
+    del step, built, iteration
+    gc.collect()
+    _say("counting")
+    written({**row, **_expected(workload)})
+
+
+def _optimised(step: Step, built: Built) -> list[str]:
+    """Call the traced model as optimised for inference from now on, as far as that can be done; returns notes."""
+    traced = step.model
+    step.model, notes = for_inference(step)
+    if step.model is not traced and step.device == "cuda":  # its allocator would count the weights twice
+        step.watched, built.model = step.model, None
+    return notes
+
+
+# ---------------------------------------------------------------------------------------------------------- the timing
+
+
+def _warm(iteration: Iteration, effort: Effort, device: str) -> int:
+    began, done = time.monotonic(), 0
+    while not effort.warm(done, time.monotonic() - began):
+        _untimed(iteration)
+        _wait(device)
+        done += 1
+    return done
+
+
+def _untimed(iteration: Iteration) -> None:
+    iteration.work(iteration.prepare())
+    iteration.finish()
+
+
+def _wait(device: str) -> None:
+    import torch
+
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def sampled(iteration: Iteration, effort: Effort, device: str) -> list[float]:
+    """Nanoseconds of each iteration, in their order."""
+    timed = gpu_timer() if device == "cuda" else cpu_timer()
+    samples: list[float] = []
+    check_at = effort.least
+    with _collecting_between() as collect:
+        for _ in range(AFTER_COLLECTING):
+            _untimed(iteration)
+        _wait(device)
+        began = time.monotonic()
+        while len(samples) < effort.most:
+            prepared = iteration.prepare()
+            samples.append(timed(iteration.work, prepared))
+            del prepared
+            iteration.finish()
+            if len(samples) % COLLECT_EVERY == 0:
+                collect()
+            seconds = time.monotonic() - began
+            if seconds >= effort.max_s:
+                break
+            if len(samples) >= check_at and seconds >= effort.least_s:
+                if effort.tight(samples):
+                    break
+                check_at = len(samples) + max(1, len(samples) // 10)
+    return samples
+
+
+Timer = Callable[[Callable[[Any], None], Any], float]
+
+
+def cpu_timer() -> Timer:
+    """Times a piece of work in ns by a monotonic clock."""
+    clock = time.perf_counter_ns
+
+    def timed(work: Callable[[Any], None], prepared: Any) -> float:
+        began = clock()
+        work(prepared)
+        return float(clock() - began)
+
+    return timed
+
+
+def gpu_timer() -> Timer:
+    """Times a piece of work in ns between two CUDA events, on a GPU that has nothing else to do."""
+    import torch
+
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def timed(work: Callable[[Any], None], prepared: Any) -> float:
+        torch.cuda.synchronize()
+        began.record()
+        work(prepared)
+        ended.record()
+        ended.synchronize()
+        return float(began.elapsed_time(ended)) * 1e6
+
+    return timed
+
+
+@contextmanager
+def _collecting_between() -> Iterator[Callable[[], Any]]:
+    """Turn the garbage collector off, and spare it what is there already; the function that is given runs it."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield gc.collect
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def _latency(samples: list[float], row: Row) -> Row:
+    found = summed_up(samples)
+    items = row["items"]
+    return {
+        "iterations": len(samples),
+        "latency_mean_ns": found.mean,
+        "latency_median_ns": found.median,
+        "latency_p95_ns": found.p95,
+        "latency_p99_ns": found.p99,
+        "latency_sd_ns": found.deviation,
+        "latency_low_ns": found.low,
+        "latency_high_ns": found.high,
+        "throughput": items / found.mean * 1e9 if items else None,
+        "samples_ns": samples,
+    }
+
+
+# -------------------------------------------------------------------------------------------------- what the model is
+
+
+def _identity(workload: Workload, built: Built, step: Step) -> Row:
+    import torch
+
+    on_gpu = step.device == "cuda"
+    notes = list(built.notes)
+    if workload.wants_backward and not step.watched.training:
+        notes.append("gradients in evaluation mode: this model or batch cannot train")
+    if (built.dtype or workload.dtype) == "tf32" and not on_gpu:
+        notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
+    parameters = list(step.watched.parameters())
+    return {
+        "device": step.device,
+        "device_name": torch.cuda.get_device_name() if on_gpu else cpu_name(),
+        "threads": None if on_gpu else torch.get_num_threads(),
+        "torch": str(torch.__version__),
+        "parameters": sum(int(parameter.numel()) for parameter in parameters),
+        "parameter_bytes": sum(int(parameter.nbytes) for parameter in parameters),
+        "notes": notes,
+    }
+
+
+def _sizes(workload: Workload, built: Built) -> Row:
+    """What an iteration works on: sizes that a function was given, else by shapes of inputs, null without either."""
+    keywords = built.kwargs or {}
+    tensors = list(tensors_in((built.args, keywords)))
+    images = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.dim() == 4]
+    row: Row = dict.fromkeys(("batch_size", "input_size", "sequence_length", "items", "throughput_unit"))
+    if "input_ids" in keywords:
+        tokens = keywords["input_ids"]
+        row |= {"batch_size": len(tokens), "sequence_length": tokens.shape[1], "items": tokens.numel()}
+        row["throughput_unit"] = "token/s"
+    elif built.needs_targets_to_train:  # detectors take a list of images
+        row |= {"batch_size": len(tensors), "input_size": tensors[0].shape[-1], "items": len(tensors)}
+        row["throughput_unit"] = "image/s"
+    elif tensors and tensors[0].dim():
+        row |= {"batch_size": len(tensors[0]), "items": len(tensors[0])}
+        row["throughput_unit"] = "image/s" if images else "sample/s"
+        row["input_size"] = tensors[0].shape[-1] if tensors[0].dim() >= 4 else None
+    if "batch_size" in built.sizes and row["throughput_unit"] != "token/s":
+        row |= {"items": built.sizes["batch_size"], "throughput_unit": row["throughput_unit"] or "sample/s"}
+    return row | built.sizes
+
+
+def _expected(workload: Workload) -> Row:
+    """FLOPs and bytes of operators by formulas, from shapes alone."""
+    with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as folder:
+        operators, summary = Path(folder) / "operators", Path(folder) / "summary"
+        try:
+            estimate(workload, operators, summary)
+        except NcuBenchError as error:
+            return {"expected_why_not": error.what}
+        found = json.loads(summary.read_text("utf-8"))
+    unknown = ", ".join(found["unknown_operators"])
+    return {
+        "expected_flops": found["flops"],
+        "expected_bytes": float(found["bytes"]),
+        "expected_why_not": f"no formula for {unknown}" if unknown else None,
+    }
+
+
+# --------------------------------------------------------------------------------------------- memory and self times
+
+
+def _allocated(step: Step) -> int:
+    """Bytes of what stays between iterations."""
+    import torch
+
+    if step.device == "cuda":
+        return int(torch.cuda.memory_allocated())
+    inputs = tensors_in((step.arguments, step.keywords))
+    state = tensors_in([] if step.optimizer is None else list(step.optimizer.state.values()))
+    tensors = [*step.watched.parameters(), *step.watched.buffers(), *inputs, *state]
+    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in tensors}
+    return sum(map(int, storages.values()))
+
+
+def _memory(iteration: Iteration, allocated: int, device: str) -> Row:
+    """The most that was allocated at a time in a whole iteration, with what stays between iterations."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        _untimed(iteration)
+        torch.cuda.synchronize()
+        return {"memory_peak_bytes": int(torch.cuda.max_memory_allocated()), "memory_basis": BY_ALLOCATOR}
+    with suppress(Exception):  # the profiler's own events are no public interface
+        with _profiler(profile_memory=True) as profiler:
+            _untimed(iteration)
+        events = [event for event in profiler.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
+        changes = [event.nbytes() for event in sorted(events, key=lambda event: int(event.start_ns()))]
+        if changes:
+            return {"memory_peak_bytes": allocated + peak_of(changes), "memory_basis": BY_PROFILER}
+    return {"memory_peak_bytes": None, "memory_basis": None}
+
+
+def peak_of(changes: list[int]) -> int:
+    """The highest that a sum of allocations and releases (negative) ever was, at least 0."""
+    highest = now = 0
+    for change in changes:
+        now += change
+        highest = max(highest, now)
+    return highest
+
+
+def _self_times(iteration: Iteration, device: str) -> Row:
+    """Time on the CPU and on the GPU by PyTorch's profiler, which slows the CPU down: the sums under its tables."""
+    prepared = iteration.prepare()
+    _wait(device)
+    try:
+        with _profiler() as profiler:
+            iteration.work(prepared)
+            _wait(device)
+        totals = profiler.key_averages()
+    except RuntimeError:  # another profiler has the device
+        return {"self_cpu_time_ns": None, "self_gpu_time_ns": None}
+    finally:
+        iteration.finish()
+    on_gpu = [event.self_device_time_total for event in totals if _is_of_gpu(event)]
+    return {
+        "self_cpu_time_ns": 1e3 * sum(event.self_cpu_time_total for event in totals),
+        "self_gpu_time_ns": 1e3 * sum(on_gpu) if on_gpu else None,
+    }
+
+
+def _is_of_gpu(event: Any) -> bool:
+    return event.device_type.name == "CUDA" and not getattr(event, "is_user_annotation", False)
+
+
+def _profiler(**options: Any) -> AbstractContextManager[Any]:
+    import torch
+
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    profiler: AbstractContextManager[Any] = torch.profiler.profile(activities=activities, **options)
+    return profiler
+
+
+def _gpu(iteration: Iteration, device: str) -> Row:
+    """The state of the GPU while it goes on with the same work, so that asking disturbs no sample."""
+    if device != "cuda":
+        return {}
+    found: list[GpuState | None] = []
+    asking = threading.Thread(target=lambda: found.append(gpu_state(_gpu_uuid())), daemon=True)
+    asking.start()
+    until = time.monotonic() + ASKING_S
+    while asking.is_alive() and time.monotonic() < until:
+        _untimed(iteration)
+        _wait(device)
+    state = found[0] if found else None
+    if state is None:
+        return {"gpu_clock_hz": None, "gpu_memory_clock_hz": None, "gpu_temperature_c": None, "throttling": None}
+    return {
+        "gpu_clock_hz": state.sm_clock_hz,
+        "gpu_memory_clock_hz": state.memory_clock_hz,
+        "gpu_temperature_c": state.temperature_c,
+        "throttling": state.throttling,
+    }
+
+
+def _gpu_uuid() -> str:
+    """The current GPU as nvidia-smi can be asked for it; the first where this PyTorch does not say."""
+    import torch
+
+    uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
+    return f"GPU-{uuid}" if uuid else "0"
+
+
+# --------------------------------------------------------------------------------------------------------- the process
+
+
+def _say(stage: str) -> None:
+    sys.stdout.write(f"{STAGE}{stage}\n")
+    sys.stdout.flush()
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, of a GPU, of Python, or of PyTorch's allocator on a CPU, which says so in words only."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in OUT_OF_MEMORY_WORDS)
+
+
+def _written(path: Path, row: Row) -> None:
+    write_whole(path, json.dumps(row).encode())
+
+
+def main(arguments: list[str]) -> int:
+    """Measure the point that the arguments name; the row is in RESULT, or says there that memory ran out.
+
+    Errors on purpose go to stderr as one line of JSON with their parts, others as Python prints them.
+    """
+    end_with_the_parent()
+    workload_path, effort_path, result = map(Path, arguments)
+    workload = Workload.from_json(workload_path.read_text("utf-8"))
+    effort = Effort(**json.loads(effort_path.read_text("utf-8")))
+    try:
+        measure(workload, effort, lambda row: _written(result, {"outcome": "ok", **row}))
+    except NcuBenchError as error:
+        sys.stderr.write(error.spoken + "\n")
+        return error.exit_code
+    except Exception as error:
+        if result.is_file() or not _is_out_of_memory(error):
+            raise
+        first_line = (str(error).splitlines() or [""])[0]
+        _written(result, {"outcome": "out of memory", "reason": f"{type(error).__name__}: {first_line}"[:300]})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,372 @@
+"""A sweep: which points it has, and each of them measured by processes of its own, so that none can end the others.
+
+A point whose process runs out of memory, crashes or hangs is a row that says so. The process is
+`ncu_launch.bench.point_process`; docs/bench.md has the columns. Times differ more from one process to the next than
+within one, so a point may have several: their samples become one row, and the scatter of their means is its noise
+(Georges, Buytaert and Eeckhout, OOPSLA 2007, p. 57; Kalibera and Jones, ISMM 2013, p. 63).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from functools import partial
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ncu_launch.bench.latency_statistics import Effort, half_width, summed_up
+from ncu_launch.bench.point_outcomes import CRASHED, FAILED, OK, OUT_OF_MEMORY, TIMED_OUT
+from ncu_launch.bench.point_process import STAGE
+from ncu_launch.profile.run_outcome import last_words
+from ncu_launch.profilers.subprocesses import OWN_PYTHON, Finished, own_environment, run
+from ncu_launch.targets.models import HF_CONFIGURATIONS
+from ncu_launch.targets.reference_kernels import is_known_work, own_dtype
+from ncu_launch.targets.user_functions import ARGUMENTS, is_function, lacks, sizes_taken
+from ncu_launch.workload.meta_device_process import said_errors
+from ncu_launch.workload_spec import Workload
+
+IMAGE_CONFIGURATIONS = ("ViTConfig",)
+Row = dict[str, Any]
+Heard = Callable[[str], None]
+Environment = Mapping[str, str | None]
+"""Variables to set in an environment; None takes one out of it."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to vary. None among sizes is the target's own size."""
+
+    targets: tuple[str, ...]
+    batch_sizes: tuple[int, ...] = (1,)
+    input_sizes: tuple[int | None, ...] = (None,)
+    sequence_lengths: tuple[int | None, ...] = (None,)
+    dtypes: tuple[str, ...] = ("fp32",)
+    modes: tuple[str, ...] = ("eager",)
+    devices: tuple[str, ...] = ("auto",)
+    phases: tuple[str, ...] = ("forward",)
+    autocast: bool = False
+    channels_last: bool = False
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement of a sweep. `name` says all that was asked, and stays the same from one sweep to the next."""
+
+    name: str
+    workload: Workload
+
+
+def points(sweep: Sweep) -> list[Point]:
+    """Every combination once, the batch size varying fastest. Sizes that a target does not have are not varied.
+
+    Raises `WrongUsage` for a target that starts like known work and is not written as such, and for a user's function
+    that has no argument for a size that is asked for.
+    """
+    _check_functions(sweep)
+    found: dict[str, Point] = {}
+    for target in sweep.targets:
+        axes = sizes_of(target)
+        own = own_dtype(target)
+        for dtype, mode, device, phase, length, size, batch in product(
+            (own,) if own else sweep.dtypes,
+            sweep.modes,
+            sweep.devices,
+            sweep.phases,
+            sweep.sequence_lengths if "sequence" in axes else (None,),
+            sweep.input_sizes if "input" in axes else (None,),
+            sweep.batch_sizes if "batch" in axes else (None,),
+        ):
+            workload = Workload(
+                target, batch or 1, size, length, dtype, sweep.autocast, mode, sweep.channels_last, (phase,),
+                device=device,
+            )  # fmt: skip
+            name = _name(workload, batch)
+            found.setdefault(name, Point(name, workload))
+    return list(found.values())
+
+
+def sizes_of(target: str) -> frozenset[str]:
+    """Which of batch, input and sequence change what a target does.
+
+    Known work has its own inputs. A user's function has arguments for those that it takes; where its source does not
+    say which, all are tried, and its process refuses those that it does not take.
+    """
+    if is_function(target):
+        taken = sizes_taken(target)
+        return frozenset(ARGUMENTS) if taken is None else taken
+    if target.startswith("hf:"):
+        configuration = HF_CONFIGURATIONS.get(target.removeprefix("hf:"), ("",))[0]
+        return frozenset(("batch", "input" if configuration in IMAGE_CONFIGURATIONS else "sequence"))
+    if is_known_work(target):
+        return frozenset()
+    return frozenset(("batch", "input"))
+
+
+def _check_functions(sweep: Sweep) -> None:
+    """A function must take every size that is asked for. Image sizes and lengths may be meant for another target."""
+    asked = {
+        "batch": sweep.batch_sizes != (1,),
+        "input": sweep.input_sizes != (None,),
+        "sequence": sweep.sequence_lengths != (None,),
+    }
+    takes = {target: sizes_of(target) for target in sweep.targets}
+    anywhere = frozenset().union(*takes.values()) - {"batch"}
+    for target in filter(is_function, sweep.targets):
+        for size in (size for size, wanted in asked.items() if wanted and size not in takes[target] | anywhere):
+            raise lacks(target, size)
+
+
+def _name(workload: Workload, batch: int | None) -> str:
+    parts = [
+        workload.target,
+        f"batch={batch}" if batch else "",
+        f"input={workload.input_size}" if workload.input_size else "",
+        f"seq={workload.sequence_length}" if workload.sequence_length else "",
+        workload.dtype,
+        "autocast" if workload.autocast else "",
+        "channels-last" if workload.channels_last else "",
+        workload.mode,
+        *workload.phases,
+        workload.device,
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def measured(
+    point: Point,
+    effort: Effort,
+    timeout: float,
+    log: Path,
+    *,
+    heard: Heard = lambda stage: None,
+    environment: Environment = MappingProxyType({}),
+    should_end: Callable[[], str | None] | None = None,
+) -> Row:
+    """The row of a point, whatever becomes of its process, which is ended after `timeout` seconds.
+
+    What it prints goes into `log`; `heard` is told how far it is. `environment` is what differs from the environment
+    here. Ctrl-C ends the process, as does a reason that `should_end` gives: `KeyboardInterrupt` is raised.
+    """
+    stages = ["starting"]
+
+    def listen(line: str) -> None:
+        if line.startswith(STAGE):
+            stages.append(line.removeprefix(STAGE))
+            heard(stages[-1])
+
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    with tempfile.TemporaryDirectory(prefix="ncu-bench-point-") as name:
+        workload, asked, result = (Path(name) / part for part in ("workload.json", "effort.json", "result.json"))
+        workload.write_text(point.workload.to_json(), encoding="utf-8")
+        asked.write_text(json.dumps(asdict(effort)), encoding="utf-8")
+        command = [*OWN_PYTHON, "-m", "ncu_launch.bench.point_process", *map(str, (workload, asked, result))]
+        finished = run(
+            command, log, timeout=timeout, environment=_changed(environment), heard=listen, should_end=should_end
+        )
+        if finished.interrupted:
+            raise KeyboardInterrupt
+        found: Row = json.loads(result.read_text("utf-8")) if result.is_file() else {}
+    ended = found if found.get("outcome") == OUT_OF_MEMORY else {**found, **_ended(finished, log, stages[-1], found)}
+    if ended["outcome"] == OK:
+        ended["process_means_ns"] = [ended["latency_mean_ns"]]
+    facts = {"started": started, "seconds": round(finished.seconds, 3), "log": log.name, "host": platform.node()}
+    return {**_asked(point), **ended, **facts}
+
+
+def _changed(changes: Environment) -> dict[str, str]:
+    found = {**own_environment(), **changes}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def unmeasured(point: Point, reason: str, log: Path) -> Row:
+    """The row of a point that was lost with what should have measured it: nobody knows when and how long."""
+    return {**_asked(point), "outcome": CRASHED, "reason": reason, "log": log.name}
+
+
+def _asked(point: Point) -> Row:
+    workload = point.workload
+    sizes = sizes_of(workload.target)
+    return {
+        "point": point.name,
+        "target": workload.target,
+        "device": workload.device if workload.device != "auto" else None,
+        "dtype": workload.dtype,
+        "autocast": workload.autocast,
+        "mode": workload.mode,
+        "channels_last": workload.channels_last,
+        "phase": workload.phases[0],
+        "batch_size": workload.batch_size if "batch" in sizes else None,
+        "input_size": workload.input_size,
+        "sequence_length": workload.sequence_length,
+    }
+
+
+def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
+    """The outcome of a process and the reason for it. One that was measured may still fail at what comes after."""
+    outcome, reason = _failure(finished, log, stage)
+    if not found and outcome == OK:
+        return {"outcome": FAILED, "reason": f"its process ended while {stage}, as if all were well: the target exits"}
+    if not found:
+        return {"outcome": outcome, "reason": reason}
+    if outcome == OK:
+        return {"outcome": OK}
+    unfinished = {} if "expected_flops" in found or "expected_why_not" in found else {"expected_why_not": reason}
+    return {"outcome": OK, "reason": None, **unfinished}
+
+
+def _failure(finished: Finished, log: Path, stage: str) -> tuple[str, str | None]:
+    if finished.timed_out:
+        return TIMED_OUT, f"no end after {finished.seconds:.0f} s, while {stage}"
+    said = said_errors(log)
+    if said:
+        return FAILED, said[-1].paragraph
+    if finished.exit_code < 0:
+        hint = ", as the system does when memory runs out" if finished.exit_code == -signal.SIGKILL else ""
+        return CRASHED, f"ended by {_signal_name(-finished.exit_code)} while {stage}{hint}"
+    if finished.exit_code:
+        words = last_words(list(finished.lines))
+        return OUT_OF_MEMORY if words.startswith("MemoryError") else FAILED, words[:300] or "it said nothing"
+    return OK, None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ------------------------------------------------------------------------------------------------- several processes
+
+
+def rows_of(
+    asked: list[Point],
+    effort: Effort,
+    timeout: float,
+    logs: Path,
+    *,
+    heard: Callable[[Point, str], None],
+    processes: int = 1,
+    begun: Iterable[Row] = (),
+    **process: Any,
+) -> Iterator[Row]:
+    """A point's row after each of its processes, which replaces its row before; `heard` is told points and stages.
+
+    Processes go round by round over all points, so that a machine that grows slower does so for all of them. `begun`
+    are rows of points that have had fewer processes. A point that fails is not tried again. `process` goes on to
+    `measured`.
+
+    Ctrl-C ends the process of the point it falls into, and is raised.
+    """
+    rows = {row["point"]: row for row in begun}
+    given_up: set[str] = set()
+    for _ in range(processes):
+        for point in asked:
+            row = rows.get(point.name)
+            if point.name in given_up or (row is not None and has_all(row, processes)):
+                continue
+            heard(point, "starting")
+            listen = partial(heard, point)
+            least = effort if row is None else _as_long_as(row, effort)
+            found = measured(point, least, timeout, _log(logs, row), heard=listen, **process)
+            if found["outcome"] != OK:
+                given_up.add(point.name)
+            rows[point.name] = found if row is None else joined(row, found)
+            yield rows[point.name]
+
+
+def has_all(row: Row, processes: int) -> bool:
+    """Whether a point needs no further process: it had so many, or the one that it had failed."""
+    return row["outcome"] != OK or len(process_means(row)) >= processes
+
+
+def process_means(row: Row) -> list[float]:
+    """The mean latency in ns of each process of a measured point; files written before there were several have one."""
+    return list(row.get("process_means_ns") or [row["latency_mean_ns"]])
+
+
+def joined(row: Row, further: Row) -> Row:
+    """A measured point's row with what a further process found.
+
+    The interval of the mean is Student's, of the means of processes. Where the further process failed, a note says so.
+    Where it ran under other conditions than those before, as after --resume, it stands alone, and a note says so.
+    """
+    notes = list(dict.fromkeys([*(row["notes"] or []), *(further.get("notes") or [])]))
+    if further["outcome"] != OK:
+        failure = f"a further process {_ENDED[further['outcome']]} ({further['reason']}): see {further['log']}"
+        return {**row, "notes": [*notes, failure], "seconds": row["seconds"] + further["seconds"]}
+    for name, words in _CONDITIONS.items():
+        if row.get(name) is not None and row[name] != further[name]:
+            again = f"measured anew: {words} was {row[name]} before and is {further[name]}"
+            return {**further, "notes": [*further["notes"], again]}
+    combined = {name: _of_known(how, (row.get(name), further.get(name))) for name, how in _OVER_PROCESSES.items()}
+    return {**row, **combined, **_latency(row, further), "notes": notes}
+
+
+def _latency(row: Row, further: Row) -> Row:
+    samples, means = [*row["samples_ns"], *further["samples_ns"]], [*process_means(row), *process_means(further)]
+    found, reach = summed_up(samples), half_width(means)
+    rate = row["throughput"]
+    return {
+        "samples_ns": samples,
+        "process_means_ns": means,
+        "iterations": len(samples),
+        "latency_mean_ns": found.mean,
+        "latency_median_ns": found.median,
+        "latency_p95_ns": found.p95,
+        "latency_p99_ns": found.p99,
+        "latency_sd_ns": found.deviation,
+        "latency_low_ns": None if reach is None else found.mean - reach,
+        "latency_high_ns": None if reach is None else found.mean + reach,
+        "throughput": None if rate is None else rate * row["latency_mean_ns"] / found.mean,
+    }
+
+
+_CONDITIONS = {
+    "host": "the machine",
+    "device_name": "the device",
+    "torch": "PyTorch",
+    "threads": "the number of threads",
+}
+_ENDED = {OUT_OF_MEMORY: "ran out of memory", FAILED: "failed", CRASHED: "crashed", TIMED_OUT: "timed out"}
+
+
+def _throttling(found: Iterable[str]) -> str:
+    """What held clocks down in any of the processes."""
+    reasons = dict.fromkeys(reason for one in found for reason in one.split(", ") if reason != "none")
+    return ", ".join(reasons) or "none"
+
+
+_OVER_PROCESSES: dict[str, Callable[[Any], Any]] = {
+    "warmup_iterations": sum, "seconds": sum, "memory_peak_bytes": max, "memory_allocated_bytes": max,
+    "process_peak_bytes": max, "gpu_clock_hz": min, "gpu_memory_clock_hz": min, "gpu_temperature_c": max,
+    "throttling": _throttling,
+}  # fmt: skip
+"""How what processes found becomes one value. Everything else is the first's: it is the same of each, as the number of
+parameters is, or not of the timed iterations, as self times are."""
+
+
+def _of_known(how: Callable[[Any], Any], values: Iterable[Any]) -> Any:
+    known = [value for value in values if value is not None]
+    return how(known) if known else None
+
+
+def _as_long_as(row: Row, effort: Effort) -> Effort:
+    """The effort of a further process: as many samples as those before took, so that each counts alike in the mean."""
+    count = round(row["iterations"] / len(process_means(row)))
+    return replace(effort, least=count, most=count)
+
+
+def _log(logs: Path, row: Row | None) -> Path:
+    """A new file: point-0007.txt, and point-0007-2.txt of the same point's second process."""
+    if row is None:
+        return logs / f"point-{len(list(logs.glob('point-*.txt'))) + 1:04}.txt"
+    first = Path(row["log"]).stem
+    return logs / f"{first}-{len(list(logs.glob(f'{first}*.txt'))) + 1}.txt"

@@ -1,0 +1,113 @@
+"""What one timed iteration of a model is, by phase: what comes before it, what is timed, and what comes after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.workload.module_attribution import tensors_in
+from ncu_launch.workload.workload import TORCH_DTYPES, Step
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration in three parts, of which `work` alone is timed; it is given what `prepare` returned."""
+
+    prepare: Callable[[], Any]
+    work: Callable[[Any], None]
+    finish: Callable[[], None]
+
+
+def iteration_of(step: Step) -> Iteration:
+    """What is timed of a step. Raises `NcuBenchError` when a CUDA graph is asked for its backward pass alone."""
+    workload = step.workload
+    whole = {"forward": _forward, "backward": _backward, "step": _whole_step}[workload.phases[0]](step)
+    if workload.mode != "cudagraph":
+        return whole
+    if "backward" in workload.phases:
+        raise NcuBenchError(
+            "The backward pass of a CUDA graph cannot be timed alone.", advice="Use --phase forward or step."
+        )
+    return Iteration(_nothing, _captured(partial(whole.work, None)), _nothing)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _model_call(step: Step) -> Callable[[], Any]:
+    """The forward pass; autocast is entered each time, so that it converts the weights each time."""
+    import torch
+
+    if not step.workload.autocast:
+        return partial(step.model, *step.arguments, **step.keywords)
+    entered = partial(torch.autocast, step.device, dtype=getattr(torch, TORCH_DTYPES[step.workload.dtype]))
+
+    def call() -> Any:
+        with entered():
+            return step.model(*step.arguments, **step.keywords)
+
+    return call
+
+
+def _forward(step: Step) -> Iteration:
+    call = _model_call(step)
+    return Iteration(_nothing, lambda _: (call(), None)[1], _nothing)
+
+
+def _backward(step: Step) -> Iteration:
+    import torch
+
+    call, parameters = _model_call(step), list(step.watched.parameters())
+
+    def prepare() -> tuple[list[Any], list[Any]]:
+        return _differentiable(call())
+
+    def finish() -> None:
+        for parameter in parameters:
+            parameter.grad = None
+
+    return Iteration(prepare, lambda made: torch.autograd.backward(*made), finish)
+
+
+def _whole_step(step: Step) -> Iteration:
+    import torch
+
+    call, parameters = _model_call(step), list(step.watched.parameters())
+
+    def work(_: Any) -> None:
+        torch.autograd.backward(*_differentiable(call()))
+        step.optimizer.step()
+        for parameter in parameters:
+            parameter.grad = None
+
+    return Iteration(_nothing, work, _nothing)
+
+
+def _differentiable(output: Any) -> tuple[list[Any], list[Any]]:
+    """The outputs that have gradients, and gradients of ones for them. Raises `NcuBenchError` when there are none."""
+    import torch
+
+    outputs = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
+    if not outputs:
+        raise NcuBenchError("The model gives no output that can be differentiated.", advice="Use --phase forward.")
+    return outputs, [torch.ones_like(tensor) for tensor in outputs]
+
+
+def _captured(work: Callable[[], None]) -> Callable[[Any], None]:
+    """The replay of a CUDA graph of `work`, which runs three times on another stream first, as capturing requires."""
+    import torch
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return lambda _: graph.replay()

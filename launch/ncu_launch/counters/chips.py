@@ -1,0 +1,138 @@
+"""The chips that ncu knows, which metrics exist on them, and which chip a GPU has. Read from `metrics/chips.toml`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ncu_launch.counters.metrics import SASS_PREFIXES, TENSOR_PREFIX, lacks_tensor_cores, table
+from ncu_launch.errors import WrongUsage, near_names
+
+if TYPE_CHECKING:
+    from ncu_launch.profilers.command_line import Version
+
+
+class Chip(NamedTuple):
+    """One chip: `family` is the first chip with the same lists, `since` and `until` the tool versions that know it.
+
+    `tensor_totals` together hold every tensor operation; `tensor_dense` and `tensor_sparse` are their parts without
+    and with structured sparsity. All are full metric names ending in .sum.
+    """
+
+    name: str
+    title: str
+    family: str
+    compute_capability: str | None
+    since: Version | None
+    until: Version | None
+    tensor_totals: tuple[str, ...]
+    tensor_dense: tuple[str, ...]
+    tensor_sparse: tuple[str, ...]
+
+    @property
+    def has_tensor_cores(self) -> bool:
+        """Whether there is anything that tensor counters could count."""
+        return bool(self.tensor_totals)
+
+    @property
+    def is_before_ampere(self) -> bool:
+        """Volta and Turing: no structured sparsity, and clocks and read/write splits cost passes."""
+        return self.compute_capability is not None and int(self.compute_capability.split(".")[0]) < 8
+
+    @property
+    def packed_fp32(self) -> bool:
+        """Whether packed FP32 instructions are counted apart."""
+        return exists(f"{SASS_PREFIXES[0]}ffma2_pred_on.sum", self, None)
+
+    def known_to(self, version: Version | None) -> bool:
+        """Whether a tool of this version knows the chip; a version that is not known is taken to be the newest."""
+        if version is None:
+            return self.until is None
+        return (self.since is None or version >= self.since) and (self.until is None or version <= self.until)
+
+
+def version_of(text: str) -> Version:
+    """The version "2024.1" or "2024.1.1" as a pair of numbers.
+
+    Raises `WrongUsage` when it is not one.
+    """
+    parts = text.split(".")
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
+        raise WrongUsage(f"{text} is no version of ncu.", advice="Versions look like 2024.1.")
+    return int(parts[0]), int(parts[1])
+
+
+def version_text(version: Version) -> str:
+    """The inverse of `version_of`."""
+    return f"{version[0]}.{version[1]}"
+
+
+@cache
+def chips() -> tuple[Chip, ...]:
+    """Every chip, oldest family first."""
+    return tuple(_chip(family, name) for family in table("chips")["family"] for name in family["chips"])
+
+
+def _chip(family: dict[str, Any], name: str) -> Chip:
+    since, until = family.get("since", {}).get(name), family.get("until")
+    return Chip(
+        name,
+        family["title"],
+        family["chips"][0],
+        family.get("compute_capability"),
+        version_of(since) if since else None,
+        version_of(until) if until else None,
+        *(tuple(f"{TENSOR_PREFIX}{entry}.sum" for entry in family[kind]) for kind in ("totals", "dense", "sparse")),
+    )
+
+
+def find_chip(name: str) -> Chip:
+    """The chip of that name, in any case.
+
+    Raises `WrongUsage` with the names there are.
+    """
+    for chip in chips():
+        if chip.name == name.upper():
+            return chip
+    names = [chip.name.lower() for chip in chips()]
+    near = near_names(name.lower(), names, most=3, cutoff=0.5)
+    raise WrongUsage(
+        f"There is no chip called {name}.",
+        f"Near names: {', '.join(near)}." if near else "",
+        f"Chips are {', '.join(names)}.",
+    )
+
+
+def chip_of(compute_capability: str | None, device_name: str | None = None) -> Chip | None:
+    """The chip of a GPU, or one of the same family: its metrics are the same. None where the GPU is not known."""
+    if compute_capability is None:
+        return None
+    without = lacks_tensor_cores(compute_capability, device_name)
+    alike = (chip for chip in chips() if chip.compute_capability == compute_capability)
+    return next((chip for chip in alike if chip.has_tensor_cores != without), None)
+
+
+def exists(metric: str, chip: Chip, version: Version | None) -> bool:
+    """Whether `metric` (any suffix) exists on the chip in a tool of this version, None meaning the newest.
+
+    Only names that some chip or version lacks are listed, so an invented name passes: this filters the metrics of
+    the tables, it does not check what a user typed.
+    """
+    return not any(_applies(entry, metric, chip, version) for entry in table("chips")["absent"])
+
+
+def is_conditional(metric: str) -> bool:
+    """Whether some chip or version is known to lack `metric`."""
+    return any(metric.startswith(entry["prefix"]) for entry in table("chips")["absent"])
+
+
+def _applies(entry: dict[str, Any], metric: str, chip: Chip, version: Version | None) -> bool:
+    if not metric.startswith(entry["prefix"]):
+        return False
+    if "chips" in entry and chip.name not in entry["chips"]:
+        return False
+    if chip.name in entry.get("except", ()):
+        return False
+    if "before" in entry:
+        return version is not None and version < version_of(entry["before"])
+    return "from" not in entry or version is None or version >= version_of(entry["from"])

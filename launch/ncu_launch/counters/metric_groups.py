@@ -1,0 +1,373 @@
+"""What `--metrics` asks for: groups, exact names and patterns -> the counters to request of ncu on one chip.
+
+No counter is requested that the chip or the tool does not have: ncu would fail on it once the first kernel runs. What
+is left out for that reason is said in a note.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from ncu_launch.counters import metrics
+from ncu_launch.counters.chips import Chip, exists, is_conditional, version_text
+from ncu_launch.counters.spellings import corrected
+from ncu_launch.errors import WrongUsage
+from ncu_launch.profilers.command_line import Version
+
+TENSOR_INSTRUCTIONS = ("sm__inst_executed_pipe_tensor_v2.sum", "sm__inst_executed_pipe_tensor.sum")
+"""Counted along with fp32 and fp64 work: it tells whether the tensor cores were idle, in the same pass."""
+
+HALF_PRECISIONS = ("fp16", "bf16")
+TYPES_WITHOUT_TENSOR_CORES = ("fp32",)
+MIXED = "mixed"
+
+
+@dataclass(frozen=True)
+class Counter:
+    """One metric to ask for: what it means, its unit, and what one count stands for ("2 FLOP", "32 byte").
+
+    `by_tool` marks what ncu computes itself, at no cost and in no chip's list.
+    """
+
+    name: str
+    group: str
+    meaning: str
+    unit: str
+    per: str = ""
+    by_tool: bool = False
+
+    @property
+    def is_sass(self) -> bool:
+        """Whether it is counted by patching the kernel's code, in a pass of its own."""
+        return "__sass_" in self.name and ".peak_sustained" not in self.name
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was asked for, resolved: the groups, the counters, and notes on what was corrected or left out.
+
+    `tensor_type` says which tensor counters `flops` has among them: half, fp32 (none, only their instructions), tf32,
+    fp64, fp8 or int8.
+    """
+
+    groups: tuple[str, ...]
+    counters: tuple[Counter, ...]
+    notes: tuple[str, ...] = ()
+    tensor_type: str = "half"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics to ask for, each once."""
+        return tuple(dict.fromkeys(counter.name for counter in self.counters))
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What decides the passes of the hardware counters: the groups that have any, flops by its tensor type."""
+        hardware = {counter.group for counter in self.counters if not counter.is_sass and not counter.by_tool}
+        groups = (hardware & set(self.groups)) - {"time"}
+        return frozenset(self.tensor_type if group == "flops" else group for group in groups)
+
+    def without_unlisted(self, listed: Collection[str]) -> Selection:
+        """The same without counters that ncu does not list for the chip by their base name; a note names them."""
+        kept = [counter for counter in self.counters if counter.by_tool or _is_listed(counter.name, listed)]
+        if len(kept) == len(self.counters):
+            return self
+        names = ", ".join(counter.name for counter in self.counters if counter not in kept)
+        return replace(
+            self, counters=tuple(kept), notes=(*self.notes, f"this ncu does not have, and is not asked for: {names}")
+        )
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Metrics asked for by name or pattern."""
+        return tuple(counter.name for counter in self.counters if not counter.group)
+
+
+def _is_listed(metric: str, listed: Collection[str]) -> bool:
+    """Whether ncu lists a metric's base name. What ncu computes itself is in no list."""
+    return metric.split(".")[0] in listed or metric.startswith(("launch__", "device__", "sass__", "regex:", "group:"))
+
+
+def group_names() -> tuple[str, ...]:
+    """Every group, in the order of the table."""
+    return tuple(group["name"] for group in metrics.table("groups")["group"])
+
+
+def group_meaning(name: str) -> str:
+    """What a group is for, in one line."""
+    return str(_group(name)["meaning"])
+
+
+@cache
+def _group(name: str) -> dict[str, Any]:
+    return next(dict(group) for group in metrics.table("groups")["group"] if group["name"] == name)
+
+
+def select(
+    wanted: Sequence[str],
+    chip: Chip | None,
+    version: Version | None = None,
+    *,
+    dtype: str | None = None,
+    listed: Sequence[str] = (),
+) -> Selection:
+    """The counters that groups, metric names and patterns stand for, on a chip and in a version of ncu.
+
+    Time is always among them, and so are the ceilings of what is asked for, where they cost nothing. `dtype` is the
+    type that the workload computes in, where it is known: `flops` then counts that type on the tensor cores. `listed`
+    are the base names that ncu itself lists for the chip, which patterns are matched with.
+    Raises `WrongUsage` for what is neither a group nor a metric, and for metrics that do not mean what they seem to.
+    """
+    groups = ["time"]
+    counters: list[Counter] = counters_of("time", chip, version)
+    notes: list[str] = []
+    for entry in wanted:
+        if entry in group_names():
+            groups.append(entry)
+            counters += counters_of(entry, chip, version, dtype=dtype)
+            counters += _ceilings_of(entry, chip, version, dtype)
+            notes += _left_out(entry, chip, version, dtype)
+        elif _is_pattern(entry):
+            counters += _matching(entry, chip, version, listed)
+        else:
+            name, note = corrected(entry, group_names())
+            counters.append(Counter(name, "", "", ""))
+            notes += [note] if note else []
+    unique = {counter.name: counter for counter in reversed(counters)}
+    in_order = dict.fromkeys(counter.name for counter in counters)
+    chosen = tuple(unique[name] for name in in_order)
+    return Selection(tuple(dict.fromkeys(groups)), chosen, tuple(notes), _tensor_type(chosen, dtype))
+
+
+def refuse_unknown(wanted: Sequence[str]) -> None:
+    """Raise `WrongUsage` for what `select` refuses whatever the chip: neither a group, nor a metric, nor a pattern."""
+    for entry in wanted:
+        if entry not in group_names() and not _is_pattern(entry):
+            corrected(entry, group_names())
+
+
+def _is_pattern(entry: str) -> bool:
+    return not entry.startswith("=") and any(letter in entry for letter in "*?[")
+
+
+def _tensor_type(counters: Sequence[Counter], dtype: str | None) -> str:
+    if any(counter.name in TENSOR_INSTRUCTIONS for counter in counters):
+        return "fp32"
+    if dtype is None or dtype in HALF_PRECISIONS:
+        return "half"
+    return "tensor" if dtype == MIXED else dtype
+
+
+def counters_of(
+    group: str, chip: Chip | None, version: Version | None = None, *, dtype: str | None = None
+) -> list[Counter]:
+    """The counters of one group that exist on the chip in this version; on an unknown chip those of every chip."""
+    entry = _group(group)
+    source = entry.get("from")
+    if source == "flops":
+        return _flop_counters(chip, version) + _tensor_counters_of_type(chip, version, dtype)
+    if source == "tensor":
+        return (
+            [_tensor_counter(name, "tensor") for name in chip.tensor_totals if exists(name, chip, version)]
+            if chip
+            else []
+        )
+    if source == "bytes":
+        return _byte_counters(group, chip, version)
+    return [counter for counter in (_from_table(one, group, chip, version) for one in entry["counters"]) if counter]
+
+
+def _from_table(entry: dict[str, Any], group: str, chip: Chip | None, version: Version | None) -> Counter | None:
+    """A counter of the table in its first form that exists; None where none does."""
+    forms = [entry["name"]] if isinstance(entry["name"], str) else entry["name"]
+    if chip is not None and chip.family in entry.get("except_families", ()):
+        return None
+    for name in forms:
+        if _is_there(name, chip, version):
+            return Counter(
+                name, group, entry["meaning"], entry["unit"], entry.get("per", ""), entry.get("by_tool", False)
+            )
+    return None
+
+
+def _is_there(metric: str, chip: Chip | None, version: Version | None) -> bool:
+    """Whether a metric of the tables can be asked for; on an unknown chip, whether every chip has it."""
+    if chip is not None:
+        return exists(metric, chip, version)
+    return metric.startswith("dram__bytes.") or not is_conditional(metric)
+
+
+def _ceilings_of(group: str, chip: Chip | None, version: Version | None, dtype: str | None) -> list[Counter]:
+    """The peaks that belong to a group; of tensor operations those of the dense parts."""
+    entries = [entry for entry in _group("peaks")["counters"] if entry.get("ceiling_of") == group]
+    found = [counter for counter in (_from_table(entry, "peaks", chip, version) for entry in entries) if counter]
+    if group not in ("flops", "tensor") or chip is None:
+        return found
+    counted = {_precision(counter.name) for counter in counters_of(group, chip, version, dtype=dtype)}
+    dense = [name for name in chip.tensor_dense if _precision(name) in counted and exists(name, chip, version)]
+    for name in dense:
+        counted_as = _tensor_counter(name, "")
+        found.append(
+            Counter(f"{name}.peak_sustained", "peaks", f"{counted_as.meaning}, peak", "op/cycle", counted_as.per)
+        )
+    return found
+
+
+def _flop_counters(chip: Chip | None, version: Version | None) -> list[Counter]:
+    counters = []
+    for precision in metrics.CUDA_CORE_PRECISIONS:
+        weights = metrics.flop_weights(precision)
+        if precision == "fp32":
+            weights |= metrics.packed_fp32_weights()
+        for opcode, weight in weights.items():
+            name = f"{metrics.SASS_PREFIXES[0]}{opcode}_pred_on.sum"
+            if _is_there(name, chip, version):
+                counters.append(Counter(name, "flops", f"{opcode}, {precision}", "inst", f"{weight:g} FLOP"))
+    return counters
+
+
+def _tensor_counter(name: str, group: str) -> Counter:
+    found = metrics.tensor_counter(name.removesuffix(".sum"))
+    precision = found.precision if found else "?"
+    part = f", {found.part}" if found and found.part else ""
+    unit = "OP" if precision in metrics.TENSOR_INTEGER_PRECISIONS else "FLOP"
+    return Counter(name, group, f"tensor cores, {precision}{part}", unit, f"1 {unit}")
+
+
+def _tensor_counters_of_type(chip: Chip | None, version: Version | None, dtype: str | None) -> list[Counter]:
+    """The tensor counters that `flops` needs for one type, chosen to share a pass with time and bytes.
+
+    Work in fp32 and fp64 leaves the tensor cores idle, which the number of their instructions proves. Half types, and
+    programs whose type is not known, get the dense fp16 and bf16 counters; others the total of their own.
+    """
+    if chip is not None and not chip.has_tensor_cores:
+        return []
+    totals = [name for name in chip.tensor_totals if exists(name, chip, version)] if chip is not None else []
+    of_type = _names_of_type(chip, totals, dtype) if chip is not None else []
+    if of_type:
+        return [_tensor_counter(name, "flops") for name in of_type]
+    name = next(name for name in TENSOR_INSTRUCTIONS if _is_there(name, chip, version))
+    return [Counter(name, "flops", "tensor instructions: none means idle tensor cores", "inst")]
+
+
+def _names_of_type(chip: Chip, totals: list[str], dtype: str | None) -> list[str]:
+    if chip.is_before_ampere and dtype not in metrics.TENSOR_INTEGER_PRECISIONS:  # all of them share a pass
+        return [name for name in totals if _precision(name) not in metrics.TENSOR_INTEGER_PRECISIONS]
+    if not totals or dtype in TYPES_WITHOUT_TENSOR_CORES:
+        return []
+    if dtype is None or dtype in HALF_PRECISIONS:
+        return [name for name in chip.tensor_dense if _is_half_with_fp32_result(name)]
+    if dtype == MIXED:
+        return totals
+    return [name for name in totals if _precision(name) == dtype]
+
+
+def _precision(name: str) -> str:
+    counter = metrics.tensor_counter(name.removesuffix(".sum"))
+    return counter.precision if counter else ""
+
+
+def _is_half_with_fp32_result(name: str) -> bool:
+    return _precision(name) in HALF_PRECISIONS and "dst_fp16" not in name
+
+
+def _byte_counters(level: str, chip: Chip | None, version: Version | None) -> list[Counter]:
+    """The first way to count a level's bytes that the chip has; for DRAM with the split, where it is free."""
+    for alternative in metrics.byte_alternatives(level):
+        names = {f"{base}.sum": factor for base, factor in alternative.items()}
+        if chip is None or all(exists(name, chip, version) for name in names):
+            counters = [
+                Counter(name, level, _meaning(name), "byte" if factor == 1 else "sector", f"{factor:g} byte")
+                for name, factor in names.items()
+            ]
+            return counters + (_dram_split(chip, version) if level == "dram" and chip else [])
+    return []
+
+
+def _meaning(name: str) -> str:
+    if "sysmem" in name:
+        return (
+            "written to memory shared with the CPU, an upper bound"
+            if "write" in name
+            else "read from memory shared with the CPU"
+        )
+    return "read and written"
+
+
+def _dram_split(chip: Chip, version: Version | None) -> list[Counter]:
+    """Bytes read and bytes written apart, under the names the chip has; Volta and Turing would pay a pass for them."""
+    if chip.is_before_ampere:
+        return []
+    split = [f"dram__bytes_{infix}{way}.sum" for infix in ("", "op_") for way in ("read", "write")]
+    return [
+        Counter(name, "dram", "read" if "read" in name else "written", "byte", "1 byte")
+        for name in split
+        if exists(name, chip, version)
+    ]
+
+
+def _left_out(group: str, chip: Chip | None, version: Version | None, dtype: str | None) -> list[str]:
+    """What a group does not collect here, and why."""
+    if group in ("flops", "tensor") and chip is None:
+        return [
+            "the chip is not known, so tensor operations are not counted: FLOPs of kernels on tensor cores stay unknown"
+        ]
+    if chip is None:
+        return []
+    notes = []
+    if group in ("flops", "tensor") and chip.has_tensor_cores:
+        if not any(exists(name, chip, version) for name in chip.tensor_totals):
+            notes.append(_without_tensor_operations(chip, version))
+        elif group == "flops" and dtype is None and not chip.is_before_ampere:
+            notes.append(
+                "tensor operations are counted for dense fp16 and bf16 inputs, in one pass; add the group tensor for "
+                "every type"
+            )
+    if group == "dram" and not exists("dram__bytes.sum", chip, version):
+        names = ", ".join(counter.name for counter in counters_of("dram", chip, version))
+        notes.append(
+            f"{chip.name} has no counters of its memory, which it shares with the CPU: bytes are {names} x 32, "
+            "of which writes are an upper bound"
+            if names
+            else f"this ncu counts no memory traffic on {chip.name}: 2025.3 is the first that does"
+        )
+    return notes
+
+
+def _without_tensor_operations(chip: Chip, version: Version | None) -> str:
+    known = f"ncu {version_text(version)}" if version else "this ncu"
+    if chip.family == "GV100":
+        return f"{known} counts no tensor operations (2023.2 is the first): they are estimated as 512 per instruction"
+    return (
+        f"{known} counts no tensor operations (2023.2 is the first, for {chip.name} "
+        f"{version_text(chip.since) if chip.since and chip.since > (2023, 2) else '2023.2'}): "
+        "FLOPs of kernels on tensor cores stay unknown"
+    )
+
+
+def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: Sequence[str]) -> list[Counter]:
+    """What matches a pattern of every group, of the chip's tensor counters, and of the base names that ncu lists."""
+    known = {counter.name: counter for group in group_names() for counter in counters_of(group, chip, version)}
+    if chip is not None:
+        parts = (name for name in (*chip.tensor_dense, *chip.tensor_sparse) if exists(name, chip, version))
+        known = {**{name: _tensor_counter(name, "") for name in parts}, **known}
+    found = sorted(name for name in known if fnmatch.fnmatchcase(name, pattern))
+    base, dot, suffix = pattern.rpartition(".")
+    for name in sorted(listed):
+        if dot and fnmatch.fnmatchcase(name, base) and not any(letter in suffix for letter in "*?["):
+            found.append(f"{name}.{suffix}")
+        elif not dot and fnmatch.fnmatchcase(name, pattern):
+            found.append(name)
+    if not found:
+        raise WrongUsage(
+            f"No metric matches {pattern}.",
+            "" if listed else "Without ncu and a GPU only the metrics of the groups can be matched.",
+            "Behind = a name goes to ncu as it is (=regex:lts__t_sectors_op_.*); else give the suffix too, as in "
+            "lts__t_sectors_op_*.sum. ncu-bench metrics lists the groups.",
+        )
+    described = (known.get(name, Counter(name, "", "", "")) for name in dict.fromkeys(found))
+    return [replace(counter, group="") for counter in described]

@@ -1,0 +1,111 @@
+"""Passes planned: one run of ncu that replays every kernel, or two runs in which each kernel runs once.
+
+Counters of the hardware and counters of the code (SASS, the CUDA-core FLOPs) never share a pass. Collected together,
+ncu replays every kernel: it saves the memory that the kernel can reach, and restores what the kernel wrote before each
+further pass, one pass more than there are sets of counters. Collected in two runs of the program, each with a single
+pass, nothing is saved or restored, and the program starts twice. Which costs less depends on how much memory is alive
+and how long the program takes to start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ncu_launch.counters.metric_groups import Selection
+from ncu_launch.counters.pass_counts import Passes
+
+PLANS = ("auto", "one-run", "two-runs")
+
+# Assumed rates, not measured here: a copy within device memory (read and written), one to host memory over PCIe, and
+# what ncu adds to each pass of a launch. They only weigh the two plans against each other.
+DEVICE_COPY_BYTES_PER_S = 5e11
+HOST_COPY_BYTES_PER_S = 1.2e10
+PASS_S = 0.01
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is known of a program before it runs: bytes alive at its peak, launches to profile, seconds to start."""
+
+    alive_bytes: int
+    launches: int
+    start_s: float
+    gpu_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class NcuRun:
+    """One run of ncu: the metrics it collects and how often it will run each kernel; None where that is not known."""
+
+    metrics: tuple[str, ...]
+    passes: int | None
+    kind: str = "all counters"
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The runs of ncu, in order, and why there are that many."""
+
+    runs: tuple[NcuRun, ...]
+    why: str
+
+
+def plan_runs(selection: Selection, passes: Passes, asked: str = "auto", program: Program | None = None) -> RunPlan:
+    """The runs that collect a selection. `asked` is one of `PLANS`; `program` is None where nothing is known of it."""
+    sass = tuple(counter.name for counter in selection.counters if counter.is_sass)
+    hardware = tuple(name for name in selection.names if name not in sass)
+    together = RunPlan((NcuRun(selection.names, passes.in_ncu),), _replayed(passes))
+    if passes.of_hardware == 0 or not sass or set(hardware) <= _ALWAYS:
+        return RunPlan(
+            together.runs, "every counter fits one pass: nothing is replayed" if passes.in_ncu == 1 else together.why
+        )
+    apart = (
+        NcuRun(hardware, passes.hardware_in_ncu, "hardware counters"),
+        NcuRun(sass, passes.sass_in_ncu, "instruction counters"),
+    )
+    if asked == "one-run":
+        return RunPlan(together.runs, f"as asked: {together.why}")
+    if asked == "two-runs":
+        return RunPlan(apart, f"as asked: {_apart(passes)}")
+    if passes.hardware_in_ncu is None:
+        return RunPlan(together.runs, f"{together.why}; --plan two-runs collects both kinds of counters apart")
+    if passes.hardware_in_ncu != 1:
+        return RunPlan(
+            together.runs,
+            f"{together.why}: the hardware counters alone need a replay, so a second run would save nothing",
+        )
+    if program is None:
+        return RunPlan(
+            together.runs,
+            f"{together.why}: nothing is known of the program's memory and start; --plan two-runs never replays",
+        )
+    return _cheaper(together, apart, passes, program)
+
+
+_ALWAYS = frozenset(("sm__cycles_elapsed.avg", "sm__cycles_elapsed.avg.per_second"))
+
+
+def _cheaper(together: RunPlan, apart: tuple[NcuRun, ...], passes: Passes, program: Program) -> RunPlan:
+    fits = program.gpu_bytes is None or 2 * program.alive_bytes <= program.gpu_bytes
+    rate = DEVICE_COPY_BYTES_PER_S if fits else HOST_COPY_BYTES_PER_S
+    saving = program.launches * 2 * program.alive_bytes / rate
+    replaying = program.launches * PASS_S * ((passes.in_ncu or 0) - len(apart))
+    amount = f"{program.alive_bytes / 1e9:.2g} GB alive at {program.launches} launches"
+    costs = f"about {saving + replaying:.2g} s to save memory and replay ({amount})"
+    costs += f" against {program.start_s:.2g} s to start again"
+    where = "" if fits else ", and two copies do not fit the GPU"
+    if saving + replaying > program.start_s:
+        return RunPlan(apart, f"{_apart(passes)}: {costs}{where} (estimated)")
+    return RunPlan(together.runs, f"{together.why}: {costs} (estimated)")
+
+
+def _replayed(passes: Passes) -> str:
+    if passes.in_ncu is None:
+        return "one run; how often each kernel is replayed is not known"
+    return f"one run, each kernel in {passes.in_ncu} pass{'es' * (passes.in_ncu > 1)}"
+
+
+def _apart(passes: Passes) -> str:
+    one = passes.hardware_in_ncu
+    times = "not known" if one is None else str(one)
+    return f"two runs of the program, {times} pass{'es' * (one != 1)} for hardware and 1 for instruction counters"

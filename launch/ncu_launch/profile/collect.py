@@ -1,0 +1,146 @@
+"""Run a plan and keep whatever came out in a run folder, with a manifest of what was run and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import copy_whole, write_whole
+from ncu_launch.files.manifest import Manifest, ToolRun, write_manifest
+from ncu_launch.files.run_files import EXPECTED, LOGS, REPORTS
+from ncu_launch.files.run_folder import make_folder, writing
+from ncu_launch.files.typed_json import object_in
+from ncu_launch.profile.plan import FACTS, WORKLOAD, Command, Plan, Request
+from ncu_launch.profile.run_outcome import timelines
+from ncu_launch.profilers.ncu_progress import following
+from ncu_launch.profilers.subprocesses import own_environment, run
+
+Heard = Callable[[str], None]
+ShouldEnd = Callable[[], "str | None"]
+
+
+def collect(
+    request: Request,
+    plan: Plan,
+    folder: Path,
+    *,
+    heard: Heard = lambda line: None,
+    should_end: ShouldEnd | None = None,
+) -> Manifest:
+    """Run the plan and write the run folder's manifest, also when the run fails: it then says that it is partial.
+
+    `heard` is told every line that the tool or the program prints. Of two commands the second runs only when the
+    first ended well. `should_end` is asked every second for a reason to end the run. Raises `WrongUsage` when the
+    folder already holds a run or another process writes it, and `NcuBenchError` when the tool cannot be started.
+    """
+    with writing(folder):
+        return _collect(request, plan, folder, heard, should_end)
+
+
+def _collect(request: Request, plan: Plan, folder: Path, heard: Heard, should_end: ShouldEnd | None) -> Manifest:
+    aside = make_folder(folder)
+    if request.workload is not None:
+        # The capture of nsys ends with the first phase that ends, so it has to see all that run.
+        workload = request.workload.with_whole_profile() if plan.tool == "nsys" else request.workload
+        write_whole(folder / WORKLOAD, (workload.to_json() + "\n").encode())
+    if plan.expectation is not None and plan.expectation.records:
+        write_whole(folder / EXPECTED, plan.expectation.records)
+    manifest = _manifest(request, plan)
+    if aside is not None:
+        manifest.notes.append(
+            f"an earlier run here was broken off before its launches were read; what it left is in {aside}, and may be "
+            f"read by: ncu-bench parse {aside} -o launches.parquet"
+        )
+    for command in plan.commands:
+        _run(command, folder, request.timeout, heard, manifest, should_end)
+        left_none = manifest.tool_runs[-1].ended_well and not timelines(folder)
+        if plan.tool == "nsys" and left_none and not request.ranks:  # one rank cannot start again alone
+            # An agent left over from an earlier run fails it once, then not again.
+            _run(command, folder, request.timeout, heard, manifest)
+        if not manifest.tool_runs[-1].ended_well:
+            break
+    return _finished(manifest, folder)
+
+
+def collect_replayed(
+    request: Request, plan: Plan, folder: Path, manifest: Manifest, *, heard: Heard = lambda line: None
+) -> Manifest:
+    """Run the single replayed command of a plan whose two runs did not launch the same kernels."""
+    if plan.replayed is None:
+        raise ValueError("this plan has one run only")
+    _run(plan.replayed, folder, request.timeout, heard, manifest)
+    return _finished(manifest, folder)
+
+
+def _manifest(request: Request, plan: Plan) -> Manifest:
+    """What is known before the run."""
+    under_ncu = plan.tool == "ncu"
+    return Manifest(
+        asked=list(request.asked),
+        source=plan.tool,
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        workload=asdict(request.workload) if request.workload else {"program": list(request.program)},
+        metrics=list(plan.metrics),
+        versions={plan.tool: plan.version} if plan.version else {},
+        gpus=[asdict(gpu) for gpu in plan.gpus],
+        chip=plan.chip,
+        plan=plan.runs or None,
+        expected=dict(plan.expectation.summary) if plan.expectation else {},
+        place=asdict(request.place) if request.place else {},
+        clock_control=request.clock_control if under_ncu else None,
+        cache_control=request.cache_control if under_ncu else None,
+        replay_mode="kernel" if under_ncu else None,
+        notes=list(plan.notes),
+    )
+
+
+def _run(
+    command: Command,
+    folder: Path,
+    timeout: float | None,
+    heard: Heard,
+    manifest: Manifest,
+    should_end: ShouldEnd | None = None,
+) -> None:
+    """Run one command, its output in a log of its own, and add it to the manifest."""
+    environment = own_environment()
+    log = "output.txt" if not manifest.tool_runs else f"output-{len(manifest.tool_runs) + 1}.txt"
+    report, output = folder / REPORTS / command.report, folder / LOGS / log
+    try:
+        with following(report, heard):
+            finished = run(
+                command.arguments,
+                output,
+                timeout=timeout,
+                environment=environment,
+                heard=heard,
+                should_end=should_end,
+            )
+    except OSError as error:
+        if error.filename == str(output):
+            raise
+        _finished(manifest, folder)
+        raise NcuBenchError(
+            f"{command.arguments[0]} could not be started: {error.strerror}.", advice="Check its path."
+        ) from error
+    if command.metrics and str(report) not in command.arguments:  # before 2020.2 stdout has the CSV
+        copy_whole(output, report)
+    if finished.ended_for is not None:
+        manifest.notes.append(f"ended because {finished.ended_for}")
+    ended = (finished.exit_code, round(finished.seconds, 3), finished.timed_out, finished.interrupted)
+    wrote = (log, command.report, command.kind, command.passes)
+    manifest.tool_runs.append(ToolRun(list(command.arguments), *ended, *wrote))
+
+
+def _finished(manifest: Manifest, folder: Path) -> Manifest:
+    """The manifest with what the run turned out to be, written."""
+    manifest.partial = not manifest.tool_runs or not manifest.tool_runs[-1].ended_well
+    facts = object_in(folder / FACTS)
+    manifest.versions |= facts.pop("versions", {})
+    manifest.notes += [note for note in facts.pop("notes", []) if note not in manifest.notes]
+    manifest.facts = facts
+    write_manifest(manifest, folder)
+    return manifest

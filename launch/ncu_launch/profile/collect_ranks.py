@@ -1,0 +1,375 @@
+"""Profile the ranks of a distributed run: each in a run folder of its own, inside the folder of the whole run.
+
+    python -m ncu_launch.profile.collect_ranks RUN
+
+is what torchrun starts as a rank: it reads RUN/request.json. The ranks tell each other how they are through small files
+in the shared folder. A rank whose program fails says so in RUN/failed.json, and the others end theirs a little later,
+because a program that lost a rank may wait in a collective for ever. A rank that is gone without a word is noticed by
+rank 0, because its heartbeat stops.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.atomic_files import write_whole
+from ncu_launch.files.manifest import Manifest, ToolRun, read_manifest, write_manifest
+from ncu_launch.files.run_files import LOGS, MANIFEST, NODES, RANKS, REPORTS, STATE
+from ncu_launch.profile.collect import Heard, collect
+from ncu_launch.profile.plan import WITHOUT_TOOL, Plan, Request, make_plan
+from ncu_launch.profile.run_outcome import explain
+from ncu_launch.profilers.rank_environment import Nodes, node_folder, place_here, rank_folder, torchrun_command
+from ncu_launch.profilers.subprocesses import OWN_PYTHON, own_environment, run
+
+REQUEST, FAILED, PROCESSES = "request.json", "failed.json", "processes"
+BEAT_S = 5.0
+LOST_AFTER_S = 120.0
+"""A rank without a heartbeat for so long is gone. Network file systems show changes up to a minute late."""
+GRACE_S = 30.0
+"""How long ranks may still run after one has failed: enough to end by themselves where nothing holds them."""
+LAUNCHER_GRACE_S = 60.0
+
+
+# ------------------------------------------------------------------------------------------------------- one rank
+
+
+def collect_rank(request: Request, run_folder: Path, *, heard: Heard = lambda line: None) -> tuple[Manifest, Path]:
+    """Profile the rank that `request.place` says, into its folder of the run; returns its manifest and folder.
+
+    Ends the program some time after another rank has failed. Raises what `make_plan` and `collect` do.
+    """
+    place = request.place
+    if place is None:
+        raise ValueError("a rank has a place")
+    folder = rank_folder(run_folder, place.rank)
+    if (folder / REPORTS).exists():
+        raise WrongUsage(
+            f"{run_folder} already holds a run.", advice="Name another folder with -o, or remove this one."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with _heard_of(folder, place.host):
+        try:
+            manifest = collect(
+                request, make_plan(request, folder), folder, heard=heard, should_end=Watch(run_folder, place.rank)
+            )
+        except NcuBenchError as error:
+            tell_failure(run_folder, place.rank, place.host, error.paragraph)
+            raise
+        failure = explain(manifest, folder) if manifest.partial else None
+        if failure is not None and not any(run.interrupted for run in manifest.tool_runs):
+            tell_failure(run_folder, place.rank, place.host, failure.what)
+    return manifest, folder
+
+
+class Watch:
+    """Says, when called, why a rank should end its program. On rank 0 it also notices ranks that are gone."""
+
+    def __init__(self, run_folder: Path, rank: int, grace: float = GRACE_S) -> None:
+        self._folder, self._rank, self._grace = run_folder, rank, grace
+        self._since: float | None = None
+        self._beats = Beats(run_folder) if rank == 0 else None
+
+    def __call__(self) -> str | None:
+        """In words, which other rank failed longer than `grace` seconds ago; None where none did."""
+        if self._beats is not None:
+            for name in self._beats.lost():
+                tell_failure(self._folder, int(name), self._beats.host(name), "it is gone: no sign of it any more")
+        failed = failure_of(self._folder)
+        if failed is None or failed["rank"] == self._rank:
+            return None
+        self._since = self._since or time.monotonic()
+        return said_of(failed) if time.monotonic() - self._since >= self._grace else None
+
+
+class Beats:
+    """The heartbeats of ranks, as seen from here: clocks of several machines are never compared."""
+
+    def __init__(self, run_folder: Path, lost_after: float = LOST_AFTER_S) -> None:
+        self._folder, self._lost_after = run_folder / RANKS, lost_after
+        self._seen: dict[str, tuple[str, float]] = {}
+        self._looked = 0.0
+
+    def lost(self) -> list[str]:
+        """The ranks that began, did not end, and have not been heard of for long. Looks every few seconds."""
+        now = time.monotonic()
+        if now - self._looked < min(BEAT_S, self._lost_after):
+            return []
+        self._looked = now
+        for file in self._folder.glob(f"*/{STATE}"):
+            with suppress(OSError):
+                text = file.read_text("utf-8")
+                if self._seen.get(file.parent.name, ("", 0.0))[0] != text:
+                    self._seen[file.parent.name] = (text, now)
+        return [
+            name
+            for name, (text, since) in self._seen.items()
+            if now - since > self._lost_after and not _parsed(text).get("ended")
+        ]
+
+    def host(self, name: str) -> str:
+        """The host of a rank."""
+        return str(_parsed(self._seen[name][0]).get("host", ""))
+
+
+@contextmanager
+def _heard_of(folder: Path, host: str) -> Iterator[None]:
+    """Keep a state file in `folder` that changes every few seconds, and says at last that it ended."""
+    ended = threading.Event()
+
+    def tell(beat: int, *, over: bool = False) -> None:
+        with suppress(OSError):
+            _write(folder / STATE, {"host": host, "beat": beat, "ended": over})
+
+    def beat() -> None:
+        count = 0
+        while not ended.wait(BEAT_S):
+            count += 1
+            tell(count)
+
+    tell(0)
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        tell(-1, over=True)
+
+
+def tell_failure(run_folder: Path, rank: int, host: str, why: str) -> None:
+    """Tell the other ranks that this one failed; the first to fail is kept."""
+    with suppress(OSError), (run_folder / FAILED).open("x", encoding="utf-8") as stream:
+        json.dump({"rank": rank, "host": host, "why": why}, stream)
+
+
+def failure_of(run_folder: Path) -> dict[str, Any] | None:
+    """The first rank that failed, with its host and why; None where none did."""
+    try:
+        failed = _parsed((run_folder / FAILED).read_text("utf-8"))
+    except OSError:
+        return None
+    return failed if "rank" in failed else None  # a file that is being written
+
+
+def said_of(failed: Mapping[str, Any]) -> str:
+    """In words, which rank failed first and why."""
+    return f"rank {failed['rank']} on {failed['host']} failed: {failed['why']}"
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    write_whole(path, json.dumps(values).encode())
+
+
+# ------------------------------------------------------------------------------------------------- ranks started here
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The ranks that are started on this machine: how many, as one of which nodes, into which run folder."""
+
+    nproc: int
+    folder: Path
+    nodes: Nodes | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of this machine."""
+        return self.nodes.number if self.nodes else 0
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are on all machines."""
+        return self.nproc * (self.nodes.count if self.nodes else 1)
+
+    def command(self) -> list[str]:
+        """The command that starts the ranks, each of which starts its own tool."""
+        words = [*OWN_PYTHON, "-m", "ncu_launch.profile.collect_ranks", str(self.folder)]
+        return torchrun_command(self.nproc, words, self.nodes)
+
+    def command_in_tool(self, program: Sequence[str]) -> list[str]:
+        """The command that starts `program` as the ranks, all of which one tool around it sees."""
+        folder = node_folder(self.folder, self.number) / PROCESSES
+        words = [*OWN_PYTHON, "-m", "ncu_launch.profilers.rank_wrapper", str(folder), *program]
+        return torchrun_command(self.nproc, words, self.nodes)
+
+
+def launch_ranks(request: Request, launch: Launch, *, heard: Heard = lambda line: None) -> ToolRun:
+    """Start the ranks of this machine, a tool in each, and wait for them all; returns how the launcher ended.
+
+    When one fails, the launcher ends the others. What is left over of a rank that was killed is ended, too.
+    Raises `WrongUsage` when the folder already holds a run, `NcuBenchError` when the launcher cannot be started.
+    """
+    logs = launch.folder / LOGS
+    logs.mkdir(parents=True, exist_ok=True)
+    write_whole(launch.folder / REQUEST, (request.to_json() + "\n").encode())
+    log = "output.txt" if launch.nodes is None else f"output-node-{launch.number}.txt"
+    timeout = None if request.timeout is None else request.timeout + LAUNCHER_GRACE_S
+    arguments = launch.command()
+    done = run(arguments, logs / log, timeout=timeout, environment=own_environment(), heard=heard, leaves_nothing=True)
+    return ToolRun(arguments, done.exit_code, round(done.seconds, 3), done.timed_out, done.interrupted, log)
+
+
+def plan_around_ranks(request: Request, launch: Launch, *, dry: bool = False) -> Plan:
+    """The plan of one tool around all ranks of this machine. Raises what `make_plan` does."""
+    return make_plan(request, node_folder(launch.folder, launch.number), dry=dry, started_by=launch.command_in_tool)
+
+
+def collect_node(request: Request, launch: Launch, plan: Plan, *, heard: Heard = lambda line: None) -> Manifest:
+    """Run one tool around the ranks of this machine; the manifest of its folder says which process was which rank."""
+    folder = node_folder(launch.folder, launch.number)
+    if (folder / REPORTS).exists():
+        raise WrongUsage(f"{launch.folder} already holds a run.", advice="Name another folder with -o.")
+    (folder / PROCESSES).mkdir(parents=True, exist_ok=True)
+    with _heard_of(folder, socket.gethostname()):
+        manifest = collect(request, plan, folder, heard=heard)
+        processes = [_parsed(file.read_text("utf-8")) for file in sorted((folder / PROCESSES).glob("*.json"))]
+        manifest.place = {"host": socket.gethostname(), "processes": processes}
+        write_manifest(manifest, folder)
+    return manifest
+
+
+# ------------------------------------------------------------------------------------------------------- all ranks
+
+
+def parts_of(run_folder: Path) -> list[Path]:
+    """The folders of the ranks or nodes of a run, in order."""
+    found = [path for name in (RANKS, NODES) for path in (run_folder / name).glob("*") if path.name.isdecimal()]
+    return sorted(found, key=lambda path: (path.parent.name, int(path.name)))
+
+
+def wait_for_parts(run_folder: Path, count: int, *, lost_after: float = LOST_AFTER_S) -> list[str]:
+    """Wait until `count` ranks or nodes have ended, and return a sentence for each that is gone or never came.
+
+    Those that are gone come first: they may be why others were ended before they began. One that shows no sign of life
+    for `lost_after` seconds is not waited for.
+    """
+    beats = {number: ("", time.monotonic()) for number in range(count)}
+    while True:
+        states = {int(part.name): part / STATE for part in parts_of(run_folder)}
+        waiting = []
+        for number, (before, since) in beats.items():
+            text = before
+            with suppress(OSError):  # it is not there yet, or a network file system does not say at the moment
+                text = states[number].read_text("utf-8") if number in states else before
+            beats[number] = (text, since if text == before else time.monotonic())
+            if not _parsed(text).get("ended"):
+                waiting.append(number)
+        lost = [number for number in waiting if time.monotonic() - beats[number][1] >= lost_after]
+        if len(lost) == len(waiting):
+            break
+        time.sleep(0.2)
+    return [
+        f"rank {number} never began"
+        if not beats[number][0]
+        else f"rank {number} did not end: it was killed, or its "
+        f"machine {_parsed(beats[number][0]).get('host', '')} is gone"
+        for number in sorted(lost, key=lambda number: not beats[number][0])
+    ]
+
+
+def write_run(request: Request, run_folder: Path, launched: Sequence[ToolRun], missing: Sequence[str]) -> Manifest:
+    """Write the manifest of the whole run: how each rank ended, and what the ranks have in common."""
+    parts = [(part, read_manifest(part)) for part in parts_of(run_folder) if (part / MANIFEST).is_file()]
+    profiled = [manifest for _, manifest in parts if manifest.source != WITHOUT_TOOL]
+    first = profiled[0] if profiled else None
+    failed = failure_of(run_folder)
+    whole = Manifest(
+        asked=list(request.asked),
+        source=first.source if first else request.tool,
+        started=min((manifest.started for _, manifest in parts), default=_now()),
+        tool_runs=list(launched),
+        ranks=[_account(part, manifest) for part, manifest in parts],
+        partial=bool(missing) or failed is not None or any(manifest.partial for _, manifest in parts),
+    )
+    if first is not None:
+        shared = ("metrics", "versions", "gpus", "chip", "plan", "clock_control", "cache_control", "replay_mode")
+        for name in (*shared, "workload", "facts"):
+            setattr(whole, name, getattr(first, name))
+    whole.notes = [*([said_of(failed)] if failed else []), *missing]
+    own = [note for _, manifest in parts for note in manifest.notes if not note.startswith("ended because")]
+    whole.notes += [note for note in dict.fromkeys(own) if note not in whole.notes]
+    write_manifest(whole, run_folder)
+    return whole
+
+
+def _account(part: Path, manifest: Manifest) -> dict[str, Any]:
+    """What the manifest of the whole run says of a rank or a node."""
+    ran = manifest.tool_runs[-1] if manifest.tool_runs else None
+    return {
+        **manifest.place,
+        "folder": f"{part.parent.name}/{part.name}",
+        "source": manifest.source,
+        "device_name": manifest.facts.get("device_name") or None,
+        "exit_code": ran.exit_code if ran else None,
+        "seconds": ran.seconds if ran else None,
+        "ended_well": bool(ran and ran.ended_well),
+        "notes": [note for note in manifest.notes if note.startswith("ended because")],
+    }
+
+
+def explain_ranks(run_folder: Path, missing: Sequence[str]) -> NcuBenchError | None:
+    """Why a run of ranks gave less than asked, with the rank that failed first named; None when all ended well."""
+    failed = failure_of(run_folder)
+    if missing and failed is None:  # the others were ended because of these
+        what = f"{missing[0][0].upper()}{'; '.join(missing)[1:]}."
+        return NcuBenchError(what, "", f"What the others collected is in {run_folder}.")
+    parts = [(part, read_manifest(part)) for part in parts_of(run_folder) if (part / MANIFEST).is_file()]
+    for part, manifest in parts:
+        name = f"Rank {part.name}" if part.parent.name == RANKS else f"Node {part.name}"
+        if failed is not None and (part.parent.name != RANKS or int(part.name) != failed["rank"]):
+            continue
+        error = explain(manifest, part) if manifest.source != WITHOUT_TOOL or manifest.partial else None
+        if error is not None:
+            named = NcuBenchError(f"{name} on {manifest.place.get('host')}: {error.what}", error.cause, error.advice)
+            named.exit_code = error.exit_code
+            return named
+    if failed is None:
+        return None
+    return NcuBenchError(f"R{said_of(failed)[1:]}", "", f"What the ranks printed is in {run_folder / RANKS}.")
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def main(arguments: list[str]) -> int:
+    """Profile the rank that the launcher's environment names, as RUN/request.json says; returns the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # how launchers end the ranks that are left
+    folder = Path(arguments[0])
+    request = Request.from_json((folder / REQUEST).read_text("utf-8"))
+    place = place_here(os.environ, at_least=1)
+    if place is None:
+        sys.stderr.write("no launcher says which rank this is\n")
+        return 2
+    try:
+        manifest, _ = collect_rank(replace(request, place=place), folder)
+    except NcuBenchError as error:
+        sys.stderr.write(f"rank {place.rank}: {error.paragraph}\n")
+        return error.exit_code
+    return 1 if manifest.partial else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,491 @@
+"""What of this machine stands in the way of profiling: every check with what was found and what to type.
+
+`gather` asks the machine and changes nothing on it; the checks are functions of what it found. PyTorch is looked at in
+a process of its own, so that one that crashes while it is imported is a finding and not the end of the doctor.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.profilers.command_line import Version
+from ncu_launch.profilers.installed_tools import Gpu, Tool, ask, find_tool, gpus
+from ncu_launch.profilers.subprocesses import OWN_PYTHON
+
+OK, PROBLEM, UNKNOWN = "ok", "problem", "unknown"
+
+INSTALL_MODELS = "pip install 'ncu-bench[models]'"
+DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
+DEBIAN_NSYS = Path("/usr/lib/x86_64-linux-gnu/nsight-systems")
+DEBIAN_IMPORTER = Path("/usr/lib/nsight-systems/host-linux-x64")
+LINK_IMPORTER = f"ln -sfn {DEBIAN_IMPORTER} {DEBIAN_NSYS / DEBIAN_IMPORTER.name}"
+LOCK_FILE = "nsight-compute-lock"
+
+TENSOR_COUNTERS: Version = (2023, 2)
+NVTX_ASKS_FIRST = (0, 2, 12)  # from here on nvtx asks the tool whether it listens, by a call that an old nsys denies
+NSYS_DEAF: Version = (2022, 4)  # the newest nsys known to deny it
+NSYS_HEARS: Version = (2024, 1)  # in between, which version came to answer is not known
+LEAST_FREE_BYTES = 10**9
+CAP_SYS_ADMIN = 1 << 21
+
+_SAID = "ncu-bench-doctor:"
+_CHILD = f"""
+import json, sys
+sys.path[:] = [folder for folder in sys.path if folder] + sys.argv[1:]
+from ncu_launch.profile.doctor import describe_torch, describe_torchvision
+for describe in (describe_torch, describe_torchvision):
+    print("\\n{_SAID}" + json.dumps(describe()), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at: `ok`, `problem` or `unknown`, what was found, and what to type about it."""
+
+    name: str
+    status: str
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Models:
+    """PyTorch and torchvision as a process of their own saw them; a version of None is not installed.
+
+    `operators` says whether torchvision's compiled operators load, None where that could not be seen.
+    """
+
+    torch: str | None = None
+    cuda: str | None = None
+    rocm: str | None = None
+    visible_gpus: int = 0
+    torch_error: str = ""
+    torchvision: str | None = None
+    operators: bool | None = None
+    torchvision_error: str = ""
+
+
+@dataclass(frozen=True)
+class Importer:
+    """Where nsys has what turns its raw events into a report; only Debian's package is known to misplace it."""
+
+    debian: bool
+    installed: bool
+    linked: bool
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The lock file of ncu in the temporary folder: its owner, None when there is none or it could not be seen."""
+
+    path: str
+    owner: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the checks look at. None is what this machine does not say."""
+
+    ncu: Tool | None
+    nsys: Tool | None
+    nvidia_smi: bool
+    gpus: tuple[Gpu, ...]
+    driver_parameters: str | None
+    user: int
+    capabilities: int | None
+    processes: frozenset[str] | None
+    mig_modes: tuple[str, ...] | None
+    models: Models
+    nvtx: str | None
+    importer: Importer
+    free_bytes: int | None
+    lock: Lock
+
+
+def gather() -> Facts:
+    """Ask this machine for everything the checks need."""
+    nsys = find_tool("nsys")
+    return Facts(
+        ncu=find_tool("ncu"),
+        nsys=nsys,
+        nvidia_smi=shutil.which("nvidia-smi") is not None,
+        gpus=tuple(gpus()),
+        driver_parameters=_text(DRIVER_PARAMETERS),
+        user=os.geteuid(),
+        capabilities=capabilities(_text(Path("/proc/self/status"))),
+        processes=processes(),
+        mig_modes=mig_modes(),
+        models=ask_models(),
+        nvtx=_installed("nvtx"),
+        importer=find_importer(nsys),
+        free_bytes=free_bytes(Path()),
+        lock=find_lock(Path(os.environ.get("TMPDIR") or "/tmp")),  # noqa: S108  where ncu itself puts it
+    )
+
+
+def examine(facts: Facts) -> list[Check]:
+    """Every check, in the order in which they matter."""
+    return [
+        check_ncu(facts.ncu),
+        check_nsys(facts.nsys),
+        check_gpus(facts.gpus, facts.nvidia_smi),
+        check_counter_permission(facts.driver_parameters, facts.user, facts.capabilities),
+        check_other_profilers(facts.processes),
+        check_sharing(facts.mig_modes, facts.processes),
+        check_torch(facts.models, facts.gpus),
+        check_torchvision(facts.models),
+        check_nvtx(facts.nvtx, facts.nsys),
+        check_importer(facts.nsys, facts.importer),
+        check_disk(facts.free_bytes),
+        check_lock(facts.lock, facts.user),
+    ]
+
+
+def check_ncu(ncu: Tool | None) -> Check:
+    """Nsight Compute, and whether it is new enough to count tensor operations."""
+    name = "ncu"
+    if ncu is None:
+        return Check(name, PROBLEM, "not on PATH, or does not start", "install Nsight Compute and put ncu on PATH")
+    if ncu.version is None:
+        return Check(name, UNKNOWN, f"{ncu.path} does not say its version", f"{ncu.path} --version")
+    if ncu.version < TENSOR_COUNTERS:
+        advice = "to count tensor operations, install 2023.2 or newer"
+        return Check(name, OK, f"{_title(ncu)}, which has no counters of tensor operations", advice)
+    return Check(name, OK, _title(ncu))
+
+
+def check_nsys(nsys: Tool | None) -> Check:
+    """Nsight Systems."""
+    name = "nsys"
+    if nsys is None:
+        advice = "for timelines (profile --tool nsys), install Nsight Systems and put nsys on PATH"
+        return Check(name, PROBLEM, "not on PATH, or does not start", advice)
+    if nsys.version is None:
+        return Check(name, UNKNOWN, f"{nsys.path} does not say its version", f"{nsys.path} --version")
+    return Check(name, OK, _title(nsys))
+
+
+def check_gpus(listed: tuple[Gpu, ...], nvidia_smi: bool) -> Check:
+    """The driver, and the GPUs that it lists."""
+    name = "driver and GPUs"
+    if not listed:
+        found = "nvidia-smi lists no GPU" if nvidia_smi else "nvidia-smi is not on PATH"
+        advice = "profiling falls back to the operator collector; for hardware counters, install the NVIDIA driver"
+        return Check(name, PROBLEM, found, "see what nvidia-smi says; " + advice if nvidia_smi else advice)
+    titles = [gpu.name + (f" (CC {gpu.compute_capability})" if gpu.compute_capability else "") for gpu in listed]
+    counts = [f"{titles.count(title)} × {title}" for title in dict.fromkeys(titles)]
+    return Check(name, OK, f"{', '.join(counts)}, driver {listed[0].driver or 'unknown'}")
+
+
+def check_counter_permission(parameters: str | None, user: int, effective: int | None) -> Check:
+    """Whether the driver lets this user read performance counters."""
+    name = "counter permission"
+    match = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", parameters or "", re.MULTILINE)
+    if match is None:
+        where = "does not exist" if parameters is None else "does not name RmProfilingAdminOnly"
+        return Check(name, UNKNOWN, f"{DRIVER_PARAMETERS} {where}")
+    if match[1] == "0":
+        return Check(name, OK, "every user may read the counters")
+    restricted = "only administrators may read the counters"
+    if effective is not None and effective & CAP_SYS_ADMIN:
+        return Check(name, OK, f"{restricted}, and this user is one")
+    if user == 0:
+        # Root in a container often lacks the capability, and the driver may then refuse it like any other user.
+        rights = "whose capabilities are not known" if effective is None else "but without CAP_SYS_ADMIN"
+        found = f"{restricted}; this is root, {rights}"
+        return Check(name, UNKNOWN, found, "if ncu says ERR_NVGPUCTRPERM, add --cap-add=SYS_ADMIN to the container")
+    advice = (
+        "run as root, add --cap-add=SYS_ADMIN to the container, "
+        "or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
+    )
+    return Check(name, PROBLEM, f"{restricted} (RmProfilingAdminOnly: {match[1]})", advice)
+
+
+def check_other_profilers(running: frozenset[str] | None) -> Check:
+    """Whether another profiler runs that may hold the counters."""
+    name = "other profilers"
+    if running is None:
+        return Check(name, UNKNOWN, "the list of processes cannot be read")
+    monitors = sorted(process for process in running if process == "nv-hostengine" or process.startswith("dcgm"))
+    profilers = sorted(running & {"ncu", "nsys"})
+    if not monitors and not profilers:
+        return Check(name, OK, "none among the processes seen from here")
+    advice = ["dcgmi profile --pause (afterwards dcgmi profile --resume)"] if monitors else []
+    advice += [f"wait until {' and '.join(profilers)} is done"] if profilers else []
+    return Check(name, PROBLEM, f"{', '.join(monitors + profilers)} may hold the counters", "; ".join(advice))
+
+
+def check_sharing(modes: tuple[str, ...] | None, running: frozenset[str] | None) -> Check:
+    """Whether GPUs are split (MIG) or shared by processes (MPS)."""
+    name = "MIG and MPS"
+    served = any(process.startswith("nvidia-cuda-mps") for process in running or ())
+    split = "Enabled" in (modes or ())
+    if split or served:
+        found, advice = [], []
+        if split:
+            found.append("MIG is enabled: clocks cannot be locked, some metrics are shared")
+            advice.append("profile with --clock-control none")
+        if served:
+            found.append("MPS runs: other processes may share the GPU")
+            advice.append("echo quit | nvidia-cuda-mps-control")
+        return Check(name, PROBLEM, "; ".join(found), "; ".join(advice))
+    if modes is None:
+        return Check(name, UNKNOWN, "nvidia-smi does not say whether MIG is enabled")
+    if running is None:
+        return Check(name, UNKNOWN, "no MIG; whether MPS runs cannot be seen")
+    return Check(name, OK, "neither is in use")
+
+
+def check_torch(models: Models, listed: tuple[Gpu, ...]) -> Check:
+    """PyTorch: whether it can be imported, and whether it sees the GPUs that the driver lists."""
+    name = "PyTorch"
+    if models.torch_error:
+        return Check(name, PROBLEM, f"cannot be imported: {models.torch_error}", "install PyTorch again")
+    if models.torch is None:
+        return Check(name, PROBLEM, "not installed: models cannot be run", INSTALL_MODELS)
+    build = f"CUDA {models.cuda}" if models.cuda else f"ROCm {models.rocm}" if models.rocm else "CPU"
+    found = f"{models.torch}, {build} build"
+    if models.visible_gpus:
+        return Check(name, OK, f"{found}, {models.visible_gpus} GPU{'s' * (models.visible_gpus > 1)} visible")
+    if not listed:
+        return Check(name, OK, f"{found}, no GPU visible: models run on the CPU")
+    if models.cuda is None:
+        advice = "install a CUDA build of PyTorch (https://pytorch.org/get-started/locally)"
+        return Check(name, PROBLEM, f"{found} beside a GPU: models run on the CPU", advice)
+    advice = "look at CUDA_VISIBLE_DEVICES; else update the driver, or install a PyTorch for an older CUDA"
+    return Check(name, PROBLEM, f"{found}, but it sees none of the GPUs that the driver lists", advice)
+
+
+def check_torchvision(models: Models) -> Check:
+    """torchvision: whether its compiled operators load beside this PyTorch."""
+    name = "torchvision"
+    if models.torch is None or models.torch_error:
+        return Check(name, UNKNOWN, "not looked at without PyTorch")
+    if models.torchvision_error:
+        found = f"cannot be looked at: {models.torchvision_error}"
+        return Check(name, PROBLEM, found, "install the torchvision that matches this PyTorch")
+    if models.torchvision is None:
+        return Check(name, PROBLEM, "not installed: its models cannot be run", INSTALL_MODELS)
+    if models.operators is None:
+        return Check(name, UNKNOWN, f"{models.torchvision}; whether its compiled operators load is not known")
+    if not models.operators:
+        found = f"{models.torchvision}: the compiled operators do not load beside this PyTorch"
+        advice = (
+            "classification, segmentation and video models work all the same; "
+            "for detection, install matching builds of torch and torchvision"
+        )
+        return Check(name, PROBLEM, found, advice)
+    return Check(name, OK, f"{models.torchvision}, compiled operators load")
+
+
+def check_nvtx(nvtx: str | None, nsys: Tool | None) -> Check:
+    """Whether this nsys records the ranges of the installed nvtx package."""
+    name = "nvtx and nsys"
+    if nvtx is None:
+        return Check(name, PROBLEM, "nvtx is not installed: profiles have no ranges", INSTALL_MODELS)
+    if _numbers(nvtx) < NVTX_ASKS_FIRST:
+        return Check(name, OK, f"nvtx {nvtx}")
+    if nsys is None:
+        return Check(name, OK, f"nvtx {nvtx}; no nsys to record it")
+    pair = f"nvtx {nvtx}, nsys {nsys.version_text or 'of unknown version'}"
+    older = "pip install nvtx==0.2.11"
+    if nsys.version is not None and nsys.version <= NSYS_DEAF:
+        return Check(name, PROBLEM, f"{pair}: this nsys records no ranges from it", older)
+    if nsys.version is None or nsys.version < NSYS_HEARS:
+        found = f"{pair}: whether this nsys records its ranges is not known"
+        return Check(name, UNKNOWN, found, f"if ranges are missing: {older}")
+    return Check(name, OK, pair)
+
+
+def check_importer(nsys: Tool | None, importer: Importer) -> Check:
+    """Whether nsys finds its importer; without it, it leaves only a .qdstrm and still says that all went well."""
+    name = "nsys importer"
+    if nsys is None:
+        return Check(name, UNKNOWN, "no nsys")
+    if not importer.debian:
+        return Check(name, OK, "not Debian's nsys, the only one known to miss it")
+    if not importer.installed:
+        return Check(name, UNKNOWN, f"{DEBIAN_IMPORTER} does not exist", "if nsys leaves only a .qdstrm, reinstall it")
+    if not importer.linked:
+        found = "Debian's nsys does not find its importer: it leaves a .qdstrm and no report"
+        return Check(name, PROBLEM, found, f"as root: {LINK_IMPORTER}")
+    return Check(name, OK, "found beside Debian's nsys")
+
+
+def check_disk(free: int | None) -> Check:
+    """Whether the current folder has room for reports."""
+    name = "disk space"
+    if free is None:
+        return Check(name, UNKNOWN, "the current folder does not say how much is free")
+    found = f"{free / 1e9:.1f} GB free in the current folder"
+    if free < LEAST_FREE_BYTES:
+        return Check(name, PROBLEM, found, "reports can take more than that: free some, or work in another folder")
+    return Check(name, OK, found)
+
+
+def check_lock(lock: Lock, user: int) -> Check:
+    """Whether ncu can take its lock in the temporary folder."""
+    name = "lock file"
+    if lock.error:
+        return Check(name, UNKNOWN, f"{lock.path} cannot be looked at: {lock.error}")
+    if lock.owner is None or lock.owner == user:
+        return Check(name, OK, f"{lock.path} {'does not exist' if lock.owner is None else 'is yours'}")
+    found = f"{lock.path} belongs to another user (uid {lock.owner}): ncu cannot take it"
+    return Check(name, PROBLEM, found, "mkdir -p ~/tmp && export TMPDIR=~/tmp")
+
+
+def capabilities(status: str | None) -> int | None:
+    """The effective capabilities that a /proc/PID/status names."""
+    match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", status or "", re.MULTILINE)
+    return int(match[1], 16) if match else None
+
+
+def processes(proc: Path = Path("/proc")) -> frozenset[str] | None:
+    """The names of the processes seen from here, cut by the kernel to 15 characters; None without /proc.
+
+    Those that only wait to be collected hold nothing and are left out.
+    """
+    names = set()
+    seen = False
+    for stat in proc.glob("[0-9]*/stat"):
+        head, _, rest = (_text(stat) or "").rpartition(")")
+        seen = seen or bool(head)
+        if rest.split()[:1] not in ([], ["Z"], ["X"]):
+            names.add(head.partition("(")[2])
+    return frozenset(names) if seen else None
+
+
+def mig_modes() -> tuple[str, ...] | None:
+    """The MIG mode of every GPU as nvidia-smi words it; None without an answer."""
+    found = shutil.which("nvidia-smi")
+    answer = ask([found, "--query-gpu=mig.mode.current", "--format=csv,noheader"]) if found else None
+    if answer is None or answer[0] != 0:
+        return None
+    return tuple(line.strip() for line in answer[1].splitlines() if line.strip()) or None
+
+
+def find_importer(nsys: Tool | None) -> Importer:
+    """Where the importer of `nsys` is."""
+    debian = nsys is not None and Path(nsys.path).resolve().is_relative_to(DEBIAN_NSYS)
+    return Importer(debian, DEBIAN_IMPORTER.exists(), (DEBIAN_NSYS / DEBIAN_IMPORTER.name).exists())
+
+
+def free_bytes(folder: Path) -> int | None:
+    """What a user may still write into `folder`; None when it does not say."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+def find_lock(folder: Path) -> Lock:
+    """The lock file of ncu in the temporary folder `folder`."""
+    path = folder / LOCK_FILE
+    try:
+        return Lock(str(path), path.lstat().st_uid)
+    except FileNotFoundError:
+        return Lock(str(path))
+    except OSError as error:
+        return Lock(str(path), error=error.strerror or str(error))
+
+
+def ask_models() -> Models:
+    """What a child process says about PyTorch and torchvision."""
+    command = [*OWN_PYTHON, "-c", _CHILD, str(Path(__file__).parents[2])]
+    return read_models(ask(command))
+
+
+def read_models(answer: tuple[int, str] | None) -> Models:
+    """What the child said, line by line: a crash on the way is the error of whatever it had not yet described."""
+    if answer is None:
+        return Models(torch_error="the process that tried did not start, or did not end in time")
+    said: list[dict[str, Any]] = []
+    other: list[str] = []
+    for line in answer[1].splitlines():
+        if line.startswith(_SAID):
+            said.append(json.loads(line.removeprefix(_SAID)))
+        elif line.strip():
+            other.append(line.strip())
+    facts = {name: value for described in said for name, value in described.items()}
+    if len(said) < 2:
+        ending = f"{_ending(answer[0])} {other[-1] if other else ''}".strip()
+        facts["torchvision_error" if said else "torch_error"] = ending
+    return Models(**facts)
+
+
+def _ending(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"the process that tried ended with exit code {code}."
+    try:
+        return f"the process that tried was killed by {signal.Signals(-code).name}."
+    except ValueError:
+        return f"the process that tried was killed by signal {-code}."
+
+
+def describe_torch() -> dict[str, Any]:
+    """PyTorch as this process sees it. For the child only: it imports torch."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        return {} if error.name == "torch" else {"torch_error": _brief(error)}
+    except Exception as error:  # whatever a broken installation raises
+        return {"torch_error": _brief(error)}
+    try:
+        visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    except Exception:  # a driver that fails is a GPU that is not visible
+        visible = 0
+    version = torch.version
+    return {"torch": str(torch.__version__), "cuda": version.cuda, "rocm": version.hip, "visible_gpus": visible}
+
+
+def describe_torchvision() -> dict[str, Any]:
+    """The torchvision installed, and whether its operators load. For the child only: it imports torch."""
+    version = _installed("torchvision")
+    if version is None:
+        return {}
+    from ncu_launch.targets.torchvision_compat import operators_load
+
+    try:
+        return {"torchvision": version, "operators": operators_load()}
+    except Exception as error:  # whatever a broken installation raises
+        return {"torchvision": version, "torchvision_error": _brief(error)}
+
+
+def _brief(error: Exception) -> str:
+    """The kind of an error and the last line of its message, which is the one that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: 0.2.12.post1 -> (0, 2, 12)."""
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, match[0].split("."))) if match else ()
+
+
+def _title(tool: Tool) -> str:
+    return f"{tool.version_text} at {tool.path}"
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8", errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,371 @@
+"""One profile: what was asked -> which tool, its commands, and why. `collect` runs them.
+
+With an NVIDIA GPU and ncu, hardware counters per kernel; with nsys, a timeline; anywhere else a model target runs under
+the embedded operator collector, which says in every row that its numbers are not the hardware's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.counters.chips import Chip, chip_of
+from ncu_launch.counters.metric_groups import Selection, select
+from ncu_launch.counters.pass_counts import passes_of
+from ncu_launch.counters.replay_plan import NcuRun, RunPlan, plan_runs
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.run_files import REPORTS
+from ncu_launch.profile.run_outcome import NCU_CSV
+from ncu_launch.profilers.command_line import NEWEST, Lockstep, NcuOptions, NsysOptions, ncu_command, nsys_command
+from ncu_launch.profilers.installed_tools import Gpu, Tool, find_tool, gpus, listed_metrics
+from ncu_launch.profilers.rank_environment import FIRST_DOCUMENTED_LOCKSTEP, Place, without_collectives
+from ncu_launch.profilers.subprocesses import OWN_PYTHON
+from ncu_launch.workload.meta_device_process import Expectation
+from ncu_launch.workload_spec import Workload
+
+WITHOUT_TOOL = "none"
+"""The tool of a rank that runs beside profiled ones and is not profiled itself."""
+TOOLS = ("auto", "ncu", "nsys", "operators")
+NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
+STEERS_NCU = {
+    "kernel": "--kernel", "launch_skip": "--launch-skip", "launch_count": "--launch-count",
+    "nvtx_include": "--nvtx-include", "clock_control": "--clock-control", "cache_control": "--cache-control",
+    "plan": "--plan", "ncu": "--ncu",
+}  # fmt: skip
+"""What of a request no other tool heeds, with the options that ask for it."""
+ALWAYS_GIVEN = {"operators": ("time", "flops", "dram"), "nsys": ("time",)}
+"""The groups of metrics that a tool gives whatever is asked."""
+USUAL_METRICS = ("flops", "dram")
+LAST_WITHOUT_BOOST = (2024, 1)
+"""The newest ncu whose help was read and lists only base, none and reset."""
+WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
+NCU_INSTRUCTIONS_CSV = "ncu-instructions.csv"
+"""The second of two runs: counters of the code, for the launches of the first."""
+NCU_REPLAYED_CSV = "ncu-replayed.csv"
+"""The one run that takes the place of two that did not launch the same kernels."""
+
+
+Expect = Callable[[Workload], Expectation]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked of `ncu-bench profile`: a model target, or a program of the user's.
+
+    Of a run of several `ranks`, `place` is the rank that this process is, `tool_per` one of `ranks.TOOL_PER`, and
+    `meeting_host` where instances of ncu meet that keep in step. `collectives` is one of `ranks.COLLECTIVES`.
+    """
+
+    asked: tuple[str, ...]
+    metrics: tuple[str, ...]
+    workload: Workload | None = None
+    program: tuple[str, ...] = ()
+    tool: str = "auto"
+    ncu: str | None = None
+    kernel: str | None = None
+    launch_skip: int | None = None
+    launch_count: int | None = None
+    nvtx_include: tuple[str, ...] = ()
+    clock_control: str = "base"
+    cache_control: str = "all"
+    extra: tuple[str, ...] = ()
+    timeout: float | None = None
+    plan: str = "auto"
+    place: Place | None = None
+    tool_per: str = "rank"
+    collectives: str = "include"
+    ranks: int = 0
+    meeting_host: str = "127.0.0.1"
+
+    def to_trace(self) -> Request:
+        """The same, to be traced with nsys before ncu counts: without what steers ncu, which comes to its own."""
+        usual: dict[str, Any] = {field.name: field.default for field in fields(self) if field.name in STEERS_NCU}
+        return replace(self, tool="nsys", metrics=USUAL_METRICS, extra=(), **usual)
+
+    def to_json(self) -> str:
+        """The request as JSON, for the processes of the ranks."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        """The request that `to_json` wrote."""
+        values: dict[str, Any] = json.loads(text)
+        workload = Workload.from_json(json.dumps(values["workload"])) if values["workload"] else None
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **lists, "workload": workload, "place": None})
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a plan: its arguments, and what of it is known before it runs.
+
+    `report` is the file in reports/ that it writes; `passes` how often ncu will run each kernel, None where unknown.
+    """
+
+    arguments: tuple[str, ...]
+    report: str = ""
+    metrics: tuple[str, ...] = ()
+    passes: int | None = None
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will run: the tool, its commands, and why these.
+
+    Two commands of ncu collect the same launches with different counters; `replayed` is the single command that
+    collects all of them, for programs that turn out to launch different kernels each time they run.
+    """
+
+    tool: str
+    commands: tuple[Command, ...]
+    notes: tuple[str, ...]
+    version: str
+    gpus: tuple[Gpu, ...]
+    why: str = ""
+    runs: str = ""
+    chip: str | None = None
+    replayed: Command | None = None
+    expectation: Expectation | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The arguments of the first command."""
+        return self.commands[0].arguments
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric the plan collects."""
+        return tuple(dict.fromkeys(metric for command in self.commands for metric in command.metrics))
+
+
+def default_folder(request: Request, now: datetime) -> Path:
+    """runs/<target>-<UTC time>, with nothing in the target's name that could lead elsewhere."""
+    name = request.workload.target if request.workload else Path(request.program[0]).name
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).strip(".-")
+    return Path("runs") / f"{safe[:80] or 'run'}-{now.astimezone(timezone.utc):%Y%m%dT%H%M%SZ}"
+
+
+def make_plan(
+    request: Request,
+    folder: Path,
+    *,
+    dry: bool = False,
+    expect: Expect | None = None,
+    started_by: Callable[[Sequence[str]], list[str]] = list,
+) -> Plan:
+    """Choose the tool and write out its commands. A dry plan needs neither GPU nor tool.
+
+    `started_by` makes of the program the command that starts it below the tool. `expect` counts what a model should do;
+    it is asked once ncu is chosen, where counters can be compared with it.
+    Raises `NcuBenchError` when the tool that was asked for cannot run here, saying what would make it run.
+    """
+    here = tuple(gpus())
+    if _goes_without_tool(request):
+        bare = Command(_bare_program(request, folder))
+        return Plan(WITHOUT_TOOL, (bare,), (), "", here, "the tool is on rank 0 alone")
+    ncu = find_tool("ncu", request.ncu)
+    chosen, why = _choose(request, here, ncu, dry)
+    if chosen == "operators":
+        if request.tool_per == "node":
+            raise WrongUsage(
+                "The operator collector works inside each rank.", advice="Use --tool-per rank, or another --tool."
+            )
+        if request.workload is None:
+            raise NcuBenchError(
+                "A program can only be profiled under ncu or nsys.",
+                f"Here {why}." if why else "The operator collector runs model targets only.",
+                "Run it on a machine with an NVIDIA GPU and ncu, or name a model.",
+            )
+        command = Command((*_workload_command(folder), str(folder / REPORTS / OPERATORS)), OPERATORS)
+        notes = [*([why] if why else []), NOT_BY_HARDWARE, *_without_effect(request, chosen)]
+        return Plan(chosen, (command,), tuple(notes), "", here, why)
+    program = started_by(_bare_program(request, folder))
+    if chosen == "nsys":
+        return _nsys_plan(request, folder, program, here, _required(find_tool("nsys"), "nsys", dry), dry=dry)
+    return _ncu_plan(request, folder, program, here, _required(ncu, "ncu", dry, request.ncu), expect)
+
+
+def _nsys_plan(
+    request: Request, folder: Path, program: list[str], here: tuple[Gpu, ...], nsys: Tool, *, dry: bool
+) -> Plan:
+    options = NsysOptions(
+        output=str(folder / REPORTS / "timeline"),
+        version=nsys.version or NEWEST,
+        binary=nsys.path,
+        cuda=bool(here) or dry,
+        # Around several ranks, the first of them to stop the profiler would stop it for all.
+        from_start=request.workload is None or not (here or dry) or request.tool_per == "node",
+        extra=request.extra,
+    )
+    command = Command(tuple(nsys_command(options, program)))
+    return Plan("nsys", (command,), tuple(_without_effect(request, "nsys")), nsys.version_text, here)
+
+
+def _without_effect(request: Request, tool: str) -> list[str]:
+    """A note on what was asked of ncu while another tool runs, as scripts do that run on several machines."""
+    asked = [
+        STEERS_NCU[field.name]
+        for field in fields(request)
+        if field.name in STEERS_NCU and getattr(request, field.name) != field.default
+    ]
+    asked += ["--ncu-args"] if request.extra and tool == "operators" else []
+    others = [name for name in request.metrics if name not in (*ALWAYS_GIVEN[tool], *USUAL_METRICS)]
+    asked += [f"--metrics {','.join(others)}"] if others else []
+    return [f"without effect, since ncu does not run: {', '.join(asked)}"] if asked else []
+
+
+def _ncu_plan(
+    request: Request,
+    folder: Path,
+    program: list[str],
+    here: tuple[Gpu, ...],
+    ncu: Tool,
+    expect: Expect | None,
+) -> Plan:
+    if request.clock_control == "boost" and ncu.version and ncu.version <= LAST_WITHOUT_BOOST:
+        raise WrongUsage(f"ncu {ncu.version_text} has no --clock-control boost.", advice="Use base or none.")
+    chip = chip_of(here[0].compute_capability, here[0].name) if here else None
+    selection = _selection(request, chip, ncu)
+    expectation = expect(request.workload) if expect is not None and request.workload is not None else None
+    planned = _one_run(selection, chip) if request.ranks else _planned(request, selection, chip, here, expectation)
+    options = _ncu_options(request, ncu)
+
+    def command(run: NcuRun, report: str) -> Command:
+        chosen = replace(options, metrics=run.metrics, log_file=str(folder / REPORTS / report))
+        return Command(tuple(ncu_command(chosen, program)), report, run.metrics, run.passes, run.kind)
+
+    together = plan_runs(selection, passes_of(selection, chip), "one-run").runs[0]
+    reports = (NCU_CSV, NCU_INSTRUCTIONS_CSV)
+    return Plan(
+        "ncu",
+        tuple(command(run, report) for run, report in zip(planned.runs, reports, strict=False)),
+        (*selection.notes, *_not_expected(expectation), *_on_collectives(request)),
+        ncu.version_text,
+        here,
+        runs=planned.why,
+        chip=chip.name if chip else None,
+        replayed=command(together, NCU_REPLAYED_CSV) if len(planned.runs) > 1 else None,
+        expectation=expectation,
+    )
+
+
+def _not_expected(expectation: Expectation | None) -> list[str]:
+    if expectation is None or not expectation.why_not:
+        return []
+    return [f"what the model should do is not known, so nothing is compared with it: {expectation.why_not}"]
+
+
+def _selection(request: Request, chip: Chip | None, ncu: Tool) -> Selection:
+    """What to collect: what was asked for, without what this ncu does not list for the chip."""
+    listed = listed_metrics(ncu, chip.name) if chip is not None else frozenset()
+    dtype = request.workload.dtype if request.workload else None
+    selection = select(request.metrics, chip, ncu.version, dtype=dtype, listed=sorted(listed))
+    return selection.without_unlisted(listed) if listed else selection
+
+
+def _planned(
+    request: Request,
+    selection: Selection,
+    chip: Chip | None,
+    here: tuple[Gpu, ...],
+    expectation: Expectation | None,
+) -> RunPlan:
+    program = expectation.program if expectation is not None else None
+    if program is not None and request.workload is not None:
+        memory = here[0].memory_bytes if here else None
+        launches = program.launches * request.workload.iterations
+        program = replace(program, launches=launches, gpu_bytes=memory)
+    return plan_runs(selection, passes_of(selection, chip), request.plan, program)
+
+
+def _ncu_options(request: Request, ncu: Tool) -> NcuOptions:
+    """The options of every run of ncu but for its metrics and its report."""
+    return NcuOptions(
+        metrics=(),
+        log_file="",
+        version=ncu.version or NEWEST,
+        binary=ncu.path,
+        clock_control=request.clock_control,
+        cache_control=request.cache_control,
+        kernel=without_collectives(request.kernel) if request.collectives == "exclude" else request.kernel,
+        lockstep=_lockstep(request, ncu),
+        launch_skip=request.launch_skip,
+        launch_count=request.launch_count,
+        nvtx=request.workload is not None,
+        nvtx_include=request.nvtx_include,
+        from_start=request.workload is None,
+        extra=request.extra,
+    )
+
+
+def _goes_without_tool(request: Request) -> bool:
+    return request.tool_per == "rank0" and request.place is not None and request.place.rank != 0
+
+
+def _one_run(selection: Selection, chip: Chip | None) -> RunPlan:
+    """The one run that ranks can have: a second would meet what the first left in their rendezvous."""
+    plan = plan_runs(selection, passes_of(selection, chip), "one-run")
+    return replace(plan, why=f"ranks run once: {plan.why.removeprefix('as asked: ')}")
+
+
+def _lockstep(request: Request, ncu: Tool) -> Lockstep | None:
+    """How the instances of ncu on the ranks keep in step, where that was asked for.
+
+    Raises `WrongUsage` for an ncu that is not known to be able to.
+    """
+    if request.collectives != "lockstep":
+        return None
+    if ncu.version and ncu.version < FIRST_DOCUMENTED_LOCKSTEP:
+        raise WrongUsage(
+            f"ncu {ncu.version_text} is not known to have --lockstep-kernel-launch.",
+            "It is documented for 2026.1.",
+            "Use --collectives exclude, which is the default, or name a newer ncu with --ncu.",
+        )
+    return Lockstep(request.ranks, request.meeting_host)
+
+
+def _on_collectives(request: Request) -> list[str]:
+    if request.collectives != "exclude":
+        return []
+    return ["kernels of collectives are left out: replayed on one rank they would wait for the others for ever"]
+
+
+def _choose(request: Request, here: tuple[Gpu, ...], ncu: Tool | None, dry: bool) -> tuple[str, str]:
+    """The tool, and why it is not ncu where it is not."""
+    if request.tool != "auto":
+        return request.tool, ""
+    if dry and request.workload is None:
+        return "ncu", ""
+    if request.workload is not None and request.workload.device == "cpu":
+        return "operators", "the model runs on the CPU, as asked"
+    if ncu is None:
+        return "operators", "ncu is not on PATH"
+    if not here:
+        return "operators", "nvidia-smi lists no NVIDIA GPU"
+    return "ncu", ""
+
+
+def _required(tool: Tool | None, name: str, dry: bool, path: str | None = None) -> Tool:
+    if tool is not None:
+        return tool
+    if dry:
+        return Tool(name, path or name, None, "")
+    package = {"ncu": "Nsight Compute", "nsys": "Nsight Systems"}[name]
+    raise NcuBenchError(
+        f"{path or name} was not found, or does not start.",
+        "" if path else f"{package} is not installed, or not on PATH.",
+        f"Check the path given to --{name}." if path else "Install it, or use --tool operators.",
+    )
+
+
+def _bare_program(request: Request, folder: Path) -> tuple[str, ...]:
+    return request.program if request.workload is None else _workload_command(folder)
+
+
+def _workload_command(folder: Path) -> tuple[str, ...]:
+    return (*OWN_PYTHON, "-m", "ncu_launch.workload.workload", str(folder / WORKLOAD), str(folder / FACTS))

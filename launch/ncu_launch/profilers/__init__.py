@@ -1,0 +1,1 @@
+"""The command lines of ncu and nsys, and the processes that run them."""

@@ -1,0 +1,119 @@
+"""Which tools and GPUs this machine has: found on PATH, asked for their version, never changed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from ncu_launch.profilers.command_line import NEWEST, Version, nsys_export_command
+from ncu_launch.profilers.subprocesses import run
+
+_VERSION = re.compile(r"\b(20\d\d)\.(\d+)(?:\.\d+)*")
+TIMEOUT_S = 30
+IMPORT_TIMEOUT_S = 1800
+MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A profiler that is installed: its path and version, None where it does not say."""
+
+    name: str
+    path: str
+    version: Version | None
+    version_text: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that the driver lists."""
+
+    index: int
+    name: str
+    compute_capability: str | None
+    driver: str | None
+    memory_bytes: int | None = None
+
+
+def ask(command: list[str]) -> tuple[int, str] | None:
+    """Exit code and output of a short command; None when it could not run or hung."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.returncode, done.stdout + done.stderr
+
+
+def find_tool(name: str, path: str | None = None) -> Tool | None:
+    """The tool called `name` on PATH, or the one at `path`; None when there is none that starts."""
+    found = shutil.which(path or name)
+    answer = ask([found, "--version"]) if found else None
+    if found is None or answer is None:
+        return None
+    match = _VERSION.search(answer[1])
+    version = (int(match[1]), int(match[2])) if match else None
+    return Tool(name, found, version, match[0] if match else "")
+
+
+def gpus() -> list[Gpu]:
+    """The NVIDIA GPUs that nvidia-smi lists; [] without a driver."""
+    found = shutil.which("nvidia-smi")
+    if found is None:
+        return []
+    query = "--query-gpu=index,name,compute_cap,driver_version,memory.total"
+    answer = ask([found, query, "--format=csv,noheader,nounits"])
+    if answer is None or answer[0] != 0:
+        return []
+    result = []
+    for line in answer[1].splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 5 and cells[0].isdecimal():
+            capability = cells[2] if re.fullmatch(r"\d+\.\d", cells[2]) else None
+            memory = int(cells[4]) * MEBIBYTE if cells[4].isdecimal() else None  # integrated GPUs say [N/A]
+            result.append(Gpu(int(cells[0]), cells[1], capability, cells[3], memory))
+    return result
+
+
+def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:
+    """The base names of the metrics that this ncu lists for a chip; none where it does not know the chip."""
+    answer = ask([ncu.path, "--query-metrics", "--chips", chip.lower()])
+    if answer is None or answer[0] != 0:
+        return frozenset()
+    names = (line.split(maxsplit=1)[0] for line in answer[1].splitlines() if line[:1].isalpha())
+    return frozenset(name for name in names if "__" in name)
+
+
+def imported_page(ncu: Tool, report: Path, page: Path) -> bool:
+    """Have `ncu` print the raw page of a binary report into `page`, in base units; False when it did not end by itself.
+
+    What ncu says on a failure stands in `page` too. An absolute path is no option, whatever the file is called.
+    """
+    units = "--print-units" if (ncu.version or NEWEST) >= (2020, 3) else "--units"
+    command = [ncu.path, "--import", str(report.absolute()), "--csv", "--page", "raw", units, "base"]
+    return _converted(command, page)
+
+
+def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
+    """Have `nsys` turn a report into SQLite at `output`, and keep what it prints in `log`; False when it did not end.
+
+    Whether it succeeded shows in whether there is a file at `output`, not in what it prints.
+    """
+    command = nsys_export_command(str(report.absolute()), str(output.absolute()), nsys.path)
+    return _converted(command, log)
+
+
+def _converted(command: list[str], log: Path) -> bool:
+    """Run a conversion, its output in `log`; False when it could not start or did not end by itself."""
+    try:
+        finished = run(command, log, timeout=IMPORT_TIMEOUT_S)
+    except OSError:
+        return False
+    if finished.interrupted:
+        raise KeyboardInterrupt
+    return not finished.timed_out

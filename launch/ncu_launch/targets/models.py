@@ -1,0 +1,274 @@
+"""A target's name -> a model and its inputs. Nothing is downloaded: weights are random, configurations are ours.
+
+Only a target written as `file.py:function` or `package.module:function` imports code that the user names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass, field
+from typing import Any
+
+from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
+from ncu_launch.targets.reference_kernels import build_known_work, is_known_work
+from ncu_launch.targets.torchvision_compat import import_torchvision, operators_load
+from ncu_launch.targets.user_functions import called
+from ncu_launch.workload_spec import Workload
+
+DEFAULT_IMAGE = 224
+DEFAULT_SEQUENCE = 128
+DEFAULT_FRAMES = 16
+
+
+@dataclass
+class Built:
+    """A model ready to run: call `model(*args, **kwargs)`.
+
+    `dtype` is the type it was built in and must keep, where it has one of its own. `true_flops` are those of a forward
+    pass per module, where they are known beforehand. `sizes` are those that a user's function was given, by the columns
+    of the table of measured points.
+    """
+
+    name: str
+    model: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] | None = None
+    needs_targets_to_train: bool = False
+    dtype: str = ""
+    true_flops: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def root(self) -> str:
+        """What the model's own module path is called."""
+        return self.name.rpartition(":")[2]
+
+
+# ------------------------------------------------------------------------------- configurations of transformers
+
+HF_CONFIGURATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "bert-base": ("BertConfig", "BertModel", {}),
+    "bert-large": (
+        "BertConfig", "BertModel",
+        {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
+    ),
+    "albert-base-v2": (
+        "AlbertConfig", "AlbertModel", {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
+    ),
+    "distilbert": ("DistilBertConfig", "DistilBertModel", {}),
+    "roberta": (
+        "RobertaConfig", "RobertaModel", {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1},
+    ),
+    "longformer-base-4096": (
+        "LongformerConfig", "LongformerModel",
+        {"vocab_size": 50265, "max_position_embeddings": 4098, "type_vocab_size": 1, "attention_window": 512},
+    ),
+    **{
+        f"opt-{size}": (
+            "OPTConfig", "OPTModel",
+            {
+                "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "ffn_dim": 4 * hidden,
+                "word_embed_proj_dim": hidden,
+            },
+        )
+        for size, hidden, layers, heads in (
+            ("125m", 768, 12, 12), ("1.3b", 2048, 24, 32), ("2.7b", 2560, 32, 32), ("6.7b", 4096, 32, 32),
+        )
+    },
+    "opt-350m": (
+        "OPTConfig", "OPTModel",
+        {
+            "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "ffn_dim": 4096,
+            "word_embed_proj_dim": 512, "do_layer_norm_before": False,
+        },
+    ),
+    "gpt2": ("GPT2Config", "GPT2Model", {}),
+    "t5-small": ("T5Config", "T5Model", {"d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8}),
+    "vit-base": ("ViTConfig", "ViTModel", {}),
+    "llama-like": (
+        "LlamaConfig", "LlamaModel",
+        {
+            "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32,
+            "num_key_value_heads": 4, "vocab_size": 32000,
+        },
+    ),
+}  # fmt: skip
+"""The published sizes; what is not said is the default of the configuration."""
+
+POSITIONS_BEFORE_THE_FIRST = {"RobertaModel": 2, "LongformerModel": 2}
+"""Position embeddings that no token uses, because positions are counted from the padding index."""
+
+
+def build(workload: Workload) -> Built:
+    """The model that `workload.target` names, on the CPU, in fp32 or its own type, with random inputs.
+
+    Raises `WrongUsage` for a name that is not known, with near ones, and `NcuBenchError` when a library is missing.
+    """
+    target = workload.target
+    if is_known_work(target):
+        known = build_known_work(workload, device_of(workload))
+        return Built(known.name, known.model, dtype=known.dtype, true_flops=known.true_flops, notes=known.notes)
+    if target.startswith("hf:"):
+        return _transformers(target.removeprefix("hf:"), workload)
+    if target.startswith("timm:"):
+        return _timm(target.removeprefix("timm:"), workload)
+    if ":" in target:
+        return _function(target, workload)
+    return _torchvision(target, workload)
+
+
+def device_of(workload: Workload) -> str:
+    """The device a workload is for: cuda where it asks for it, or leaves it open and there is one."""
+    import torch
+
+    if workload.device != "auto":
+        return workload.device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _missing(library: str, error: ImportError) -> NcuBenchError:
+    return NcuBenchError(
+        f"{library} could not be imported: {error}.",
+        "Running models needs it; reading and analysing reports does not.",
+        "Install it with: pip install 'ncu-bench[models]'"
+        if library != "transformers"
+        else "Install it with: pip install 'ncu-bench[transformers]'",
+    )
+
+
+def unknown(name: str, known: list[str], where: str) -> WrongUsage:
+    """The error for a name that a library does not have, with the nearest ones that it has."""
+    near = near_names(name, known, most=4, cutoff=0.5)
+    return WrongUsage(f"There is no {where} model called {name}.", f"Near names: {', '.join(near)}." if near else "")
+
+
+def no_torchvision_model(name: str, known: list[str]) -> WrongUsage:
+    """The error for a name without a prefix that is none of torchvision's, which are `known`."""
+    return unknown(name, [*known, *(f"hf:{key}" for key in HF_CONFIGURATIONS)], "torchvision")
+
+
+def no_hf_model(name: str) -> WrongUsage:
+    """The error for a name behind hf: that is not configured."""
+    return unknown(name, list(HF_CONFIGURATIONS), "configured transformers (hf:)")
+
+
+# ----------------------------------------------------------------------------------------------------- torchvision
+
+
+def torchvision_names() -> list[str]:
+    """Every model torchvision can build here by name."""
+    return [name for name in import_torchvision().models.list_models() if not name.startswith("quantized")]
+
+
+def _torchvision(name: str, workload: Workload) -> Built:
+    try:
+        torchvision = import_torchvision()
+    except ImportError as error:
+        raise _missing("torchvision", error) from error
+    import torch
+
+    models = torchvision.models
+    if name not in torchvision_names():
+        raise no_torchvision_model(name, torchvision_names())
+    if name in models.list_models(module=models.detection) and not operators_load():
+        raise NcuBenchError(
+            f"{name} needs torchvision's compiled operators (nms), which do not load beside this PyTorch.",
+            "The torchvision wheel was built for another PyTorch, often a CUDA build beside a CPU one.",
+            "Install matching builds of the two.",
+        )
+    weights = models.get_model_weights(name).DEFAULT
+    size = workload.input_size or _crop(weights)
+    extra: dict[str, Any] = {"weights_backbone": None} if "weights_backbone" in _parameters(models, name) else {}
+    if "image_size" in _parameters(models, name) or name.startswith("vit_"):
+        extra["image_size"] = size
+    if name == "googlenet":
+        extra["aux_logits"] = False  # as its published figures have it
+    model = models.get_model(name, weights=None, **extra)
+    if name in models.list_models(module=models.optical_flow):
+        flow = torch.randn(workload.batch_size, 3, size, size)
+        return Built(name, model, (flow, flow.clone()))
+    if name in models.list_models(module=models.video):
+        frames = weights.meta.get("min_temporal_size", DEFAULT_FRAMES)
+        return Built(name, model, (torch.randn(workload.batch_size, 3, frames, size, size),))
+    if name in models.list_models(module=models.detection):
+        images = [torch.rand(3, size, size) for _ in range(workload.batch_size)]
+        return Built(name, model, (images,), needs_targets_to_train=True)
+    return Built(name, model, (torch.randn(workload.batch_size, 3, size, size),))
+
+
+def _parameters(models: Any, name: str) -> set[str]:
+    import inspect
+
+    return set(inspect.signature(models.get_model_builder(name)).parameters)
+
+
+def _crop(weights: Any) -> int:
+    """The image size that a model's published figures are for."""
+    size = getattr(weights.transforms, "keywords", {}).get("crop_size", DEFAULT_IMAGE)
+    return int(size[0] if isinstance(size, (list, tuple)) else size)
+
+
+# ------------------------------------------------------------------------------------------- transformers and timm
+
+
+def _transformers(name: str, workload: Workload) -> Built:
+    if name not in HF_CONFIGURATIONS:
+        raise no_hf_model(name)
+    _make_torchvision_harmless()
+    try:
+        transformers = importlib.import_module("transformers")
+    except ImportError as error:
+        raise _missing("transformers", error) from error
+    import torch
+
+    configuration_class, model_class, changes = HF_CONFIGURATIONS[name]
+    length = workload.sequence_length or DEFAULT_SEQUENCE
+    configuration = getattr(transformers, configuration_class)(**changes)
+    needed = length + POSITIONS_BEFORE_THE_FIRST.get(model_class, 0)
+    if getattr(configuration, "max_position_embeddings", needed) < needed:
+        configuration.max_position_embeddings = needed
+    if workload.input_size and hasattr(configuration, "image_size"):
+        configuration.image_size = workload.input_size
+    model = getattr(transformers, model_class)(configuration)
+    if hasattr(configuration, "image_size"):
+        size = configuration.image_size
+        return Built(name, model, (), {"pixel_values": torch.randn(workload.batch_size, 3, size, size)})
+    tokens = torch.randint(5, configuration.vocab_size, (workload.batch_size, length))
+    inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    if configuration.is_encoder_decoder:
+        inputs["decoder_input_ids"] = tokens
+    return Built(name, model, (), inputs)
+
+
+def _make_torchvision_harmless() -> None:
+    """transformers and timm import torchvision where it is installed; make that import work first."""
+    if importlib.util.find_spec("torchvision") is not None:
+        import_torchvision()
+
+
+def _timm(name: str, workload: Workload) -> Built:
+    _make_torchvision_harmless()
+    try:
+        timm = importlib.import_module("timm")
+    except ImportError as error:
+        raise _missing("timm", error) from error
+    import torch
+
+    if not timm.is_model(name):
+        raise unknown(name, timm.list_models(), "timm")
+    model = timm.create_model(name, pretrained=False)
+    size = workload.input_size or model.default_cfg.get("input_size", (3, DEFAULT_IMAGE, DEFAULT_IMAGE))[-1]
+    return Built(name, model, (torch.randn(workload.batch_size, 3, size, size),))
+
+
+# ---------------------------------------------------------------------------------------------- the user's own code
+
+
+def _function(target: str, workload: Workload) -> Built:
+    """`path/to/file.py:function` or `package.module:function`, which returns a model and its inputs."""
+    model, inputs, sizes = called(target, workload)
+    if isinstance(inputs, dict):
+        return Built(target, model, (), inputs, sizes=sizes)
+    return Built(target, model, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), sizes=sizes)

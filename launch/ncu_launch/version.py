@@ -1,0 +1,3 @@
+"""The version of ncu-bench."""
+
+VERSION = "0.1.0"

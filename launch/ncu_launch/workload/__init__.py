@@ -1,0 +1,1 @@
+"""A model run in NVTX ranges, and the operators that it calls."""

@@ -1,0 +1,293 @@
+"""The work to be expected of a workload, before it runs: every operator with its FLOPs and bytes, from shapes alone.
+
+    python -m ncu_launch.workload.meta_device_count WORKLOAD.json EXPECTED.jsonl SUMMARY.json [WORKLOAD.json ...]
+
+The model is built and run once on the meta device, under the operator collector, with tensors that have a shape and a
+type and no memory: PyTorch's fake tensors, which pretend to be on a CPU. So it takes seconds and neither a GPU nor much
+memory, whatever the size of the model. Operators are those that PyTorch takes on a CPU. Nothing of this is measured,
+there are no times, and every row says so (source: estimate).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import replacing, write_whole
+from ncu_launch.targets.models import Built, build, device_of
+from ncu_launch.workload.module_attribution import Attribution, tensors_in
+from ncu_launch.workload.operator_collector import collector_class, opened_with_header
+from ncu_launch.workload.workload import Step, assembled, exit_code_of, placed, with_each_tensor
+from ncu_launch.workload_spec import Workload
+
+STARTED = time.perf_counter()
+
+
+@dataclass
+class Summary:
+    """The whole of an estimate, of one iteration and its profiled phases.
+
+    `flops` is None when operators have none that are known; those are in `unknown_operators`, with their calls. `bytes`
+    are inputs, weights and outputs of each operator. `layer_output_bytes` are the outputs, in the forward pass, of
+    modules that have parameters and no modules in them, as torchinfo sums them up. `alive_bytes` are parameters,
+    buffers, inputs, and where there is a backward pass everything saved for it, gradients and the optimizer's state:
+    without temporary tensors, workspaces and what an allocator keeps in reserve. `seconds` go from the start of this
+    program until the model was built: starting to profile it takes at least about as long.
+    """
+
+    flops: float | None
+    bytes: int
+    parameters: int
+    parameter_bytes: int
+    input_bytes: int
+    layer_output_bytes: int
+    alive_bytes: int
+    operators: int
+    unknown_operators: dict[str, int]
+    seconds: float
+    notes: list[str] = field(default_factory=list)
+
+
+def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> None:
+    """Write what is to be expected of one iteration of a workload.
+
+    Raises `NcuBenchError` when the target cannot be built, or depends on the values of its inputs and so cannot be run
+    without them.
+    """
+    workload, notes = _runnable_without_data(workload)
+    with _explained(workload):
+        built = _built(workload)
+        seconds = time.perf_counter() - STARTED
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        on_meta = placed(workload, built, "meta")
+        with FakeTensorMode(allow_non_fake_inputs=True), _without_fast_paths():
+            step = assembled(workload, built, *_pretending(*on_meta), "cpu")
+            with replacing(operators_path) as path:
+                summary = _run(step, path, seconds)
+    summary.notes = [*notes, *built.notes]
+    write_whole(summary_path, (json.dumps(asdict(summary)) + "\n").encode())
+
+
+def _runnable_without_data(workload: Workload) -> tuple[Workload, list[str]]:
+    """The same workload as the meta device can run it, and what that changes."""
+    notes = []
+    if workload.autocast:
+        notes.append("autocast does not run on the meta device: bytes are those of the unconverted types")
+    if workload.mode != "eager":
+        notes.append(f"these are the operators of the eager model, before {workload.mode}")
+    if device_of(workload) == "cuda":
+        notes.append("these are the operators that PyTorch takes on a CPU; on a GPU it may fuse more of them")
+    dtype = "fp32" if workload.autocast else workload.dtype
+    return replace(workload, mode="eager", dtype=dtype, autocast=False), notes
+
+
+@contextmanager
+def _explained(workload: Workload) -> Iterator[None]:
+    try:
+        yield
+    except NcuBenchError:
+        raise
+    except SystemExit as error:
+        raise NcuBenchError(
+            f"{workload.target} ends the process that builds or runs it.",
+            "Its code calls sys.exit().",
+            "Keep that call behind: if __name__ == '__main__'.",
+        ) from error
+    except Exception as error:
+        first_line = (str(error).splitlines() or [""])[0]
+        raise NcuBenchError(
+            f"{workload.target} cannot be run without data: {type(error).__name__}: {first_line}",
+            "What it computes may depend on the values of its inputs, which shapes alone do not say.",
+            "It can still be profiled; only its expected work is not known.",
+        ) from error
+
+
+def _built(workload: Workload) -> Built:
+    """The model on the meta device.
+
+    Where building it looks at values, as that of RegNets does, only parameters and buffers are there; where it looks at
+    those too, it is built on the CPU.
+    """
+    import torch
+
+    for place in (torch.device("meta"), _parameters_on_meta()):
+        with suppress(Exception), place:
+            return build(workload)
+    return build(workload)
+
+
+@contextmanager
+def _parameters_on_meta() -> Iterator[None]:
+    """Inside, every parameter and buffer goes to the meta device as its module registers it."""
+    from torch import nn
+    from torch.nn.modules import module
+
+    def parameter(owner: Any, name: str, value: Any) -> Any:
+        return None if value is None else nn.Parameter(value.detach().to("meta"), value.requires_grad)
+
+    def buffer(owner: Any, name: str, value: Any) -> Any:
+        return None if value is None else value.to("meta")
+
+    handles = (
+        module.register_module_parameter_registration_hook(parameter),
+        module.register_module_buffer_registration_hook(buffer),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _pretending(model: Any, arguments: Any, keywords: Any) -> tuple[Any, Any, Any]:
+    """A model and its inputs, all on meta, as tensors that pretend to be on a CPU: called in the mode of fake tensors.
+
+    On meta itself PyTorch takes operators that neither a CPU nor a GPU would, as attention in pieces.
+    """
+    import torch
+
+    originals = [*model.parameters(), *model.buffers()]  # kept until all have their twins, because ids are used again
+    twins: dict[int, Any] = {}
+
+    def twin(tensor: Any) -> Any:
+        if id(tensor) not in twins:
+            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+            is_parameter = isinstance(tensor, torch.nn.Parameter)
+            twins[id(tensor)] = (
+                torch.nn.Parameter(made, tensor.requires_grad)
+                if is_parameter
+                else made.requires_grad_(tensor.requires_grad)
+            )
+        return twins[id(tensor)]
+
+    for module in model.modules():
+        for tensors in (module._parameters, module._buffers):
+            tensors.update({name: twin(tensor) for name, tensor in tensors.items() if tensor is not None})
+    del originals
+    return model, *with_each_tensor((arguments, keywords), twin)
+
+
+@contextmanager
+def _without_fast_paths() -> Iterator[None]:
+    """nn.MultiheadAttention as operators whose work is known, in place of one that holds a whole layer."""
+    import torch
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _run(step: Step, path: Path, seconds: float) -> Summary:
+    attribution = Attribution()
+    collector = collector_class()(attribution, "meta", step.workload.profiled_phases)
+    attribution.attach(step.watched, step.root)
+    alive, outputs = _Alive(step), _LayerOutputs(step.watched)
+
+    @contextmanager
+    def during(phase: str) -> Iterator[None]:
+        with alive.saving() if phase == "forward" else nullcontext(), attribution.during(phase):
+            yield
+
+    with opened_with_header(path, "meta", "", estimate=True) as stream:
+        with collector:
+            step.run(during)
+        attribution.detach()
+        return _summary(step, collector, stream, alive, outputs, seconds)
+
+
+def _summary(
+    step: Step, collector: Any, stream: TextIO, alive: _Alive, outputs: _LayerOutputs, seconds: float
+) -> Summary:
+    records = list(collector.records)
+    collector.flush(stream)
+    return Summary(
+        flops=None if collector.unknown else float(sum(record["flops"] for record in records)),
+        bytes=sum(record["read"] + record["written"] for record in records),
+        parameters=sum(int(parameter.numel()) for parameter in step.watched.parameters()),
+        parameter_bytes=sum(map(_bytes, step.watched.parameters())),
+        input_bytes=sum(map(_bytes, tensors_in((step.arguments, step.keywords)))),
+        layer_output_bytes=outputs.bytes,
+        alive_bytes=alive.bytes(),
+        operators=len(records),
+        unknown_operators=dict(sorted(collector.unknown.items())),
+        seconds=round(seconds, 3),
+    )
+
+
+class _LayerOutputs:
+    """Bytes of the outputs of every module that has parameters and no modules in it, each time it is called."""
+
+    def __init__(self, model: Any) -> None:
+        self.bytes = 0
+        for module in model.modules():
+            if not any(True for _ in module.children()) and any(True for _ in module.parameters()):
+                module.register_forward_hook(self._called)
+
+    def _called(self, module: Any, inputs: Any, output: Any) -> None:
+        self.bytes += sum(map(_bytes, tensors_in(output)))
+
+
+class _Alive:
+    """The memory that one step needs at the same time, by storage: views and tensors saved twice count once."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._storages: dict[int, Any] = {}
+        for tensor in (*step.watched.parameters(), *step.watched.buffers()):
+            self._keep(tensor)
+        for tensor in tensors_in((step.arguments, step.keywords)):
+            self._keep(tensor)
+
+    def saving(self) -> Any:
+        """Inside, what autograd saves for the backward pass is kept count of."""
+        import torch
+
+        return torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor)
+
+    def _keep(self, tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        self._storages[storage._cdata] = storage  # kept, because an address may be used again
+        return tensor
+
+    def bytes(self) -> int:
+        """What was kept count of, gradients and the optimizer's state."""
+        step = self._step
+        gradients = [parameter for parameter in step.watched.parameters() if parameter.requires_grad]
+        state = [] if step.optimizer is None else list(tensors_in(list(step.optimizer.state.values())))
+        return (
+            sum(int(storage.nbytes()) for storage in self._storages.values())
+            + (sum(map(_bytes, gradients)) if step.workload.wants_backward else 0)
+            + sum(map(_bytes, state))
+        )
+
+
+def _bytes(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+def main(arguments: list[str]) -> int:
+    """Estimate the workloads that the arguments name, three of them each; returns the last exit code that is not 0.
+
+    A workload that cannot be estimated leaves its error in place of its summary, and the others are estimated.
+    """
+    code = 0
+    for workload_path, operators_path, summary_path in zip(*[map(Path, arguments)] * 3, strict=True):
+        workload = Workload.from_json(workload_path.read_text("utf-8"))
+        code = exit_code_of(partial(estimate, workload, operators_path, summary_path)) or code
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

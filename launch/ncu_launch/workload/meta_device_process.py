@@ -1,0 +1,90 @@
+"""What a model should do, counted by a process of its own before it is profiled: FLOPs, bytes, memory, launches."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.counters.replay_plan import Program
+from ncu_launch.errors import NcuBenchError, spoken_in
+from ncu_launch.profilers.subprocesses import OWN_PYTHON, lines_of, own_environment, run
+from ncu_launch.workload_spec import Workload
+
+TIMEOUT_S = 120
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The operators of one iteration, as the collector's file has them, and their summary.
+
+    Where a model cannot be counted (its shapes depend on its data, say), `records` is empty and `why_not` says why.
+    """
+
+    records: bytes = b""
+    summary: dict[str, Any] = field(default_factory=dict)
+    why_not: str = ""
+
+    @property
+    def program(self) -> Program | None:
+        """What decides between plans; None where it is not known."""
+        alive, operators, start = (self.summary.get(name) for name in ("alive_bytes", "operators", "seconds"))
+        if alive is None or operators is None or start is None:
+            return None
+        return Program(int(alive), int(operators), float(start))
+
+
+def expectation_of(workload: Workload, *, heard: Callable[[str], None] = lambda line: None) -> Expectation:
+    """Count a workload on the meta device: nothing is computed, no GPU is touched."""
+    return expectations_of([workload], heard=heard)[0]
+
+
+def expectations_of(
+    workloads: Sequence[Workload], *, heard: Callable[[str], None] = lambda line: None
+) -> list[Expectation]:
+    """The same for several workloads, one after the other in one process, which has to load PyTorch only once."""
+    with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as name:
+        folder = Path(name)
+        asked = [
+            [folder / f"{part}-{at}" for part in ("workload", "records", "summary")] for at in range(len(workloads))
+        ]
+        for workload, (path, _, _) in zip(workloads, asked, strict=True):
+            path.write_text(workload.to_json(), encoding="utf-8")
+        command = [
+            *OWN_PYTHON,
+            "-m",
+            "ncu_launch.workload.meta_device_count",
+            *(str(path) for paths in asked for path in paths),
+        ]
+        timeout = TIMEOUT_S * len(workloads)
+        finished = run(command, folder / "log", timeout=timeout, environment=own_environment(), heard=heard)
+        if finished.interrupted:
+            raise KeyboardInterrupt
+        errors = iter(said_errors(folder / "log"))
+        found = []
+        for _, records, summary in asked:
+            if records.is_file() and summary.is_file():
+                found.append(Expectation(records.read_bytes(), json.loads(summary.read_text("utf-8"))))
+            else:
+                why = _why_not(next(errors, None), folder / "log", finished.timed_out)
+                found.append(Expectation(why_not=why))
+        return found
+
+
+def _why_not(error: NcuBenchError | None, log: Path, timed_out: bool) -> str:
+    """The reason that the process gave, in its own words."""
+    if error is not None:
+        return error.what
+    if timed_out:
+        return f"counting it took more than {TIMEOUT_S} s"
+    said = deque((line for line in lines_of(log) if line), maxlen=1)
+    return said[-1][:200] if said else "The process that counts it said nothing."
+
+
+def said_errors(log: Path) -> list[NcuBenchError]:
+    """The errors that a process of ours wrote, each on a line of its own."""
+    return [error for error in map(spoken_in, lines_of(log)) if error is not None]

@@ -1,0 +1,387 @@
+"""What runs under the profiler: build the model, warm up, then run it with ranges or under the operator collector.
+
+    python -m ncu_launch.workload.workload WORKLOAD.json FACTS.json [OPERATORS.jsonl]
+
+With a third argument the embedded collector writes its records there; without, NVTX ranges are emitted and the CUDA
+profiler is switched on after the warm-up, so that autotuning and compilation stay outside the profile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.atomic_files import write_whole
+from ncu_launch.nvtx_ranges import Ranges
+from ncu_launch.profilers.subprocesses import end_with_the_parent
+from ncu_launch.targets.models import Built, build
+from ncu_launch.workload.data_parallel import joined_ranks, meet, replicated
+from ncu_launch.workload.module_attribution import Attribution, tensors_in
+from ncu_launch.workload.operator_collector import collector_class, opened_with_header
+from ncu_launch.workload_spec import Facts, Workload
+
+TORCH_DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+NOT_AS_ASKED = {
+    "compile": ["PyTorch does not compile under the operator collector: these are the operators of the eager model"],
+    "jit": ["TorchScript runs without its optimizer under the operator collector, and knows no modules"],
+}
+"""What the collector cannot see of a mode."""
+
+
+def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> None:
+    """Run a workload; facts about it are written as soon as they are known.
+
+    Raises `NcuBenchError` when the target or its options cannot be run here.
+    """
+    import torch
+
+    torch.manual_seed(workload.seed)
+    device = device_here(workload.device)
+    built = build(workload)
+    with joined_ranks(workload, device, facts_path.parent.parent):
+        _run(workload, built, device, facts_path, operators_path)
+
+
+def _run(workload: Workload, built: Built, device: str, facts_path: Path, operators_path: Path | None) -> None:
+    facts = _facts(workload, built, device)
+    if (built.dtype or workload.dtype) == "tf32" and device == "cpu":
+        facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
+    _write(facts_path, facts)
+    step = _prepared(workload, built, device)
+    for _ in range(workload.warmup):
+        step.run(lambda phase: nullcontext())
+    meet(workload)
+    if workload.mode == "cudagraph":
+        facts.notes += _profile_graph(step)
+    elif operators_path is not None:
+        facts.unknown_operators = _collect(step, operators_path)
+        facts.notes += NOT_AS_ASKED.get(workload.mode, [])
+    else:
+        facts.notes += _profile(step)
+    _write(facts_path, facts)
+
+
+def device_here(asked: str) -> str:
+    """The device that is asked for (cpu, cuda or auto), which is cuda or cpu.
+
+    Raises `NcuBenchError` when it is not there.
+    """
+    import torch
+
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise NcuBenchError(
+            "There is no CUDA device here.",
+            "PyTorch sees none: no GPU, no driver, or a CPU build of PyTorch.",
+            "Use --device cpu.",
+        )
+    return asked if asked != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _facts(workload: Workload, built: Built, device: str) -> Facts:
+    import torch
+
+    inputs = [
+        f"{'x'.join(map(str, tensor.shape))} {tensor.dtype}" for tensor in tensors_in((built.args, built.kwargs or {}))
+    ]
+    return Facts(
+        model=built.name,
+        parameters=sum(parameter.numel() for parameter in built.model.parameters()),
+        inputs=inputs,
+        device=device,
+        device_name=torch.cuda.get_device_name() if device == "cuda" else cpu_name(),
+        device_id=torch.cuda.current_device() if device == "cuda" and workload.data_parallel else None,
+        threads=torch.get_num_threads() if device == "cpu" else None,
+        training=_trains(workload, built),
+        versions=_versions(),
+        true_flops=built.true_flops,
+        notes=list(built.notes),
+    )
+
+
+def _versions() -> dict[str, str]:
+    """Of everything the numbers depend on, as far as it is there."""
+    import torch
+
+    found = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    found |= {"cuda": torch.version.cuda} if torch.version.cuda else {}
+    for package in ("torchvision", "transformers", "timm", "nvtx"):
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
+
+
+def cpu_name() -> str:
+    """The processor as the system calls it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _trains(workload: Workload, built: Built) -> bool:
+    return workload.wants_backward and workload.batch_size > 1 and not built.needs_targets_to_train
+
+
+def placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The model and its inputs on their device, in their type and memory format, in training or evaluation mode.
+
+    Batch norm cannot train on a batch of one, so a single sample runs in evaluation mode, with gradients all the same.
+    So do detectors, which train on boxes that only a data set has.
+    """
+    import torch
+
+    keeps_its_types = workload.autocast or bool(built.dtype)
+    dtype = None if keeps_its_types else getattr(torch, TORCH_DTYPES[workload.dtype])
+    allow_tf32 = (built.dtype or workload.dtype) == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow_tf32
+    model = built.model.train(_trains(workload, built)).to(device)
+    if dtype is not None:
+        model = model.to(dtype)
+    memory_format = torch.channels_last if workload.channels_last else None
+    if memory_format is not None:
+        model = model.to(memory_format=memory_format)
+
+    def place(tensor: Any) -> Any:
+        tensor = tensor.to(device)
+        if tensor.is_floating_point() and dtype is not None:
+            tensor = tensor.to(dtype)
+        return tensor.to(memory_format=memory_format) if memory_format is not None and tensor.dim() == 4 else tensor
+
+    return model, with_each_tensor(built.args, place), with_each_tensor(built.kwargs or {}, place)
+
+
+def with_each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same nested tuples, lists and dicts, with every tensor changed."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        items = [with_each_tensor(item, change) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)  # a named tuple, or a plain one
+    return {key: with_each_tensor(item, change) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def prepared(workload: Workload) -> Step:
+    """The step of a workload, ready to run.
+
+    Raises `NcuBenchError` when the target or its options cannot be run here.
+    """
+    return _prepared(workload, build(workload), device_here(workload.device))
+
+
+def _prepared(workload: Workload, built: Built, device: str) -> Step:
+    return assembled(workload, built, *placed(workload, built, device), device)
+
+
+def assembled(
+    workload: Workload, built: Built, watched: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], device: str
+) -> Step:
+    """The step of a model that was placed with its inputs. Raises as `prepared` does."""
+    import torch
+
+    model = _compiled(workload, replicated(workload, watched), arguments, keywords)
+    optimizer = torch.optim.SGD(watched.parameters(), lr=1e-3) if workload.wants_step else None
+    return Step(workload, watched, model, arguments, keywords, optimizer, device, built.root)
+
+
+def _compiled(workload: Workload, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    import torch
+
+    if workload.mode == "compile":
+        return torch.compile(model)
+    if workload.mode == "cudagraph" and not next(model.parameters()).is_cuda:
+        raise NcuBenchError("CUDA graphs need a CUDA device.", "The model runs on the CPU here.", "Use --mode eager.")
+    if workload.mode == "jit":
+        if keywords:
+            raise WrongUsage(
+                f"{workload.target} takes keyword arguments and cannot be traced.", advice="Use --mode eager."
+            )
+        return torch.jit.trace(model, arguments, check_trace=False)
+    return model
+
+
+@dataclass
+class Step:
+    """One iteration of a workload, ready to run: `watched` is the model as built, `model` what is called.
+
+    `root` is what the model's own module path is called.
+    """
+
+    workload: Workload
+    watched: Any
+    model: Any
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    optimizer: Any
+    device: str
+    root: str
+
+    def run(self, during: Callable[[str], AbstractContextManager[None]]) -> None:
+        """Forward, and as far beyond as the workload asks, each inside `during(phase)`."""
+        import torch
+
+        workload = self.workload
+        with ExitStack() as stack:
+            if not workload.wants_backward:
+                stack.enter_context(torch.no_grad())
+            if workload.autocast:
+                dtype = getattr(torch, TORCH_DTYPES[workload.dtype])
+                stack.enter_context(torch.autocast(self.device, dtype=dtype))
+            with during("forward"):
+                output = self.model(*self.arguments, **self.keywords)
+        if workload.wants_backward:
+            with during("backward"):
+                differentiate(output)
+        if self.optimizer is not None:
+            with during("optimizer"):
+                self.optimizer.step()
+        for parameter in self.watched.parameters():
+            parameter.grad = None
+        if self.device == "cuda" and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()
+
+
+def differentiate(output: Any) -> None:
+    """The backward pass from every output that has gradients, each with a gradient of ones.
+
+    Raises `NcuBenchError` when there is none.
+    """
+    import torch
+
+    outputs = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
+    if not outputs:
+        raise NcuBenchError("The model gives no output that can be differentiated.", advice="Use --phase forward.")
+    torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
+
+
+def _collect(step: Step, path: Path) -> dict[str, int]:
+    """Run under the embedded collector; returns the operators whose FLOPs are not known, with their calls."""
+    import torch
+
+    attribution = Attribution()
+    collector = collector_class()(attribution, step.device, step.workload.profiled_phases)
+    attribution.attach(step.watched, step.root)
+    device_name = torch.cuda.get_device_name() if step.device == "cuda" else cpu_name()
+    threads = torch.get_num_threads() if step.device == "cpu" else None
+    with opened_with_header(path, step.device, device_name, threads=threads) as stream:
+        for iteration in range(step.workload.iterations):
+            attribution.iteration = iteration
+            try:
+                with torch.jit.optimized_execution(False), collector:  # fused TorchScript fails under any collector
+                    step.run(attribution.during)
+            finally:
+                attribution.forget()
+                collector.flush(stream)
+    attribution.detach()
+    return dict(sorted(collector.unknown.items()))
+
+
+def _profile(step: Step) -> list[str]:
+    """Run with NVTX ranges, and with the CUDA profiler on for the phases that are wanted; returns notes."""
+    ranges = Ranges()
+    attribution = Attribution(ranges.entered, ranges.left)
+    attribution.attach(step.watched, step.root)
+    wanted = step.workload.profiled_phases
+    whole = wanted == step.workload.run_phases
+
+    @contextmanager
+    def during(phase: str) -> Iterator[None]:
+        with _cuda_profiler(step.device) if not whole and phase in wanted else nullcontext(), ranges.during(phase):
+            yield
+
+    with _cuda_profiler(step.device) if whole else nullcontext():
+        for iteration in range(step.workload.iterations):
+            with ranges.during(f"iteration {iteration}"):
+                step.run(during)
+            attribution.forget()
+    attribution.detach()
+    return [ranges.missing] if ranges.missing else []
+
+
+def _profile_graph(step: Step) -> list[str]:
+    """Capture one iteration as a CUDA graph and replay it, both under the profiler.
+
+    Replays know no modules; nsys notes for each node where it was captured, hence the ranges there.
+    """
+    import torch
+
+    ranges = Ranges()
+    attribution = Attribution(ranges.entered, ranges.left)
+    attribution.attach(step.watched, step.root)
+    graph = torch.cuda.CUDAGraph()
+    with _cuda_profiler(step.device):
+        with torch.cuda.graph(graph):
+            step.run(ranges.during)
+        attribution.detach()
+        for iteration in range(step.workload.iterations):
+            with ranges.during(f"iteration {iteration}"):
+                graph.replay()
+                torch.cuda.synchronize()
+    notes = ["a CUDA graph was replayed: only a timeline of nsys knows to which module and phase its kernels belong"]
+    return [*notes, ranges.missing] if ranges.missing else notes
+
+
+@contextmanager
+def _cuda_profiler(device: str) -> Iterator[None]:
+    """The CUDA profiler on: between cudaProfilerStart and cudaProfilerStop."""
+    if device != "cuda":
+        yield
+        return
+    import torch
+
+    torch.cuda.cudart().cudaProfilerStart()
+    try:
+        yield
+    finally:
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def _write(path: Path, facts: Facts) -> None:
+    write_whole(path, json.dumps(asdict(facts)).encode())  # below one tool, the ranks of a node share the file
+
+
+def exit_code_of(work: Callable[[], None]) -> int:
+    """Do `work`. What it raises on purpose goes to stderr as one line of JSON with its parts, for `outcome` to read."""
+    try:
+        work()
+    except NcuBenchError as error:
+        sys.stderr.write(error.spoken + "\n")
+        return error.exit_code
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Run the workload that the arguments name; returns the exit code."""
+    workload = Workload.from_json(Path(arguments[0]).read_text("utf-8"))
+    operators = Path(arguments[2]) if len(arguments) > 2 else None
+    if operators is not None:  # no profiler stands between this process and the one that asked for it
+        end_with_the_parent()
+    code = exit_code_of(lambda: run(workload, Path(arguments[1]), operators))
+    if operators is not None and workload.data_parallel:
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> None:
+    """End this process at once: all is written, and threads of gloo may abort a rank that takes Python down first."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

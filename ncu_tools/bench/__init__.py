@@ -1,0 +1,1 @@
+"""Sweeps summarised, compared and fitted."""

@@ -1,0 +1,98 @@
+"""Run folders of ncu-bench bench as users name them -> rows of measured points that can be matched.
+
+A point that failed does not know its device, nor a size that nobody asked for. Both are those of the points of its run
+that were measured, where these agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from ncu_launch.bench.point_outcomes import OK
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.manifest import read_manifest
+from ncu_parsers.parquet.checked_open import is_parquet
+from ncu_parsers.parquet.reader import contents, read_bench
+from ncu_parsers.schema.bench_table import BENCH_FILE
+
+OWN_COLUMNS = {"point", "outcome", "samples_ns"}
+"""Columns that tell a table of measured points from one of launches."""
+OWN_SIZES = ("batch_size", "input_size", "sequence_length")
+
+Row = dict[str, Any]
+
+
+@dataclass
+class BenchRun:
+    """One run by its name: a row for each point, with its samples and its run, and what a reader must know."""
+
+    name: str
+    rows: list[Row]
+    notes: list[str] = field(default_factory=list)
+
+
+def is_bench(path: str) -> bool:
+    """Whether `path` names a run folder of ncu-bench bench, or the Parquet file of one."""
+    file = Path(path)
+    if file.is_dir():
+        return (file / BENCH_FILE).is_file()
+    if not (file.is_file() and is_parquet(file)):
+        return False
+    try:
+        return set(contents(file)[0]) >= OWN_COLUMNS
+    except NcuBenchError:
+        return False
+
+
+def load_bench(path: str) -> BenchRun:
+    """The run that `path` names. Raises `NcuBenchError` where its table cannot be read."""
+    rows: list[Row] = points_of(path).to_pylist()
+    return BenchRun(path, [{**row, "run": path} for row in completed(rows)], _notes(path, _file(path), rows))
+
+
+def points_of(path: str) -> pa.Table:
+    """The points of the run that `path` names, as they were measured; raises as `load_bench` does."""
+    return read_bench(_file(path))
+
+
+def _file(path: str) -> Path:
+    return Path(path) / BENCH_FILE if Path(path).is_dir() else Path(path)
+
+
+def completed(rows: list[Row]) -> list[Row]:
+    """The rows of one run, with the device and sizes of failed points where the measured ones leave no doubt."""
+    measured = [row for row in rows if row["outcome"] == OK]
+    return [row if row["outcome"] == OK else {**row, **_known_of_others(row, measured)} for row in rows]
+
+
+def _known_of_others(row: Row, measured: list[Row]) -> Row:
+    same_target = [one for one in measured if one["target"] == row["target"]]
+    of_device = [one for one in measured if row["device"] in (None, one["device"])]
+    sources = {"device": of_device, "device_name": of_device, **dict.fromkeys(OWN_SIZES, same_target)}
+    found = {name: _only(one[name] for one in ones) for name, ones in sources.items() if row[name] is None}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _only(values: Iterable[Any]) -> Any:
+    """The value that all of them are; None where they differ, or there is none."""
+    different = set(values)
+    return different.pop() if len(different) == 1 else None
+
+
+def _notes(path: str, file: Path, rows: list[Row]) -> list[str]:
+    notes = [f"{path}: the sweep was stopped before its end"] if _is_partial(file.parent) else []
+    throttled = sum(row["throttling"] not in (None, "none") for row in rows)
+    if throttled:
+        notes.append(f"{path}: clocks were held down in {throttled} of {len(rows)} points")
+    return notes
+
+
+def _is_partial(folder: Path) -> bool:
+    try:
+        return read_manifest(folder).partial
+    except (OSError, ValueError, TypeError):
+        return False

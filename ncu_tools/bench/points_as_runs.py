@@ -1,0 +1,110 @@
+"""The measured points of a sweep, each as a run of one launch, so that a roofline shows them as it shows whole runs.
+
+Times are measured; FLOPs and bytes are those of formulas for each operator, and so the bytes are inputs, weights and
+outputs, not those between L2 and device memory. Which unit did the FLOPs follows from the type, as for an estimate; of
+autocast, where PyTorch chooses the type per operator, it is not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from ncu_launch.bench.point_outcomes import OK
+from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.report_data.operator_records import BASIS, SWEEP, THREADS
+from ncu_parsers.report_data.report import Launch, Metric, Report
+
+from ncu_tools.bench.bench_runs import BenchRun, Row
+from ncu_tools.bench.compare_points import ASKED, DTYPE, SIZES, in_words, size_words, value_of
+from ncu_tools.ceilings.machine_files import machine_of_device, measured_machines
+from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
+from ncu_tools.expected.estimate import unit_of
+from ncu_tools.numbers.number_format import counted
+
+OF_FORMULAS = "the times of a sweep are measured; its FLOPs and bytes are those of formulas for each operator"
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One measured point: what it is called, which model it is of, and a table of the one launch.
+
+    Points of one `model` differ in their sizes alone.
+    """
+
+    name: str
+    model: str
+    table: pa.Table
+
+
+def points_of_sweep(run: BenchRun) -> tuple[list[SweepPoint], list[str]]:
+    """The points of a sweep that were measured, in its order, and what must be known of them.
+
+    A point is called by its target and by everything in which the points of the sweep differ.
+    """
+    measured = [row for row in run.rows if row["outcome"] == OK and row["latency_mean_ns"]]
+    varied = [name for name in ASKED if len({value_of(row, name) for row in measured}) > 1]
+    sizes = [size for size in SIZES if len({row[size] for row in measured}) > 1]
+    labels = _told_apart([_label(row, varied, sizes) for row in measured])
+    points = [
+        SweepPoint(f"{run.name}/{label}", _label(row, varied, ()), _launch_of(row))
+        for label, row in zip(labels, measured, strict=True)
+    ]
+    return points, [*run.notes, *([OF_FORMULAS] if points else []), *_left_out(run)]
+
+
+def _label(row: Row, varied: Sequence[str], sizes: Sequence[str]) -> str:
+    words = (row["target"], *(in_words(row, name) for name in varied), size_words(row, sizes))
+    return ", ".join(word for word in words if word)
+
+
+def _told_apart(labels: Sequence[str]) -> list[str]:
+    """The labels, those that several points have with a number behind."""
+    met: Counter[str] = Counter()
+    several = Counter(labels)
+    result = []
+    for label in labels:
+        met[label] += 1
+        result.append(f"{label} #{met[label]}" if several[label] > 1 else label)
+    return result
+
+
+def _left_out(run: BenchRun) -> list[str]:
+    outcomes = Counter(row["outcome"] for row in run.rows if row["outcome"] != OK)
+    if not outcomes:
+        return []
+    how = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
+    return [f"{run.name}: {counted(outcomes.total(), 'point', 'points')} without a time left out ({how})"]
+
+
+def _launch_of(row: Row) -> pa.Table:
+    """The row as a table of one launch, all that an iteration did."""
+    launch = Launch(str(row["point"]), kernel_short=row["target"], phase=row["phase"])
+    launch.measures["duration_ns"] = row["latency_mean_ns"]
+    if row["device_name"]:
+        launch.attributes["Device Name"] = row["device_name"]
+    if row["threads"] is not None:
+        launch.metrics[THREADS] = Metric(float(row["threads"]), 0.0, "")
+    if row["expected_bytes"] is not None:
+        launch.measures["dram_bytes"] = row["expected_bytes"]
+    if row["expected_flops"] is not None:
+        launch.measures["flops"] = row["expected_flops"]
+        launch.flops_basis = f"expected: {BASIS}"
+        unit = _unit_of(row)
+        if unit is not None:
+            launch.measures[UNIT_COLUMNS[unit]] = row["expected_flops"]
+    return launches_table(Report(str(row["point"]), launches=[launch], origin=SWEEP))
+
+
+def _unit_of(row: Row) -> str | None:
+    """The unit whose peak holds for the type of a point; None where nothing says."""
+    dtype, is_autocast = value_of(row, DTYPE)
+    if is_autocast:
+        return None
+    if row["device"] == "cpu" and dtype in ("fp32", "fp64"):
+        return str(dtype)
+    name = row["device_name"]
+    machine = machine_of_device(name) or next(iter(measured_machines(name)), None)
+    return unit_of(machine, dtype) if machine is not None else None

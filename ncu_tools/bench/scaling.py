@@ -1,0 +1,284 @@
+"""How latency and throughput follow sizes: fitted exponents, knees, and which quantities of models go together.
+
+An exponent k of latency ~ size^k (`ncu_tools.bench.power_law`) holds for the sizes that were measured: where small
+sizes wait for something else, such as the start of kernels, it lies below the exponent of large ones, which stands
+beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from ncu_launch.bench.latency_statistics import BLOCKS
+from ncu_launch.bench.point_outcomes import OK
+from ncu_parsers.schema.bench_table import IDENTITY
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.bench.power_law import LEAST_SIZES, PowerFit, Spread, fitted
+from ncu_tools.numbers.statistics import CONFIDENCE, student_quantile
+
+AXES = {"batch_size": ("batch", 1.0), "input_size": ("image", 2.0), "sequence_length": ("tokens", 1.0)}
+"""What may vary: its title, and the exponent at which time is proportional to the work in it (pixels: width^2)."""
+
+TOO_FEW = "too few points to say"
+TOO_UNCERTAIN = "too uncertain to say"
+WIDEST_INTERVAL = 0.5
+"""An interval that holds the exponent of proportionality and is wider than this holds too much else."""
+LEAST_MODELS = 5
+"""With four, even a perfect rank correlation happens by chance in 2 of 24 orders, which is more than 5 %."""
+KNEE_SHARE = 0.9
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Rows that differ in one size only, in its order: `same` is what they share, `axis` the column that varies.
+
+    `spreads` says how sure each mean latency is; None for what was timed once.
+    """
+
+    axis: str
+    same: Row
+    sizes: tuple[int, ...]
+    latencies_ns: tuple[float, ...]
+    spreads: tuple[Spread | None, ...]
+    throughputs: tuple[float | None, ...]
+    throughput_unit: str | None
+
+    @property
+    def fit(self) -> PowerFit | None:
+        """The power law through the points; None where there are too few."""
+        return fitted(self.sizes, self.latencies_ns, self.spreads)
+
+    @property
+    def last_exponent(self) -> float | None:
+        """The slope between the two largest sizes; None where there is but one."""
+        sizes = sorted(set(self.sizes))
+        if len(sizes) < 2:
+            return None
+        ends = [np.mean([ns for at, ns in zip(self.sizes, self.latencies_ns, strict=True) if at == size])
+                for size in sizes[-2:]]  # fmt: skip
+        return float(math.log(ends[1] / ends[0]) / math.log(sizes[-1] / sizes[-2]))
+
+    @property
+    def verdict(self) -> str:
+        """What the exponent says, in words."""
+        fit, (title, proportional) = self.fit, AXES[self.axis]
+        if fit is None:
+            return TOO_FEW
+        amount = "pixels" if self.axis == "input_size" else title
+        if fit.high < proportional:
+            return f"less than proportional to {amount}"
+        if fit.low > proportional:
+            return f"more than proportional to {amount}"
+        return f"proportional to {amount}" if fit.high - fit.low <= WIDEST_INTERVAL else TOO_UNCERTAIN
+
+    @property
+    def knee(self) -> Knee | None:
+        """Where more in a batch stops to pay; None of other axes, and where throughput is not known."""
+        known = [(size, rate) for size, rate in zip(self.sizes, self.throughputs, strict=True) if rate is not None]
+        return knee(known) if self.axis == "batch_size" and known else None
+
+
+@dataclass(frozen=True)
+class Knee:
+    """The best throughput, and the smallest batch that reaches 90 % of it, or why there is no such batch."""
+
+    best: float
+    best_batch: int
+    batch: int | None
+    why_not: str | None
+
+
+def knee(points: Sequence[tuple[int, float]]) -> Knee:
+    """The knee of (batch, throughput) points, of which there is at least one.
+
+    Where only the largest batch comes near the best, throughput may still grow beyond it, and there is no knee yet.
+    """
+    ordered = sorted(points)
+    best_batch, best = max(ordered, key=lambda point: point[1])
+    if len({batch for batch, _ in ordered}) < LEAST_SIZES:
+        return Knee(best, best_batch, None, TOO_FEW)
+    reached = next(batch for batch, rate in ordered if rate >= KNEE_SHARE * best)
+    if reached == ordered[-1][0]:
+        return Knee(best, best_batch, None, f"still growing at {reached}")
+    return Knee(best, best_batch, reached, None)
+
+
+def series(rows: Iterable[Row]) -> list[Series]:
+    """Every set of measured rows that differ in one size, with at least two different ones."""
+    measured = [row for row in rows if row["outcome"] == OK and row["latency_mean_ns"]]
+    found = []
+    for axis in AXES:
+        shared = [name for name in IDENTITY if name != axis]
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        for row in measured:
+            if row[axis] is not None:
+                groups.setdefault(tuple(row[name] for name in shared), []).append(row)
+        for key, members in groups.items():
+            if len({row[axis] for row in members}) > 1:
+                found.append(_series(axis, dict(zip(shared, key, strict=True)), members))
+    return found
+
+
+def _series(axis: str, same: Row, members: list[Row]) -> Series:
+    members = sorted(members, key=lambda row: int(row[axis]))
+    return Series(
+        axis,
+        same,
+        tuple(row[axis] for row in members),
+        tuple(row["latency_mean_ns"] for row in members),
+        tuple(spread_of(row) for row in members),
+        tuple(row["throughput"] for row in members),
+        members[0]["throughput_unit"],
+    )
+
+
+def spread_of(row: Row) -> Spread | None:
+    """How sure the mean of a measured row is, from its 95 % interval; None where it has none.
+
+    The interval is that of the means of processes, or of up to `BLOCKS` blocks of the samples of one.
+    """
+    if row["latency_low_ns"] is None or row["latency_high_ns"] is None:
+        return None
+    processes = len(row["process_means_ns"] or ())
+    freedom = min(BLOCKS, processes if processes > 1 else row["iterations"]) - 1
+    reach = (row["latency_high_ns"] - row["latency_low_ns"]) / 2
+    return Spread((reach / student_quantile(CONFIDENCE, float(freedom)) / row["latency_mean_ns"]) ** 2, float(freedom))
+
+
+# ------------------------------------------------------------------------------------------------------- correlations
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """How two quantities go together over models: rank correlation (Spearman) and linear one (Pearson), -1 to 1.
+
+    Intervals are 95 %. None where there are fewer than five models, where a quantity is the same for all of them, and
+    for the interval of a perfect correlation.
+    """
+
+    group: str
+    one: str
+    other: str
+    models: int
+    spearman: float | None
+    spearman_low: float | None
+    spearman_high: float | None
+    pearson: float | None
+    pearson_low: float | None
+    pearson_high: float | None
+
+
+def correlations(rows: Iterable[Row]) -> list[Correlation]:
+    """Every pair of parameters, FLOPs, bytes, and latency at each batch size, over the models of each group.
+
+    A group is what was measured on one device in one type, mode and phase, and, where a model has several, at one input
+    size and sequence length, in one memory format, with autocast or without. FLOPs and bytes are those of the smallest
+    batch. What was measured several times counts with its mean.
+    """
+    found = []
+    for group, members in by_group(rows).items():
+        quantities = quantities_of(members)
+        for one, other in combinations(quantities, 2):
+            both = sorted(set(quantities[one]) & set(quantities[other]))
+            x, y = (np.array([quantities[name][model] for model in both], np.float64) for name in (one, other))
+            found.append(_correlation(group, one, other, x, y))
+    return found
+
+
+def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows that were measured, by the group in which models are compared."""
+    rows = [row for row in rows if row["outcome"] == OK]
+    sizes: dict[str, set[tuple[Any, Any]]] = {}
+    for row in rows:
+        sizes.setdefault(row["target"], set()).add((row["input_size"], row["sequence_length"]))
+    names = ["device_name", "dtype", "mode", "phase"]
+    names += [name for name in ("autocast", "channels_last") if _both_ways(rows, names, name)]
+    if any(len(several) > 1 for several in sizes.values()):
+        names += ["input_size", "sequence_length"]
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(", ".join(_said(name, row[name]) for name in names if row[name] is not None), []).append(row)
+    return groups
+
+
+def _both_ways(rows: Sequence[Row], names: Sequence[str], flag: str) -> bool:
+    """Whether rows that have what `names` say in common are with and without something."""
+    return len({tuple(row[name] for name in (*names, flag)) for row in rows}) > len(
+        {tuple(row[name] for name in names) for row in rows}
+    )
+
+
+def _said(name: str, value: Any) -> str:
+    """A value of a group in words; of a size also what it is a size of, as `image 64` and `tokens 64`."""
+    if isinstance(value, bool):
+        return f"{'' if value else 'no '}{name.replace('_', ' ')}"
+    return f"{AXES[name][0]} {value}" if name in AXES else str(value)
+
+
+def quantities_of(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Each quantity by its name: its value for each model that has one. Latencies in ns."""
+    batches = sorted({row["batch_size"] for row in rows if row["batch_size"] is not None})
+    smallest = [row for row in rows if row["batch_size"] is not None and row["batch_size"] == batches[0]]
+    at = f" at batch {batches[0]}" if batches else ""
+    found = {
+        "parameters": _values(smallest, "parameters"),
+        f"FLOPs{at}": _values(smallest, "expected_flops"),
+        f"bytes{at}": _values(smallest, "expected_bytes"),
+    }
+    for batch in batches:
+        found[f"latency at batch {batch}"] = _values(
+            [row for row in rows if row["batch_size"] == batch], "latency_mean_ns"
+        )
+    return found
+
+
+def _values(rows: Iterable[Row], name: str) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row[name] is not None:
+            found.setdefault(row["target"], []).append(float(row[name]))
+    return {target: math.fsum(values) / len(values) for target, values in found.items()}
+
+
+def _correlation(group: str, one: str, other: str, x: Floats, y: Floats) -> Correlation:
+    rank = pearson(ranks(x), ranks(y)) if len(x) >= LEAST_MODELS else None
+    linear = pearson(x, y) if len(x) >= LEAST_MODELS else None
+    return Correlation(
+        group, one, other, len(x),
+        rank, *_interval(rank, len(x), 1 + (rank or 0.0) ** 2 / 2),
+        linear, *_interval(linear, len(x), 1.0),
+    )  # fmt: skip
+
+
+def pearson(x: Floats, y: Floats) -> float | None:
+    """The linear correlation of two arrays of shape (n,); None where one of them is constant."""
+    across, up = x - x.mean(), y - y.mean()
+    scale = math.sqrt(float(across @ across) * float(up @ up))
+    return max(-1.0, min(1.0, float(across @ up) / scale)) if scale > 0 else None
+
+
+def ranks(values: Floats) -> Floats:
+    """The ranks of an array of shape (n,), from 1; equal values share the mean of theirs."""
+    _, group, count = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    mean: Floats = last - (count - 1) / 2
+    return mean[group]
+
+
+def _interval(r: float | None, models: int, variance: float) -> tuple[float | None, float | None]:
+    """By Fisher's z, with the variance x / (n - 3): 1 for Pearson, 1 + r^2 / 2 for Spearman.
+
+    The latter is that of Bonett and Wright, Psychometrika 65, 2000, p. 23.
+    """
+    if r is None or abs(r) > 1 - 1e-12:
+        return None, None
+    reach = 1.959964 * math.sqrt(variance / (models - 3))
+    return math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)

@@ -1,0 +1,1 @@
+"""What a device can reach at best, from reports, data sheets and measurements."""

@@ -1,0 +1,130 @@
+"""Why a kernel is above 100 % of a ceiling, which no kernel can be: the likely reason, in one sentence.
+
+Nothing here is certain but that something is wrong: the ceiling, the clock, or which bytes and operations were counted.
+The rules are asked in order, and the first that has a reason gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ncu_tools.ceilings.ceilings import DATA_SHEET, Origin, unit_title
+from ncu_tools.numbers.number_format import percent, scaled
+
+TOLERANCE = 0.01
+"""Printed digits, and clocks that move within a launch, make up to this much above 100 %."""
+
+SPARSE_SPEEDUP = 2.0
+"""Structured sparsity doubles the rate of a tensor unit. Source: NVIDIA's data sheets."""
+
+
+class Excess(NamedTuple):
+    """A kernel at `fraction` of the ceiling of `unit`, and what is known beside it; None is not known.
+
+    Clocks in Hz, bytes of one launch and the size of L2 in bytes; `sparse_share` is the share of the unit's operations
+    that were counted as sparse.
+    """
+
+    unit: str
+    fraction: float
+    origin: Origin
+    device: str | None = None
+    sm_clock_hz: float | None = None
+    sparse_share: float | None = None
+    has_sparsity: bool = False
+    bytes_of_a_launch: float | None = None
+    l2_size: float | None = None
+    from_operators: bool = False
+
+
+def flag(excess: Excess) -> str | None:
+    """The sentence that flags a kernel above a ceiling; None where it is not above."""
+    if excess.fraction <= 1 + TOLERANCE:
+        return None
+    reason = next(reason for rule in RULES if (reason := rule(excess)) is not None)
+    return f"{percent(excess.fraction)} of the {unit_title(excess.unit)} ceiling ({excess.origin.says}): {reason}"
+
+
+def operators_in_cache(excess: Excess) -> str | None:
+    """Bytes of operators are inputs, weights and outputs, wherever they lay."""
+    if not (excess.from_operators and excess.unit == "dram"):
+        return None
+    return "the bytes are inputs, weights and outputs of operators, and some of them stayed in a cache"
+
+
+def sparse_path(excess: Excess) -> str | None:
+    """Sparse instructions were counted."""
+    if not excess.sparse_share or excess.fraction > SPARSE_SPEEDUP * (1 + TOLERANCE):
+        return None
+    return (
+        f"{percent(excess.sparse_share)} of its operations took the sparse path, whose ceiling is twice this dense one"
+    )
+
+
+def machine_of_choice(excess: Excess) -> str | None:
+    """The user named a machine that the report does not confirm."""
+    if not excess.origin.chosen:
+        return None
+    device = f"names {excess.device}" if excess.device else "names no device"
+    return f"probably the wrong machine; the report {device}"
+
+
+def clock(excess: Excess) -> str | None:
+    """The profiled clock was higher than the one that the ceiling assumes, by enough to explain it."""
+    assumed, profiled = excess.origin.clock_hz, excess.sm_clock_hz
+    if excess.unit == "dram" or not assumed or not profiled or profiled <= assumed:
+        return None
+    if excess.fraction > profiled / assumed * (1 + TOLERANCE):
+        return None
+    return f"the SM clock was {scaled(profiled, 'Hz')}, and the ceiling assumes {scaled(assumed, 'Hz')}"
+
+
+def fits_in_l2(excess: Excess) -> str | None:
+    """A launch moved less than L2 holds."""
+    size, moved = excess.l2_size, excess.bytes_of_a_launch
+    if excess.unit != "dram" or not size or moved is None or moved > size:
+        return None
+    return (
+        f"its {scaled(moved, 'B')} fit in the {scaled(size, 'B')} of L2, and were probably there already in the pass "
+        "that took the time"
+    )
+
+
+def far_above(excess: Excess) -> str | None:
+    """More than twice what a data sheet says is no matter of clocks."""
+    if excess.origin.kind != DATA_SHEET or excess.fraction <= SPARSE_SPEEDUP * (1 + TOLERANCE):
+        return None
+    return "more than twice a data sheet's value; probably the wrong machine"
+
+
+def maybe_sparse(excess: Excess) -> str | None:
+    """Sparse instructions were not counted apart, on a chip that has them."""
+    possible = excess.has_sparsity and excess.sparse_share is None and excess.unit.startswith("tensor_")
+    if not possible or excess.fraction > SPARSE_SPEEDUP * (1 + TOLERANCE):
+        return None
+    return "perhaps the sparse path, whose ceiling is twice this dense one; the report does not count it apart"
+
+
+def other_board(excess: Excess) -> str | None:
+    """A data sheet's value, and nothing above explains it."""
+    if excess.origin.kind != DATA_SHEET:
+        return None
+    assumed = f" than the {scaled(excess.origin.clock_hz, 'Hz')} it assumes" if excess.origin.clock_hz else ""
+    if excess.unit == "dram":
+        return "a higher memory clock than the data sheet's, the wrong machine, or data that was in L2 when timed"
+    return f"a higher clock{assumed}, or the wrong machine"
+
+
+def other_pass(excess: Excess) -> str | None:
+    """The ceiling is the board's own, so amount and time do not belong together."""
+    if excess.unit == "dram":
+        return "bytes and time come from different passes, and in the timed one data was probably in L2"
+    return "operations and time come from different passes, which did not do the same or ran at other clocks"
+
+
+RULES: tuple[Callable[[Excess], str | None], ...] = (
+    operators_in_cache, sparse_path, machine_of_choice, clock, fits_in_l2, far_above, maybe_sparse, other_board,
+    other_pass,
+)  # fmt: skip
+"""Asked in order: evidence before suspicion. The last always has a reason."""

@@ -1,0 +1,116 @@
+"""What was measured of a machine -> the text of its machine file, marked measured.
+
+DRAM is the best of copy, triad and read over arrays that no cache holds, L2 the best over those that fill at most half
+of it. Compute peaks are products of square matrices, by the fastest operator. The burst rate is the ceiling; the
+sustained one stands in the note. What came out as no plausible rate is left out of the file, and said.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ncu_tools.ceilings.ceilings import rate_unit
+from ncu_tools.ceilings.machine_files import is_plausible
+from ncu_tools.numbers.number_format import counted, scaled
+
+CPU_UNITS = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16"}
+GPU_UNITS = {
+    "fp64": "fp64", "fp32": "fp32", "tf32": "tensor_tf32", "fp16": "tensor_fp16", "bf16": "tensor_bf16",
+    "int8": "tensor_int8",
+}  # fmt: skip
+ARRAYS = {"copy": 2, "triad": 3, "read": 1}
+"""How many arrays of its size a work touches."""
+BEYOND_CACHE = 4
+HELD = 0.5
+"""The share of a cache that arrays may fill: of more, a part that depends on where their pages lie is not in it."""
+
+Sample = dict[str, Any]
+
+
+def machine_id(found: dict[str, Any]) -> str:
+    """An id for the machine's file: its name and threads, in letters, digits and dashes, ending in -measured."""
+    threads = f"-{found['threads']}-threads" if found["threads"] else ""
+    name = re.sub(r"[^a-z0-9]+", "-", found["device_name"].lower()).strip("-")
+    return f"{name or found['device']}{threads}-measured"
+
+
+def bandwidths(found: dict[str, Any]) -> dict[str, Sample]:
+    """The best sample of each memory level that could be told apart: `dram`, and `l2` where its size is known."""
+    samples: list[Sample] = found["memory"]
+    caches: dict[str, int] = found["caches"]
+    if not samples:
+        return {}
+    beyond = BEYOND_CACHE * max(caches.values(), default=0)
+    largest = max(sample["size"] for sample in samples)
+    levels = {"dram": [sample for sample in samples if sample["size"] >= min(beyond, largest)]}
+    if "l2" in caches:
+        held = [sample for sample in samples if ARRAYS[sample["what"]] * sample["size"] <= HELD * caches["l2"]]
+        levels["l2"] = [sample for sample in held if ARRAYS[sample["what"]] * sample["size"] > caches.get("l1", 0)]
+    return {level: max(fitting, key=lambda one: one["burst"]) for level, fitting in levels.items() if fitting}
+
+
+def peaks(found: dict[str, Any]) -> dict[str, Sample]:
+    """The fastest product on each unit. An int8 product on a CPU has no unit of its own."""
+    units = GPU_UNITS if found["device"] == "cuda" else CPU_UNITS
+    slowest_first: list[Sample] = sorted(found["products"], key=lambda sample: sample["burst"])
+    fastest = {sample["what"]: sample for sample in slowest_first}
+    return {unit: fastest[what] for what, unit in units.items() if what in fastest}
+
+
+def unit_of_product(what: str) -> str:
+    """The unit whose rate a product of a type shows, as `GPU_UNITS`: products of integers do no FLOPs on any device."""
+    return GPU_UNITS.get(what, what)
+
+
+def machine_text(found: dict[str, Any], date: str) -> str:
+    """The machine file (TOML) of what was measured on `date`."""
+    threads = f", {counted(found['threads'], 'thread', 'threads')}" if found["threads"] else ""
+    clocks = f", {', '.join(found['clocks'])}" if found["clocks"] else ""
+    name = found["device_name"]
+    source = f"measured {date}, PyTorch {found['versions']['torch']}{threads}{clocks}"
+    lines = [
+        "# Measured by ncu-bench machines measure: what PyTorch's operators reach, not what a data sheet promises.",
+        "schema = 1",
+        "measured = true",
+        f"name = {_quoted(f'{name} (measured{threads})')}",
+        f'kind = "{"gpu" if found["device"] == "cuda" else "cpu"}"',
+        f"vendor = {_quoted(name.split()[0] if name else 'unknown')}",
+        f"device_names = [{_quoted(name)}]",
+        *([f"threads = {found['threads']}"] if found["threads"] else []),
+        f"source = {_quoted(source)}",
+    ]
+    for unit, sample in _kept(peaks(found)).items():
+        product = f"{sample['what']} product of side {sample['size']}"
+        lines += _entry("peak", "unit", unit, sample, product)
+        lines.append(f"source = {_quoted(source + ', ' + sample['by'])}")
+    for level, sample in _kept(bandwidths(found)).items():
+        arrays = f"{sample['what']} of arrays of {scaled(sample['size'], 'B')}"
+        lines += _entry("bandwidth", "level", level, sample, arrays)
+    return "\n".join(lines) + "\n"
+
+
+def left_out(found: dict[str, Any]) -> list[str]:
+    """A note for each rate that was measured and is not in the file, because no machine is so slow or so fast."""
+    rates = [(unit, sample, rate_unit(unit)) for unit, sample in peaks(found).items()]
+    rates += [(level, sample, "B/s") for level, sample in bandwidths(found).items()]
+    return [
+        f"{name} reached {scaled(sample['burst'], unit)}, which is no plausible ceiling: it is not in the machine file"
+        for name, sample, unit in rates
+        if not is_plausible(sample["burst"])
+    ]
+
+
+def _kept(samples: dict[str, Sample]) -> dict[str, Sample]:
+    return {name: sample for name, sample in samples.items() if is_plausible(sample["burst"])}
+
+
+def _entry(kind: str, key: str, name: str, sample: Sample, how: str) -> list[str]:
+    note = f"{how}; sustained {sample['sustained'] / sample['burst']:.1%} of it, spread {sample['spread']:.1%}"
+    return ["", f"[[{kind}]]", f'{key} = "{name}"', f"value = {sample['burst']:.6g}", f"note = {_quoted(note)}"]
+
+
+def _quoted(text: str) -> str:
+    """A TOML string: no control characters, quotes and backslashes escaped."""
+    clean = "".join(letter for letter in text if letter.isprintable())
+    return '"' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,104 @@
+"""The memory clock of a run: one number for each report and device, from a launch long enough to show it.
+
+ncu prints a memory clock for every launch: cycles counted / time of the launch. The two are not taken over the same
+span, so the quotient of a short launch is off. Against the true clock, in real reports: 11 to 30 % low at 2 us, and
+within 1 % from 100 us on (docs/numbers.md, section 5). The longest launch is the one to believe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import Floats
+
+LONG_ENOUGH_NS = 100e3
+"""Launches from this time on show their clocks within 1 %; no ceiling is derived from shorter ones."""
+
+RUN_CLOCK = "dram_clock_hz of the run"
+"""The column that gives stretches of a file the clock of the whole file. It is never written."""
+
+NEEDED = ("report", "device_name", "compute_capability", "duration_ns", "dram_clock_hz")
+
+Key = tuple[str | None, ...]
+
+
+@dataclass
+class MemoryClocks:
+    """The longest launch of each report and device: its time in ns and its memory clock in Hz."""
+
+    longest: dict[Key, tuple[float, float]] = field(default_factory=dict)
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches; those without a time or a clock show none."""
+        rows = longest_launches(table).tolist()
+        if not rows:
+            return
+        times, clocks = tables.floats(table, "duration_ns"), tables.floats(table, "dram_clock_hz")
+        codes, keys = _groups(table)
+        for row in rows:
+            key = keys[codes[row]]
+            self.longest[key] = max(self.longest.get(key, (0.0, 0.0)), (float(times[row]), float(clocks[row])))
+
+    def of(self, table: pa.Table) -> Floats:
+        """For each launch the memory clock in Hz of its report and device; NaN where no launch was long enough."""
+        if not self.longest:
+            return tables.unknown(len(table))
+        codes, keys = _groups(table)
+        return np.array([self.longest.get(key, (0.0, np.nan))[1] for key in keys], float)[codes]
+
+
+def longest_launches(table: pa.Table) -> npt.NDArray[np.int64]:
+    """The row of the longest launch of each report and device, of those that show their memory clock."""
+    times, clocks = tables.floats(table, "duration_ns"), tables.floats(table, "dram_clock_hz")
+    shown = np.flatnonzero((times >= LONG_ENOUGH_NS) & (clocks > 0))
+    if not shown.size:
+        return shown
+    groups = _groups(table)[0][shown]
+    longest = np.zeros(int(groups.max()) + 1)
+    np.maximum.at(longest, groups, times[shown])
+    candidates = np.flatnonzero(times[shown] == longest[groups])  # a few: sorting all launches takes far longer
+    order = candidates[np.lexsort((clocks[shown[candidates]], groups[candidates]))]
+    return shown[order[np.flatnonzero(np.diff(groups[order], append=-1))]]
+
+
+def _groups(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[Key]]:
+    """For each launch the number of its report and device, and what these are."""
+    columns = [tables.codes(table, name) for name in NEEDED[:3]]
+    groups = np.zeros(len(table), np.int64)
+    for codes, texts in columns:
+        each = groups * len(texts) + codes
+        found = np.flatnonzero(np.bincount(each))  # numpy.unique would sort the launches
+        number_of = np.zeros(found[-1] + 1 if found.size else 0, np.int64)
+        number_of[found] = np.arange(found.size)
+        groups = number_of[each]
+    first = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
+    first[groups[::-1]] = np.arange(len(table))[::-1]
+    keys: list[Key] = [tuple(texts[codes[row]] for codes, texts in columns) for row in first.tolist()]
+    return groups, keys
+
+
+def run_clock(table: pa.Table) -> Floats:
+    """For each launch the memory clock in Hz of its run, NaN where unknown.
+
+    A stretch of a file has it in the column `RUN_CLOCK`; any other table is taken for a whole run.
+    """
+    if RUN_CLOCK in table.column_names:
+        return tables.floats(table, RUN_CLOCK)
+    clocks = MemoryClocks()
+    clocks.add(table)
+    return clocks.of(table)
+
+
+def needed(names: Sequence[str], filled: Sequence[str]) -> list[str]:
+    """The columns of a file that show its memory clocks; [] where no launch has one."""
+    return [name for name in NEEDED if name in names] if "dram_clock_hz" in filled else []
+
+
+def with_clock_of(clocks: MemoryClocks, stretch: pa.Table) -> pa.Table:
+    """A stretch of a file with the column `RUN_CLOCK`, where the file shows any memory clock."""
+    return stretch.append_column(RUN_CLOCK, arrays.floats(clocks.of(stretch))) if clocks.longest else stretch

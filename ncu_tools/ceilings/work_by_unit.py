@@ -1,0 +1,53 @@
+"""Which units did the work of each launch: FLOPs of the CUDA cores by precision, of the tensor cores by input type.
+
+Integer tensor operations are listed beside them and are no FLOPs. Constant moves that look like FP16 are no work.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.counters.metrics import CUDA_CORE_PRECISIONS, TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
+from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import Floats
+
+FLOAT_UNITS: dict[str, str] = {
+    **{precision: f"flops_{precision}" for precision in CUDA_CORE_PRECISIONS},
+    **{f"tensor_{precision}": f"tensor_flops_{precision}" for precision in TENSOR_FLOAT_PRECISIONS},
+}
+INTEGER_UNITS: dict[str, str] = {
+    f"tensor_{precision}": f"tensor_ops_{precision}" for precision in TENSOR_INTEGER_PRECISIONS
+}
+UNIT_COLUMNS: dict[str, str] = {**FLOAT_UNITS, **INTEGER_UNITS}
+"""Unit -> the column that counts what it did."""
+
+LEFT_OUT = "fp16 left out"
+"""What `flops_basis` says where FP16 FLOPs are constant moves, which are no work."""
+SAME = 1e-6
+"""Relative difference up to which the units' FLOPs are taken to make up the whole count."""
+
+
+def work_by_unit(
+    table: pa.Table, flops: Floats, left_out: npt.NDArray[np.bool_], partial: npt.NDArray[np.bool_]
+) -> dict[str, Floats]:
+    """What each unit did in each launch, in FLOP (OP for integers); NaN where that is not known.
+
+    A unit that was not collected did nothing where `flops` is a complete count (not `partial`) that the others make up:
+    there the report shows by other means that it was idle. `left_out` are the launches whose FP16 is no work.
+    """
+    counted = {
+        unit: tables.floats(table, column) for unit, column in FLOAT_UNITS.items() if column in table.column_names
+    }
+    if left_out.any():
+        counted["fp16"] = np.where(left_out, 0.0, counted.get("fp16", tables.unknown(len(table))))
+    complete = ~partial & (np.abs(flops - total_of(counted, len(table))) <= SAME * np.abs(flops))
+    idle = np.where(complete, 0.0, np.nan)
+    work = {unit: np.where(np.isnan(amount), idle, amount) for unit, amount in counted.items()}
+    work = {unit: work.get(unit, idle) for unit in FLOAT_UNITS}
+    return work | {unit: tables.floats(table, column) for unit, column in INTEGER_UNITS.items()}
+
+
+def total_of(work: dict[str, Floats], launches: int) -> Floats:
+    """What units did together in each launch, as far as it is known."""
+    return sum((tables.or_zero(amount) for amount in work.values()), np.zeros(launches))

@@ -1,0 +1,1 @@
+"""The commands that measure or ask a machine, a file for each."""

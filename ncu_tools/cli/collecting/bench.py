@@ -1,0 +1,401 @@
+"""ncu-bench bench: latency, throughput and memory of models over batch sizes, input sizes, types, modes and phases."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.bench.latency_statistics import Effort
+from ncu_launch.bench.point_outcomes import OK
+from ncu_launch.bench.sweep import Point, Sweep, has_all, points, process_means, rows_of, sizes_of
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.manifest import Manifest, write_manifest
+from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
+from ncu_launch.files.run_folder import writing
+from ncu_launch.targets.model_name_check import misspelt
+from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
+
+from ncu_tools.bench.dask_sweep import rows_by_dask
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, say_notes, show
+from ncu_tools.numbers.number_format import counted, digits, duration
+from ncu_tools.report.table import Column, Table, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = (
+    Column("target", "model", wide=True),
+    Column("device", "device"),
+    Column("dtype", "type"),
+    Column("mode", "mode"),
+    Column("phase", "phase"),
+    Column("batch_size", "batch", "count", spare=0),
+    Column("input_size", "image", "count"),
+    Column("sequence_length", "tokens", "count"),
+    Column("latency_mean_ns", "mean", "time", "ns", spare=0),
+    Column("plus_minus", "95 %", "fraction"),
+    Column("latency_median_ns", "median", "time", "ns"),
+    Column("latency_p95_ns", "p95", "time", "ns"),
+    Column("latency_p99_ns", "p99", "time", "ns"),
+    Column("iterations", "n", "count"),
+    Column("processes", "processes", "count"),
+    Column("rate", "throughput", spare=0),
+    Column("memory_peak_bytes", "peak memory", "byte", "byte"),
+    Column("self_cpu_time_ns", "self CPU", "time", "ns"),
+    Column("self_gpu_time_ns", "self GPU", "time", "ns"),
+    Column("throttling", "throttling"),
+    Column("outcome", "outcome", spare=0),
+    Column("reason", "reason", prose=True),
+)
+NOT_SHOWN = ("samples_ns", "process_means_ns", "notes")
+Row = dict[str, Any]
+
+
+def _words(known: tuple[str, ...] = ()) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
+    """Words separated by commas, each of those `known`."""
+
+    def parse(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
+        words = tuple(word.strip() for word in value.split(",") if word.strip())
+        for word in words:
+            if word not in known:
+                raise click.BadParameter(f"{word} is none of {', '.join(known)}")
+        if not words:
+            raise click.BadParameter("it names nothing")
+        return words
+
+    return parse
+
+
+def _sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    words = [word.strip() for word in value.split(",") if word.strip()]
+    for word in words:
+        if not word.isdecimal() or int(word) < 1:
+            raise click.BadParameter(f"{word} is no size")
+    if not words:
+        raise click.BadParameter("it names no size")
+    return tuple(map(int, words))
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
+@click.option("--resume", is_flag=True, help="Go on with the sweep in this run folder: measure what has no row yet.")
+@click.option("--retry-failed", is_flag=True, help="With --resume, measure points again that are not ok.")
+@click.option("--batch-size", "batch_sizes", default="1", show_default=True, callback=_sizes, help="Such as 1,8,16,32.")
+@click.option("--input-size", "input_sizes", callback=_sizes, help="Image heights and widths.")
+@click.option("--seq-len", "sequence_lengths", callback=_sizes, help="Sequence lengths of hf: models and of functions.")
+@click.option(
+    "--dtype", "dtypes", default="fp32", show_default=True, callback=_words(DTYPES), help=f"Of {', '.join(DTYPES)}."
+)
+@click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
+@click.option(
+    "--mode", "modes", default="eager", show_default=True, callback=_words(MODES), help=f"Of {', '.join(MODES)}."
+)
+@click.option("--channels-last", is_flag=True)
+@click.option(
+    "--device", "devices", default="auto", show_default=True, callback=_words(DEVICES), help=f"Of {', '.join(DEVICES)}."
+)
+@click.option(
+    "--phase", "phases", default="forward", show_default=True, callback=_words(PHASES),
+    help=f"Of {', '.join(PHASES)}. Backward is timed alone; a step is both and the optimizer.",
+)  # fmt: skip
+@click.option("--precision", type=click.FloatRange(0.01, 50), default=1.0, show_default=True, metavar="PERCENT",
+    help="Time until the 95 % interval of the mean is within this on either side.",
+)  # fmt: skip
+@click.option("--max-time", type=click.FloatRange(0.01), default=10.0, show_default=True, metavar="SECONDS",
+    help="How long to time a point at most, however wide its interval is.",
+)  # fmt: skip
+@click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True, help="Iterations before timing.")
+@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+    help="Measure each point by so many processes, in rounds over all points: the interval is then that between "
+    "processes, which compare needs to tell a change from noise.",
+)  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, metavar="SECONDS",
+    help="End a process after this long: its point's row says so.",
+)  # fmt: skip
+@click.option(
+    "--dask",
+    metavar="ADDRESS|local",
+    help="Have the workers of a dask scheduler measure, one point at a time on each of their GPUs.",
+)
+@format_option
+def command(
+    targets: tuple[str, ...],
+    output: Path | None,
+    resume: bool,
+    retry_failed: bool,
+    batch_sizes: tuple[int, ...],
+    input_sizes: tuple[int, ...] | None,
+    sequence_lengths: tuple[int, ...] | None,
+    dtypes: tuple[str, ...],
+    autocast: bool,
+    modes: tuple[str, ...],
+    channels_last: bool,
+    devices: tuple[str, ...],
+    phases: tuple[str, ...],
+    precision: float,
+    max_time: float,
+    warmup: int,
+    processes: int,
+    timeout: float,
+    dask: str | None,
+    output_format: str,
+) -> None:
+    """Measure latency, throughput and memory of models, every combination of the sizes, types, modes and phases given.
+
+    TARGET is a model as for profile; one written as FILE.py:FUNCTION or package.module:FUNCTION imports your code, and
+    the function is given the sizes that it has arguments for. Every point
+    runs in processes of its own: one that runs out of memory, crashes or hangs is a row that says so. Rows land in
+    bench.parquet of the run folder as they finish; --resume goes on where a sweep stopped. Times are of iterations one
+    by one, between CUDA events on a GPU and by the clock on a CPU.
+
+    \b
+    Example:
+      ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
+      ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
+    """
+    elsewhere = dask not in (None, "local")  # there may be another torchvision
+    wrong = [error for error in map(misspelt, targets) if error is not None and not elsewhere]
+    if len(wrong) == len(targets):
+        raise wrong[0]
+    say_notes([f"{error.paragraph} The others are measured." for error in wrong])
+    sweep = Sweep(
+        targets, batch_sizes, input_sizes or (None,), sequence_lengths or (None,), dtypes, modes, devices, phases,
+        autocast, channels_last,
+    )  # fmt: skip
+    effort = Effort(precision=precision / 100, max_s=max_time, warmup=warmup)
+    asked = points(sweep)
+    folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
+    _check_folder(folder, resume, retry_failed)
+    with writing(folder):
+        kept = _kept(folder, retry_failed) if resume else None
+        missing, begun = _left_of(asked, kept, processes)
+        if resume:
+            done = f"{_of(len(asked) - len(missing), len(asked))} measured"
+            click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
+        stopped = _measured(folder, kept, missing, begun, effort, timeout, processes, dask)
+    if stopped:
+        number = len(asked) - sum(has_all(row, processes) for row in _rows_of(folder, asked))
+        click.echo(f"{_of(number, len(asked))} left; the same command with -o {folder} --resume goes on.", err=True)
+        raise click.Abort
+    rows = _rows_of(folder, asked)
+    show(_table(rows, _notes(rows, sweep, effort, folder), output_format), output_format)
+    if not any(row["outcome"] == OK for row in rows):
+        raise NcuBenchError(
+            "No point could be measured.", f"The first: {rows[0]['reason'].rstrip('.')}.", "See its row and log."
+        )
+
+
+# ----------------------------------------------------------------------------------------------------- the run folder
+
+
+def _of(number: int, points: int) -> str:
+    """As in "1 of 3 points is", for what follows."""
+    return f"{number} of {counted(points, 'point', 'points')} {'is' if number == 1 else 'are'}"
+
+
+def _check_folder(folder: Path, resume: bool, retry_failed: bool) -> None:
+    """Raise `WrongUsage` for a folder that holds files when nobody said that a sweep should go on, or the reverse."""
+    if retry_failed and not resume:
+        raise WrongUsage("--retry-failed goes with --resume.", advice="Name the run folder with -o, and --resume.")
+    if not resume and folder.is_dir() and any(folder.iterdir()):
+        raise WrongUsage(
+            f"{folder} already holds files.", advice="Go on with its sweep by --resume, or name another folder with -o."
+        )
+    if resume and not folder.is_dir():
+        raise WrongUsage(f"There is no sweep in {folder}.", advice="Name its run folder with -o.")
+
+
+def _kept(folder: Path, retry_failed: bool) -> pa.Table | None:
+    """The rows that a run folder has already; None where it has none."""
+    file = folder / BENCH_FILE
+    if not file.is_file():
+        return None
+    from ncu_parsers.parquet.reader import read_bench
+
+    table = read_bench(file)
+    return table.filter([outcome == OK for outcome in table.column("outcome").to_pylist()]) if retry_failed else table
+
+
+def _left_of(asked: list[Point], kept: pa.Table | None, processes: int) -> tuple[list[Point], list[Row]]:
+    """The points that need a process, and the rows of those among them that had some of theirs."""
+    if kept is None:
+        return asked, []
+    rows = {row["point"]: row for row in kept.drop_columns(["samples_ns"]).to_pylist()}
+    missing = [point for point in asked if point.name not in rows or not has_all(rows[point.name], processes)]
+    begun = {point.name for point in missing} & rows.keys()
+    return missing, kept.filter([name in begun for name in kept.column("point").to_pylist()]).to_pylist()
+
+
+def _rows_of(folder: Path, asked: list[Point]) -> list[Row]:
+    """The rows of these points, in the order asked for."""
+    from ncu_parsers.parquet.reader import read_bench
+
+    file = folder / BENCH_FILE
+    if not file.is_file():
+        return []
+    rows = {row["point"]: row for row in read_bench(file).drop_columns(["samples_ns"]).to_pylist()}
+    return [rows[point.name] for point in asked if point.name in rows]
+
+
+def _measured(
+    folder: Path,
+    kept: pa.Table | None,
+    missing: list[Point],
+    begun: list[Row],
+    effort: Effort,
+    timeout: float,
+    processes: int,
+    dask: str | None,
+) -> bool:
+    """Measure points, and write the file anew after each process; True when it was stopped before the end.
+
+    By dask it is written after each point, and points that had some of their processes have them all again, on one
+    machine.
+    """
+    from ncu_parsers.parquet.writer import write_table
+    from ncu_parsers.schema.bench_table import with_row
+
+    logs = folder / LOGS
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NcuBenchError(f"{logs} cannot be made: {error.strerror}.", advice="Use another -o.") from error
+    manifest = Manifest(sys.argv, "bench", datetime.now(timezone.utc).isoformat(timespec="seconds"), partial=True)
+    write_manifest(manifest, folder)
+    table, versions = kept, set[str]()
+    try:
+        total = processes * len(missing) - sum(len(process_means(row)) for row in begun)
+        with _progress(len(missing) if dask else total) as (heard, finished):
+            if dask:
+                rows = rows_by_dask(dask, missing, effort, timeout, processes, logs)
+            else:
+                rows = rows_of(missing, effort, timeout, logs, heard=heard, processes=processes, begun=begun)
+            for row in rows:
+                table = with_row(table, row, asked=sys.argv)
+                write_table(table, folder / BENCH_FILE)
+                versions |= {row["torch"]} if "torch" in row else set()
+                finished(row)
+    except KeyboardInterrupt:
+        return True
+    except NcuBenchError:
+        if table is None:  # nothing was begun: the same command may be typed again
+            (folder / MANIFEST).unlink(missing_ok=True)
+            with suppress(OSError):  # a log may be there
+                logs.rmdir()
+        raise
+    manifest.partial = False
+    manifest.versions = {"torch": ", ".join(sorted(versions))} if versions else {}
+    write_manifest(manifest, folder)
+    return False
+
+
+# ----------------------------------------------------------------------------------------------------------- progress
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[tuple[Callable[[Point, str], None], Callable[[Row], None]]]:
+    """What to call with how far a point is, and with the row of one that is done: lines, and on a terminal a status."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    began, done = time.monotonic(), 0
+    status = console.status("") if console.is_terminal and total else None
+
+    def heard(point: Point, stage: str) -> None:
+        if status is not None:
+            left = _left(time.monotonic() - began, done, total)
+            status.update(Text(printable(f"{done + 1}/{total} {point.name}: {stage}{left}")))
+
+    def finished(row: Row) -> None:
+        nonlocal done
+        done += 1
+        line = printable(f"{done}/{total} {row['point']}: {_in_words(row)}")
+        console.print(Text(line), soft_wrap=True)
+
+    if status is None:
+        yield heard, finished
+    else:
+        with status:
+            yield heard, finished
+
+
+def _left(seconds: float, done: int, total: int) -> str:
+    if not done:
+        return ""
+    left = seconds / done * (total - done)
+    return f", {left / 60:.0f} min left" if left >= 90 else f", {left:.0f} s left"
+
+
+def _in_words(row: Row) -> str:
+    if row["outcome"] != OK:
+        return f"{row['outcome']} ({row['reason']})"
+    spread = _plus_minus(row)
+    if spread is None:
+        return duration(row["latency_mean_ns"])
+    return f"{duration(row['latency_mean_ns'])} ± {100 * spread:.{2 if spread < 0.1 else 3}g} %"
+
+
+def _plus_minus(row: Row) -> float | None:
+    if row["latency_high_ns"] is None:
+        return None
+    return float(row["latency_high_ns"] / row["latency_mean_ns"] - 1)
+
+
+# ---------------------------------------------------------------------------------------------------------- the table
+
+
+def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
+    if output_format in MACHINE_FORMATS:
+        from ncu_parsers.schema.bench_table import COLUMNS as ALL
+
+        columns = [Column(one.name, one.name, unit=one.unit) for one in ALL if one.name not in NOT_SHOWN]
+        return Table("bench", columns, rows, notes)
+    return Table("bench", COLUMNS, [_for_people(row) for row in rows], notes)
+
+
+def _for_people(row: Row) -> Row:
+    """A row with its throughput in words and the width of its interval; an outcome is only shown where it is not ok."""
+    if row["outcome"] != OK:
+        return row
+    rate = f"{digits(row['throughput'])} {row['throughput_unit']}" if row["throughput"] else None
+    number = len(process_means(row))
+    several = number if number > 1 else None
+    return {**row, "rate": rate, "plus_minus": _plus_minus(row), "processes": several, "outcome": None}
+
+
+def _notes(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[str]:
+    notes = [f"{row['point']}: {note}" for row in rows for note in row["notes"] or []]
+    wide = [row for row in rows if row["outcome"] == OK and (_plus_minus(row) or 1.0) > effort.precision]
+    between = [row for row in wide if len(process_means(row)) > 1]
+    wide = [row for row in wide if len(process_means(row)) == 1]
+    if between:
+        notes.append(
+            f"from one process to the next, {counted(len(between), 'point scatters', 'points scatter')} more than "
+            f"± {100 * effort.precision:g} %: more --processes narrow that"
+        )
+    if wide:
+        notes.append(
+            f"{counted(len(wide), 'point was', 'points were')} timed for --max-time, with an interval wider than "
+            f"± {100 * effort.precision:g} %"
+        )
+    throttled = [row["point"] for row in rows if row["throttling"] not in (None, "none")]
+    if throttled:
+        notes.append(f"clocks were held down in {counted(len(throttled), 'point', 'points')}: {', '.join(throttled)}")
+    machines = sorted({row["device_name"] for row in rows if row["device"] == "cpu" and row["device_name"]})
+    threads = sorted({row["threads"] for row in rows if row["threads"] is not None})
+    if machines:
+        notes.append(f"on the CPU: {', '.join(machines)}, PyTorch's threads: {', '.join(map(str, threads))}")
+    own = [target for target in sweep.targets if not sizes_of(target)]
+    if own and (len(sweep.batch_sizes) > 1 or sweep.input_sizes != (None,)):
+        notes.append(f"sizes were not varied for targets that make their own inputs: {', '.join(own)}")
+    return [*notes, f"every column and sample is in {folder / BENCH_FILE}"]

@@ -1,0 +1,183 @@
+"""ncu-bench machines: what machines can do at most, and who says so."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+from ncu_launch.bench.machine_measurement import measured
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.workload_spec import DEVICES
+
+from ncu_tools.ceilings.ceilings import rate_unit, unit_title
+from ncu_tools.ceilings.machine_files import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
+from ncu_tools.ceilings.measured_machine import left_out, machine_id, machine_text, unit_of_product
+from ncu_tools.cli.options import format_option, show
+from ncu_tools.numbers.number_format import scaled
+from ncu_tools.report.table import Column, Table
+
+LIST_COLUMNS = (
+    Column("id", "machine"),
+    Column("name", "name", wide=True),
+    Column("compute_capability", "CC"),
+    Column("fp64", "FP64", "flop/s", "FLOP/s"),
+    Column("fp32", "FP32", "flop/s", "FLOP/s", spare=0),
+    Column("tensor_fp16", "tensor FP16", "flop/s", "FLOP/s"),
+    Column("tensor_fp8", "tensor FP8", "flop/s", "FLOP/s"),
+    Column("dram", "DRAM", "byte/s", "byte/s", spare=0),
+    Column("memory_bytes", "memory", "byte", "byte"),
+)
+CHECK_COLUMNS = (Column("id", "machine"), Column("problem", "problem", prose=True))
+RATE_COLUMNS = (
+    Column("unit", "unit"),
+    Column("dense", "dense", spare=0),
+    Column("sparse", "sparse"),
+    Column("value", "", unit="FLOP/s, OP/s or byte/s"),
+    Column("sparse_value", "", unit="FLOP/s or OP/s"),
+    Column("source", "source", prose=True),
+    Column("note", "note", prose=True),
+)
+
+
+MEASURE = "measure"
+SAMPLE_COLUMNS = (
+    Column("what", "work"),
+    Column("by", "by"),
+    Column("size", "size", "count"),
+    Column("rate", "best", unit="FLOP/s, OP/s or byte/s"),
+    Column("sustained", "sustained", unit="FLOP/s, OP/s or byte/s"),
+    Column("rate_unit", "unit of rates"),
+    Column("spread", "spread", "fraction"),
+)
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[NAME|measure]")
+@click.option("--check", is_flag=True, help="Check every machine file and say what is wrong.")
+@click.option("--device", type=click.Choice(DEVICES), default="auto", show_default=True, help="What to measure.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.01, 60), default=1.0, show_default=True, help="How long to measure each work."
+)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The machine file to write.")
+@format_option
+def command(
+    name: str | None, check: bool, device: str, seconds: float, output: Path | None, output_format: str
+) -> None:
+    """List the machines whose ceilings are known, show one with the source of every value, or measure this one.
+
+    Rates are dense; sparse ones stand apart. What a data sheet does not say is left out. Measuring times memory
+    traffic and matrix products through PyTorch and writes a machine file marked measured, which runs on this device
+    then take their ceilings from; -o says where, otherwise it is kept in ~/.config/ncu-bench/machines.
+
+    \b
+    Example:
+      ncu-bench machines
+      ncu-bench machines h100-sxm --format json
+      OMP_NUM_THREADS=1 ncu-bench machines measure
+    """
+    if check:
+        _check(output_format)
+    elif name == MEASURE:
+        _measure(device, seconds, output, output_format)
+    elif name:
+        show(_one(find_machine(name), output_format), output_format, full_names=True)
+    else:
+        show(Table("machines", LIST_COLUMNS, [_line(machine) for machine in machines().values()]), output_format)
+
+
+def _measure(device: str, seconds: float, output: Path | None, output_format: str) -> None:
+    """Measure, write the machine file, and show every work with its spread."""
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    if output is None:
+        own_folder().mkdir(parents=True, exist_ok=True)
+    _hold_writable(output or own_folder() / f"{MEASURE}.toml")
+    found = _measured(device, seconds)
+    text = machine_text(found, f"{datetime.now(timezone.utc):%Y-%m-%d}")
+    wrong = problems(text)
+    if wrong:
+        raise NcuBenchError(f"What was measured is no plausible machine: {wrong[0]}.", advice="Measure for longer.")
+    target = output or own_folder() / f"{machine_id(found)}.toml"
+    with replacing(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    notes = [*found["notes"], *left_out(found), f"the machine file is {target}"]
+    rows = [_sample(sample, "dram", output_format) for sample in found["memory"]]
+    rows += [_sample(sample, unit_of_product(sample["what"]), output_format) for sample in found["products"]]
+    show(Table("machines", SAMPLE_COLUMNS, rows, notes), output_format)
+
+
+def _hold_writable(path: Path) -> None:
+    """Raise `NcuBenchError` where a file cannot be written, before minutes are spent on what belongs into it."""
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    with replacing(path) as temporary:
+        temporary.unlink()
+
+
+def _measured(device: str, seconds: float) -> dict[str, Any]:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return measured(seconds, device)
+    with console.status("measuring memory and matrix products"):
+        return measured(seconds, device)
+
+
+def _sample(sample: dict[str, Any], unit: str, output_format: str) -> dict[str, Any]:
+    for_people = output_format in ("text", "markdown")
+    said = _in_words(unit)
+    rate = {name: scaled(sample[name], said) if for_people else sample[name] for name in ("burst", "sustained")}
+    size = {"what": sample["what"], "by": sample["by"] or None, "size": sample["size"], "spread": sample["spread"]}
+    return {**size, "rate": rate["burst"], "sustained": rate["sustained"], "rate_unit": None if for_people else said}
+
+
+def _in_words(unit: str) -> str:
+    """The rate of a unit or memory level as people read it."""
+    return rate_unit(unit).replace("byte", "B")
+
+
+def _line(machine: Machine) -> dict[str, Any]:
+    rates = {unit: rate.value for unit, rate in machine.rates.items()}
+    facts = {"id": machine.id, "name": machine.name, "compute_capability": machine.compute_capability}
+    return {**rates, **facts, "memory_bytes": machine.memory_bytes}
+
+
+def _one(machine: Machine, output_format: str) -> Table:
+    rows = []
+    for rate in (*machine.bandwidths, *machine.peaks):
+        unit = _in_words(rate.unit)
+        rows.append(
+            {
+                "unit": unit_title(rate.unit) if output_format in ("text", "markdown") else rate.unit,
+                "dense": scaled(rate.value, unit),
+                "sparse": None if rate.sparse is None else scaled(rate.sparse, unit),
+                "value": None if output_format in ("text", "markdown") else rate.value,
+                "sparse_value": None if output_format in ("text", "markdown") else rate.sparse,
+                "source": rate.source,
+                "note": "; ".join(filter(None, (rate.note, _slower(rate, unit)))) or None,
+            }
+        )
+    facts = [machine.name]
+    if machine.chip:
+        facts.append(f"chip {machine.chip}, compute capability {machine.compute_capability}, {machine.sm_count} SMs")
+    if machine.boost_clock_hz:
+        facts.append(f"peaks assume {machine.boost_clock_hz / 1e9:.3f} GHz")
+    return Table("machines", RATE_COLUMNS, rows, [", ".join(facts)])
+
+
+def _slower(rate: Rate, unit: str) -> str:
+    """What the slower instruction reaches, where there is one."""
+    return "" if rate.mma_sync is None else f"by wgmma; mma.sync {scaled(rate.mma_sync, unit)}"
+
+
+def _check(output_format: str) -> None:
+    """Show what is wrong with which machine file; fail when anything is."""
+    files = machine_files()
+    wrong = [{"id": machine_id, "problem": found} for machine_id, text in files for found in problems(text)]
+    notes = [] if wrong else [f"{len(files)} machine files are valid"]
+    show(Table("machines", CHECK_COLUMNS, wrong, notes), output_format)
+    if wrong:
+        raise NcuBenchError("Not every machine file is valid.", advice="Mend what is named above.")

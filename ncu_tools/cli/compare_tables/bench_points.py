@@ -1,0 +1,272 @@
+"""Measured points compared as a table: a line for each side of a point, those of one point below each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.bench.point_outcomes import OK
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared, change_cells, verdict
+from ncu_tools.cli.options import hidden_rows
+from ncu_tools.numbers.number_format import digits
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.bench.bench_runs import Row
+    from ncu_tools.bench.compare_points import ComparedPoint, PointComparison
+
+ASKED_COLUMNS = {
+    "machine": Column("machine", "machine", wide=True),
+    "dtype": Column("type", "type", spare=0),
+    "mode": Column("mode_words", "mode", spare=0),
+    "channels-last": Column("layout", "layout", spare=0),
+    "phase": Column("phase", "phase", spare=0),
+    "torch": Column("torch", "PyTorch", spare=0),
+    "threads": Column("threads", "threads", "count", spare=0),
+}
+SIZE_COLUMNS = (
+    Column("batch_size", "batch", "count"),
+    Column("input_size", "image", "count"),
+    Column("sequence_length", "tokens", "count"),
+)
+FOR_PEOPLE = (
+    Column("latency_mean_ns", "latency", "time", "ns", spare=0),
+    Column("speedup_words", "speedup [95 %]", spare=0),
+    Column("time_words", "time [95 %]", spare=3),
+    Column("verdict", "verdict", spare=0),
+    Column("rate", "throughput", spare=4),
+    Column("memory_peak_bytes", "peak memory", "byte", "byte", spare=2),
+    Column("memory_change", "peak changed", spare=2),
+    Column("memory_allocated_bytes", "allocated", "byte", "byte", spare=5),
+    Column("allocated_change", "allocated changed", spare=5),
+    Column("flops_words", "FLOPs", spare=6),
+    Column("parameters_change", "parameters", spare=7),
+    Column("self_cpu_time_ns", "self CPU", "time", "ns", spare=8),
+    Column("self_gpu_time_ns", "self GPU", "time", "ns", spare=8),
+    Column("failure", "outcome", spare=0),
+    Column("reason", "reason", prose=True),
+)
+RATIOS = ("time", "memory", "allocated", "flops", "bytes", "parameters")
+FOR_MACHINES = (
+    Column("is_base", "base"),
+    *(Column(name, name) for name in ("target", "device", "device_name", "dtype", "autocast", "mode", "channels_last",
+                                      "phase")),
+    *SIZE_COLUMNS,
+    *(Column(name, name) for name in ("torch", "threads", "outcome", "reason", "compared_with", "verdict")),
+    *(Column(f"latency_{name}_ns", name, "time", "ns") for name in ("mean", "low", "high", "median", "p95", "p99")),
+    Column("iterations", "n", "count"),
+    *(Column(f"time_ratio{end}", f"time ratio{end}", "number") for end in ("", "_low", "_high")),
+    *(Column(f"speedup{end}", f"speedup{end}", "number") for end in ("", "_low", "_high")),
+    Column("throughput", "throughput", "number", "1/s"),
+    Column("throughput_unit", ""),
+    *(Column(name, name, "byte", "byte") for name in ("memory_peak_bytes", "memory_allocated_bytes")),
+    Column("parameters", "parameters", "count"),
+    Column("expected_flops", "FLOPs", "flop", "FLOP"),
+    Column("expected_bytes", "bytes", "byte", "byte"),
+    *(Column(f"{name}_ratio", f"{name} ratio", "number") for name in RATIOS[1:]),
+    Column("self_cpu_time_ns", "self CPU", "time", "ns"),
+    Column("self_gpu_time_ns", "self GPU", "time", "ns"),
+)  # fmt: skip
+VERDICTS = {"more": "slower", "less": "faster"}
+
+Group = tuple["Row | None", list[tuple[str, "ComparedPoint"]]]
+"""A point of the base, and with the name of its comparison what each other side has in its place."""
+
+
+def compared_points(asked: Asked) -> Compared:
+    """Runs of ncu-bench bench against the first, or all of their points across dimensions.
+
+    Raises `NcuBenchError` where they are not alike, or hold no point in common.
+    """
+    from ncu_tools.bench.bench_runs import load_bench
+    from ncu_tools.bench.bench_summaries import summaries
+    from ncu_tools.bench.compare_points import compare_across, compare_runs, meant
+    from ncu_tools.compare.compare_kernels import hold_alike
+
+    runs = [load_bench(path) for path in asked.runs]
+    if asked.across:
+        found, base = compare_across(runs, asked.across), ", ".join(asked.runs)
+    else:
+        found, base = [compare_runs(runs[0], new, gated=asked.gated) for new in runs[1:]], asked.runs[0]
+    for one in () if asked.anyway else found:
+        hold_alike(one.differences, (base, one.name), f", or compare just that: --across {','.join(meant(one))}")
+    told = [(one, summary) for one in found for summary in summaries(one)]
+    sentences = [summary.sentence for _, summary in told]
+    table = _table(found, asked)
+    notes = [f"the points differ in {each}" for one in found for each in one.differences]
+    for one in found:
+        notes += [f"{one.name}: {note}" if len(found) > 1 else note for note in one.notes]
+    table.notes = [*notes, *table.notes, *(note for run in runs for note in run.notes)]
+    table.extra = {
+        "base": base,
+        "across": list(asked.across),
+        "differences": [{RUN.name: one.name, **asdict(each)} for one in found for each in one.differences],
+        "summaries": [{RUN.name: one.name, **asdict(each), "sentence": each.sentence} for one, each in told],
+    }
+    return Compared(table, {one.name: one.subjects for one in found}, sentences)
+
+
+def dimensions(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """The words of --across. Raises `click.BadParameter` for one that is no dimension."""
+    from ncu_tools.bench.compare_points import DIMENSIONS
+
+    words = tuple(word.strip() for word in (value or "").split(",") if word.strip())
+    for word in words:
+        if word not in DIMENSIONS:
+            raise click.BadParameter(f"{word} is none of {', '.join(DIMENSIONS)}")
+    return words
+
+
+def hold_bench(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
+    """Whether all operands are runs of ncu-bench bench.
+
+    Raises `WrongUsage` where only some are, or where --across or a single operand asks for what launches do not have.
+    """
+    from ncu_tools.bench.bench_runs import is_bench
+
+    kinds = {path: is_bench(path) for path in operands}
+    if len(set(kinds.values())) > 1:
+        points, launches = (next(path for path, is_one in kinds.items() if is_one is kind) for kind in (True, False))
+        raise WrongUsage(
+            f"{points} holds measured points, and {launches} launches.",
+            "The first is a run of ncu-bench bench, the second one of a profiler.",
+            "Compare runs of one kind.",
+        )
+    of_bench = all(kinds.values())
+    if across and not of_bench:
+        raise WrongUsage(
+            "--across is for runs of ncu-bench bench.", advice="Launches are compared run by run: BASE NEW."
+        )
+    if len(operands) == 1 and not across:
+        advice = "Add --across dtype, or mode, phase, ..., or a second run." if of_bench else "Add a second run."
+        raise WrongUsage(f"There is nothing to compare {operands[0]} with.", advice=advice)
+    return of_bench
+
+
+# ------------------------------------------------------------------------------------------------------ the table
+
+
+def _table(found: Sequence[PointComparison], asked: Asked) -> Table:
+    from ncu_tools.bench.compare_points import ASKED, in_words
+
+    groups = _ordered(_groups(found), asked.by)
+    shown = groups[: asked.top]
+    rows = [cells for group in shown for cells in _lines(group)]
+    notes = hidden_rows(len(groups), asked.top, "more point", "more points")
+    if asked.machine_readable:
+        return Table("compare", (RUN, *FOR_MACHINES), rows, notes)
+    points = [point for one in found for point in one.points]
+    sides = [side for point in points for side in (point.base, point.new) if side is not None]
+    compared = {name for point in points for name in point.across}
+    several = [
+        name for name in ASKED_COLUMNS
+        if name in compared or (name in ASKED and len({in_words(side, name) for side in sides}) > 1)
+    ]  # fmt: skip
+    constant = [in_words(sides[0], name) for name in ASKED if name not in several]
+    notes += [f"all points: {', '.join(constant)}"] if constant else []
+    told_apart = tuple(ASKED_COLUMNS[name] for name in several)
+    by_run = (RUN,) if any(not point.across for point in points) else ()
+    return Table(
+        "compare", (Column("target", "model", wide=True), *SIZE_COLUMNS, *told_apart, *by_run, *FOR_PEOPLE), rows, notes
+    )
+
+
+def _groups(found: Sequence[PointComparison]) -> list[Group]:
+    """The points of all comparisons by that of the base, those that the base lacks last."""
+    groups: dict[int, Group] = {}
+    alone: list[Group] = []
+    for one in found:
+        for point in one.points:
+            if point.base is None:
+                alone.append((None, [(one.name, point)]))
+            else:
+                groups.setdefault(id(point.base), (point.base, []))[1].append((one.name, point))
+    return [*groups.values(), *alone]
+
+
+def _ordered(groups: list[Group], by: str | None) -> list[Group]:
+    """In the order of the sweep, or by the largest change of time as a factor, or by latency."""
+
+    def change(group: Group) -> float:
+        ratios = [point.changes["time"].ratio for _, point in group[1] if point.is_compared]
+        return -max((abs(math.log(ratio)) for ratio in ratios if ratio), default=-1.0)
+
+    def latency(group: Group) -> float:
+        sides = [group[0], *(point.new for _, point in group[1])]
+        return -max((side["latency_mean_ns"] or 0.0 for side in sides if side is not None), default=0.0)
+
+    return groups if by is None else sorted(groups, key=change if by == "change" else latency)
+
+
+def _lines(group: Group) -> list[dict[str, Any]]:
+    base, others = group
+    lines = [] if base is None else [{**_side(base, others[0][1].base_label), "is_base": True, **_base_words(others)}]
+    for _, point in others:
+        if point.new is None:
+            asked = {name: point.row[name] for name in ("target", *(column.name for column in SIZE_COLUMNS))}
+            lines.append({**asked, **_place(point), RUN.name: point.new_label, "is_base": False, "verdict": "gone"})
+        else:
+            lines.append({**_side(point.new, point.new_label), "is_base": False, **_compared_cells(point)})
+    return lines
+
+
+def _base_words(others: list[tuple[str, ComparedPoint]]) -> dict[str, Any]:
+    return {"verdict": "base"} if any(point.new is not None for _, point in others) else {}
+
+
+def _side(row: Row, label: str) -> dict[str, Any]:
+    """One side of a point: what was asked of it, and what was measured."""
+    from ncu_tools.bench.compare_points import in_words
+
+    is_ok = row["outcome"] == OK
+    rate = f"{digits(row['throughput'])} {row['throughput_unit']}" if row["throughput"] else None
+    words = {ASKED_COLUMNS[name].name: in_words(row, name) for name in ("machine", "dtype", "mode", "channels-last")}
+    return {**row, **words, RUN.name: label, "rate": rate, "failure": None if is_ok else row["outcome"]}
+
+
+def _place(point: ComparedPoint) -> dict[str, Any]:
+    """What is known of a side that is not there: that of the other side, but for what is compared."""
+    from ncu_tools.bench.compare_points import ASKED, in_words
+
+    return {
+        ASKED_COLUMNS[name].name: point.new_label if point.across == (name,) else in_words(point.row, name)
+        for name in ASKED if name not in point.across or point.across == (name,)
+    }  # fmt: skip
+
+
+def _compared_cells(point: ComparedPoint) -> dict[str, Any]:
+    """How one side of a point stands to the base."""
+    from ncu_tools.bench.bench_summaries import times
+
+    if not point.is_compared:
+        return {"verdict": "new" if point.base is None else None}
+    time = point.changes["time"]
+    cells = change_cells(point.changes, in_both=True)
+    cells |= {"compared_with": point.base_label, "verdict": verdict(time, is_new=False, is_gone=False, words=VERDICTS)}
+    for name in ("flops", "parameters"):
+        if point.changes[name].growth == 0:
+            cells[f"{name}_change"] = None
+    cells["flops_words"] = cells["flops_change"]
+    if not time.ratio:
+        return cells
+    cells |= {"speedup": 1 / time.ratio, "speedup_low": _inverse(time.high), "speedup_high": _inverse(time.low)}
+    if point.across == ("phase",):
+        return cells | {
+            "time_words": times(time.ratio, time.low, time.high),
+            "flops_words": _times(point.changes["flops"].ratio),
+            "verdict": None,
+        }
+    return cells | {"speedup_words": times(time.ratio, time.low, time.high, turned=True)}
+
+
+def _inverse(value: float | None) -> float | None:
+    return None if value is None else 1 / value
+
+
+def _times(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.3f} x"

@@ -1,0 +1,216 @@
+"""ncu-bench compare: what changed between runs, and gates that stop a pull request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import NcuBenchError, WrongUsage
+
+from ncu_tools.cli.compare_tables.bench_points import compared_points, dimensions, hold_bench
+from ncu_tools.cli.compare_tables.kernels_and_layers import compared_kernels, compared_layers
+from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    ROWS_SHOWN,
+    dask_option,
+    echo_text,
+    format_option,
+    hold_apart,
+    say_notes,
+    show,
+    terminal_width,
+)
+from ncu_tools.cli.selection_options import hold_whole, selection_options
+from ncu_tools.report.table import Column, Table, printable, to_markdown
+
+if TYPE_CHECKING:
+    from ncu_tools.compare.gate import GateOutcome
+    from ncu_tools.runs.selection import Selection
+
+GATE_COLUMNS = (
+    RUN,
+    Column("gate", "gate", wide=True),
+    Column("outcome", "outcome", spare=0),
+    Column("reason", "numbers", prose=True),
+)
+SUMMARY = Column("sentence", "summary")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="BASE NEW [MORE]...")
+@click.option("--layers", is_flag=True, help="Compare layers, forward and backward apart, and not kernels.")
+@click.option("--depth", type=click.IntRange(min=0), help="With --layers, how many levels below the model.")
+@click.option(
+    "--across",
+    callback=dimensions,
+    metavar="WHAT,...",
+    help="Of runs of bench: compare all their points across machine, dtype, mode, channels-last, phase, torch or "
+    "threads. One run is enough; the first value is the base.",
+)
+@click.option(
+    "--by", type=click.Choice(("change", "time")),
+    help="What to sort by: the change of time, or time. Points keep the order of the sweep, others go by change.",
+)  # fmt: skip
+@click.option(
+    "--top", type=click.IntRange(min=1),
+    help=f"How many rows to show.  [default: {ROWS_SHOWN} kernels or layers, all points; JSON, CSV: all]",
+)  # fmt: skip
+@click.option(
+    "--fail-on", "gates", multiple=True, metavar="GATE",
+    help='Exit with 3 where a measure grew by more: "time>5%", "dram_bytes>1%", "memory>2%", "flops>0%", '
+    '"kernel:REGEX:time>10%", "layer:REGEX:time>5%", "point:REGEX:memory>2%". May be repeated.',
+)  # fmt: skip
+@click.option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the gates as JUnit XML too."
+)
+@click.option(
+    "--pair", "pairs", multiple=True, metavar="OLD=NEW",
+    help="This kernel of BASE is that one of NEW, by full or short names. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--anyway", is_flag=True,
+    help="Compare runs of different GPUs, sources, versions or clock modes too, and sums of runs that did other work.",
+)  # fmt: skip
+@click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
+@selection_options
+@dask_option
+@format_option
+def command(
+    runs: tuple[str, ...],
+    layers: bool,
+    depth: int | None,
+    across: tuple[str, ...],
+    by: str | None,
+    top: int | None,
+    gates: tuple[str, ...],
+    junit: Path | None,
+    pairs: tuple[str, ...],
+    anyway: bool,
+    full_names: bool,
+    dask: str | None,
+    output_format: str,
+    only: Selection | None,
+) -> None:
+    """Show what changed from the run BASE to the run NEW, and hold the change to limits. More runs are compared too.
+
+    Runs of a profiler are compared kernel by kernel, per launch; after a rename by grid, block, NVTX range and similar
+    names, or by --pair; or with --layers by module and phase. Runs of ncu-bench bench are compared point by point, in
+    whatever all of BASE has and none of NEW (dtype, mode, machine), with a sentence for each model. Counts are exact.
+    Times are noisy, so their change has a 95 % interval; where it holds no change at all, none was shown.
+
+    A gate ends the command with 3 if its limit is exceeded, and with 1 if it could not be evaluated. A change within
+    its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with 2.
+
+    \b
+    Example:
+      ncu-bench compare before after --by time --top 10 --format markdown
+      ncu-bench compare before.csv after.csv --pair rms_norm=norm_v2 --fail-on "kernel:norm:time>5%"
+      ncu-bench compare before after --layers --fail-on "time>5%" --junit gates.xml
+      ncu-bench compare sweep --across dtype
+      ncu-bench compare t4 l4 a100
+    """
+    from ncu_tools.compare.gate import evaluate, exit_code, not_evaluated, parse_gate
+
+    limits = [parse_gate(text) for text in gates]
+    if junit is not None and not limits:
+        raise WrongUsage("--junit has nothing to write.", "It writes how gates ended.", 'Add one: --fail-on "time>5%"')
+    if junit is not None:
+        hold_apart(junit, runs)
+    if depth is not None and not layers:
+        raise WrongUsage("--depth goes with --layers.", advice="Add --layers.")
+    hold_whole(only, dask)
+    machine_readable = output_format in MACHINE_FORMATS
+    try:
+        asked = Asked(runs, layers, depth, across, by, top, bool(limits), anyway, dask, machine_readable, only, pairs)
+        compared = _compared(asked)
+    except NcuBenchError as error:
+        if not isinstance(error, WrongUsage):
+            _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
+        raise
+    outcomes = {name: [evaluate(gate, subjects) for gate in limits] for name, subjects in compared.subjects.items()}
+    _write_junit(junit, outcomes)
+    _show(compared, outcomes, output_format, full_names=full_names)
+    every = [outcome for ones in outcomes.values() for outcome in ones]
+    code = exit_code(every)
+    refused = next((one for one in every if one.refusal is not None), None)
+    if code == WrongUsage.exit_code and refused is not None and refused.refusal is not None:
+        raise WrongUsage(
+            f'--fail-on "{refused.gate.text}" is refused: {refused.refusal.reason}.',
+            "The sums of two runs that did other work do not say whether anything became slower.",
+            refused.refusal.advice,
+        )
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _compared(asked: Asked) -> Compared:
+    base, *new = asked.runs
+    base_is_read_once = asked.across or base == "-"
+    repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if base_is_read_once else set())
+    if repeated:
+        raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
+    of_bench = hold_bench(asked.runs, asked.across)
+    if asked.pairs and (of_bench or asked.layers):
+        raise WrongUsage("--pair goes with kernels.", advice="Leave it out: layers and points keep their names.")
+    if not of_bench:
+        return compared_layers(asked) if asked.layers else compared_kernels(asked)
+    if asked.layers:
+        raise WrongUsage("Measured points have no layers.", advice="Leave --layers out, or compare runs of profile.")
+    if asked.dask:
+        raise WrongUsage("Measured points are compared here.", advice="Leave --dask out.")
+    if asked.only is not None:
+        raise WrongUsage(
+            "Measured points have no launches to choose from.",
+            advice="Leave out --kernel, --phase, --device and --rank.",
+        )
+    return compared_points(asked)
+
+
+# -------------------------------------------------------------------------------------------------- what is shown
+
+
+def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_format: str, *, full_names: bool) -> None:
+    """Write the comparison, and how the gates ended: in the JSON, below the text, above the Markdown, beside CSV."""
+    rows = [
+        {RUN.name: run, "gate": one.gate.text, "outcome": one.outcome, "reason": one.reason}
+        for run, ones in outcomes.items()
+        for one in ones
+    ]
+    compared.table.extra["gates"] = rows
+    gates = Table("gates", GATE_COLUMNS if len(outcomes) > 1 else GATE_COLUMNS[1:], rows)
+    told = Table("summaries", [SUMMARY], [{SUMMARY.name: one} for one in compared.sentences])
+    for above in (gates, told) if output_format == "markdown" else ():
+        if above.rows:
+            click.echo(to_markdown(above) + "\n")
+    show(compared.table, output_format, full_names=full_names)
+    if output_format == "text":
+        _show_below(compared, gates)
+    if output_format == "csv":
+        for one in compared.sentences:
+            click.echo(printable(one), err=True)
+    if rows and output_format in ("csv", "json"):
+        for row in rows:
+            click.echo(printable(f"gate {row['gate']}: {row['outcome']}: {row['reason']} ({row[RUN.name]})"), err=True)
+
+
+def _show_below(compared: Compared, gates: Table) -> None:
+    width = terminal_width()
+    for number, line in enumerate(map(printable, compared.sentences)):
+        click.echo(("" if number else "\n") + (line if width is None else fill(line, width)))
+    if gates.rows:
+        click.echo()
+        say_notes(echo_text(gates, full_names=True))
+
+
+def _write_junit(path: Path | None, outcomes: dict[str, list[GateOutcome]]) -> None:
+    if path is None:
+        return
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    from ncu_tools.report.junit import to_junit
+
+    with replacing(path) as temporary:
+        temporary.write_bytes(to_junit(outcomes))

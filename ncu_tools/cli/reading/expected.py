@@ -1,0 +1,185 @@
+"""ncu-bench expected: measured FLOPs and bytes beside those of operator formulas."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.manifest import read_manifest
+from ncu_launch.nvtx_ranges import RUN_PHASES
+from ncu_launch.targets.model_name_check import misspelt
+from ncu_launch.targets.reference_kernels import default_phases, own_dtype
+from ncu_launch.workload_spec import DTYPES, Workload
+
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ncu_tools.expected.both_sides import Collection
+    from ncu_tools.expected.measured_vs_expected import Comparison, Row
+
+LOWER = "flops_lower_bound"
+
+COLUMNS = (
+    Column("scope", "scope"),
+    Column("phase", "phase", spare=0),
+    Column("module", "layer", wide=True),
+    Column("measured_flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
+    Column("expected_flops", "expected", "flop", "FLOP"),
+    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER, spare=0),
+    Column("measured_integers", "integer OPs", "op", "OP"),
+    Column("expected_integers", "expected", "op", "OP"),
+    Column("integers_ratio", "ratio", "number"),
+    Column("measured_bytes", "DRAM", "byte", "byte"),
+    Column("expected_bytes", "expected bytes", "byte", "byte"),
+    Column("bytes_ratio", "ratio of bytes", "number"),
+    Column("launches", "launches", "count"),
+    Column("fitting", "what fits", prose=True),
+)
+MACHINE_READABLE = (Column("causes", "causes"), Column(LOWER, "lower bound"))
+NOT_THE_SAME_BYTES = (
+    "expected bytes are inputs, weights and outputs of every operator; caches make DRAM traffic smaller, "
+    "so their ratio is not judged"
+)
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--depth", type=click.IntRange(min=1), metavar="N", help="Layers are the first N parts of module paths, whole."
+)
+@click.option(
+    "--phase",
+    "phases",
+    type=click.Choice(RUN_PHASES),
+    multiple=True,
+    help="Show only this phase; with --target, expect only this one. May be repeated.",
+)
+@click.option("--target", metavar="TARGET", help="What ran, for a report that does not know: a target as of profile.")
+@click.option("--batch-size", type=click.IntRange(min=1), help="With --target: samples per iteration. [default: 1]")
+@click.option("--input-size", type=click.IntRange(min=8), help="With --target: image height and width.")
+@click.option("--seq-len", type=click.IntRange(min=1), help="With --target: sequence length.")
+@click.option("--dtype", type=click.Choice(DTYPES), help="With --target: the type of its numbers. [default: fp32]")
+@click.option("--iterations", type=click.IntRange(min=1), help="With --target: how many were profiled. [default: 1]")
+@top_option("layers")
+@format_option
+def command(
+    run: str,
+    depth: int | None,
+    phases: tuple[str, ...],
+    target: str | None,
+    batch_size: int | None,
+    input_size: int | None,
+    seq_len: int | None,
+    dtype: str | None,
+    iterations: int | None,
+    top: int | None,
+    output_format: str,
+) -> None:
+    """Set measured FLOPs and bytes beside expected ones: for the model, each phase and each layer.
+
+    RUN is the folder of a model target that was profiled under ncu, or any report, of which --target says what ran and
+    --phase which phases of it. Expected FLOPs are those of contractions, from the shapes of its operators. Where
+    measured / expected leaves 0.97 to 1.05, a note says which known cause fits and which does not.
+
+    \b
+    Example:
+      ncu-bench expected runs/resnet18-20260102T030405Z
+      ncu-bench expected RUN --depth 2 --phase backward --format csv
+      ncu-bench expected report.csv --target resnet18 --batch-size 256 --phase forward
+    """
+    from ncu_tools.expected.both_sides import Collection
+    from ncu_tools.expected.measured_vs_expected import LAYER, MODEL, compare
+    from ncu_tools.expected.operators_of_layers import expected_of, expected_of_workload
+    from ncu_tools.runs.loading import load
+    from ncu_tools.runs.selection import of_phases
+
+    sizes = (batch_size, input_size, seq_len, dtype, iterations)
+    if target and (wrong := misspelt(target)) is not None:
+        raise wrong
+    workload = _workload(target, batch_size, input_size, seq_len, dtype, phases) if target else None
+    if workload is None and any(sizes):
+        raise WrongUsage("Sizes, a type or iterations were given without --target.", advice="Say what ran: --target")
+    with progress("Reading") as reading:
+        measured = load(run, reading=reading)
+    if workload is not None and phases:
+        measured = of_phases(measured, phases)
+    _refuse_formulas(run, measured.table)
+    expected = expected_of_workload(workload) if workload else expected_of(run)
+    collection = Collection(iterations=iterations or 1) if workload else _collection(run)
+    comparison = compare(measured.table, expected, collection=collection, depth=depth)
+    rows = [row for row in comparison.rows if row.scope == MODEL or not phases or row.phase in phases]
+    heads = [row for row in rows if row.scope != LAYER]
+    layers = [row for row in rows if row.scope == LAYER]
+    top = rows_shown(top, output_format)
+    notes = hidden_rows(len(layers), top, "more layer has less work", "more layers have less work")
+    layers = layers[:top]
+    notes += _notes(comparison, [*heads, *layers])
+    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
+    extra = {"iterations": comparison.iterations}
+    show(
+        Table("expected", columns, [_cells(row) for row in [*heads, *layers]], [*notes, *measured.notes], extra),
+        output_format,
+    )
+
+
+def _workload(
+    target: str,
+    batch_size: int | None,
+    input_size: int | None,
+    seq_len: int | None,
+    dtype: str | None,
+    phases: tuple[str, ...],
+) -> Workload:
+    """What ran, as the user says."""
+    return Workload(
+        target, batch_size or 1, input_size, seq_len, own_dtype(target) or dtype or DTYPES[0],
+        phases=tuple("step" if phase == "optimizer" else phase for phase in phases) or default_phases(target),
+        device="cpu",
+    )  # fmt: skip
+
+
+def _refuse_formulas(run: str, table: pa.Table) -> None:
+    """Raise `NcuBenchError` for a run of the operator collector: its FLOPs are the formulas'."""
+    from ncu_parsers.report_data.operator_records import BY_OPERATOR
+    from ncu_parsers.schema import tables
+
+    if set(tables.words(table, "source")) <= BY_OPERATOR:
+        raise NcuBenchError(
+            f"{run} holds nothing that was measured: its FLOPs and bytes come from the same operator formulas.",
+            "It was made by the embedded operator collector.",
+            "Profile the model under ncu on a machine with an NVIDIA GPU: ncu-bench profile TARGET --tool ncu",
+        )
+
+
+def _collection(run: str) -> Collection:
+    """What the manifest says of the collection; nothing where there is no manifest, or none that can be read."""
+    from ncu_tools.expected.both_sides import Collection, collection_of
+
+    folder = Path(run) if Path(run).is_dir() else Path(run).parent
+    try:
+        return collection_of(read_manifest(folder))
+    except (OSError, ValueError, TypeError):
+        return Collection()
+
+
+def _cells(row: Row) -> dict[str, object]:
+    unexplained = row.flops_ratio is not None and row.causes
+    return {
+        **asdict(row),
+        "fitting": ", ".join(row.fitting) or ("no known cause" if unexplained else None),
+        "causes": " ".join(row.causes) or None,
+    }
+
+
+def _notes(comparison: Comparison, rows: list[Row]) -> list[str]:
+    """What the comparison notes, then the causes of every row that has any, the model first."""
+    from ncu_tools.expected.measured_vs_expected import title
+
+    causes = [f"{title(row)}: {' '.join(row.causes)}" for row in rows if row.causes]
+    return [*comparison.notes, NOT_THE_SAME_BYTES, *causes]

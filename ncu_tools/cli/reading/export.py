@@ -1,0 +1,160 @@
+"""ncu-bench export: a run in the format of another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.run_files import LAUNCHES
+
+from ncu_tools.cli.options import format_option, hold_apart, machine_option, progress, show
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from ncu_parsers.parquet.reader import Columns
+
+    from ncu_tools.runs.loading import OnDisk, Run
+
+FORMS = ("speedscope", "perfetto", "csv", "sections")
+TABLES = ("kernels", "launches", "layers")
+COLUMNS = (
+    Column("file", "file"),
+    Column("form", "form"),
+    Column("rows", "rows", "count"),
+    Column("bytes", "size", "byte", "byte"),
+)
+OPEN_IN = {"speedscope": "https://www.speedscope.app", "perfetto": "https://ui.perfetto.dev"}
+NOT_A_TIMELINE = (
+    "spans are means over {} laid end to end in the order in which layers first ran: no gaps, no overlap, no timeline"
+)
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The file to write."
+)
+@click.option(
+    "--as", "form", type=click.Choice(FORMS), required=True,
+    help="speedscope or perfetto: a trace of phases and modules. csv: for spreadsheets. sections: ncu's details page.",
+)  # fmt: skip
+@click.option(
+    "--table", "of", type=click.Choice(TABLES), help="Which table, with --as csv; kernels if not given."
+)  # fmt: skip
+@click.option(
+    "--depth", type=click.IntRange(min=0),
+    help="How many levels below the model go into a trace or a table of layers; all if not given.",
+)  # fmt: skip
+@machine_option
+@format_option
+def command(
+    run: str, output: Path, form: str, of: str | None, depth: int | None, machine_name: str | None, output_format: str
+) -> None:
+    """Write a run in the format of another tool.
+
+    A trace shows one iteration: its phases, and in each the modules that ran, as long as their launches took. In CSV
+    for spreadsheets what is unknown is an empty cell, and a text that would run as a formula begins with an apostrophe.
+    Sections are the long CSV of ncu's details page with the metrics that the report held, every digit and base units,
+    and with NVTX ranges and results of NVIDIA's rules where the report had them.
+
+    \b
+    Example:
+      ncu-bench export run -o trace.json --as speedscope
+      ncu-bench export run -o trace.json --as perfetto --depth 2
+      ncu-bench export report.ncu-rep -o kernels.csv --as csv
+      ncu-bench export report.ncu-rep -o details.csv --as sections
+    """
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    from ncu_tools.layers.layers import NEEDED
+    from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
+    from ncu_tools.runs.loading import locate
+
+    if of is not None and form != "csv":
+        raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
+    hold_apart(output, [run, str(Path(run) / LAUNCHES)])
+    with progress("Reading") as reading:
+        found = locate(run, reading=reading)
+        if form == "csv" and of in (None, "kernels"):
+            text, rows, notes = _kernels(found, machine_name)
+        elif form == "csv" and of == "launches":
+            table, notes = _read(found)
+            text, rows = to_spreadsheet(table), len(table)
+        elif form == "csv":
+            text, rows, notes = _layers(run, *_read(found, NEEDED), depth)
+        elif form == "sections":
+            text, rows, notes = _sections(run, *_read(found))
+        else:
+            text, rows, notes = _trace(run, *_read(found, NEEDED), form, depth)
+    with replacing(output) as temporary:
+        temporary.write_bytes(text.encode("utf-8", "replace"))
+    row = {"file": str(output), "form": form, "rows": rows, "bytes": output.stat().st_size}
+    show(Table("export", COLUMNS, [row], notes), output_format)
+
+
+def _read(run: OnDisk | Run, columns: Columns = None) -> tuple[pa.Table, list[str]]:
+    """The launches with all of their columns or some, and what was odd about reading them."""
+    from ncu_tools.runs.loading import OnDisk
+
+    whole = run.read(columns) if isinstance(run, OnDisk) else run
+    return whole.table, whole.notes
+
+
+def _trace(run: str, table: pa.Table, said: list[str], form: str, depth: int | None) -> tuple[str, int, list[str]]:
+    from ncu_tools.layers.trace_spans import spans
+    from ncu_tools.numbers.number_format import counted
+    from ncu_tools.report.export.perfetto import to_perfetto
+    from ncu_tools.report.export.speedscope import to_speedscope
+
+    found = spans(table, depth=depth)
+    if not found.rows:
+        raise _without_layers(run, found.notes)
+    write = to_speedscope if form == "speedscope" else to_perfetto
+    iterations = counted(found.iterations, "iteration", "iterations")
+    what = NOT_A_TIMELINE.format(iterations)
+    notes = [*said, *found.notes, what, f"open {OPEN_IN[form]} and drop the file there"]
+    return write(found.rows, f"{run}: mean of {iterations}", what), len(found.rows), notes
+
+
+def _kernels(run: OnDisk | Run, machine_name: str | None) -> tuple[str, int, list[str]]:
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.kernels.kernel_cache import hotspots_of
+    from ncu_tools.kernels.kernel_row import kernels_table
+    from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
+
+    kernels = hotspots_of(run, find_machine(machine_name) if machine_name else None)
+    return to_spreadsheet(kernels_table(kernels.rows)), len(kernels.rows), kernels.notes
+
+
+def _layers(run: str, table: pa.Table, said: list[str], depth: int | None) -> tuple[str, int, list[str]]:
+    from ncu_tools.layers.layers import layers, layers_table
+    from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
+
+    tree = layers(table, depth=depth)
+    if not tree.rows:
+        raise _without_layers(run, tree.notes)
+    return to_spreadsheet(layers_table(tree.rows)), len(tree.rows), [*said, *tree.notes]
+
+
+def _sections(run: str, table: pa.Table, said: list[str]) -> tuple[str, int, list[str]]:
+    from ncu_tools.report.export.ncu_details_csv import to_section_csv
+
+    text = to_section_csv(table)
+    if not text:
+        raise NcuBenchError(
+            f"{run} holds no metrics of ncu, so there is nothing to write as its sections.",
+            "Timelines and runs of operators have none.",
+            "Write the kernels as a table instead: --as csv",
+        )
+    return text, text.count("\n") - 1, said
+
+
+def _without_layers(run: str, notes: list[str]) -> NcuBenchError:
+    return NcuBenchError(
+        f"{run} has no layers to show.",
+        "".join(f"{note[:1].upper()}{note[1:]}." for note in notes[:1]),
+        "For its kernels as a table: --as csv --table kernels",
+    )

@@ -1,0 +1,238 @@
+"""ncu-bench hotspots: the kernels that take the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    dask_option,
+    engine_of,
+    format_option,
+    group_option,
+    machine_option,
+    progress,
+    rows_shown,
+    show,
+    top_option,
+)
+from ncu_tools.cli.selection_options import hold_whole, selection_options
+from ncu_tools.cli.time_titles import with_time_title
+from ncu_tools.numbers.number_format import more_kernels
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_parsers.datasets.engine import Engine
+
+    from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
+    from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
+    from ncu_tools.kernels.hotspots import Hotspot, Hotspots
+    from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.selection import Selection
+
+LOWER = "flops_lower_bound"
+COLUMNS = (
+    Column("kernel", "kernel", wide=True),
+    Column("launches", "launches", "count", spare=1),
+    Column("time_total_ns", "time", "time", "ns", spare=0),
+    Column("time_share", "share", "fraction", spare=0),
+    Column("time_cumulative", "sum", "fraction", spare=8),
+    Column("time_mean_ns", "mean", "time", "ns", spare=6),
+    Column("time_min_ns", "min", "time", "ns", spare=9),
+    Column("time_max_ns", "max", "time", "ns", spare=9),
+    Column("time_std_ns", "std", "time", "ns", spare=10),
+    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=7),
+    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=2),
+    Column("dram_bytes", "DRAM", "byte", "byte", spare=7),
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s", spare=4),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=3),
+    Column("bound", "bound", spare=0),
+    Column("bound_fraction", "of bound", "fraction", spare=0),
+    Column("headroom_ns", "headroom", "time", "ns", spare=5),
+    Column("headroom_share", "of run, at most", "fraction", spare=6),
+)
+MACHINE_READABLE = (
+    Column("unit", "unit"),
+    Column("flops_basis", "basis"),
+    Column(LOWER, "lower bound"),
+    Column("flag", "flag"),
+)
+BEFORE_UNITS = ("kernel", "launches", "time_total_ns", "time_share", "flops")
+DIAGNOSIS = Column("diagnosis", "diagnosis", prose=True)
+BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headroom_ns", "headroom_share")
+BASIS = Column("flops_basis", "basis", wide=True, spare=2)
+LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
+"""What is a lower bound -> the words of the basis that say so."""
+IS_TOTAL = Column("is_total", "total")
+SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
+"""The column that an order is by, which stays also on narrow terminals; that of time does anyway."""
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "--by",
+    type=click.Choice(("time", "headroom", "flops", "dram")),
+    default="time",
+    show_default=True,
+    help="What to sort by; headroom is the time that reaching its roof would save.",
+)
+@top_option("kernels")
+@group_option
+@machine_option
+@click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
+@click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
+@click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
+@selection_options
+@dask_option
+@format_option
+def command(
+    runs: tuple[str, ...],
+    by: str,
+    top: int | None,
+    group: str,
+    machine_name: str | None,
+    units: bool,
+    diagnose: bool,
+    full_names: bool,
+    dask: str | None,
+    output_format: str,
+    only: Selection | None,
+) -> None:
+    """Show which kernels take the time, what bounds each, and how near it is to that bound.
+
+    RUN is a report of ncu (.ncu-rep, CSV, text), a Parquet file or a dataset made by parse, also behind a URL, a folder
+    of reports, or - for standard input. A terminal shows the columns that it has room for, and a note names the others,
+    which every other output has.
+    Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
+    With --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each cause
+    with its evidence: the numbers, their units and the metrics they come from.
+
+    \b
+    Example:
+      ncu-bench hotspots report.csv --top 10
+      ncu-bench hotspots launches.parquet --by dram --group grid --format csv
+      ncu-bench hotspots report.csv --units
+      ncu-bench hotspots run --phase backward --kernel gemm
+      ncu-bench hotspots report.csv --by headroom --diagnose
+      ncu-bench hotspots s3://bucket/fleet --dask tcp://scheduler:8786
+    """
+    machine = None
+    if machine_name:
+        from ncu_tools.ceilings.machine_files import find_machine
+
+        machine = find_machine(machine_name)
+    hold_whole(only, dask)
+    with engine_of(dask) as engine:
+        result, sums = _kernels(runs, machine, by, group, engine, diagnose=diagnose, only=only)
+    top = rows_shown(top, output_format)
+    notes = [*_pooled(runs), *hidden_kernels(result.rows, top), *result.notes]
+    shown = result.rows[:top]
+    found, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
+    notes += why_not
+    rows = [{**asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None} for row in shown]
+    columns: Sequence[Column]
+    columns = [one._replace(spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
+    if output_format in MACHINE_FORMATS:
+        columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
+    elif diagnose:
+        columns = [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
+    if units:
+        columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
+    table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
+    if diagnose:
+        table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
+    show(table, output_format, full_names=full_names)
+
+
+def _kernels(
+    runs: Sequence[str],
+    machine: Machine | None,
+    by: str,
+    group: str,
+    engine: Engine | None,
+    *,
+    diagnose: bool,
+    only: Selection | None,
+) -> tuple[Hotspots, DiagnosisSums | None]:
+    """The kernels of `only` some launches of all `runs` together; to `diagnose` them, what that looks at too."""
+    from ncu_tools.kernels.kernel_cache import hotspots_of
+    from ncu_tools.runs.loading import load_all, locate, on_disk, together
+
+    found: OnDisk | Run | None = None
+    if engine is not None:
+        found = together(runs, engine)
+    elif len(runs) == 1:
+        found = on_disk(runs[0])
+    if found is None:
+        with progress("Reading") as reading:
+            found = locate(runs[0], reading=reading) if len(runs) == 1 else load_all(runs, reading=reading)
+    if only is not None:
+        found = only.of(found)
+    result = hotspots_of(found, machine, by=by, group=group)
+    if not diagnose:
+        return result, None
+    from ncu_tools.kernels.diagnosis.sums import sums_to_diagnose
+
+    return result, sums_to_diagnose(found, group)
+
+
+def _pooled(runs: Sequence[str]) -> list[str]:
+    if len(runs) == 1:
+        return []
+    return [f"launches, times and shares are of all {len(runs)} runs together; ncu-bench compare tells runs apart"]
+
+
+def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None) -> list[str]:
+    """The note on kernels behind the first `shown`, with the time that they take; none where all are shown."""
+    hidden = kernels[shown:] if shown is not None else []
+    if not hidden:
+        return []
+    return [f"{more_kernels([row.time_share for row in hidden])}; --top shows more"]
+
+
+def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, Diagnosis], list[str]]:
+    """A diagnosis of each kernel of which something can be said, and notes on why there is none of others."""
+    from ncu_tools.kernels.diagnosis.diagnose import diagnoses_of, undiagnosed
+
+    found = diagnoses_of(sums, kernels)
+    return found, undiagnosed(sums, kernels, found)
+
+
+def _by_unit(
+    kernels: list[Hotspot], top: int | None, machine_readable: Sequence[Column] | None
+) -> tuple[Sequence[Column], list[dict[str, Any]]]:
+    """The columns and rows of --units: what each used unit did, its share of the FLOPs, and a last row for the run."""
+    from ncu_tools.ceilings.ceilings import unit_title
+    from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
+    from ncu_tools.kernels.hotspots import run_total, used_units
+
+    used = used_units(kernels)
+    found: list[Column] = []
+    for unit in used:
+        name, title = UNIT_COLUMNS[unit], unit_title(unit)
+        if unit in FLOAT_UNITS:
+            found.append(Column(name, title, "flop", "FLOP", lower_bound_if=_lower_bound_of(unit), spare=0))
+            found.append(Column(f"{name}_share", f"{title} share", "fraction", spare=1))
+        else:
+            found.append(Column(name, title, "op", "OP", spare=0))
+    rows = []
+    for row in [*kernels[:top], run_total(kernels)]:
+        amounts = {UNIT_COLUMNS[unit]: row.work.get(unit) for unit in used}
+        shares = {f"{UNIT_COLUMNS[unit]}_share": row.share_of_flops(unit) for unit in used}
+        bounds = {name: words in (row.flops_basis or "") for name, words in LOWER_BOUNDS_OF_UNITS.items()}
+        rows.append({**asdict(row), **amounts, **shares, **bounds, IS_TOTAL.name: False})
+    rows[-1][IS_TOTAL.name] = True
+    if machine_readable is not None:
+        return (*machine_readable, *found, IS_TOTAL), rows
+    return [*(column for column in COLUMNS if column.name in BEFORE_UNITS), *found, BASIS], rows
+
+
+def _lower_bound_of(unit: str) -> str:
+    name = f"{unit.partition('_')[0]}_lower_bound"
+    return name if name in LOWER_BOUNDS_OF_UNITS else ""

@@ -1,0 +1,160 @@
+"""ncu-bench layers: the layers of a model as a tree, with their time, FLOPs and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import NcuBenchError, WrongUsage
+
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
+from ncu_tools.cli.selection_options import selection_options
+from ncu_tools.cli.time_titles import said_of_operators, titled_times
+from ncu_tools.numbers.number_format import percent
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.layers.layers import Layers
+    from ncu_tools.runs.loading import Run
+    from ncu_tools.runs.selection import Selection
+
+LOWER = "flops_lower_bound"
+COLUMNS = (
+    Column("layer", "layer", wide=True),
+    Column("launches", "launches", "number", spare=4),
+    Column("kernels", "kernels", "count", spare=5),
+    Column("time_ns", "time", "time", "ns", spare=0),
+    Column("time_share", "share", "fraction", spare=0),
+    Column("forward_ns", "forward", "time", "ns"),
+    Column("backward_ns", "backward", "time", "ns"),
+    Column("optimizer_ns", "optimizer", "time", "ns"),
+    Column("flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER, spare=1),
+    Column("dram_bytes", "DRAM", "byte", "byte", spare=3),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=2),
+)
+MACHINE_READABLE = (
+    Column("module", "module"),
+    Column("depth", "depth", "count"),
+    Column("is_leaf", "leaf"),
+    Column(LOWER, "lower bound"),
+)
+FORWARD_BACKWARD = (
+    COLUMNS[0],
+    Column("forward_ns", "forward", "time", "ns"),
+    Column("backward_ns", "backward", "time", "ns"),
+    Column("time_ratio", "time ratio", "number"),
+    Column("interval", "95 %"),
+    Column("forward_flops", "forward", "flop", "FLOP", spare=2),
+    Column("backward_flops", "backward", "flop", "FLOP", spare=2),
+    Column("flops_ratio", "FLOPs ratio", "number"),
+    Column("forward_bytes", "forward", "byte", "byte", spare=3),
+    Column("backward_bytes", "backward", "byte", "byte", spare=3),
+    Column("bytes_ratio", "bytes ratio", "number", spare=1),
+)
+INTERVAL = FORWARD_BACKWARD[4]
+ENDS = (Column("time_ratio_low", "low", "number"), Column("time_ratio_high", "high", "number"))
+SHARE_WORTH_SAYING = 0.0005
+PICTURES = ("svg", "png", "pdf")
+
+
+@click.command()
+@click.argument("run")
+@click.option("--depth", type=click.IntRange(min=0), help="How many levels below the model to show; all if not given.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw bars to this .svg, .png or .pdf file."
+)
+@click.option("--title", default="", help="A title for the picture.")
+@click.option("--forward-backward", is_flag=True, help="Show backward against forward: the ratios of time and FLOPs.")
+@selection_options
+@format_option
+def command(
+    run: str,
+    depth: int | None,
+    output: Path | None,
+    title: str,
+    forward_backward: bool,
+    output_format: str,
+    only: Selection | None,
+) -> None:
+    """Show the layers of a model as a tree: time forward and backward, FLOPs, bytes, their ratio, launches, kernels.
+
+    A layer has everything below it in its numbers, which are means over the iterations. RUN is a run folder of a model
+    target, or any report whose launches have NVTX ranges of modules. The picture has a bar for each layer that nothing
+    is below, or with --depth for each of that depth.
+
+    \b
+    Example:
+      ncu-bench layers run --depth 1
+      ncu-bench layers run -o layers.svg
+      ncu-bench layers run --forward-backward --depth 1
+    """
+    from ncu_tools.layers.layers import NEEDED, layers
+    from ncu_tools.runs.selection import load_only
+
+    if output is not None and output.suffix.lstrip(".").lower() not in PICTURES:
+        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
+    if output is not None and forward_backward:
+        raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")
+    with progress("Reading") as reading:
+        loaded = load_only(run, only, reading=reading, columns=NEEDED)
+    if forward_backward:
+        _show_ratios(loaded, depth, output_format)
+        return
+    result = layers(loaded.table, depth=depth)
+    notes = [*loaded.notes, *result.notes, *said_of_operators(result.clocks)]
+    if result.iterations > 1:
+        notes.append(f"means over {result.iterations} iterations")
+    if output is not None and not result.rows:
+        raise NcuBenchError(f"{run} has no layers to draw.", " ".join(f"{note}." for note in result.notes))
+    if output is not None:
+        _draw(result, output, title)
+        notes += [f"the picture is {output}", *_note_on_boxes(title)]
+        if result.share_above is not None and result.share_above >= SHARE_WORTH_SAYING:
+            notes.append(
+                f"the bars leave out {percent(result.share_above)} of the time: launches of layers that have others "
+                "below them; the table has it"
+            )
+    indent = output_format in ("text", "markdown")
+    rows = [{**asdict(row), "layer": "  " * row.depth * indent + row.name} for row in result.rows]
+    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
+    show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format)
+
+
+def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
+    from ncu_tools.layers.forward_backward import forward_backward
+
+    result = forward_backward(run.table, depth=depth)
+    notes = [*run.notes, *result.notes, *said_of_operators(result.clocks)]
+    indent = output_format in ("text", "markdown")
+    rows = []
+    for row in (*result.rows, result.whole):
+        low, high = row.time_ratio_low, row.time_ratio_high
+        interval = None if low is None or high is None else f"[{low:.3g} - {high:.3g}]"
+        rows.append({**asdict(row), "layer": "  " * row.depth * indent + row.name, "interval": interval})
+    if output_format in MACHINE_FORMATS:
+        columns = [*(one for one in FORWARD_BACKWARD if one is not INTERVAL), *ENDS, *MACHINE_READABLE[:2]]
+    else:
+        columns = list(FORWARD_BACKWARD)
+    show(titled_times(Table("layers", columns, rows, notes), result.clocks), output_format)
+
+
+def _note_on_boxes(title: str) -> list[str]:
+    from ncu_tools.report.plot.fonts import note_on_boxes
+
+    return note_on_boxes([title])
+
+
+def _draw(result: Layers, output: Path, title: str) -> None:
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    from ncu_tools.kernels.operator_times import time_title
+    from ncu_tools.report.plot.layer_bars import draw_bars
+
+    kind = output.suffix.lstrip(".").lower()
+    picture = draw_bars(
+        result.deepest, kind, title=title, bytes_title=result.bytes_title, time_title=time_title(result.clocks)
+    )
+    with replacing(output) as temporary:
+        temporary.write_bytes(picture)

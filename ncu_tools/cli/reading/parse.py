@@ -1,0 +1,192 @@
+"""ncu-bench parse: any reports -> one Parquet file of launches, or a dataset with a file for each."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.run_files import MANIFEST
+from ncu_parsers.datasets.dataset_layout import LAUNCHES
+from ncu_parsers.datasets.engine import cores
+from ncu_parsers.datasets.remote_files import is_url
+from ncu_parsers.report_data.report import Report
+from ncu_parsers.sources.sources import STANDARD_INPUT, Source, find_sources
+
+from ncu_tools.cli.options import (
+    dask_option,
+    engine_of,
+    format_option,
+    hold_apart,
+    hold_launches,
+    progress,
+    show,
+)
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.table import Column, Table, printable
+
+if TYPE_CHECKING:
+    from ncu_parsers.parse.parse import Parsed
+
+COLUMNS = (
+    Column("report", "report", wide=True),
+    Column("dialect", "dialect"),
+    Column("tool_version", "ncu"),
+    Column("launches", "launches", "count"),
+    Column("metrics", "metrics", "count"),
+    Column("lines", "lines", "count"),
+    Column("skipped", "skipped", prose=True),
+)
+REPORTS_SHOWN = 40
+"""Of a dataset, in text."""
+
+
+@click.command()
+@click.argument("reports", nargs=-1, required=True, metavar="REPORT...")
+@click.option(
+    "-o", "--output", required=True, metavar="PATH",
+    help="The Parquet file to write; a folder/ or a URL is a dataset with a file for each report.",
+)  # fmt: skip
+@click.option("--separate", is_flag=True, help="Keep a launch that stands in several files as several rows.")
+@click.option("--dataset", is_flag=True, help="Write a dataset, whatever the output is called.")
+@click.option(
+    "--run", default="", metavar="NAME", help="The run of all reports of a dataset; else that of each folder."
+)
+@dask_option
+@format_option
+def command(
+    reports: tuple[str, ...],
+    output: str,
+    separate: bool,
+    dataset: bool,
+    run: str,
+    dask: str | None,
+    output_format: str,
+) -> None:
+    """Turn ncu reports of any dialect into one Parquet file, a row per launch, or into a dataset of such files.
+
+    REPORT is a .ncu-rep, or a CSV or text file of any ncu version and page, also .gz or .zst, a folder of them, a
+    pattern, or - for standard input. What cannot be read is named with the reason; what can be is written.
+    Beside a file called launches.parquet, its kernels are written as kernels.parquet. In a dataset a report is the
+    file run=NAME/rank=N/report=NAME/launches.parquet; reports of the same name there are replaced, others stay.
+
+    \b
+    Example:
+      ncu-bench parse report.csv -o launches.parquet
+      ncu-bench parse report.ncu-rep -o launches.parquet
+      ncu --csv --page raw -k gemm ./app | ncu-bench parse - -o launches.parquet
+      ncu-bench parse runs/*/reports -o s3://bucket/fleet --dask local
+    """
+    as_dataset = dataset or output.endswith("/") or is_url(output)
+    _check(output, as_dataset, run, dask)
+    sources = find_sources(list(reports))
+    if not as_dataset:
+        hold_apart(Path(output), (source.path for source in sources))
+        hold_launches(Path(output))
+    parsed = _into_dataset(output, sources, run, dask) if as_dataset else _into_file(Path(output), sources, separate)
+    rows = [_row(report) for report in parsed.reports]
+    notes = _notes(parsed)
+    if output_format == "text":
+        shown = 2 if as_dataset else 1
+        rows = [{**row, "report": "/".join(PurePath(row["report"]).parts[-shown:])} for row in rows]
+        if as_dataset and len(rows) > REPORTS_SHOWN:
+            notes.insert(0, f"{len(rows) - REPORTS_SHOWN} more reports were read; --format json shows all of them")
+            rows = rows[:REPORTS_SHOWN]
+    if parsed.reports:
+        show(Table("parse", COLUMNS, rows, notes, _extra(parsed, output)), output_format)
+    _say_refusals(parsed)
+
+
+def _check(output: str, as_dataset: bool, run: str, dask: str | None) -> None:
+    """Raise `WrongUsage` for options that do not go together, and outputs that cannot be written."""
+    if not as_dataset:
+        if run or dask:
+            raise WrongUsage(
+                f"{'--run' if run else '--dask'} is for a dataset, and {output} is one file.",
+                advice="Name a folder with a slash behind, or a URL, or add --dataset",
+            )
+        if Path(output).is_dir():
+            raise WrongUsage(
+                f"{output} is a folder.", advice=f"For a dataset in it, say -o {output}/; for one file, name a file."
+            )
+        return
+    if output.endswith(".parquet") or (not is_url(output) and Path(output).is_file()):
+        raise WrongUsage(
+            f"{output} is called as one file, and a dataset is a folder of files.",
+            advice="Name a folder, or for one file a path on disk without --dataset.",
+        )
+    if not is_url(output) and (Path(output) / MANIFEST).is_file():
+        raise WrongUsage(
+            f"{output} is a run folder, and a dataset is a folder of its own.", advice="Name another folder."
+        )
+    if dask and output.startswith("memory://"):
+        raise WrongUsage(
+            "memory:// is the memory of one process.", advice="Workers need a folder or a store they share."
+        )
+
+
+def _into_file(output: Path, sources: list[Source], separate: bool) -> Parsed:
+    with progress("Reading") as reading:
+        from ncu_parsers.parse.parse import parse_into
+
+        from ncu_tools.kernels.kernel_cache import keep_kernels
+
+        parsed = parse_into(output, sources, join=not separate, processes=cores(), reading=reading)
+    if parsed.written and output.name == LAUNCHES:
+        keep_kernels(output)
+    return parsed
+
+
+def _into_dataset(output: str, sources: list[Source], run: str, dask: str | None) -> Parsed:
+    from ncu_parsers.parse.parse_dataset import parse_into_dataset
+
+    if dask and any(source.path == STANDARD_INPUT for source in sources):
+        raise WrongUsage("Workers cannot read standard input.", advice="Name files, or leave out --dask.")
+    with engine_of(dask) as engine, progress("Reading") as reading:
+        return parse_into_dataset(output, sources, run=run, engine=engine, reading=reading)
+
+
+def _row(report: Report) -> dict[str, Any]:
+    skipped = ", ".join(f"{count} {kind}" for kind, count in sorted(report.skipped.items(), key=lambda item: -item[1]))
+    return {
+        "report": report.source,
+        "dialect": " + ".join(report.dialects),
+        "tool_version": report.tool_version or report.era,
+        "launches": report.rows,
+        "metrics": len(report.metric_names),
+        "lines": report.lines.total(),
+        "skipped": skipped or None,
+    }
+
+
+def _notes(parsed: Parsed) -> list[str]:
+    notes = list(parsed.notes)
+    several = len(parsed.reports) > 1
+    for report in parsed.reports:
+        where = f"{report.source}: " if several else ""
+        notes += [where + note for note in report.notes]
+        notes += [where + loss for loss in report.losses]
+        failed = report.failures
+        if failed:
+            notes.append(
+                f"{where}{counted(failed, 'launch', 'launches')} failed while profiled: kept, and marked failed"
+            )
+    return notes
+
+
+def _extra(parsed: Parsed, output: str) -> dict[str, Any]:
+    return {
+        "output": str(output) if parsed.written else None,
+        "refused": [{"report": name, "reason": error.paragraph} for name, error in parsed.refused.items()],
+    }
+
+
+def _say_refusals(parsed: Parsed) -> None:
+    """Name what was refused, and fail: also when everything else was read and written."""
+    if not parsed.refused:
+        return
+    *others, last = parsed.refused.values()
+    for error in others:
+        click.echo(f"Error: {printable(error.paragraph)}", err=True)
+    raise NcuBenchError(last.paragraph)

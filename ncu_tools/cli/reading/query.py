@@ -1,0 +1,142 @@
+"""ncu-bench query: SQL over a run."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.options import format_option, machine_option, progress, show
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.sql_query import Queried
+
+
+class AnswerTable(Table):
+    """A table that shows every column that was asked for, also where all of it is NULL."""
+
+    def shown_columns(self) -> list[Column]:
+        """All of them."""
+        return list(self.columns)
+
+
+@click.command()
+@click.argument("run")
+@click.argument("sql")
+@machine_option
+@format_option
+def command(run: str, sql: str, machine_name: str | None, output_format: str) -> None:
+    """Answer a question in SQL about a run, through DuckDB (pip install 'ncu-bench[query]').
+
+    The tables are launches, a row per launch with every metric of the report under its name, and kernels, a row per
+    kernel name with what bounds it; of a sweep of ncu-bench bench there is points, a row per point. Units are in the
+    names; NULL is unknown and shown as nothing. Names with dots take double quotes. A query reads these tables and
+    nothing else: no files, no network, no changes.
+
+    \b
+    Example:
+      ncu-bench query report.csv "SELECT kernel_short, sum(duration_ns) FROM launches GROUP BY ALL ORDER BY 2 DESC"
+      ncu-bench query report.csv "SELECT kernel, bound FROM kernels WHERE bound_fraction < 0.5" --format csv
+      ncu-bench query report.csv "DESCRIBE launches"
+      ncu-bench query sweep "SELECT target, batch_size, latency_mean_ns, throughput FROM points WHERE outcome = 'ok'"
+    """
+    from ncu_tools.bench.bench_runs import is_bench
+    from ncu_tools.runs.sql_query import query
+
+    tables, notes = _points(run, machine_name) if is_bench(run) else _of_launches(run, machine_name)
+    answer = query(sql, tables)
+    columns = [_column(name, number) for name, number in zip(answer.columns, answer.numbers, strict=True)]
+    nested = output_format == "json"
+    rows = [
+        {name: _plain(value, nested) for name, value in zip(answer.columns, row, strict=True)} for row in answer.rows
+    ]
+    show(AnswerTable("query", columns, rows, notes), output_format)
+
+
+def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, Queried], list[str]]:
+    """The tables of a run of launches, and what was odd about reading it."""
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.runs.loading import locate
+
+    machine = find_machine(machine_name) if machine_name else None
+    with progress("Reading") as reading:
+        located = locate(run, reading=reading)
+    launches, notes = _launches(located)
+    return {"launches": launches, "kernels": _kernels(located, machine)}, notes
+
+
+def _points(run: str, machine_name: str | None) -> tuple[dict[str, Queried], list[str]]:
+    """The table of a sweep, and what must be known of it."""
+    from ncu_tools.bench.bench_runs import load_bench, points_of
+    from ncu_tools.runs.sql_query import held_in_memory
+
+    if machine_name:
+        raise WrongUsage(
+            f"{run} is a sweep, whose points have no ceilings.",
+            advice="Leave out --machine, or draw it: ncu-bench roofline",
+        )
+    return {"points": held_in_memory(points_of(run))}, load_bench(run).notes
+
+
+def _launches(run: OnDisk | Run) -> tuple[Queried, list[str]]:
+    """The launches, which DuckDB reads itself where they are in Parquet, and what was odd about reading them."""
+    from ncu_parsers.parquet.arrow_dataset import scanned
+    from ncu_parsers.parquet.reader import filled_columns
+
+    from ncu_tools.runs.loading import Run
+    from ncu_tools.runs.sql_query import Queried, held_in_memory
+
+    if isinstance(run, Run):
+        return held_in_memory(run.table), run.notes
+    found = scanned(run.file)
+    return Queried(found.launches, lambda: filled_columns(run.file)), run.notes or found.notes
+
+
+def _kernels(run: OnDisk | Run, machine: Machine | None) -> Queried:
+    """The kernels of a run, summed when a query wants them."""
+    from ncu_tools.kernels.kernel_cache import hotspots_of
+    from ncu_tools.kernels.kernel_row import kernels_table
+    from ncu_tools.runs.sql_query import Queried, held_in_memory
+
+    @cache
+    def table() -> Queried:
+        return held_in_memory(kernels_table(hotspots_of(run, machine).rows))
+
+    return Queried(lambda: table().rows(), lambda: table().held())
+
+
+def _column(name: str, number: bool) -> Column:
+    """Numbers are shown as they are named: nothing is known of what a query computed."""
+    return Column(name, name, "number") if number else Column(name, name, wide=True)
+
+
+def _plain(value: Any, nested: bool) -> Any:
+    """A value of DuckDB as a number, a text, or with `nested` a list or an object of these."""
+    if isinstance(value, Decimal):
+        value = int(value) if value == value.to_integral_value() else float(value)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, (list, tuple, dict)):
+        plain = _inside(value)
+        return plain if nested else json.dumps(plain, ensure_ascii=False)
+    return str(value)
+
+
+def _inside(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _inside(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_inside(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return _plain(value, True)

@@ -1,0 +1,138 @@
+"""ncu-bench report: runs as one HTML file that opens anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from ncu_launch.errors import NcuBenchError, WrongUsage
+
+from ncu_tools.cli.options import group_option, machine_option, progress, say_notes
+from ncu_tools.cli.selection_options import selection_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from ncu_launch.files.manifest import Manifest
+    from ncu_parsers.sources.sources import Source
+
+    from ncu_tools.report.html_content import ReportedRun
+    from ncu_tools.runs.loading import Run
+    from ncu_tools.runs.selection import Selection
+
+SUFFIXES = (".html", ".htm")
+OF_SOME = "this page is of some launches, and what was expected is of the whole run"
+FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operator formulas themselves"
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default="report.html", show_default=True,
+    help="The HTML file to write.",
+)  # fmt: skip
+@click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    help="How many kernels of each run the page holds, hottest first; a good many if not given.",
+)
+@click.option("--title", default="", help="A title for the page.")
+@group_option
+@machine_option
+@selection_options
+def command(
+    runs: tuple[str, ...],
+    output: Path,
+    opens: bool,
+    top: int | None,
+    title: str,
+    group: str,
+    machine_name: str | None,
+    only: Selection | None,
+) -> None:
+    """Write runs as one HTML file: summary, roofline, hotspots, layers, measured against expected, how they were made.
+
+    The file needs no network and no other file. Kernels are chosen on the plot or in the table, which filters and
+    sorts; it can be used by keyboard alone, printed, and read light or dark. Several runs share one roofline.
+
+    \b
+    Example:
+      ncu-bench report runs/resnet18-20260102T030405Z --open
+      ncu-bench report before.csv after.csv --machine a100-sxm4-80gb -o both.html
+    """
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.report.html_content import content
+    from ncu_tools.report.html_page import page
+
+    if output.suffix.lower() not in SUFFIXES:
+        raise WrongUsage(f"{output} has no suffix of a page.", advice="Name a file ending in .html.")
+    if len(set(runs)) < len(runs):
+        raise WrongUsage("A run was named twice.", advice="Name each run once.")
+    machine = find_machine(machine_name) if machine_name else None
+    with progress("Reading") as reading:
+        reported = [_reported(name, only, reading) for name in runs]
+    found = content(reported, machine, group=group, top=top, title=title or (only.words if only is not None else ""))
+    with replacing(output) as temporary:
+        temporary.write_text(page(found), "utf-8")
+    say_notes([*found["notes"], f"the report is {output}"])
+    if opens:
+        _open(output)
+
+
+def _reported(name: str, only: Selection | None, reading: Callable[[Source], None]) -> ReportedRun:
+    """A run, or `only` some of its launches, with its manifest and what was expected of it, where there are any."""
+    from ncu_tools.report.html_content import ReportedRun, is_reported
+    from ncu_tools.runs.selection import load_only
+
+    run = load_only(name, only, reading=reading, columns=is_reported)
+    manifest, unreadable = _manifest(name)
+    expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
+    return ReportedRun(run.name, run.table, [*run.notes, *unreadable], manifest, expected, unexpected)
+
+
+def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
+    """The manifest of a run folder, or none; one that cannot be read gives a note."""
+    from ncu_launch.files.manifest import read_manifest
+    from ncu_launch.files.run_files import MANIFEST
+
+    folder = Path(name) if Path(name).is_dir() else Path(name).parent
+    if not (folder / MANIFEST).is_file():
+        return None, []
+    try:
+        return read_manifest(folder), []
+    except (OSError, ValueError, TypeError) as error:
+        return None, [f"{folder / MANIFEST} could not be read: {error}"]
+
+
+def _expected(run: Run) -> tuple[pa.Table | None, str]:
+    """The operators that a run was expected to execute, or why none are known."""
+    from ncu_parsers.report_data.operator_records import BY_OPERATOR
+    from ncu_parsers.schema import tables
+
+    from ncu_tools.expected.operators_of_layers import expected_of
+
+    if set(tables.words(run.table, "source")) <= BY_OPERATOR:
+        return None, FROM_FORMULAS
+    try:
+        return expected_of(run.name), ""
+    except NcuBenchError as error:
+        return None, error.paragraph
+
+
+def _open(output: Path) -> None:
+    """Open a file in the user's browser.
+
+    Raises `NcuBenchError` where there is none.
+    """
+    import webbrowser
+
+    if not webbrowser.open(output.resolve().as_uri()):
+        raise NcuBenchError(
+            f"{output} is written, but no browser could be started.",
+            "This machine has none, or no display.",
+            f"Copy {output} to a machine with a browser; it needs no other file.",
+        )

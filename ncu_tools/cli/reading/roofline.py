@@ -1,0 +1,444 @@
+"""ncu-bench roofline: kernels under the ceilings of their machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    dask_option,
+    engine_of,
+    format_option,
+    group_option,
+    hidden_rows,
+    progress,
+    rows_shown,
+    say_notes,
+    show,
+    top_option,
+)
+from ncu_tools.cli.selection_options import hold_whole, selection_options
+from ncu_tools.cli.time_titles import with_time_title
+from ncu_tools.report.table import Column, Table
+from ncu_tools.roofline.scene import KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
+
+if TYPE_CHECKING:
+    from ncu_tools.ceilings.ceilings import Ceiling
+    from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.roofline.roofline import Look, Point, Roofline
+    from ncu_tools.runs.selection import Selection
+
+LOWER = "flops_lower_bound"
+COLUMNS = (
+    Column("kernel", "kernel", wide=True),
+    Column("run", "run", wide=True),
+    Column("launches", "launches", "count", spare=3),
+    Column("time_total_ns", "time", "time", "ns", spare=1),
+    Column("time_share", "share", "fraction", spare=0),
+    Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=0),
+    Column("l2_arithmetic_intensity", "L2 FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
+    Column("l1_arithmetic_intensity", "L1 FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
+    Column("shared_arithmetic_intensity", "shared FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER),
+    Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=0),
+    Column("unit", "unit", spare=4),
+    Column("bound", "bound", spare=0),
+    Column("bound_fraction", "of bound", "fraction", spare=2),
+)
+MACHINE_READABLE = (
+    Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s"),
+    Column(LOWER, "lower bound"),
+    Column("flag", "flag"),
+)
+RIDGE, RIDGE_OF_INTEGERS = "ridge at FLOP/B", "ridge at FLOP/B, OP/B"
+BARE_COLUMNS = (
+    Column("roof", "roof"),
+    Column("device", "machine", wide=True),
+    Column("rate", "rate", spare=0),
+    Column("ridge", RIDGE, "number", "FLOP/byte"),
+    Column("kind", "from"),
+    Column("source", "source", prose=True),
+)
+BARE_MACHINE_READABLE = (
+    Column("device", "machine"),
+    Column("unit", "unit"),
+    Column("instruction", "instruction"),
+    Column("sparse", "sparse"),
+    Column("value", "value"),
+    Column("value_unit", "unit of value"),
+    Column("ridge", "ridge", "number", "FLOP/byte or OP/byte"),
+    Column("kind", "from"),
+    Column("source", "source"),
+)
+PICTURES = ("svg", "png", "pdf")
+THEMES = ("light", "dark")
+BYTES = ("traffic", "nvidia")
+CEILINGS = ("auto", "dense", "sparse", "all")
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the picture looks, beside what it shows."""
+
+    output: Path | None
+    title: str
+    theme: str
+    size: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What of a roofline is drawn: ceilings of which kind and units, what runs are called, whether arrows join them."""
+
+    ceilings: str
+    units: tuple[str, ...]
+    labels: tuple[str, ...]
+    arrows: bool
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="RUN...")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file."
+)
+@click.option(
+    "--points", type=click.Choice(VIEWS), default=KERNELS, show_default=True,
+    help="What one point is. From 10,000 launches on they are drawn as a density.",
+)  # fmt: skip
+@click.option("--depth", type=click.IntRange(min=0), help="With --points modules: how far below the model to look.")
+@click.option(
+    "--levels", default=DRAM, show_default=True, metavar="LEVEL,...",
+    help="Memory levels with a point each, joined by a line: dram, l2, l1, shared, or all.",
+)  # fmt: skip
+@click.option(
+    "--cache-bytes", type=click.Choice(BYTES), default=BYTES[0], show_default=True,
+    help="What L2 and L1 bytes are: all traffic requested there, or what NVIDIA's charts count since 2023.",
+)  # fmt: skip
+@click.option(
+    "--ceilings", type=click.Choice(CEILINGS), default=CEILINGS[0], show_default=True,
+    help="Roofs to draw: those that matter here, dense ones alone, sparse ones too, or all that are known.",
+)  # fmt: skip
+@click.option("--units", default="", metavar="UNIT,...", help="Draw the roofs of these units: fp32, bf16, tensor_fp8.")
+@click.option("--arrows", is_flag=True, help="Join each point with the same one of the next run by an arrow.")
+@click.option("--label", "labels", multiple=True, metavar="TEXT", help="What a run is called; once for each run.")
+@click.option(
+    "--machine", "machine_names", multiple=True, metavar="NAME,...",
+    help="Take ceilings that the report lacks from this machine; several are drawn beside the report's own.",
+)  # fmt: skip
+@click.option("--theme", type=click.Choice(THEMES), default="light", show_default=True, help="White or dark paper.")
+@click.option(
+    "--size", default="screen", show_default=True, metavar="SIZE",
+    help="screen, slide, page (of a paper), column (of a paper), or WIDTHxHEIGHT in inches, or as 18x12cm.",
+)  # fmt: skip
+@click.option("--title", default="", help="A title for the picture.")
+@top_option("points")
+@group_option
+@selection_options
+@dask_option
+@format_option
+def command(
+    runs: tuple[str, ...],
+    output: Path | None,
+    points: str,
+    depth: int | None,
+    levels: str,
+    cache_bytes: str,
+    ceilings: str,
+    units: str,
+    arrows: bool,
+    labels: tuple[str, ...],
+    machine_names: tuple[str, ...],
+    theme: str,
+    size: str,
+    title: str,
+    top: int | None,
+    group: str,
+    dask: str | None,
+    output_format: str,
+    only: Selection | None,
+) -> None:
+    """Put every kernel on a roofline, and draw it.
+
+    The table names each point; with --format json every point, ceiling and ridge point, and under "scene" all that the
+    picture shows. A file of that JSON in the place of RUN is drawn again without the run. Ceilings come from the report
+    itself where it holds them, else from the machine file of its device, else from --machine. Without a RUN the bare
+    rooflines of --machine are drawn. A RUN that ncu-bench bench made is drawn point by point.
+
+    \b
+    Example:
+      ncu-bench roofline report.csv -o roofline.svg
+      ncu-bench roofline report.csv --levels dram,l2,l1 --theme dark -o levels.png
+      ncu-bench roofline before.csv after.csv --arrows --label before --label after -o both.svg
+      ncu-bench roofline batch1 batch64 batch256 --points runs --arrows -o batches.svg
+      ncu-bench roofline run --phase forward --kernel conv -o convolutions.svg
+      ncu-bench roofline sweep --arrows -o sweep.svg
+      ncu-bench roofline --machine h100-sxm,gaudi-3,apple-m1 -o chips.svg
+      ncu-bench roofline report.csv --format json > plot.json
+      ncu-bench roofline plot.json -o roofline.svg
+    """
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.roofline.load_for_roofline import drawn_before
+    from ncu_tools.roofline.roofline import Look
+
+    style = Style(output, title or (only.words if only is not None else ""), theme, size)
+    _check(style)
+    if only is not None and (not runs or any(map(drawn_before, runs))):
+        raise WrongUsage(
+            "There are no launches to choose from: neither machines nor a roofline that was drawn before has any.",
+            advice="Leave out --kernel, --phase, --device and --rank, or name runs.",
+        )
+    if _drawn_again(runs, style):
+        return
+    machines = [find_machine(name) for name in _listed(",".join(machine_names))]
+    if not runs and not machines:
+        raise WrongUsage(
+            "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
+        )
+    look = Look(points, group, depth, _levels(levels), cache_bytes, follow=arrows)
+    hold_whole(only, dask)
+    result, notes, models = _roofline(runs, machines, look, dask, only)
+    scene = _scene(result, Shown(ceilings, tuple(_listed(units)), labels, arrows), style.title, models)
+    notes += _arrow_note(scene, arrows)
+    if output is not None:
+        _write_picture(scene, style)
+        notes += [f"the picture is {output}", *_note_on_boxes(scene, title)]
+    bare = not result.runs and output_format != "json"
+    table = _bare_table(result, notes, output_format) if bare else _table(result, scene, notes, top, output_format)
+    show(table, output_format)
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _levels(text: str) -> tuple[str, ...]:
+    wanted = [part.lower() for part in _listed(text)]
+    if wanted == ["all"]:
+        return LEVELS
+    unknown = [level for level in wanted if level not in LEVELS]
+    if unknown or not wanted:
+        raise WrongUsage(
+            f"{', '.join(unknown) or 'Nothing'} is no memory level.", advice=f"There are {', '.join(LEVELS)}, and all."
+        )
+    return tuple(level for level in LEVELS if level in wanted)
+
+
+def _check(style: Style) -> None:
+    from ncu_tools.report.plot.page_size import size_of
+
+    if style.output is not None and style.output.suffix.lstrip(".").lower() not in PICTURES:
+        raise WrongUsage(
+            f"{style.output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf."
+        )
+    size_of(style.size)
+
+
+# ------------------------------------------------------------------------------------------------- what is to be drawn
+
+
+def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
+    """Draw the picture of a file that --format json wrote; false where the runs are no such file."""
+    from ncu_tools.roofline.load_for_roofline import drawn_before
+
+    documents = [(run, document) for run in runs if (document := drawn_before(run)) is not None]
+    if not documents:
+        return False
+    if len(runs) > 1:
+        raise WrongUsage(
+            f"{documents[0][0]} is a roofline drawn before, and cannot be drawn together with other runs.",
+            advice="Name it alone, or name the runs it was made from.",
+        )
+    if style.output is None:
+        raise WrongUsage(
+            f"{documents[0][0]} is a roofline drawn before; it can only be drawn again.", advice="Say where: -o x.svg"
+        )
+    (_, document), *_ = documents
+    scene = document["scene"]
+    assert isinstance(scene, dict)  # noqa: S101 - drawn_before() looked
+    drawn = scene_from_json(scene)
+    _write_picture(drawn, style)
+    say_notes([f"the picture is {style.output}", *_note_on_boxes(drawn, style.title)])
+    return True
+
+
+def _roofline(
+    runs: Sequence[str], machines: Sequence[Machine], look: Look, dask: str | None, only: Selection | None
+) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
+    """The roofline, what was odd about reading the runs, and which models they are of."""
+    from ncu_tools.roofline import roofline as model
+    from ncu_tools.roofline.load_for_roofline import load_for, load_runs, look_at
+
+    if not runs:
+        return (model.of_machine(machines[0]) if len(machines) == 1 else model.of_machines(machines)), [], {}
+    own = machines[0] if len(machines) == 1 else None
+    asked, look = look, look_at(runs, look)
+    with engine_of(dask) as engine, progress("Reading") as reading:
+        load = partial(load_for, look=look, machine=own, reading=reading, engine=engine, only=only)
+        loaded = load_runs(runs, load, only=only)
+    notes = list(dict.fromkeys(note for run in loaded for note in run.notes))
+    if asked.view not in (look.view, KERNELS):
+        notes.append(f"beside a sweep, and of it, each point is a whole run, whatever --points says ({asked.view})")
+    summed = {run.name: run.points for run in loaded if run.points is not None}
+    result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
+    if len(machines) > 1:
+        model.beside(result, machines)
+        notes.append("the machines' ceilings are drawn beside those of the runs, and bound none of their points")
+    models = {run.name: run.model for run in loaded if run.model is not None}
+    return result, notes, models
+
+
+def _scene(result: Roofline, shown: Shown, title: str, models: dict[str, str]) -> Scene:
+    from ncu_tools.roofline.scene_builder import scene_of
+
+    if len(set(shown.labels)) < len(shown.labels):
+        raise WrongUsage("Two runs have the same label.", advice="Give each run a --label of its own.")
+    if shown.labels and len(shown.labels) != len(result.runs):
+        raise WrongUsage(
+            f"There are {len(result.runs)} runs and {len(shown.labels)} labels.",
+            advice="Say --label once for each run; each point of a sweep is one.",
+        )
+    return scene_of(
+        result,
+        title=title,
+        ceilings=shown.ceilings,
+        units=shown.units,
+        labels=shown.labels,
+        models=models,
+        arrows=shown.arrows,
+    )
+
+
+def _note_on_boxes(scene: Scene, title: str) -> list[str]:
+    from ncu_tools.report.plot.fonts import note_on_boxes
+
+    return note_on_boxes(
+        [title or scene.title, *(run.label for run in scene.runs), *(mark.label for mark in scene.marks)]
+    )
+
+
+def _arrow_note(scene: Scene, arrows: bool) -> list[str]:
+    if not arrows or scene.arrows:
+        return []
+    return ["there is nothing to join by an arrow: no point of a run is one of the run before"]
+
+
+# --------------------------------------------------------------------------------------------------------- the table
+
+
+def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, output_format: str) -> Table:
+    top = rows_shown(top, output_format)
+    points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
+    notes = [*hidden_rows(len(points), top, "more point", "more points"), *notes]
+    points = points[:top]
+    several = len({point.run for point in points}) > 1
+    labels = {run.name: run.label for run in scene.runs}
+    rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
+    first = COLUMNS[0]._replace(title=result.view.removesuffix("s") if not result.density else "kernel")
+    columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
+    if output_format in MACHINE_FORMATS:
+        columns += MACHINE_READABLE
+    notes = [*result.notes, *_ceiling_notes(result, output_format), *notes]
+    table = Table("roofline", columns, rows, notes, _extra(result, scene) if output_format == "json" else {})
+    return with_time_title(table, result.time_title)
+
+
+def _cells(point: Point, label: str, view: str, output_format: str, *, several: bool) -> dict[str, Any]:
+    """The row of a point; where each is a whole run, what the run is called is said once to people."""
+    row = {**asdict(point.hotspot), "run": None}
+    row |= {f"{place.level}_arithmetic_intensity": place.intensity for place in point.places}
+    if output_format == "json":
+        row["run"] = point.run
+    elif view == RUNS and output_format != "csv":
+        row["kernel"] = label
+    elif several:
+        row["run"] = label
+    return row
+
+
+def _bare_table(result: Roofline, notes: list[str], output_format: str) -> Table:
+    """The ceilings of machines, a row each, the highest bandwidth and peak first; of runs they are notes."""
+    from ncu_tools.ceilings.ceilings import unit_title
+
+    ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}
+    several = len({ceiling.device for ceiling in result.known}) > 1
+    for_people = output_format in ("text", "markdown")
+    rows = []
+    for ceiling in sorted(result.known, key=lambda one: (one.device, not one.is_bandwidth, -one.value)):
+        apart = (unit_title(ceiling.unit), ceiling.instruction, "sparse" * ceiling.sparse)
+        rows.append({
+            **asdict(ceiling),
+            "roof": " ".join(word for word in apart if word),
+            "device": ceiling.device if several or not for_people else None,
+            "rate": _amount(ceiling),
+            "value_unit": ceiling.value_unit,
+            "instruction": ceiling.instruction or None,
+            "ridge": ridge_of.get((ceiling.device, ceiling.unit, ceiling.value)),
+        })  # fmt: skip
+    if not for_people:
+        return Table("roofline", BARE_MACHINE_READABLE, rows, [*result.notes, *notes])
+    integers = any(row["value_unit"] == "OP/s" for row in rows)
+    title = RIDGE_OF_INTEGERS if integers else RIDGE
+    columns = [one._replace(title=title) if one.title == RIDGE else one for one in BARE_COLUMNS]
+    return Table("roofline", columns, rows, [*result.notes, *notes])
+
+
+def _is_of_a_level(column: Column, levels: tuple[str, ...]) -> bool:
+    """Whether a column belongs to a memory level that is shown, or to none."""
+    level = column.name.removesuffix("_arithmetic_intensity")
+    return level not in LEVELS or level in levels
+
+
+def _extra(result: Roofline, scene: Scene) -> dict[str, Any]:
+    return {
+        "ceilings": [
+            {**asdict(ceiling), "value_unit": ceiling.value_unit, "drawn": drawn}
+            for drawn, ceilings in ((True, result.ceilings), (False, result.others))
+            for ceiling in ceilings
+        ],
+        "ridge_points": [asdict(ridge) for ridge in result.ridges],
+        "scene": scene.as_json(),
+    }
+
+
+def _ceiling_notes(result: Roofline, output_format: str) -> list[str]:
+    """The ceilings in words, for the forms that have no other place for them."""
+    from ncu_tools.ceilings.ceilings import unit_title
+    from ncu_tools.numbers.number_format import digits
+    from ncu_tools.roofline.roofline import others_beside
+
+    if output_format == "json":
+        return []
+    ridge_of = {(ridge.device, ridge.unit): ridge.intensity for ridge in result.ridges}
+    notes = []
+    for ceiling in result.ceilings:
+        intensity = ridge_of.get((ceiling.device, ceiling.unit))
+        ridge = f", ridge at {digits(intensity)} FLOP/B" if intensity is not None else ""
+        title = f"{unit_title(ceiling.unit)} {ceiling.instruction}".strip()
+        others = "".join(f"; {apart} {_amount(other)}" for apart, other in others_beside(ceiling, result.others))
+        notes.append(f"{ceiling.device}: {title} {_amount(ceiling)}{ridge} ({ceiling.source}){others}")
+    return notes
+
+
+def _amount(ceiling: Ceiling) -> str:
+    from ncu_tools.numbers.number_format import scaled
+
+    return scaled(ceiling.value, "B/s" if ceiling.is_bandwidth else ceiling.value_unit)
+
+
+def _write_picture(scene: Scene, style: Style) -> None:
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    from ncu_tools.report.plot.roofline_plot import draw
+
+    assert style.output is not None  # noqa: S101 - the caller looked
+    kind = style.output.suffix.lstrip(".").lower()
+    picture = draw(scene, kind, title=style.title, theme=style.theme, size=style.size)
+    with replacing(style.output) as temporary:
+        temporary.write_bytes(picture)

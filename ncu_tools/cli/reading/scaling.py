@@ -1,0 +1,215 @@
+"""ncu-bench scaling: how latency and throughput of a sweep follow its sizes, and what goes together over models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.bench.point_outcomes import OK
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.run_files import BENCH_FILE
+
+from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_text, engine_of, format_option, say_notes, show
+from ncu_tools.report.table import Column, Table, to_markdown
+
+if TYPE_CHECKING:
+    from ncu_tools.bench.scaling import Correlation, Series
+
+IDENTITY = (
+    Column("target", "model", wide=True),
+    Column("device_name", "device", wide=True),
+    Column("dtype", "type"),
+    Column("mode", "mode"),
+    Column("phase", "phase"),
+    Column("varied", "varied", spare=0),
+    Column("batch_size", "batch", "count"),
+    Column("input_size", "image", "count"),
+    Column("sequence_length", "tokens", "count"),
+    Column("points", "points", "count"),
+    Column("smallest", "from", "count"),
+    Column("largest", "to", "count"),
+    Column("exponent", "exponent", "number", spare=0),
+)
+FOR_PEOPLE = (Column("interval", "95 %"),)
+FOR_MACHINES = (
+    Column("exponent_low", "low", "number"),
+    Column("exponent_high", "high", "number"),
+    Column("r_squared", "R²", "number"),
+    Column("weighted", "weighted"),
+)
+VERDICTS = (
+    Column("last_exponent", "at the end", "number"),
+    Column("verdict", "latency is", spare=0),
+    Column("knee", "knee", "count"),
+    Column("knee_why_not", "no knee", spare=2),
+    Column("best_batch", "best at", "count"),
+    Column("best_throughput", "best", "number"),
+    Column("throughput_unit", ""),
+)
+PAIR_COLUMNS = (
+    Column("group", "group"),
+    Column("one", "one"),
+    Column("other", "other"),
+    Column("models", "models", "count"),
+    *(
+        Column(f"{kind}{end}", f"{kind}{end}", "number")
+        for kind in ("spearman", "pearson")
+        for end in ("", "_low", "_high")
+    ),
+)
+FORMATS = ("svg", "png", "pdf")
+MOST_SAID = 6
+Row = dict[str, Any]
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file."
+)
+@click.option("--title", default="", help="A title for the picture.")
+@click.option("--correlations", "only_correlations", is_flag=True, help="Write the pairs of quantities, not the fits.")
+@dask_option
+@format_option
+def command(
+    runs: tuple[str, ...],
+    output: Path | None,
+    title: str,
+    only_correlations: bool,
+    dask: str | None,
+    output_format: str,
+) -> None:
+    """Fit how latency follows batch size, image size and sequence length, find the knee of throughput, and correlate.
+
+    RUN is a run folder of ncu-bench bench, made anywhere, its bench.parquet, or a folder or URL of such folders. The
+    exponent k of latency ~ size^k has a 95 % interval, in which noisy points count less; "at the end" is the slope
+    between the two largest sizes. The knee is the smallest batch with 90 % of the best throughput. Over five models or
+    more, parameters, FLOPs, bytes and latencies are correlated.
+
+    \b
+    Example:
+      ncu-bench scaling sweep -o scaling.svg
+      ncu-bench scaling jetson server --format markdown
+    """
+    from ncu_tools.bench.scaling import correlations, series
+
+    if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
+        raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
+    rows = _rows(runs, dask)
+    fits, pairs = series(rows), correlations(rows)
+    notes = _notes(rows, fits, pairs)
+    if output is not None:
+        notes += _drawn(rows, fits, pairs, output, title)
+    if only_correlations:
+        show(Table("scaling", PAIR_COLUMNS, [asdict(pair) for pair in pairs], notes), output_format)
+        return
+    extra = {"correlations": [asdict(pair) for pair in pairs]}
+    matrices = _matrices(pairs) if output_format in ("text", "markdown") else []
+    if output_format == "markdown":
+        for matrix in matrices:
+            click.echo(f"{to_markdown(matrix)}\n")
+    machine_readable = output_format in MACHINE_FORMATS
+    columns = (*IDENTITY, *(FOR_MACHINES if machine_readable else FOR_PEOPLE), *VERDICTS)
+    show(Table("scaling", columns, [_cells(one) for one in fits], notes, extra), output_format)
+    if output_format == "text":
+        for matrix in matrices:
+            click.echo()
+            say_notes(echo_text(matrix))
+
+
+def _rows(runs: Sequence[str], dask: str | None) -> list[Row]:
+    """The rows of all runs without their samples. Raises `NcuBenchError` when one has none."""
+    from ncu_parsers.datasets.dataset_layout import tables_named
+    from ncu_parsers.datasets.engine import InOrder
+    from ncu_parsers.parquet.reader import read_bench
+
+    files = []
+    for run in runs:
+        found = tables_named(BENCH_FILE, run)
+        if not found:
+            raise NcuBenchError(
+                f"{Path(run) / BENCH_FILE if Path(run).is_dir() else run} does not exist.",
+                advice="Make one with: ncu-bench bench TARGET -o RUN",
+            )
+        files += found
+    rows: list[Row] = []
+    with engine_of(dask) as engine:
+        for table in (engine or InOrder()).map(read_bench, files):
+            if isinstance(table, NcuBenchError):
+                raise table
+            rows += table.drop_columns(["samples_ns"]).to_pylist()
+    return rows
+
+
+def _cells(one: Series) -> Row:
+    from ncu_tools.bench.scaling import AXES
+
+    cells: Row = {name: value for name, value in one.same.items() if name in {column.name for column in IDENTITY}}
+    sizes = sorted(set(one.sizes))
+    cells |= {"varied": AXES[one.axis][0], "points": len(sizes), "smallest": sizes[0], "largest": sizes[-1]}
+    cells |= {"last_exponent": one.last_exponent, "verdict": one.verdict, "throughput_unit": None}
+    fit, knee = one.fit, one.knee
+    if fit is not None:
+        cells |= {"exponent": fit.exponent, "exponent_low": fit.low, "exponent_high": fit.high}
+        cells |= {"interval": f"[{fit.low:.2f} - {fit.high:.2f}]", "r_squared": fit.r_squared}
+        cells["weighted"] = fit.weighted
+    if knee is not None:
+        cells |= {"knee": knee.batch, "knee_why_not": knee.why_not, "best_throughput": knee.best}
+        cells |= {"best_batch": knee.best_batch, "throughput_unit": one.throughput_unit}
+    return cells
+
+
+def _matrices(pairs: list[Correlation]) -> list[Table]:
+    """Spearman's and Pearson's coefficients of each group as square tables; none where no pair has one."""
+    tables = []
+    for group in dict.fromkeys(pair.group for pair in pairs if pair.spearman is not None):
+        some = [pair for pair in pairs if pair.group == group]
+        names = list(dict.fromkeys(name for pair in some for name in (pair.one, pair.other)))
+        for kind in ("spearman", "pearson"):
+            rows: list[Row] = [{"quantity": name, name: 1.0} for name in names]
+            for pair in some:
+                value = getattr(pair, kind)
+                rows[names.index(pair.one)][pair.other] = rows[names.index(pair.other)][pair.one] = value
+            columns = [Column("quantity", f"{kind}: {group}"), *(Column(name, name, "number") for name in names)]
+            tables.append(Table("scaling", columns, rows))
+    return tables
+
+
+def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> list[str]:
+    from ncu_tools.bench.scaling import LEAST_MODELS, TOO_FEW
+
+    notes = []
+    if not fits:
+        notes.append("no size varies: sweep one, such as --batch-size 1,4,16,64")
+    alike = sum(one.fit is not None and not one.fit.weighted for one in fits)
+    if alike:
+        notes.append(f"all points count alike in {alike} of {len(fits)} fits: a point was timed once, or has no spread")
+    if all(pair.spearman is None for pair in pairs):
+        models = len({row["target"] for row in rows if row["outcome"] == OK})
+        notes.append(f"{TOO_FEW} what goes together: {models} of at least {LEAST_MODELS} models")
+    failed = [row for row in rows if row["outcome"] != OK]
+    notes += [f"{row['point']}: {row['outcome']}" for row in failed[:MOST_SAID]]
+    if len(failed) > MOST_SAID:
+        notes.append(f"{len(failed) - MOST_SAID} more points are not ok")
+    if any(row["expected_flops"] is not None for row in rows):
+        notes.append("FLOPs and bytes are those of formulas for each operator, not measured")
+    return notes
+
+
+def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output: Path, title: str) -> list[str]:
+    """Draw, and say where."""
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    from ncu_tools.bench.scaling import by_group
+    from ncu_tools.report.plot.fonts import note_on_boxes
+    from ncu_tools.report.plot.scaling_plot import draw_scaling
+
+    picture = draw_scaling(fits, by_group(rows), pairs, output.suffix.lstrip(".").lower(), title=title)
+    if picture is None:
+        return ["there is nothing to draw"]
+    with replacing(output) as temporary:
+        temporary.write_bytes(picture)
+    return [f"the picture is {output}", *note_on_boxes([title])]

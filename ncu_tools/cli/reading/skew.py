@@ -1,0 +1,78 @@
+"""ncu-bench skew: kernels and layers across ranks, the slowest rank, and where it loses its time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.time_titles import said_of_operators, titled_times
+from ncu_tools.report.table import Column, Table
+
+RANKS = (
+    Column("rank", "rank", "count"),
+    Column("host", "host"),
+    Column("device", "device", wide=True),
+    Column("launches", "launches", "count"),
+    Column("time_ns", "time", "time", "ns"),
+    Column("collective_ns", "in collectives", "time", "ns"),
+    Column("work_ns", "outside", "time", "ns"),
+    Column("excess_ns", "above median", "time", "ns"),
+)
+ACROSS = (
+    Column("name", "name", wide=True),
+    Column("ranks", "ranks", "count"),
+    Column("launches", "launches", "count"),
+    Column("min_ns", "min", "time", "ns", spare=1),
+    Column("median_ns", "median", "time", "ns"),
+    Column("max_ns", "max", "time", "ns"),
+    Column("slowest", "slowest rank", "count", spare=0),
+    Column("skew_ns", "max - median", "time", "ns", spare=0),
+    Column("excess_ns", "slowest of run - median", "time", "ns", spare=2),
+)
+COLLECTIVE = Column("is_collective", "collective")
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "--by",
+    type=click.Choice(("kernel", "layer", "rank")),
+    default="kernel",
+    show_default=True,
+    help="A row per kernel, per layer, or per rank.",
+)
+@click.option("--depth", type=click.IntRange(min=0), help="With --by layer, how many levels below the model.")
+@top_option("rows")
+@format_option
+def command(run: str, by: str, depth: int | None, top: int | None, output_format: str) -> None:
+    """Show how unevenly the ranks of a run work: the slowest rank, and the kernels or layers where it loses its time.
+
+    Minimum, median and maximum are over ranks, of the time that a rank spends in a kernel or layer in all. The slowest
+    rank is the one with the most time outside collectives: inside them, ranks wait for it.
+
+    \b
+    Example:
+      ncu-bench skew run
+      ncu-bench skew run --by layer --depth 1
+      ncu-bench skew run --by rank
+    """
+    from ncu_tools.kernels.operator_times import clocks_of
+    from ncu_tools.layers.rank_skew import NEEDED, skew
+    from ncu_tools.runs.loading import load
+
+    with progress("Reading") as reading:
+        loaded = load(run, reading=reading, columns=NEEDED)
+    result = skew(loaded.table, by="layer" if by == "layer" else "kernel", depth=depth)
+    clocks = clocks_of(loaded.table)
+    notes = [*result.notes, *loaded.notes, *said_of_operators(clocks)]
+    if by == "rank" or len(result.ranks) < 2:
+        ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
+        show(titled_times(ranks, clocks), output_format)
+        return
+    top = rows_shown(top, output_format)
+    notes += hidden_rows(len(result.rows), top, "more row", "more rows")
+    columns = (*ACROSS, COLLECTIVE) if output_format in MACHINE_FORMATS else ACROSS
+    rows = [asdict(row) for row in result.rows[:top]]
+    show(titled_times(Table("skew", columns, rows, notes), clocks), output_format)

@@ -1,0 +1,1 @@
+"""Two runs compared or joined, and gates on what changed."""

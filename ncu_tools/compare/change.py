@@ -1,0 +1,168 @@
+"""One measure before and after, how sure its change is, and what a gate can be held against.
+
+Kernels, layers and measured points are compared in this form, so that all of them have the same words and gates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ncu_tools.numbers.number_format import FORMATS
+
+EXACT = ("launches", "flops", "bytes", "memory", "allocated", "parameters")
+"""Measures without noise: any difference is one."""
+KINDS = {
+    "time": "time", "dram_bytes": "byte", "bytes": "byte", "memory": "byte", "allocated": "byte", "flops": "flop",
+}  # fmt: skip
+
+SAME_COUNT = 1e-9
+"""Counts are sums of floats: how far two sums of the same numbers may be apart, as a share."""
+
+DIGITS_PRINTED = 4
+"""Significant digits of tables (`ncu_tools.numbers.number_format`)."""
+
+UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "same", "no change shown", "more", "less"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One measure before and after, in its base unit; None where unknown, 0 where the kernel did not run.
+
+    `low` and `high` bound new / base with 95 % confidence; None where the noise is not known: fewer than two samples
+    on a side, averages, or samples that do not differ at all. `unlike` says why two numbers are no change, and
+    `compares` what is compared where that is not the sum, as "per launch". By less than `step` the two may differ
+    because of the few digits that their reports printed.
+    """
+
+    measure: str
+    base: float | None
+    new: float | None
+    low: float | None = None
+    high: float | None = None
+    basis: str | None = None
+    unlike: str = ""
+    compares: str = ""
+    step: float = 0.0
+
+    @property
+    def growth(self) -> float | None:
+        """(new - base) / base, infinite from 0 to anything; None where it is not known."""
+        if self.base is None or self.new is None or self.unlike:
+            return None
+        if self.base == self.new:
+            return 0.0
+        return (self.new - self.base) / self.base if self.base else math.inf
+
+    @property
+    def ratio(self) -> float | None:
+        """New / base; None where it is not known, or the base is 0."""
+        return None if self.growth is None or not self.base else 1.0 + self.growth
+
+    @property
+    def outcome(self) -> str:
+        """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` where the interval holds 1, or `UNKNOWN`.
+
+        `SAME` are equal counts, and times and bytes of launches that differ by less than the last digit that tables or
+        the reports print.
+        """
+        if self.growth is None or self.base is None or self.new is None:
+            return UNKNOWN
+        if abs(self.growth) <= SAME_COUNT or (self.measure not in EXACT and self._prints_alike):
+            return SAME
+        if self.low is not None and self.high is not None and self.low <= 1 <= self.high:
+            return NOT_SHOWN
+        return MORE if self.growth > 0 else LESS
+
+    @property
+    def _prints_alike(self) -> bool:
+        before, after = self.base or 0.0, self.new or 0.0
+        larger = max(abs(before), abs(after))
+        shown = 10.0 ** (math.floor(math.log10(larger)) + 1 - DIGITS_PRINTED) if larger else 0.0
+        return abs(after - before) < max(shown, self.step)
+
+    @property
+    def noise_is_known(self) -> bool:
+        """Whether the change is exact, or has an interval."""
+        return self.measure in EXACT or self.low is not None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why gates on a subject are refused, but those on `launches`: the `reason`, and the `advice` on what to type."""
+
+    reason: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a gate is held against: a run, a kernel, a layer or a point, by the names that it has or had.
+
+    `unheld` says why there is no growth to hold to a limit, `missing` why the new run lacks a number that it should
+    have, `refusal` why sums mean nothing; all are empty where gates can be held.
+    """
+
+    names: tuple[str, ...]
+    changes: dict[str, Change]
+    unheld: str = ""
+    missing: str = ""
+    refusal: Refusal | None = None
+
+
+@dataclass
+class Subjects:
+    """Everything of one comparison that gates may name, each a `noun`.
+
+    A gate that names nothing is held against the `whole`, and where that is None against each of `every`. `lacks` has
+    reasons for measures that do not exist here.
+    """
+
+    noun: str
+    every: list[Subject]
+    whole: Subject | None = None
+    lacks: dict[str, str] = field(default_factory=dict)
+
+
+def sentence(change: Change) -> str:
+    """The numbers of a change: "time per launch 1.2 ms -> 1.4 ms: +16.7 % [+12.1 %, +21.4 %]"."""
+    shown: Callable[[float], str] = FORMATS[KINDS[change.measure]] if change.measure in KINDS else lambda n: f"{n:,.0f}"
+    before, after = ("not known" if value is None else shown(value) for value in (change.base, change.new))
+    noise = "" if change.noise_is_known or change.outcome == SAME else ", noise not known"
+    told = f", {NOT_SHOWN}" if change.outcome == NOT_SHOWN else noise
+    per_launch, _, which = change.compares.partition(", ")
+    what, of_which = f"{change.measure} {per_launch}".rstrip(), f" ({which})" if which else ""
+    return f"{what} {before} -> {after}: {growth_text(change) or 'not known'}{told}{of_which}"
+
+
+def growth_text(change: Change) -> str | None:
+    """A change in per cent with its interval, "+5.2 % [+3.1 %, +7.4 %]", or "same"; None where it is not known."""
+    if change.growth is None:
+        return None
+    if math.isinf(change.growth):
+        return "from nothing"
+    return (SAME if change.outcome == SAME else signed(change.growth)) + _interval_text(change)
+
+
+def verdict_text(change: Change) -> str | None:
+    """As `growth_text`, but with "no change shown" in place of a change that its interval cannot tell from none."""
+    return NOT_SHOWN + _interval_text(change) if change.outcome == NOT_SHOWN else growth_text(change)
+
+
+def _interval_text(change: Change) -> str:
+    if change.low is None or change.high is None:
+        return ""
+    return f" [{signed(change.low - 1)}, {signed(change.high - 1)}]"
+
+
+def signed(fraction: float) -> str:
+    """A fraction as per cent with its sign, and as many digits as a small change needs to be seen."""
+    if fraction == 0:
+        return "0 %"
+    return f"{100 * fraction:+.1f} %" if abs(fraction) >= 0.001 else f"{100 * fraction:+.1g} %"
+
+
+def shortened(words: Sequence[str], most: int) -> list[str]:
+    """The first words, and how many more there are."""
+    return [*words[:most], *([f"and {len(words) - most} more"] if len(words) > most else [])]

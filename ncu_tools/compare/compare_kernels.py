@@ -1,0 +1,295 @@
+"""What changed between two runs, kernel by kernel: launches and FLOPs exactly, times and bytes with their noise.
+
+Samples of a kernel are launches, so times, FLOPs and bytes are compared per launch (`ncu_tools.compare.per_launch`),
+and how often a kernel is launched is a measure of its own. Sums over all kernels are compared where both runs did the
+same work (`ncu_tools.compare.same_work`). A change of times or bytes stands beside its 95 % interval
+(`ncu_tools.numbers.statistics`). Where that holds 1, no change was shown. Runs of other GPUs, sources or clock modes
+are not compared unless that is wanted anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.schema.tables import short_name
+
+from ncu_tools.compare.change import Change, Refusal, Subject, Subjects
+from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.matching.asked_pairs import AskedPair
+from ncu_tools.compare.matching.kernel_pairs import ASKED, BY_NAME, Pair, Pairing, pair_kernels
+from ncu_tools.compare.per_launch import (
+    OF_ALL,
+    OF_COMMON_SIGNATURES,
+    OF_OTHER_SIGNATURES,
+    PER_LAUNCH,
+    WITHIN_WORKS,
+    Mix,
+    mix_of,
+)
+from ncu_tools.compare.run_conditions import Conditions, Difference, Observed, clock_note, differences, known_of_one
+from ncu_tools.compare.same_work import OtherWork, other_work
+from ncu_tools.kernels.hotspots import OPERATORS, Hotspot, kernels_of, run_total
+from ncu_tools.kernels.kernel_sums import or_none
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.numbers.statistics import Codes, ratio_interval, totals
+
+MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
+"""What is compared, and the field of `Hotspot` that holds its sum over the launches of a kernel."""
+VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
+"""What scatters from launch to launch, and its column."""
+MOST_RENAMED = 3
+
+COUNTED_DIFFERENTLY = "the two runs counted the FLOPs of different units"
+HAS_LEFT = "has left the new run, perhaps under another name"
+NOT_OF_LAUNCHES = {
+    **dict.fromkeys(("memory", "allocated"), "launches say nothing of the memory that a program allocates"),
+    "parameters": "launches say nothing of parameters",
+    "bytes": "launches have dram_bytes; bytes are those of measured points",
+}
+
+
+@dataclass(frozen=True)
+class ComparedKernel:
+    """A kernel in both runs, or in one of them (the other is None), with the change of each of `MEASURES`.
+
+    The change of `launches` is that of their number, those of the other measures are per launch; in the total of all
+    kernels they are those of sums.
+    """
+
+    pair: Pair
+    base: Hotspot | None
+    new: Hotspot | None
+    changes: dict[str, Change]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether only the new run has it."""
+        return self.base is None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether only the base has it."""
+        return self.new is None
+
+
+@dataclass
+class Comparison:
+    """Two runs: every kernel, the sum over all of them, in what their conditions differ, and what a reader must know.
+
+    Kernels are in the order of how much the change of their time changed that of the run. `other_work` says in what the
+    runs did not do the same work; `sums_anyway` that their sums are compared nevertheless.
+    """
+
+    kernels: list[ComparedKernel]
+    total: ComparedKernel
+    other_work: OtherWork
+    sums_anyway: bool = False
+    differences: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def subjects(self) -> Subjects:
+        """What gates are held against: the kernels by their names, before and after, and the run."""
+        every = [
+            Subject((one.pair.kernel, one.pair.was or ""), one.changes, unheld=HAS_LEFT if one.is_gone else "")
+            for one in self.kernels
+        ]
+        other = self.other_work
+        refusal = Refusal(str(other), other.advice) if other and not self.sums_anyway else None
+        return Subjects("kernel", every, Subject(("the run",), self.total.changes, refusal=refusal), NOT_OF_LAUNCHES)
+
+
+def hold_comparable(base: Conditions, new: Conditions, names: tuple[str, str]) -> None:
+    """Raise `NcuBenchError` where two runs, called `names`, differ in what must agree."""
+    hold_alike(differences(base, new), names)
+
+
+def hold_alike(found: Sequence[Difference], names: tuple[str, str], meant: str = "") -> None:
+    """Raise `NcuBenchError` where one of these differences is refused; `meant` is how to say that it is wanted."""
+    refused = [difference for difference in found if difference.refused]
+    if refused:
+        raise NcuBenchError(
+            f"{names[1]} is not compared with {names[0]}, because they differ in " + "; ".join(map(str, refused)) + ".",
+            "A change could not be told from an effect of that.",
+            f"To compare them all the same, add --anyway{meant}",
+        )
+
+
+def compare(
+    base: Works,
+    new: Works,
+    conditions: tuple[Conditions, Conditions],
+    *,
+    asked: Sequence[AskedPair] = (),
+    sums_anyway: bool = False,
+) -> Comparison:
+    """What changed from the works of one run to those of another, with the conditions of both.
+
+    `asked` are kernels that the user pairs. With `sums_anyway`, sums over all kernels are compared even if the runs did
+    not do the same work.
+    """
+    pairing = pair_kernels(base.signatures, new.signatures, asked)
+    hotspots_of = _hotspots(base, pairing.base), _hotspots(new, pairing.new)
+    other = other_work(pairing, base, new)
+    kernels = _kernels(pairing, hotspots_of, mix_of(pairing, base, new))
+    total = _total(hotspots_of, pairing, base, new, "" if sums_anyway else str(other))
+    result = Comparison(ordered(kernels, "change"), total, other, sums_anyway, differences(*conditions))
+    observed = base.observed, new.observed
+    result.notes = [
+        *notes_on_conditions(result.differences, observed, conditions), *_notes_on_pairs(result),
+        *_notes_on_noise(result),
+    ]  # fmt: skip
+    return result
+
+
+def ordered(kernels: list[ComparedKernel], by: str) -> list[ComparedKernel]:
+    """The kernels by how much their time changed, or by the time they take in the run in which they take more."""
+
+    def key(kernel: ComparedKernel) -> tuple[float, str]:
+        before, after = (0.0 if side is None else side.time_total_ns for side in (kernel.base, kernel.new))
+        if before is None or after is None:
+            return 1.0, kernel.pair.kernel
+        return -(abs(after - before) if by == "change" else max(before, after)), kernel.pair.kernel
+
+    return sorted(kernels, key=key)
+
+
+def _hotspots(side: Works, pairs: Codes) -> dict[int, Hotspot]:
+    """The works of each pair as one kernel, by the number of the pair."""
+    return {int(row.kernel): row for row in kernels_of(side.sums.titled([str(pair) for pair in pairs.tolist()]))}
+
+
+def _kernels(
+    pairing: Pairing, hotspots_of: tuple[dict[int, Hotspot], dict[int, Hotspot]], mix: Mix
+) -> list[ComparedKernel]:
+    """Every pair with its changes. A kernel that only one run has takes nothing in the other."""
+    means = {measure: mix.means(measure) for measure in MEASURES if measure != "launches"}
+    intervals = {measure: mix.intervals(measure, column) for measure, column in VALUES.items()}
+    steps = {measure: mix.steps(column) for measure, column in VALUES.items()}
+    kernels = []
+    for number, pair in enumerate(pairing.pairs):
+        base, new = (rows.get(number) for rows in hotspots_of)
+        counts = [0.0 if side is None else float(side.launches) for side in (base, new)]
+        changes = {"launches": Change("launches", counts[0], counts[1])}
+        for measure, of_pairs in means.items():
+            compares = mix.compares[number]
+            before, after = (or_none(float(mean[number])) for mean in of_pairs)
+            if base is None or new is None:
+                before, after, compares = _own_mean(base, measure), _own_mean(new, measure), PER_LAUNCH
+            low, high, basis = intervals.get(measure, {}).get(number, (None, None, None))
+            unlike = COUNTED_DIFFERENTLY if measure == "flops" and _counted_differently(base, new) else ""
+            step = float(steps[measure][number]) if measure in steps else 0.0
+            changes[measure] = Change(measure, before, after, low, high, basis, unlike, compares, step)
+        kernels.append(ComparedKernel(pair, base, new, changes))
+    return kernels
+
+
+def _own_mean(kernel: Hotspot | None, measure: str) -> float | None:
+    """The mean per launch of a kernel that one run has; 0 in the other."""
+    if kernel is None:
+        return 0.0
+    total: float | None = getattr(kernel, MEASURES[measure])
+    return None if total is None else total / kernel.launches
+
+
+def _total(
+    hotspots_of: tuple[dict[int, Hotspot], dict[int, Hotspot]], pairing: Pairing, base: Works, new: Works, unlike: str
+) -> ComparedKernel:
+    """The sums over all kernels; `unlike` says why they are no change."""
+    before, after = (run_total(list(rows.values())) for rows in hotspots_of)
+    changes = {}
+    for measure, name in MEASURES.items():
+        interval = None if unlike or measure not in VALUES else _interval_of_runs(pairing, base, new, VALUES[measure])
+        low, high, basis = interval or (None, None, None)
+        why = COUNTED_DIFFERENTLY if measure == "flops" and _counted_differently(before, after) else unlike
+        if measure == "launches":
+            why = ""
+        step = sum(_step_of_sum(run, VALUES[measure]) for run in (base, new)) / 2 if measure in VALUES else 0.0
+        sums = getattr(before, name), getattr(after, name)
+        changes[measure] = Change(measure, *sums, low, high, basis, why, step=step)
+    return ComparedKernel(Pair("all kernels", None, None), before, after, changes)
+
+
+def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
+    """Whether FLOPs are a lower bound on a side and rest on other counters on the other."""
+    if base is None or new is None:
+        return False
+    return (base.flops_lower_bound or new.flops_lower_bound) and base.flops_basis != new.flops_basis
+
+
+def _step_of_sum(run: Works, column: str) -> float:
+    return float((run.steps[column] * run.sums.of("launches")).sum())
+
+
+def _interval_of_runs(pairing: Pairing, base: Works, new: Works, column: str) -> tuple[float, float, str] | None:
+    """The interval of the ratio of two runs' sums; None where any kernel of either has no known scatter."""
+    codes = (base, pairing.base, pairing.base_work), (new, pairing.new, pairing.new_work)
+    works = 1 + max((int(of_works.max(initial=-1)) for _, _, of_works in codes), default=-1)
+    for basis, strata in ((WITHIN_WORKS, works), (OF_ALL, len(pairing.pairs))):
+        sums = []
+        for run, of_pairs, of_works in codes:
+            moments = run.moments[column].joined(of_works if basis == WITHIN_WORKS else of_pairs, strata)
+            found = totals(moments, np.zeros(strata, np.int64), 1)
+            sums.append((float(found.total[0]), float(found.variance[0]), float(found.freedom[0])))
+        if all(math.isfinite(variance) for _, variance, _ in sums):
+            interval = ratio_interval(sums[0], sums[1])
+            return None if interval is None else (*interval, basis)
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------- notes
+
+
+def notes_on_conditions(
+    found: Sequence[Difference], observed: tuple[Observed, Observed], conditions: tuple[Conditions, Conditions]
+) -> list[str]:
+    """In what two runs differ, what is known of one only, and what of their launches is left out or means less."""
+    notes = [f"the runs differ in {difference}" for difference in found]
+    unsure = known_of_one(*conditions)
+    if unsure:
+        notes.append(f"known of one of the runs only, so perhaps not alike: {', '.join(unsure)}")
+    notes += [note for note in (clock_note(*observed),) if note]
+    for title, side in zip(("base", "new run"), observed, strict=True):
+        if side.failed:
+            notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
+    if any("operators" in side.words["source"] for side in observed):
+        notes.append(OPERATORS)
+    return notes
+
+
+def _notes_on_pairs(result: Comparison) -> list[str]:
+    """Which kernels were renamed, and on what evidence; which may be, and what is left out of means."""
+    renamed = [one.pair for one in result.kernels if one.pair.matched_by not in (None, BY_NAME, ASKED)]
+    notes = [
+        f"{short_name(pair.kernel)} was {short_name(pair.was or '')}, by {pair.matched_by}; if not, --pair OLD=NEW"
+        for pair in renamed[:MOST_RENAMED]
+    ]
+    if len(renamed) > MOST_RENAMED:
+        more = counted(len(renamed) - MOST_RENAMED, "more kernel was", "more kernels were")
+        notes.append(f"{more} renamed: matched_by in --format json says by what each was found")
+    gone, new = (sum(getattr(one, name) for one in result.kernels) for name in ("is_gone", "is_new"))
+    if gone and new:
+        notes.append(f"{gone} gone and {new} new: where one is the other, say so with --pair OLD=NEW")
+    for words in (OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES):
+        some = [one for one in result.kernels if one.changes["time"].compares == words and one.base and one.new]
+        if some:
+            notes.append(f"{counted(len(some), 'kernel is', 'kernels are')} compared {words}")
+    return notes
+
+
+def _notes_on_noise(result: Comparison) -> list[str]:
+    both = [kernel for kernel in result.kernels if not kernel.is_new and not kernel.is_gone]
+    notes = []
+    silent = sum(not kernel.changes["time"].noise_is_known for kernel in both)
+    if silent:
+        notes.append(
+            f"{silent} of {counted(len(both), 'matched kernel has', 'matched kernels have')} no interval: it takes two "
+            "launches of a kernel in each run, and times that differ; profile more iterations"
+        )
+    if any(kernel.changes["flops"].unlike for kernel in both):
+        notes.append(f"FLOPs of some kernels are not compared: {COUNTED_DIFFERENTLY}")
+    return notes

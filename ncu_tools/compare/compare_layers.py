@@ -1,0 +1,173 @@
+"""What changed between two runs, layer by layer and phase by phase, in one iteration.
+
+Layers are the same where their module path and phase are. Each has everything below it in its numbers. The noise of
+times and bytes is the scatter of whole iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.nvtx_ranges import RUN_PHASES
+from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.compare.change import Change, Subject, Subjects
+from ncu_tools.compare.compare_kernels import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
+from ncu_tools.compare.layer_sums import LayerSums
+from ncu_tools.compare.run_conditions import Conditions, Difference, differences
+from ncu_tools.layers.layers import NO_MODULE, WHOLE, Layer, layers, sums_by_iteration, whole_run, without_failed
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.numbers.statistics import mean_of, ratio_interval
+
+MEASURES = {"launches": "launches", "time": "time_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
+"""What is compared, and the field of `Layer` that holds it: means over the iterations."""
+VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
+OF_ITERATIONS = "iterations"
+NO_PHASE = ""
+
+Sums = Mapping[str, Mapping[str, Floats]]
+
+
+@dataclass(frozen=True)
+class ComparedLayer:
+    """A layer in one phase, in both runs or in one of them (the other is None), with the change of each measure."""
+
+    module: str
+    phase: str
+    base: Layer | None
+    new: Layer | None
+    changes: dict[str, Change]
+
+    @property
+    def subject(self) -> Subject:
+        """The layer as gates know it, by its path, alone and with its phase in front."""
+        unheld = "has left the new run" if self.new is None else ""
+        name = f"{self.phase} {self.module}" if self.phase else self.module
+        return Subject((name, self.module), self.changes, unheld)
+
+
+@dataclass
+class LayerComparison:
+    """Two runs: every layer in every phase, all launches as one, in what their conditions differ, and what to know.
+
+    Layers are in the order of how much the change of their time changed that of the run.
+    """
+
+    layers: list[ComparedLayer]
+    total: ComparedLayer
+    differences: list[Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def subjects(self) -> Subjects:
+        """What gates are held against: the layers, and the run."""
+        whole = Subject(("the run",), self.total.changes)
+        return Subjects("layer", [one.subject for one in self.layers], whole, NOT_OF_LAUNCHES)
+
+
+def compare_layers(
+    base_run: LayerSums, new_run: LayerSums, conditions: tuple[Conditions, Conditions], *, depth: int | None = None
+) -> LayerComparison:
+    """What changed from one run to another, at most `depth` levels below the model.
+
+    Raises `NcuBenchError` where no launch of a run knows its module.
+    """
+    base, new = base_run.launches, new_run.launches
+    for name, table in (("base", base), ("new run", new)):
+        if all(module is None for module in tables.words(table, "module")):
+            raise NcuBenchError(
+                f"No launch of the {name} knows its module.",
+                "Layers come from NVTX ranges or PyTorch operators of a model.",
+                "Profile a model target, or compare kernels: leave --layers out.",
+            )
+    alike = _flops_are_alike(base, new)
+    found = [layer for phase in _phases(base, new) for layer in _of_phase(base, new, phase, depth, alike)]
+    sums = _sums(base, None), _sums(new, None)
+    total = _compared(WHOLE, NO_PHASE, whole_run(base), whole_run(new), sums, flops_are_alike=alike)
+    result = LayerComparison(ordered(found, "change"), total, differences(*conditions))
+    observed = base_run.observed, new_run.observed
+    result.notes = [*notes_on_conditions(result.differences, observed, conditions), *_notes(base, new, result)]
+    return result
+
+
+def ordered(found: list[ComparedLayer], by: str) -> list[ComparedLayer]:
+    """The layers by how much their time changed, or by the time they take in the run in which they take more."""
+
+    def key(layer: ComparedLayer) -> tuple[float, str, str]:
+        before, after = layer.changes["time"].base, layer.changes["time"].new
+        if before is None or after is None:
+            return 1.0, layer.module, layer.phase
+        return -(abs(after - before) if by == "change" else max(before, after)), layer.module, layer.phase
+
+    return sorted(found, key=key)
+
+
+def _phases(base: pa.Table, new: pa.Table) -> list[str]:
+    """The phases of both runs in their order, with `NO_PHASE` for launches that know none."""
+    known = {phase or NO_PHASE for table in (base, new) for phase in tables.words(table, "phase")}
+    return [phase for phase in (*RUN_PHASES, NO_PHASE) if phase in known]
+
+
+def _of_phase(base: pa.Table, new: pa.Table, phase: str, depth: int | None, alike: bool) -> list[ComparedLayer]:
+    ours, theirs = ({row.module: row for row in layers(table, depth=depth, phase=phase).rows} for table in (base, new))
+    sums = _sums(base, phase), _sums(new, phase)
+    return [
+        _compared(module, phase, ours.get(module), theirs.get(module), sums, flops_are_alike=alike)
+        for module in dict.fromkeys((*ours, *theirs))
+    ]
+
+
+def _sums(table: pa.Table, phase: str | None) -> Sums:
+    return {measure: sums_by_iteration(table, column, phase) for measure, column in VALUES.items()}
+
+
+def _compared(
+    module: str, phase: str, base: Layer | None, new: Layer | None, sums: tuple[Sums, Sums], *, flops_are_alike: bool
+) -> ComparedLayer:
+    changes = {}
+    for measure, name in MEASURES.items():
+        before, after = (0.0 if side is None else getattr(side, name) for side in (base, new))
+        interval = _interval(module, measure, sums) if base is not None and new is not None else None
+        low, high = interval or (None, None)
+        bounded = any(side is not None and side.flops_lower_bound for side in (base, new))
+        unlike = COUNTED_DIFFERENTLY if measure == "flops" and bounded and not flops_are_alike else ""
+        basis = OF_ITERATIONS if interval else None
+        changes[measure] = Change(measure, before, after, low, high, basis, unlike)
+    return ComparedLayer(module, phase, base, new, changes)
+
+
+def _interval(module: str, measure: str, sums: tuple[Sums, Sums]) -> tuple[float, float] | None:
+    if measure not in VALUES:
+        return None
+    before, after = (mean_of(side[measure][module]) for side in sums)
+    return ratio_interval(before, after)
+
+
+def _flops_are_alike(base: pa.Table, new: pa.Table) -> bool:
+    """Whether both runs counted FLOPs by the same counters, so that lower bounds can be compared."""
+    ours, theirs = (set(tables.words(table, "flops_basis")) for table in (base, new))
+    return ours == theirs
+
+
+def _notes(base: pa.Table, new: pa.Table, result: LayerComparison) -> list[str]:
+    iterations = [len(np.unique(named[~np.isnan(named)])) for named in _iterations(base, new)]
+    notes = []
+    if max(iterations) > 1:
+        notes.append(
+            f"means over {counted(iterations[0], 'iteration', 'iterations')} and {iterations[1]} of the new run"
+        )
+    if result.total.changes["time"].low is None:
+        notes.append("there is no interval: it takes two iterations in each run; profile more, as in --iterations 5")
+    nowhere = [layer for layer in result.layers if layer.module == NO_MODULE]
+    if nowhere:
+        notes.append(f"{NO_MODULE} is what belongs to no layer")
+    return notes
+
+
+def _iterations(*runs: pa.Table) -> list[Floats]:
+    return [tables.floats(without_failed(table), "iteration") for table in runs]

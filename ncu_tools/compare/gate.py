@@ -1,0 +1,141 @@
+"""Gates for CI: "time>5%" of a comparison holds, trips, or cannot be evaluated, which never counts as holding."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.compare.change import NOT_SHOWN, SAME, Change, Refusal, Subject, Subjects, sentence, shortened
+from ncu_tools.numbers.number_format import counted
+
+PASSED, NOT_SHOWN_TO_TRIP, TRIPPED, NOT_EVALUATED = "passed", "not shown", "tripped", "not evaluated"
+REFUSED = "refused"
+"""How a gate ends. Not shown: the change is above the limit, and within its own noise. Refused: the sums of two runs
+that did not do the same work are not held to a limit."""
+
+EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRIPPED: 3}
+
+GATED = ("launches", "time", "flops", "dram_bytes", "bytes", "memory", "allocated", "parameters")
+NOUNS = ("kernel", "layer", "point")
+MOST_NAMED = 3
+
+_GATE = re.compile(
+    rf"(?:(?P<noun>{'|'.join(NOUNS)}):(?P<pattern>.+):)?(?P<measure>{'|'.join(GATED)})"
+    r"\s*>\s*(?P<limit>\d+(?:\.\d*)?|\.\d+)\s*%"
+)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """How much a measure may grow, as a fraction: of a run, or of each `noun` whose name `pattern` finds."""
+
+    text: str
+    measure: str
+    limit: float
+    noun: str = ""
+    pattern: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True)
+class GateOutcome:
+    """How a gate ended, and a sentence with the numbers; of one that was refused also why."""
+
+    gate: Gate
+    outcome: str
+    reason: str
+    refusal: Refusal | None = None
+
+
+def parse_gate(text: str) -> Gate:
+    """A gate as users write it: `time>5%`, `kernel:REGEX:dram_bytes>1%`, with layer: or point: as well.
+
+    Raises `WrongUsage` for anything else, and for a regular expression that is none.
+    """
+    match = _GATE.fullmatch(text.strip())
+    if match is None:
+        raise WrongUsage(
+            f'--fail-on "{text}" is no gate.',
+            f"A gate is MEASURE>LIMIT% or kernel:REGEX:MEASURE>LIMIT% (or layer:, or point:), with one of "
+            f"{', '.join(GATED)}.",
+            'For example: --fail-on "time>5%" --fail-on "kernel:gemm:dram_bytes>1%"',
+        )
+    try:
+        pattern = None if match["pattern"] is None else re.compile(match["pattern"])
+    except re.error as error:
+        raise WrongUsage(
+            f'--fail-on "{text}": {match["pattern"]} is no regular expression: {error}.',
+            advice="Put a backslash before ( ) [ ] * + ? where they stand for themselves.",
+        ) from error
+    return Gate(text.strip(), match["measure"], float(match["limit"]) / 100, match["noun"] or "", pattern)
+
+
+def evaluate(gate: Gate, subjects: Subjects) -> GateOutcome:
+    """How the gate ends. Of a gate on several subjects each one counts, and the worst decides."""
+    if gate.noun not in ("", subjects.noun):
+        reason = f"{subjects.noun}s are compared here, and no {gate.noun}s"
+        return GateOutcome(gate, NOT_EVALUATED, reason)
+    if gate.measure in subjects.lacks:
+        return GateOutcome(gate, NOT_EVALUATED, subjects.lacks[gate.measure])
+    if gate.pattern is None and subjects.whole is not None:
+        change, refusal = subjects.whole.changes[gate.measure], subjects.whole.refusal
+        if refusal is not None and gate.measure != "launches" and None not in (change.base, change.new):
+            return GateOutcome(gate, REFUSED, f"{refusal.reason}. {refusal.advice}", refusal)
+        return GateOutcome(gate, *_judged(gate, subjects.whole, subjects.noun))
+    return GateOutcome(gate, *_judged_each(gate, subjects))
+
+
+def not_evaluated(gates: Iterable[Gate], reason: str) -> list[GateOutcome]:
+    """Every gate, none of which could be evaluated, for one reason."""
+    return [GateOutcome(gate, NOT_EVALUATED, reason) for gate in gates]
+
+
+def exit_code(outcomes: Iterable[GateOutcome]) -> int:
+    """3 where any gate tripped, else 2 where any was refused, else 1 where any could not be evaluated, else 0."""
+    return max((EXIT_CODES[one.outcome] for one in outcomes), default=0)
+
+
+def _judged_each(gate: Gate, subjects: Subjects) -> tuple[str, str]:
+    found = [one for one in subjects.every if gate.pattern is None or any(map(gate.pattern.search, one.names))]
+    held = [one for one in found if not one.unheld]
+    unheld = [f"{one.names[0]}: {one.unheld}" for one in found if one.unheld]
+    if not held:
+        nothing = (
+            f"no {subjects.noun} that it finds is in either run" if gate.pattern else f"there is no {subjects.noun}"
+        )
+        return NOT_EVALUATED, "; ".join(shortened(unheld, MOST_NAMED)) or nothing
+    judged = [(one, *_judged(gate, one, subjects.noun)) for one in held]
+    worst = max((outcome for _, outcome, _ in judged), key=(PASSED, NOT_SHOWN_TO_TRIP, NOT_EVALUATED, TRIPPED).index)
+    reasons = [f"{one.names[0]}: {reason}" for one, outcome, reason in judged if outcome == worst]
+    shown = [_at_most(gate, held, subjects.noun)] if worst == PASSED else shortened(reasons, MOST_NAMED)
+    left = [f"not held: {', '.join(shortened(unheld, MOST_NAMED))}"] if unheld else []
+    return worst, "; ".join([*shown, *left])
+
+
+def _at_most(gate: Gate, held: list[Subject], noun: str) -> str:
+    largest = max(held, key=lambda one: one.changes[gate.measure].growth or 0.0)
+    reason = f"{counted(len(held), noun, noun + 's')}, at most {largest.names[0]}: "
+    return reason + sentence(largest.changes[gate.measure])
+
+
+def _judged(gate: Gate, subject: Subject, noun: str) -> tuple[str, str]:
+    if subject.missing:
+        return NOT_EVALUATED, subject.missing
+    change = subject.changes[gate.measure]
+    growth = change.growth
+    if growth is None:
+        return NOT_EVALUATED, _unknown(change, noun) if None in (change.base, change.new) else change.unlike
+    if change.outcome == SAME or growth <= gate.limit or math.isclose(growth, gate.limit, rel_tol=1e-9, abs_tol=1e-9):
+        return PASSED, sentence(change)
+    if change.outcome == NOT_SHOWN:
+        return NOT_SHOWN_TO_TRIP, f"{sentence(change)}: above the limit, and within the noise"
+    return TRIPPED, sentence(change)
+
+
+def _unknown(change: Change, noun: str) -> str:
+    sides = [name for name, value in (("the base", change.base), ("the new run", change.new)) if value is None]
+    launches = "" if noun == "point" else " of every launch"
+    return f"{change.measure} is not known{launches} in {' and '.join(sides)}"

@@ -1,0 +1,397 @@
+"""Counts of ncu meet times of a timeline: FLOPs and bytes per kernel signature join durations that nobody disturbed.
+
+ncu runs kernels one after the other, flushes caches and locks clocks, so its times are not those of the program; a
+timeline (nsys, PyTorch's profiler) disturbs little and counts nothing. Counted launches of one signature must agree.
+Where they do not, launches are matched one to one by their order if both sides have equally many, and otherwise the
+counts that differ stay empty. Ceilings and clocks remain those under ncu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import (
+    COLUMN_NAMES,
+    MEASURE_COLUMNS,
+    SCHEMA_VERSION,
+    Floats,
+    field_entries,
+    field_metadata,
+    table_metadata,
+    with_metadata,
+)
+
+from ncu_tools.compare.matching.launch_signatures import KEYS, Launches, Mask, Matching, is_one_of, launches_of, match
+from ncu_tools.kernels.hotspots import BETWEEN_BASES
+
+TOLERANCE = 0.01
+"""How far counted launches of one signature may be apart, as a share of the larger, and still be the same work."""
+
+MATCHED, BY_ORDER, AMBIGUOUS, UNMATCHED = "matched", "matched by order", "ambiguous", "unmatched"
+COPY = "copies and memsets"
+OUTCOMES = (MATCHED, BY_ORDER, AMBIGUOUS, UNMATCHED, COPY)
+TIMELINES = ("nsys", "kineto")
+
+CEILING_COLUMNS = frozenset(
+    column.name for column in MEASURE_COLUMNS if column.name.startswith("peak_") or column.name.endswith("_clock_hz")
+)
+"""What holds under ncu whatever a launch does: the mean of a signature, without a question of agreement."""
+COUNT_COLUMNS = tuple(
+    column.name
+    for column in MEASURE_COLUMNS
+    if column.type == pa.float64() and column.name not in {*CEILING_COLUMNS, "duration_ns"}
+)
+"""What launches of one signature must agree in."""
+FILLED_COLUMNS = ("chip", "compute_capability", "device_name")
+"""Columns that the counts fill in where the timeline lacks them."""
+TIMES_UNDER_NCU = "gpu__time"
+RATE = ".sum.per_second"
+
+ABOUT_CEILINGS = (
+    "counts, clocks and ceilings are those under ncu, times those of the timeline: a GPU that ran at higher clocks, or "
+    "found in a cache what ncu flushes, can be above a ceiling"
+)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Time of the timeline with one outcome, of one kernel, or of all of them (`kernel` is None); `share` is of all."""
+
+    outcome: str
+    kernel: str | None
+    launches: int
+    time_ns: float
+    share: float | None
+
+
+@dataclass
+class Joined:
+    """The launches of the timeline with their counts, the time of each outcome, and of each kernel that lacks counts.
+
+    `lacking` is sorted by time.
+    """
+
+    table: pa.Table
+    outcomes: list[Share]
+    lacking: list[Share]
+    notes: list[str] = field(default_factory=list)
+
+
+def join(counts: pa.Table, timeline: pa.Table, *, tolerance: float = TOLERANCE, other_gpus: bool = False) -> Joined:
+    """One row per launch of `timeline`, with the counts that its signature has in `counts`.
+
+    Raises `NcuBenchError` when `counts` holds no counters of ncu, or `timeline` no kernels of a timeline, or when both
+    know their GPU and it is another one, unless `other_gpus` are joined all the same.
+    """
+    _refuse_what_cannot_be_joined(counts, timeline)
+    counted = launches_of(_with_sums(_rows_that(counts, _is_counted(counts))))
+    timed = launches_of(_rows_that(timeline, _is_of(timeline, TIMELINES)))
+    apart = _differences_of_gpus(counted.table, timed.table)
+    if apart and not other_gpus:
+        raise NcuBenchError(
+            f"COUNTS and TIMELINE are of different GPUs: {'; '.join(apart)}.",
+            "FLOPs per launch, bytes and ceilings of one GPU do not hold on another.",
+            "To join them all the same, add --anyway",
+        )
+    matching = match(counted, timed)
+    values = _Values(counted, matching, tolerance)
+    outcome = _outcomes(timed, matching, values)
+    outcomes, lacking = _shares(timed, outcome)
+    notes = [f"{one}: bytes and ceilings are those of the former" for one in apart]
+    notes += [*_notes(counted, timed, matching, values, outcomes), ABOUT_CEILINGS]
+    table = with_metadata(_table(timed, matching, values, outcome), _metadata(counts, timeline, notes))
+    return Joined(table, outcomes, lacking, notes)
+
+
+def _refuse_what_cannot_be_joined(counts: pa.Table, timeline: pa.Table) -> None:
+    has_counts, has_times = _is_counted(counts).any(), _is_of(timeline, TIMELINES).any()
+    if not has_counts and not has_times and _is_counted(timeline).any() and _is_of(counts, TIMELINES).any():
+        raise NcuBenchError(
+            "COUNTS is a timeline, and TIMELINE a report of ncu.", advice="Swap them: ncu-bench join COUNTS TIMELINE"
+        )
+    if not has_counts:
+        raise NcuBenchError(
+            "COUNTS holds no counters of ncu.",
+            "Only launches that ncu profiled have counts to give.",
+            "Give a report of ncu first and the timeline second: ncu-bench join COUNTS TIMELINE -o joined.parquet",
+        )
+    if not has_times:
+        raise NcuBenchError(
+            "TIMELINE holds no times of an undisturbed run.",
+            "They are taken from nsys or from PyTorch's profiler; ncu times one kernel at a time.",
+            "Record one with: nsys profile -t cuda,nvtx -o timeline PROGRAM",
+        )
+    if _distinct(timeline, "operation") == {"cpu_op"}:
+        raise NcuBenchError(
+            "TIMELINE holds operators of the CPU, and no kernel.",
+            "PyTorch's profiler recorded without a GPU.",
+            "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].",
+        )
+
+
+def _differences_of_gpus(counts: pa.Table, timeline: pa.Table) -> list[str]:
+    """In which of device name and compute capability the two differ, of what both know."""
+    found = []
+    for name, title in (("device_name", ""), ("compute_capability", "compute capability ")):
+        ours, theirs = ({word for word in _distinct(table, name) if word} for table in (counts, timeline))
+        if ours and theirs and ours != theirs:
+            listed = (title + ", ".join(sorted(words)) for words in (ours, theirs))
+            found.append("counts are of {} and times of {}".format(*listed))
+    return found
+
+
+def _is_of(table: pa.Table, sources: Sequence[str]) -> Mask:
+    return is_one_of(table, "source", sources)
+
+
+def _distinct(table: pa.Table, name: str) -> set[str | None]:
+    """The texts of a column, None among them where it has nulls."""
+    codes, values = tables.codes(table, name)
+    return {values[code] for code in np.unique(codes).tolist()}
+
+
+def _is_counted(table: pa.Table) -> Mask:
+    """Launches under ncu that did not fail."""
+    alive: Mask = np.array([not failed for failed in table.column("failed").to_pylist()], dtype=bool)
+    return _is_of(table, ("ncu",)) & alive
+
+
+def _rows_that(table: pa.Table, wanted: Mask) -> pa.Table:
+    if wanted.all():
+        return table
+    return arrays.taken(table, arrays.whole(np.flatnonzero(wanted)))
+
+
+def _with_sums(table: pa.Table) -> pa.Table:
+    """Counted launches with what their rates per second add up to in place of the rates, which hold under ncu only."""
+    seconds = tables.floats(table, "duration_ns") / 1e9
+    for rate in [name for name in table.column_names if name.endswith(RATE)]:
+        total = rate.removesuffix(RATE) + ".sum"
+        counted, multiplied = tables.floats(table, total), tables.floats(table, rate) * seconds
+        column = arrays.floats(np.where(np.isnan(counted), multiplied, counted))
+        unit = field_entries(table.schema.field(rate)).get("unit", "").removesuffix("/s")
+        table = table.remove_column(table.schema.get_field_index(rate))
+        if total in table.column_names:
+            table = _replaced(table, total, column)
+            continue
+        said = field_metadata(unit=unit, meaning="the rate under ncu times the time under ncu")
+        table = table.append_column(pa.field(total, column.type, metadata=said), column)
+    return table
+
+
+def _metadata(counts: pa.Table, timeline: pa.Table, notes: list[str]) -> dict[str, object]:
+    reports = [report for table in (counts, timeline) for report in table_metadata(table).get("reports", [])]
+    return {"schema_version": SCHEMA_VERSION, "reports": reports, "notes": notes}
+
+
+# ---------------------------------------------------------------------------------------------- counts of a signature
+
+
+class _Values:
+    """The columns of the counted launches, as one value per group of a matching."""
+
+    def __init__(self, counted: Launches, matching: Matching, tolerance: float) -> None:
+        self.tolerance = tolerance
+        self.spreads: dict[str, float] = {}
+        self._counted = counted
+        self._matching = matching
+        groups = matching.groups
+        self.disagree: Mask = np.zeros(groups, dtype=bool)
+        self.columns: dict[str, Floats] = {}
+        for name in (*COUNT_COLUMNS, *sorted(CEILING_COLUMNS)):
+            values, disagree = self._of_launches(name)
+            self.columns[name] = values
+            if name in COUNT_COLUMNS:
+                self.disagree |= disagree
+
+    def numbers(self) -> Iterator[tuple[pa.Field, Floats]]:
+        """Every other metric that is a number, with its field."""
+        for field_ in self._counted.table.schema:
+            number = pa.types.is_floating(field_.type) or pa.types.is_integer(field_.type)
+            if number and field_.name not in COLUMN_NAMES and not field_.name.startswith(TIMES_UNDER_NCU):
+                yield field_, self._of_launches(field_.name)[0]
+
+    def words(self) -> Iterator[tuple[pa.Field, list[str | None]]]:
+        """Every metric that is a word and the same in all launches of its group."""
+        for field_ in self._counted.table.schema:
+            text = pa.types.is_string(field_.type) or pa.types.is_dictionary(field_.type)
+            if text and "__" in field_.name and not field_.name.endswith("(instances)"):
+                yield field_, self.word(field_.name)
+
+    def word(self, name: str) -> list[str | None]:
+        """A text column of the counts for each launch of the timeline: None where the launches of a group differ."""
+        texts = [next(iter(found)) if len(found) == 1 else None for found in self._texts(name)]
+        return self._spread(texts)
+
+    def bases(self) -> list[str | None]:
+        """`flops_basis` for each launch of the timeline: all that the launches of its group have."""
+        return self._spread([BETWEEN_BASES.join(sorted(found)) or None for found in self._texts("flops_basis")])
+
+    def _texts(self, name: str) -> list[set[str]]:
+        words = tables.words(self._counted.table, name)
+        found: list[set[str]] = [set() for _ in range(self._matching.groups)]
+        for row, group in zip(self._matching.members.tolist(), self._matching.member_group.tolist(), strict=True):
+            word = words[row]
+            if word is not None:
+                found[group].add(word)
+        return found
+
+    def _spread(self, texts: list[str | None]) -> list[str | None]:
+        return [texts[group] if group >= 0 else None for group in self._matching.group.tolist()]
+
+    def _of_launches(self, name: str) -> tuple[Floats, Mask]:
+        """A column for each launch of the timeline, NaN where it is not known, and the groups that disagree in it."""
+        values = tables.floats(self._counted.table, name)
+        mean, disagree = self._means(name, values)
+        group, partner = self._matching.group, self._matching.partner
+        if not len(mean):
+            return np.full(len(group), np.nan), disagree
+        own = np.where(partner >= 0, values[np.maximum(partner, 0)], np.nan)
+        found = np.where(disagree[group], own, mean[group])
+        return np.where(group >= 0, found, np.nan), disagree
+
+    def _means(self, name: str, values: Floats) -> tuple[Floats, Mask]:
+        """The mean of a column in each group, NaN where no launch has it, and where its launches disagree."""
+        members, group, groups = self._matching.members, self._matching.member_group, self._matching.groups
+        known = ~np.isnan(values[members])
+        member, group = values[members][known], group[known]
+        weight = self._counted.weight[members][known]
+        least, most = np.full(groups, np.inf), np.full(groups, -np.inf)
+        np.minimum.at(least, group, member)
+        np.maximum.at(most, group, member)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.bincount(group, member * weight, groups) / np.bincount(group, weight, groups)
+            largest = np.maximum(np.abs(least), np.abs(most))
+            apart = np.where(most > least, (most - least) / largest, 0.0)
+        if name in CEILING_COLUMNS:
+            return mean, np.zeros(groups, dtype=bool)
+        disagree = apart > self.tolerance
+        if name in COUNT_COLUMNS and disagree.any():
+            self.spreads[name] = float(apart[disagree].max())
+        return mean, disagree
+
+
+def _outcomes(timed: Launches, matching: Matching, values: _Values) -> npt.NDArray[np.int64]:
+    """For each launch of the timeline the place of its outcome in `OUTCOMES`."""
+    outcome = np.full(len(timed.table), OUTCOMES.index(UNMATCHED))
+    found = matching.group >= 0
+    differs = found.copy()
+    differs[found] = values.disagree[matching.group[found]]
+    outcome[found] = OUTCOMES.index(MATCHED)
+    outcome[differs & (matching.partner >= 0)] = OUTCOMES.index(BY_ORDER)
+    outcome[differs & (matching.partner < 0)] = OUTCOMES.index(AMBIGUOUS)
+    outcome[~timed.is_kernel] = OUTCOMES.index(COPY)
+    return outcome
+
+
+# --------------------------------------------------------------------------------------------------------- the table
+
+
+def _table(timed: Launches, matching: Matching, values: _Values, outcome: npt.NDArray[np.int64]) -> pa.Table:
+    """The launches of the timeline, with the columns of the counts in place of their empty ones and behind them."""
+    table = timed.table
+    found = matching.group >= 0
+    for name, column in values.columns.items():
+        table = _replaced(table, name, arrays.floats(column))
+    table = _replaced(table, "flops_basis", arrays.dictionary(values.bases()))
+    codes, sources = tables.codes(table, "source")
+    both = [*sources, *(f"ncu+{source}" for source in sources)]
+    joined = [both[code] for code in (codes + found * len(sources)).tolist()]
+    table = _replaced(table, "source", arrays.dictionary(joined))
+    for name in FILLED_COLUMNS:
+        pairs = zip(tables.words(table, name), values.word(name), strict=True)
+        table = _replaced(table, name, arrays.dictionary([own or other for own, other in pairs]))
+    keys = [KEYS[key].title if key >= 0 else None for key in matching.key.tolist()]
+    added = [
+        _text_field("counts_match", "how the counts of the row were found", [OUTCOMES[one] for one in outcome]),
+        _text_field("counts_key", "what the row and its counted launches share", keys),
+        *((field_, arrays.floats(column)) for field_, column in values.numbers()),
+        *((field_, arrays.dictionary(column)) for field_, column in values.words()),
+    ]
+    for field_, column in added:
+        if field_.name not in table.column_names:
+            table = table.append_column(field_.with_type(column.type), column)
+    return table
+
+
+def _text_field(name: str, meaning: str, values: list[str | None] | list[str]) -> tuple[pa.Field, pa.Array]:
+    column = arrays.dictionary(values)
+    return pa.field(name, column.type, metadata=field_metadata(meaning=meaning)), column
+
+
+def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), column)
+
+
+# ------------------------------------------------------------------------------------------------------------ account
+
+
+def _shares(timed: Launches, outcome: npt.NDArray[np.int64]) -> tuple[list[Share], list[Share]]:
+    """Time and launches of every outcome that occurs, and of each kernel that is ambiguous or unmatched."""
+    launches = timed.weight
+    time = np.nan_to_num(tables.floats(timed.table, "duration_ns")) * launches
+    whole = float(time.sum())
+
+    def share(place: int, kernel: str | None, count: float, spent: float) -> Share:
+        return Share(OUTCOMES[place], kernel, round(count), spent, spent / whole if whole else None)
+
+    totals, lacking = [], []
+    for place, title in enumerate(OUTCOMES):
+        here = outcome == place
+        totals.append(share(place, None, float(launches[here].sum()), float(time[here].sum())))
+        if title in (UNMATCHED, AMBIGUOUS):
+            codes, names = timed.name_codes[here], timed.names
+            counts, times = (np.bincount(codes, one[here], len(names)) for one in (launches, time))
+            lacking += [
+                share(place, names[code], float(counts[code]), float(times[code])) for code in np.unique(codes).tolist()
+            ]
+    return [one for one in totals if one.launches], sorted(lacking, key=lambda one: (-one.time_ns, one.kernel or ""))
+
+
+def _notes(counted: Launches, timed: Launches, matching: Matching, values: _Values, outcomes: list[Share]) -> list[str]:
+    notes = []
+    kinds = {one.outcome: one for one in outcomes}
+    if BY_ORDER in kinds:
+        notes.append(
+            f"{_launches(kinds[BY_ORDER].launches)} matched one to one by order: the counted launches of their "
+            "signatures differ, and both sides have equally many"
+        )
+    if AMBIGUOUS in kinds:
+        worst = max(values.spreads, key=lambda name: values.spreads[name])
+        notes.append(
+            f"{_launches(kinds[AMBIGUOUS].launches)} ambiguous: counted launches of one signature differ by more "
+            f"than {100 * values.tolerance:.3g} %, {worst} by up to {100 * values.spreads[worst]:.3g} %; what differs "
+            "is left empty, and --tolerance takes means of more"
+        )
+    notes += _key_notes(timed, matching)
+    timeless = int((timed.weight * np.isnan(tables.floats(timed.table, "duration_ns")))[timed.is_kernel].sum())
+    if timeless:
+        notes.append(f"{_launches(timeless)} of the timeline without a time: they are in no share")
+    unused = np.setdiff1d(np.flatnonzero(counted.is_kernel), matching.members)
+    if len(unused):
+        kernels = len(np.unique(counted.name_codes[unused]))
+        notes.append(
+            f"{_launches(len(unused))} under ncu, of {kernels} kernel{'s' * (kernels > 1)}, not in the timeline"
+        )
+    return notes
+
+
+def _key_notes(timed: Launches, matching: Matching) -> list[str]:
+    """How many launches found their counts by a key looser than name, grid and block."""
+    notes = []
+    for place, key in enumerate(KEYS):
+        here = matching.key == place
+        if here.any() and key.parts not in (("name", "shape", "range"), ("name", "shape")):
+            notes.append(f"{_launches(int(timed.weight[here].sum()))} joined by {key.title} only")
+    return notes
+
+
+def _launches(count: int) -> str:
+    return f"{count} launch{'es' * (count != 1)}"

@@ -1,0 +1,61 @@
+"""A run condensed to what its layers are made of, file by file, so that layers of runs of any size are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+from ncu_parsers.parquet.reader import launch_stretches
+
+from ncu_tools.compare.run_conditions import OF_LAUNCHES, Observed
+from ncu_tools.layers.layers import NEEDED, condensed
+from ncu_tools.runs.loading import OnDisk, Run
+from ncu_tools.runs.partition_sums import notes_of_reports, sums_of_run
+
+
+@dataclass
+class LayerSums:
+    """The launches of a run as `layers.condensed` gives them, what all of them say of their conditions, and notes.
+
+    What is kept grows with kernels x modules x iterations, and not with the ranks of a run.
+    """
+
+    table: pa.Table | None = None
+    observed: Observed = field(default_factory=Observed)
+    reports: dict[str, None] = field(default_factory=dict)
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        self.observed.add(table)
+        self.reports |= notes_of_reports(table)
+        self._behind(condensed(table))
+
+    def merge(self, other: LayerSums) -> None:
+        """Take the launches that come behind."""
+        self.observed.merge(other.observed)
+        self.reports |= other.reports
+        if other.table is not None:
+            self._behind(other.table)
+
+    @property
+    def launches(self) -> pa.Table:
+        """The launches, condensed. Raises `ValueError` before any were taken."""
+        if self.table is None:
+            raise ValueError("no launches were taken")
+        return self.table
+
+    def _behind(self, more: pa.Table) -> None:
+        self.table = more if self.table is None else condensed(_joined(self.table, more))
+
+
+def _joined(table: pa.Table, more: pa.Table) -> pa.Table:
+    return pa.concat_tables([table, more], promote_options="permissive").unify_dictionaries().combine_chunks()
+
+
+def layers_of_run(run: OnDisk | Run) -> LayerSums:
+    """The layers of a run; what is in Parquet is never in memory all at once, and a dataset's files go to its engine.
+
+    Raises `NcuBenchError` as `sums_of_run` does.
+    """
+    return sums_of_run(run, LayerSums, partial(launch_stretches, columns={*NEEDED, *OF_LAUNCHES, "sm_clock_hz"}))

@@ -1,0 +1,1 @@
+"""Which kernel of one run is which of another."""

@@ -1,0 +1,1 @@
+"""FLOPs and bytes by operator formulas, beside what was measured."""

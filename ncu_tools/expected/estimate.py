@@ -1,0 +1,161 @@
+"""FLOPs, bytes and roofline times of a model that was not run, on machines that need not be there.
+
+Times follow from the roofline model: as a whole the greater of bytes / bandwidth and FLOPs / peak; per operator the
+sum of each operator's own greater one. Both are what a machine could reach at best. Bytes come in two conventions, each
+with its name: `model` is inputs + parameters + outputs of layers, once each (torchinfo's sum, of a forward pass);
+`operators` is what every operator reads and writes. The time as a whole, what bounds it and the arithmetic
+intensity are of the same bytes: those of the model where they are known, in a forward pass, else those of operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from ncu_launch.errors import WrongUsage
+from ncu_launch.workload_spec import Workload
+from ncu_parsers.report_data.operator_records import INTEGER_OPERATIONS
+from ncu_parsers.schema import tables
+
+from ncu_tools.ceilings.ceilings import unit_title
+from ncu_tools.ceilings.machine_files import Machine
+
+UNITS_OF_TYPE = {
+    "fp64": ("tensor_fp64", "fp64"), "fp32": ("fp32",), "tf32": ("tensor_tf32",), "fp16": ("tensor_fp16", "fp16"),
+    "bf16": ("tensor_bf16", "bf16"), "int8": ("tensor_int8",), "fp8": ("tensor_fp8",),
+}  # fmt: skip
+"""The units that could do the work of a type, the fastest first."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One phase of a model on one machine, or without one. Times in ns. None where something needed is not known.
+
+    `arithmetic_intensity` (FLOP/byte), `integer_intensity` (OP/byte, None without integer operations), `time_model_ns`
+    and `bound` follow from the same bytes, and `whole_bytes` says of which convention these are: `model` or
+    `operators`.
+    `unknown_operators` have no formula, so FLOPs and everything that needs them are not known. `failed` says why
+    nothing could be estimated.
+    """
+
+    target: str
+    batch_size: int
+    dtype: str
+    phase: str | None
+    machine: str | None
+    parameters: int | None
+    flops: float | None
+    integer_operations: float | None
+    bytes_model: float | None
+    bytes_operators: float | None
+    arithmetic_intensity: float | None
+    integer_intensity: float | None
+    whole_bytes: str | None
+    time_model_ns: float | None
+    time_operators_ns: float | None
+    bound: str | None
+    unknown_operators: str | None = None
+    failed: str | None = None
+
+
+def unit_of(machine: Machine, dtype: str, asked: str | None = None) -> str | None:
+    """The unit whose peak holds for a type on a machine, or the one asked for; None where the machine has none.
+
+    Raises `WrongUsage` when the machine does not have the unit that was asked for.
+    """
+    if asked is not None:
+        if asked not in machine.rates:
+            known = ", ".join(rate.unit for rate in machine.peaks)
+            raise WrongUsage(f"{machine.id} has no peak for {asked}.", advice=f"It has {known}.")
+        return asked
+    return next((unit for unit in UNITS_OF_TYPE.get(dtype, ()) if unit in machine.rates), None)
+
+
+def estimates(
+    workload: Workload,
+    operators: pa.Table,
+    summary: dict[str, Any],
+    machines: Sequence[Machine],
+    unit: str | None = None,
+) -> list[Estimate]:
+    """A row for each phase of the operators and each machine; with no machine, one row per phase without times."""
+    phases = tables.words(operators, "phase")
+    rows = []
+    for phase in dict.fromkeys(phases):
+        here = np.array([other == phase for other in phases], dtype=bool)
+        work = _Work(operators, here, summary if phase == "forward" else {})
+        rows += [_on(machine, workload, phase, work, summary, unit) for machine in machines or (None,)]
+    return rows
+
+
+class _Work:
+    """What the operators of a phase do: FLOPs (NaN where no formula is known) and bytes of each."""
+
+    def __init__(self, operators: pa.Table, here: np.ndarray[Any, Any], summary: dict[str, Any]) -> None:
+        self.flops = tables.floats(operators, "flops")[here]
+        self.integers = np.nan_to_num(tables.floats(operators, INTEGER_OPERATIONS)[here])
+        self.bytes = tables.floats(operators, "dram_bytes")[here]
+        parts = [summary.get(name) for name in ("input_bytes", "parameter_bytes", "layer_output_bytes")]
+        self.model_bytes = None if None in parts else float(sum(part for part in parts if part is not None))
+
+    @property
+    def total_flops(self) -> float | None:
+        total = float(self.flops.sum())
+        return None if np.isnan(total) else total
+
+
+def _on(
+    machine: Machine | None,
+    workload: Workload,
+    phase: str | None,
+    work: _Work,
+    summary: dict[str, Any],
+    asked: str | None,
+) -> Estimate:
+    flops, moved = work.total_flops, float(work.bytes.sum())
+    whole_bytes, whole = ("operators", moved) if work.model_bytes is None else ("model", work.model_bytes)
+    time_model = time_operators = None
+    bound = None
+    unit = unit_of(machine, workload.dtype, asked) if machine is not None else None
+    if machine is not None and unit is not None and "dram" in machine.rates:
+        bandwidth, peak = machine.rates["dram"].value, machine.rates[unit].value
+        operations = work.flops + work.integers  # a workload of one type does one or the other
+        each = np.maximum(work.bytes / bandwidth, operations / peak)
+        time_operators = None if np.isnan(each).any() else float(each.sum()) * 1e9
+        if flops is not None:
+            busy = float(operations.sum()) / peak
+            time_model = max(whole / bandwidth, busy) * 1e9
+            bound = unit_title("dram" if whole / bandwidth > busy else unit)
+    integers = float(work.integers.sum()) or None
+    unknown = ", ".join(f"{name} ({calls} calls)" for name, calls in summary.get("unknown_operators", {}).items())
+    return Estimate(
+        target=workload.target,
+        batch_size=workload.batch_size,
+        dtype=workload.dtype,
+        phase=phase,
+        machine=machine.id if machine is not None else None,
+        parameters=summary.get("parameters"),
+        flops=flops,
+        integer_operations=integers,
+        bytes_model=work.model_bytes,
+        bytes_operators=moved,
+        arithmetic_intensity=flops / whole if flops is not None and whole else None,
+        integer_intensity=integers / whole if integers is not None and whole else None,
+        whole_bytes=whole_bytes,
+        time_model_ns=time_model,
+        time_operators_ns=time_operators,
+        bound=bound,
+        unknown_operators=unknown or None,
+    )
+
+
+def failed(workload: Workload, why: str) -> Estimate:
+    """The row of a workload that could not be estimated."""
+    nothing = dict.fromkeys(
+        ("phase", "machine", "parameters", "flops", "integer_operations", "bytes_model", "bytes_operators",
+         "arithmetic_intensity", "integer_intensity", "whole_bytes", "time_model_ns", "time_operators_ns", "bound")
+    )  # fmt: skip
+    return Estimate(workload.target, workload.batch_size, workload.dtype, **nothing, failed=why)

@@ -1,0 +1,215 @@
+"""Measured against expected: FLOPs and bytes that hardware counted, beside those of operator formulas.
+
+Expected FLOPs are those of contractions, from the shapes of one iteration's operators. A ratio outside of 0.97 to 1.05
+is explained by the known causes that fit. Expected bytes are inputs, weights and outputs of every operator, as if no
+cache existed; measured bytes are DRAM traffic. Their ratio is shown and not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from ncu_launch.nvtx_ranges import RUN_PHASES
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.expected.both_sides import Collection, Launches, Operators, Place, Places
+from ncu_tools.expected.mismatch_causes import Evidence, Explanation, Work, explain
+from ncu_tools.layers.layers import NO_MODULE, NO_PHASE
+from ncu_tools.numbers.number_format import counted, scaled
+
+UNATTRIBUTED = "no launch knows its phase or module, so there is a row for the model alone"
+MODEL, PHASE, LAYER = "model", "phase", "layer"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The model, a phase, or a layer in a phase: FLOPs and bytes of one iteration, None where they are not known.
+
+    `measured_flops` is None when any launch's FLOPs are unknown; `flops_lower_bound` says that some were not
+    collected. `launches` counts those of all iterations. `fitting` names the causes that fit, `causes` are sentences on
+    all of them. Integer operations stand apart, and are None where none are expected.
+    """
+
+    scope: str
+    phase: str | None
+    module: str | None
+    measured_flops: float | None
+    flops_lower_bound: bool
+    expected_flops: float | None
+    flops_ratio: float | None
+    measured_bytes: float | None
+    expected_bytes: float | None
+    bytes_ratio: float | None
+    launches: int
+    fitting: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    measured_integers: float | None = None
+    expected_integers: float | None = None
+    integers_ratio: float | None = None
+
+
+@dataclass
+class Comparison:
+    """The model, its phases, then its layers with the most work first."""
+
+    rows: list[Row]
+    iterations: int
+    notes: list[str] = field(default_factory=list)
+
+
+def compare(
+    measured: pa.Table, expected: pa.Table, *, collection: Collection | None = None, depth: int | None = None
+) -> Comparison:
+    """Set the launches of `measured` beside the operators of `expected`, which is one iteration.
+
+    A layer is the module that a launch belongs to, without the modules inside it. With `depth`, layers are the first
+    so many parts of module paths, with everything inside them. Where no launch knows its phase or module, there is a
+    row for the model alone.
+    """
+    collection = collection or Collection()
+    launches = Launches(measured)
+    if launches.are_unattributed:
+        expected = expected.drop_columns(["phase", "module"])
+    operators = Operators(expected)
+    work = Work(launches, operators, collection, launches.iterations(collection.iterations))
+    everything = np.arange(launches.rows), np.arange(len(operators.places))
+    rows = [_row(work, MODEL, None, None, *everything)]
+    if launches.are_unattributed:
+        return Comparison(rows, work.iterations, _notes(work))
+    rows += [
+        _row(work, PHASE, place[0], None, *found)
+        for place, found in _grouped(work, lambda place: (place[0], "")).items()
+    ]
+    rows[1:] = sorted(rows[1:], key=lambda row: _order(row.phase))
+    layers = [
+        _row(work, LAYER, *place, *found)
+        for place, found in _grouped(work, lambda place: (place[0], _ancestor(place[1], depth))).items()
+    ]
+    layers.sort(key=lambda row: (-max(row.expected_flops or 0.0, row.measured_flops or 0.0), _order(row.phase)))
+    return Comparison([*rows, *layers], work.iterations, _notes(work))
+
+
+def _ancestor(module: str, depth: int | None) -> str:
+    return module if depth is None or module == NO_MODULE else ".".join(module.split(".")[:depth])
+
+
+def _order(phase: str | None) -> int:
+    return RUN_PHASES.index(phase) if phase in RUN_PHASES else len(RUN_PHASES)
+
+
+def _grouped(work: Work, key: Callable[[Place], Place]) -> dict[Place, tuple[Places, Places]]:
+    """For every group of places the rows of its launches and of its operators."""
+    launches, operators = _rows_by(map(key, work.launches.places)), _rows_by(map(key, work.operators.places))
+    nothing = np.empty(0, np.int64)
+    return {place: (launches.get(place, nothing), operators.get(place, nothing)) for place in {**operators, **launches}}
+
+
+def _rows_by(places: Iterable[Place]) -> dict[Place, Places]:
+    found: dict[Place, list[int]] = {}
+    for row, place in enumerate(places):
+        found.setdefault(place, []).append(row)
+    return {place: np.array(rows, dtype=np.int64) for place, rows in found.items()}
+
+
+def _row(work: Work, scope: str, phase: str | None, module: str | None, launches: Places, operators: Places) -> Row:
+    is_lower_bound = bool(work.launches.is_lower_bound[launches].any())
+    measured = _total(work.launches.flops[launches], work.iterations)
+    if is_lower_bound and measured == 0:
+        measured = None  # at least zero bounds nothing
+    expected = _total(work.operators.flops[operators])
+    measured_bytes = _total(work.launches.dram_bytes[launches], work.iterations)
+    expected_bytes = _total(work.operators.bytes[operators])
+    ratio = _ratio(measured, expected)
+    if ratio is not None and expected is not None:
+        explanation = explain(Evidence(work, launches, operators, expected, ratio))
+    else:
+        explanation = Explanation(sentences=_why_no_ratio(work, launches, operators, measured, expected))
+    return Row(
+        scope, phase, module, measured, is_lower_bound and measured is not None, expected, ratio,
+        measured_bytes, expected_bytes, _ratio(measured_bytes, expected_bytes), len(launches),
+        explanation.fitting, explanation.sentences, *_integers(work, launches, operators),
+    )  # fmt: skip
+
+
+def _integers(work: Work, launches: Places, operators: Places) -> tuple[float | None, float | None, float | None]:
+    """Measured and expected integer operations and their ratio, where any are expected."""
+    expected = _total(work.operators.integer_operations[operators])
+    if not expected:
+        return None, None, None
+    measured = _total(work.launches.integer_operations[launches], work.iterations)
+    return measured, expected, _ratio(measured, expected)
+
+
+def _total(values: Floats, iterations: int = 1) -> float | None:
+    """The sum per iteration; None when there is nothing to add up or any of it is unknown."""
+    total = float(values.sum()) if len(values) else np.nan
+    return None if np.isnan(total) else total / iterations
+
+
+def _ratio(measured: float | None, expected: float | None) -> float | None:
+    return measured / expected if measured is not None and expected else None
+
+
+def _why_no_ratio(
+    work: Work, launches: Places, operators: Places, measured: float | None, expected: float | None
+) -> tuple[str, ...]:
+    """Why FLOPs cannot be compared, where there is something to compare."""
+    if expected is None and len(operators):
+        unknown = {work.operators.names[row] for row in operators[np.isnan(work.operators.flops[operators])].tolist()}
+        return (f"No formula is known for the FLOPs of {', '.join(sorted(unknown))}.",)
+    if not expected or measured is not None:
+        return ()
+    if not len(launches):
+        return (f"No launch of this was measured ({_filters(work.collection)}).",)
+    missing = int(np.isnan(work.launches.flops[launches]).sum())
+    if not missing:
+        return ("None of the FLOPs were collected.",)
+    busy = any("which was busy" in (work.launches.basis[row] or "") for row in launches.tolist())
+    why = ": their tensor metrics were not collected" if busy else ""
+    return (f"The FLOPs of {missing:,} of {counted(len(launches), 'launch', 'launches')} are not known{why}.",)
+
+
+def _filters(collection: Collection) -> str:
+    if collection.filters:
+        return "asked for: " + ", ".join(collection.filters)
+    if collection.partial:
+        return "the run ended early"
+    return "no filter was asked for" if collection.filters is not None else "whether any were filtered out is not known"
+
+
+def _notes(work: Work) -> list[str]:
+    notes = [] if work.iterations == 1 else [f"measured values are means over {work.iterations} iterations"]
+    if work.launches.are_unattributed:
+        return [*notes, UNATTRIBUTED]
+    everywhere = work.launches.places
+    for position, nowhere in ((0, NO_PHASE), (1, NO_MODULE)):
+        lost = sum(place[position] == nowhere for place in everywhere)
+        if lost:
+            notes.append(f"{lost:,} of {counted(len(everywhere), 'launch', 'launches')} stand under {nowhere}")
+    return notes
+
+
+def summary(comparison: Comparison) -> list[str]:
+    """A sentence for the model and each phase: measured and expected FLOPs, their ratio, and what fits it."""
+    return [_sentence(row) for row in comparison.rows if row.scope != LAYER]
+
+
+def title(row: Row) -> str:
+    """What a row is called: "model", "forward", "forward resnet18.conv1"."""
+    return " ".join(filter(None, (row.phase, row.module))) or MODEL
+
+
+def _sentence(row: Row) -> str:
+    measured = "unknown" if row.measured_flops is None else scaled(row.measured_flops, "FLOP")
+    expected = "unknown" if row.expected_flops is None else scaled(row.expected_flops, "FLOP")
+    bound = "at least " if row.flops_lower_bound else ""
+    words = f"{title(row)}: {bound}{measured} measured, {expected} expected"
+    if row.flops_ratio is not None:
+        words += f", ratio {bound}{row.flops_ratio:.3f}"
+    if row.expected_integers is not None:
+        counted_here = "unknown" if row.measured_integers is None else scaled(row.measured_integers, "OP")
+        words += f"; {counted_here} measured, {scaled(row.expected_integers, 'OP')} expected"
+    return f"{words}. {row.causes[0]}" if row.causes else words

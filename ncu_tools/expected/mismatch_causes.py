@@ -1,0 +1,290 @@
+"""Why measured FLOPs differ from expected ones: the known causes, each with the evidence that decides whether it fits.
+
+A cause can lower the measured count, raise it, or both. One that the evidence speaks for, with an effect that could
+explain a good part of the difference, fits; every other one says why it does not. Nothing here is proof: kernel names
+tell which algorithm ran, and shapes tell how much padding there could be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.expected.both_sides import Collection, Launches, Mask, Operators, Places
+from ncu_tools.expected.tile_padding import SLICE, TILES, padded_flops
+from ncu_tools.numbers.number_format import counted, digits, scaled
+
+LOW, HIGH = 0.97, 1.05
+"""Measured / expected FLOPs between these needs no explanation."""
+
+TELLING_SHARE = 0.1
+"""A cause whose effect is known fits from this share of the difference on."""
+
+BELOW, ABOVE, EITHER = "below", "above", "either"
+
+WINOGRAD = re.compile(r"winograd", re.IGNORECASE)
+FFT = re.compile(r"fft\dd|(?<![a-z])fft|cgemm|(?<![a-z])cf32", re.IGNORECASE)
+SPLIT_K = re.compile(r"split_?k(?!v)", re.IGNORECASE)
+SPLIT_K_SUM = re.compile(r"split_?k(?!v)\w*reduce|reduce\w*split_?k(?!v)", re.IGNORECASE)
+SPARSE = re.compile(r"sparse_|_sp_|spgemm|spmma|sptensor|cusparse", re.IGNORECASE)
+ATTENTION_BACKWARD = re.compile(r"flash_bwd|flash_bprop|fmha\w*(?:bwd|cutlassB|backward)|AttentionBackward")
+ELEMENTWISE = re.compile(
+    r"elementwise|(?<!splitK)(?<!split_k)reduce_kernel|softmax|(?:layer|batch|group)_?norm|bn_[fb]w|pool|fused_dropout",
+    re.IGNORECASE,
+)
+"""Families of kernels by their names in cuDNN, cuBLAS, CUTLASS, FlashAttention and PyTorch."""
+
+WINOGRAD_SAVES = 7.7
+"""At most: 5x5 filters by F(5x5, 5x5) need 25 x 25 / 81 times fewer multiplications, 3x3 by F(4x4, 3x3) 4 times
+(Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015)."""
+
+FUSED_OVER_PLAIN_BACKWARD = 5 / 4
+"""Products of attention's backward pass: five where the scores are computed again, four where they were kept."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Both sides of a comparison, whole."""
+
+    launches: Launches
+    operators: Operators
+    collection: Collection
+    iterations: int
+
+    @cached_property
+    def outside_formulas(self) -> Mask:
+        """Where a launch does what no formula counts: in a module of no expected FLOPs, or by its kernel's name."""
+        expected = self.operators.flops_by_place
+        nothing_expected = np.array([expected.get(place) == 0 for place in self.launches.places], dtype=bool)
+        return nothing_expected | self.launches.named(ELEMENTWISE, short=True)  # template arguments name much else
+
+    @cached_property
+    def unmeasured(self) -> Mask:
+        """Where an operator with FLOPs stands in a phase and module of which no launch was measured."""
+        measured = set(self.launches.places)
+        elsewhere = np.array([place not in measured for place in self.operators.places], dtype=bool)
+        return elsewhere & (np.nan_to_num(self.operators.flops) > 0)
+
+    @cached_property
+    def padded(self) -> dict[int, Floats]:
+        """FLOPs of each operator, padded to each size of tile."""
+        calls = list(zip(self.operators.names, self.operators.shapes, self.operators.flops.tolist(), strict=True))
+        return {tile: np.array([padded_flops(*call, tile) for call in calls]) for tile in TILES}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One row of a comparison: its launches, its operators, and measured / expected FLOPs."""
+
+    work: Work
+    launches: Places
+    operators: Places
+    expected_flops: float
+    ratio: float
+
+    def count(self, where: Mask) -> int:
+        """How many launches of this row."""
+        return int(np.count_nonzero(where[self.launches]))
+
+    def named(self, pattern: re.Pattern[str]) -> int:
+        """How many launches of this row have a kernel of such a name."""
+        return self.count(self.work.launches.named(pattern))
+
+    def of_all(self, number: int) -> str:
+        """ "3 of 62 launches"."""
+        return f"{number:,} of {counted(len(self.launches), 'launch', 'launches')}"
+
+    def measured(self, flops: Floats, where: Mask) -> float:
+        """FLOPs per iteration of the launches of this row that are in `where`."""
+        chosen = self.launches[where[self.launches]]
+        return float(np.nansum(flops[chosen])) / self.work.iterations
+
+    def expected(self, flops: Floats, where: Callable[[str], bool] = lambda name: True) -> float:
+        """FLOPs of the operators of this row whose name is in `where`."""
+        names = self.work.operators.names
+        return sum(float(flops[row]) for row in self.operators.tolist() if where(names[row]))
+
+    def tells(self, extra: float) -> bool:
+        """Whether so many additional FLOPs are a telling share of the difference."""
+        return extra >= TELLING_SHARE * abs(self.ratio - 1) * self.expected_flops
+
+    def share(self, flops: float) -> str:
+        """FLOPs as people read them, with their share of the expected."""
+        return f"{scaled(flops, 'FLOP')}, {digits(flops / self.expected_flops)} of the expected"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a cause fits, and what speaks for or against it."""
+
+    fits: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A known cause: its short and long name, whether it puts measured FLOPs below or above expected ones, its test."""
+
+    name: str
+    title: str
+    direction: str
+    judge: Callable[[Evidence], Verdict]
+
+
+def _winograd(evidence: Evidence) -> Verdict:
+    number = evidence.named(WINOGRAD)
+    if not number:
+        return Verdict(False, "no kernel of that name")
+    convolutions = evidence.expected(evidence.work.operators.flops, lambda name: "convolution" in name)
+    least = 1 - convolutions / evidence.expected_flops * (1 - 1 / WINOGRAD_SAVES)
+    reason = f"{evidence.of_all(number)} are Winograd kernels"
+    if evidence.ratio < least:
+        return Verdict(False, f"{reason}, which cannot bring the ratio below {digits(least)}")
+    return Verdict(True, f"{reason}, which multiply less: 2.25 to 4 times for 3x3 filters")
+
+
+def _fft(evidence: Evidence) -> Verdict:
+    number = evidence.named(FFT)
+    if not number:
+        return Verdict(False, "no FFT or complex kernel")
+    return Verdict(True, f"{evidence.of_all(number)} are FFT or complex kernels")
+
+
+def _not_collected(evidence: Evidence) -> Verdict:
+    launches = evidence.work.launches
+    number = evidence.count(launches.is_lower_bound)
+    if not number:
+        return Verdict(False, "every launch has them")
+    missing = sorted({_missing(launches.basis[row]) for row in evidence.launches.tolist()} - {""})
+    return Verdict(True, f"{' / '.join(missing)} in {evidence.of_all(number)}: the measured FLOPs are a lower bound")
+
+
+def _missing(basis: str | None) -> str:
+    basis = basis or ""
+    return basis.partition("not collected: ")[2] or ("some tensor types" if "not every" in basis else "")
+
+
+def _filtered(evidence: Evidence) -> Verdict:
+    collection = evidence.work.collection
+    asked = list(collection.filters or ()) + ["the run ended early"] * collection.partial
+    lost = evidence.operators[evidence.work.unmeasured[evidence.operators]]
+    flops = float(np.nansum(evidence.work.operators.flops[lost]))
+    without = f"modules without any launch hold {evidence.share(flops)}" if len(lost) else ""
+    if asked:
+        return Verdict(True, "; ".join(filter(None, (", ".join(asked), without))))
+    unknown = "no manifest says whether any were" if collection.filters is None else "no filter was asked for"
+    return Verdict(False, f"{unknown}, yet {without}" if without else unknown)
+
+
+def _sparse(evidence: Evidence) -> Verdict:
+    launches = evidence.work.launches
+    number = evidence.count(launches.named(SPARSE) | launches.ran_sparse)
+    if not number:
+        return Verdict(False, "no sparse kernel or counter")
+    return Verdict(True, f"{evidence.of_all(number)} are sparse; products with zeros may be left out")
+
+
+def _padding(evidence: Evidence) -> Verdict:
+    expected = evidence.expected_flops
+    factors = {tile: evidence.expected(padded) / expected for tile, padded in evidence.work.padded.items()}
+    launches = evidence.work.launches
+    other = evidence.work.outside_formulas | launches.named(SPLIT_K_SUM) | (launches.doubtful_flops > 0)
+    contractions = evidence.measured(launches.flops, ~other)
+    reason = " and ".join(f"tiles of {tile} would give {factor:.3f}" for tile, factor in factors.items())
+    reason += f"; the contractions alone are at {contractions / expected:.3f}"
+    return Verdict(evidence.tells(contractions - expected) and contractions <= max(factors.values()) * expected, reason)
+
+
+def _recomputation(evidence: Evidence) -> Verdict:
+    number = evidence.named(ATTENTION_BACKWARD)
+    if not number:
+        return Verdict(False, "no fused attention backward kernel")
+    operators = evidence.work.operators
+    names = {operators.names[row] for row in evidence.operators.tolist()}
+    if any(name.startswith("_scaled_dot_product") and name.endswith("_backward") for name in names):
+        return Verdict(False, "the expected FLOPs already count it")
+    reason = f"{evidence.of_all(number)} are fused attention backward kernels, which compute the scores again"
+    backward = np.array([phase == "backward" for phase, _ in operators.places], dtype=bool)
+    plain = evidence.expected(np.where(backward, operators.flops, 0.0), lambda name: name in ("bmm", "baddbmm"))
+    extra = plain * (FUSED_OVER_PLAIN_BACKWARD - 1)
+    if not extra:
+        return Verdict(True, reason)
+    return Verdict(evidence.tells(extra), f"{reason}: five products for four, {evidence.share(extra)}")
+
+
+def _split_k(evidence: Evidence) -> Verdict:
+    launches = evidence.work.launches
+    number = evidence.named(SPLIT_K)
+    if not number:
+        return Verdict(False, "no split-K kernel")
+    sums = evidence.measured(launches.flops, launches.named(SPLIT_K_SUM))
+    if sums:
+        reason = f"{evidence.of_all(number)} are split-K kernels; adding up their parts took {evidence.share(sums)}"
+        return Verdict(evidence.tells(sums), reason)
+    # One addition per result and part, where a part is at least one slice of the inner dimension deep.
+    most = evidence.measured(launches.flops, launches.named(SPLIT_K)) / (2 * SLICE)
+    reason = (
+        f"{evidence.of_all(number)} are split-K kernels; adding up their parts takes at most {evidence.share(most)}"
+    )
+    return Verdict(evidence.tells(most), reason)
+
+
+def _elementwise(evidence: Evidence) -> Verdict:
+    work = evidence.work
+    flops = evidence.measured(work.launches.cuda_core_flops, work.outside_formulas)
+    if not flops:
+        return Verdict(False, "no launch outside the contractions has FLOPs")
+    return Verdict(evidence.tells(flops), evidence.share(flops))
+
+
+def _constant_moves(evidence: Evidence) -> Verdict:
+    launches = evidence.work.launches
+    number = evidence.count(launches.doubtful_flops > 0)
+    if not number:
+        return Verdict(False, "no launch is in doubt")
+    flops = evidence.measured(launches.doubtful_flops, launches.doubtful_flops > 0)
+    return Verdict(evidence.tells(flops), f"{evidence.of_all(number)} may be such, with {evidence.share(flops)}")
+
+
+CAUSES = (
+    Cause("Winograd", "Winograd convolution", BELOW, _winograd),
+    Cause("FFT", "FFT convolution", EITHER, _fft),
+    Cause("not collected", "tensor or other FLOP metrics not collected", BELOW, _not_collected),
+    Cause("filtered out", "launches filtered out", BELOW, _filtered),
+    Cause("sparse", "sparse kernels", BELOW, _sparse),
+    Cause("padding", "padding to tile size", ABOVE, _padding),
+    Cause("recomputation", "recomputation", ABOVE, _recomputation),
+    Cause("split-K", "split-K", ABOVE, _split_k),
+    Cause("element-wise", "element-wise work that formulas leave out", ABOVE, _elementwise),
+    Cause("constant moves", "constant moves counted as FP16", ABOVE, _constant_moves),
+)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The names of the causes that fit, and a sentence on them and one on those that do not."""
+
+    fitting: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+
+
+def explain(evidence: Evidence) -> Explanation:
+    """Which known causes fit a ratio outside of `LOW` to `HIGH`; nothing for one between them."""
+    if LOW <= evidence.ratio <= HIGH:
+        return Explanation()
+    direction, other = (BELOW, "raise") if evidence.ratio < LOW else (ABOVE, "lower")
+    possible = [cause for cause in CAUSES if cause.direction in (direction, EITHER)]
+    verdicts = [(cause, cause.judge(evidence)) for cause in possible]
+    fits = [f"{cause.title} ({verdict.reason})" for cause, verdict in verdicts if verdict.fits]
+    rest = [f"{cause.title} ({verdict.reason})" for cause, verdict in verdicts if not verdict.fits]
+    opposite = ", ".join(cause.title for cause in CAUSES if cause not in possible)
+    first = f"Fits: {'; '.join(fits)}." if fits else "No known cause fits."
+    second = "; ".join([*rest, f"{opposite} ({'each' if ',' in opposite else 'it'} would {other} the ratio)"])
+    return Explanation(
+        tuple(cause.name for cause, verdict in verdicts if verdict.fits), (first, f"Does not fit: {second}.")
+    )

@@ -1,0 +1,1 @@
+"""Launches summed to kernels, and what bounds each."""

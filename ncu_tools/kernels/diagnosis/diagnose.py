@@ -1,0 +1,266 @@
+"""Diagnoses of kernels: the busiest resource, the causes that cost time, and what looks like one and was ruled out.
+
+A cause fits where every condition of its rule holds (`rules.toml`), and is ranked by the share of the kernel's time
+that it can cost at most (`limits`). What was not collected fulfils no condition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ncu_tools.kernels.diagnosis.derived import derived
+from ncu_tools.kernels.diagnosis.limits import ROOF, BusyResource, all_are_known, busy_resources, cost
+from ncu_tools.kernels.diagnosis.rule_texts import completed
+from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, failing, holds, quantities, rules, unknown
+from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
+from ncu_tools.kernels.diagnosis.wording import Words, percent
+from ncu_tools.kernels.hotspots import Hotspot
+from ncu_tools.numbers.number_format import counted
+
+WITHOUT_CEILING = "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one"
+NEAR_ITS_LIMIT = 0.8
+"""From this share on, the busiest resource is what bounds a kernel. Source: NVIDIA's speed-of-light rule, 80 %."""
+AT_ITS_LIMIT = "near its limit"
+MOST_NAMED = 3
+"""How many causes a sentence names beside the limit of the busiest resource. JSON has all of them."""
+
+
+@dataclass(frozen=True)
+class CauseEvidence:
+    """A number that a cause stands on: what it is, its value and unit, and the metrics it comes from."""
+
+    quantity: str
+    title: str
+    value: float
+    unit: str
+    metrics: Sequence[str]
+
+
+@dataclass(frozen=True)
+class KernelCause:
+    """Why a kernel takes time. `cost` is the share of its time that it can cost at most, None where not known."""
+
+    rule: str
+    says: str
+    cost: float | None
+    evidence: Sequence[CauseEvidence]
+    source: str
+
+    @property
+    def text(self) -> str:
+        """The sentence, with the cost."""
+        return (
+            self.says if self.cost is None or self.rule == AT_ITS_LIMIT else f"{self.says}: up to {percent(self.cost)}"
+        )
+
+
+@dataclass(frozen=True)
+class RuledOut:
+    """What looks like a cause, and the reason why it is none."""
+
+    rule: str
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is known of why a kernel takes its time.
+
+    `possible` are causes that depend on metrics which were not collected; `collect` are the groups of metrics that
+    would say more. `busiest_is_certain` tells whether both the SMs and the memory system were measured.
+    """
+
+    busiest: BusyResource | None
+    causes: Sequence[KernelCause]
+    ruled_out: Sequence[RuledOut] = ()
+    possible: Sequence[str] = ()
+    collect: Sequence[str] = ()
+    busiest_is_certain: bool = True
+    lacks_a_ceiling: bool = False
+
+    @property
+    def text(self) -> str:
+        """One sentence: causes by cost, the busiest resource, what was ruled out, what to collect; "" for nothing."""
+        named = self.causes[: MOST_NAMED + (self.causes[:1] != [] and self.causes[0].rule == AT_ITS_LIMIT)]
+        parts = [cause.text for cause in named] or self._unexplained()
+        if self.causes and AT_ITS_LIMIT not in {cause.rule for cause in named} and self.busiest is not None:
+            parts.append(f"{self._busiest_is()} {self.busiest.title}, at {percent(self.busiest.share)}")
+        if self.lacks_a_ceiling:
+            parts.append(WITHOUT_CEILING)
+        parts += [f"ruled out, as {reason}: {', '.join(labels)}" for reason, labels in self._by_reason().items()]
+        if self.possible:
+            parts.append(f"perhaps {', '.join(self.possible)}")
+        if self.collect:
+            parts.append(f"{', '.join(self.collect)} would say more")
+        return "; ".join(parts)
+
+    def _by_reason(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for one in self.ruled_out:
+            found.setdefault(one.reason, []).append(one.label)
+        return found
+
+    def _busiest_is(self) -> str:
+        return "busiest is" if self.busiest_is_certain else "busiest of what was collected is"
+
+    def _unexplained(self) -> list[str]:
+        if self.busiest is None:
+            return ["not explained by what was collected"] if self.collect and not self.lacks_a_ceiling else []
+        nothing = "not explained by what was collected" if self.collect else "no cause stands out"
+        return [f"{nothing}: {self._busiest_is()} {self.busiest.title}, at {percent(self.busiest.share)}"]
+
+    def as_json(self) -> dict[str, Any]:
+        """The diagnosis as plain values: shares as fractions of 1, each cause with its evidence."""
+        return asdict(self)
+
+
+def diagnoses(table: pa.Table, kernels: Sequence[Hotspot], group: str) -> dict[str, Diagnosis]:
+    """A diagnosis for each kernel of which something can be said. `group` is how `kernels` were grouped."""
+    sums = DiagnosisSums(group)
+    sums.add(table)
+    return diagnoses_of(sums, kernels)
+
+
+def diagnoses_of(sums: DiagnosisSums, kernels: Sequence[Hotspot]) -> dict[str, Diagnosis]:
+    """As `diagnoses`, of launches that were summed before, grouped as `kernels` are."""
+    collected, metrics = sums.quantities(), sums.metrics()
+    found = {}
+    for kernel in kernels:
+        place = sums.number(kernel.kernel)
+        known = {name: float(values[place]) for name, values in collected.items()}
+        diagnosis = diagnose(known, kernel, sums.inputs(place), metrics, by_ncu=sums.is_of_ncu(place))
+        if diagnosis.text:
+            found[kernel.kernel] = diagnosis
+    return found
+
+
+def diagnose(
+    collected: Known, kernel: Hotspot, inputs: Inputs, metrics: Collection[str] = (), *, by_ncu: bool = True
+) -> Diagnosis:
+    """Diagnose one kernel by the quantities that were collected, its row of hotspots and its inputs.
+
+    The evidence names those of its `metrics` that the report has. Groups of metrics to collect are named only for
+    kernels that were seen `by_ncu`, and only where nothing is near its limit.
+    """
+    completed_by_rules, standing_on = completed(collected)
+    sources = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
+    sources |= {name: [rule] for name, rule in standing_on.items()}
+    known = derived(completed_by_rules, kernel, inputs)
+    busy = busy_resources(known, kernel)
+    known["busiest"] = busy[0].share if busy else math.nan
+    is_near_its_limit = known["busiest"] >= NEAR_ITS_LIMIT
+    found = _Tried(known, sources, busy, Words(known, inputs, busy))
+    causes = [*([_limit(busy[0])] if is_near_its_limit else []), *found.ranked()]
+    causes.sort(key=lambda cause: -1.0 if cause.cost is None else round(cause.cost, 9), reverse=True)
+    timed, moved = bool(kernel.time_total_ns), kernel.dram_bytes is not None
+    certain = all_are_known(known, busy, kernel)
+    return Diagnosis(
+        busiest=busy[0] if busy else None,
+        causes=causes,
+        ruled_out=found.ruled_out,
+        possible=[] if is_near_its_limit else found.possible,
+        collect=_to_collect(found.missing, certain, kernel) if by_ncu and not is_near_its_limit else [],
+        busiest_is_certain=certain,
+        lacks_a_ceiling=timed and moved and not certain and not is_near_its_limit,
+    )
+
+
+def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, Diagnosis]) -> list[str]:
+    """Notes on why nothing was `found` to say of some kernels."""
+    silent = [kernel for kernel in kernels if kernel.kernel not in found]
+    uncounted = [kernel for kernel in silent if not sums.is_of_ncu(sums.number(kernel.kernel))]
+    reasons = {
+        "their launches have no counters of ncu, which is what a diagnosis looks at": len(uncounted),
+        "nothing that was collected stands out, and how near they are to a roof is not known": len(silent)
+        - len(uncounted),
+    }
+    return [
+        f"no diagnosis of {counted(count, 'kernel', 'kernels')}: {reason}" for reason, count in reasons.items() if count
+    ]
+
+
+class _Tried:
+    """Every rule tried on one kernel: the causes that fit, and what came of the others."""
+
+    def __init__(
+        self, known: Known, sources: Mapping[str, Sequence[str]], busy: Sequence[BusyResource], words: Words
+    ) -> None:
+        self.ruled_out: list[RuledOut] = []
+        self.possible: list[str] = []
+        self.missing: set[str] = set()
+        self._causes: list[tuple[float, KernelCause]] = []
+        self._known, self._sources, self._busy, self._words = known, sources, busy, words
+        found: set[str] = set()
+        for rule in rules():
+            if failing(known, rule.when) or rule.instead_of in found:
+                continue
+            if unknown(known, rule.when):
+                self.missing.update(unknown(known, {**rule.when, **rule.harms_if}))
+                continue
+            found.add(rule.id)
+            self._judge(rule)
+
+    def ranked(self) -> list[KernelCause]:
+        """The causes; of those that can cost as much as each other, the one whose mechanism explains more is first."""
+        return [cause for _, cause in sorted(self._causes, key=lambda one: -one[0])]
+
+    def _judge(self, rule: CauseRule) -> None:
+        """Take a rule of which `when` holds as a cause, as ruled out, or as possible."""
+        costs, worth = cost(rule, self._known, self._busy), facts()["worth_naming"]
+        share = costs.at_most
+        reasons = failing(self._known, rule.harms_if)
+        if reasons:
+            self._rule_out(rule, self._words.fact(reasons[0]))
+        elif share is not None and share < worth:
+            if costs.own >= worth:
+                self._rule_out(rule, self._words.what_is_left())
+        elif not holds(self._known, rule.harms_if):
+            self.possible.append(self._words.label(rule))
+            self.missing.update(unknown(self._known, rule.harms_if))
+        else:
+            evidence = _evidence(rule, self._known, self._sources)
+            cause = KernelCause(rule.id, self._words.sentence(rule), share, evidence, rule.source)
+            self._causes.append((0.0 if share is None else costs.own, cause))
+
+    def _rule_out(self, rule: CauseRule, reason: str) -> None:
+        self.ruled_out.append(RuledOut(rule.id, self._words.label(rule), reason))
+
+
+def _to_collect(missing: set[str], certain: bool, kernel: Hotspot) -> list[str]:
+    """The groups of metrics that give the missing quantities; DRAM and FLOPs where a resource's use is not known."""
+    groups = {quantities()[name].group for name in missing if name in quantities()} - {""}
+    if not certain:
+        groups |= {"dram"} if kernel.dram_bytes is None else set()
+        groups |= {"flops"} if kernel.flops is None or kernel.flops_lower_bound else set()
+    return sorted(groups)
+
+
+def _in_report(metrics: Sequence[str], there: Collection[str]) -> Sequence[str]:
+    """The metrics that a report has, and patterns of names; all of them where none is known by its own name."""
+    return [one for one in metrics if one in there or "*" in one] or metrics
+
+
+def _limit(busiest: BusyResource) -> KernelCause:
+    of = "ceiling" if busiest.resource == ROOF else "peak"
+    return KernelCause(
+        AT_ITS_LIMIT,
+        f"{busiest.title} bound: at {percent(busiest.share)} of its {of}",
+        max(0.0, 1.0 - busiest.share),
+        [CauseEvidence("busiest", f"{busiest.title} busy", busiest.share, "fraction", [busiest.metric])],
+        "NVIDIA's speed-of-light rule: above 80 % a unit is the bottleneck (SpeedOfLight)",
+    )
+
+
+def _evidence(rule: CauseRule, known: Known, sources: Mapping[str, Sequence[str]]) -> list[CauseEvidence]:
+    found = []
+    for name in rule.evidence:
+        one = quantities()[name]
+        if not math.isnan(known.get(name, math.nan)):
+            found.append(CauseEvidence(name, one.title, known[name], one.unit, sources[name]))
+    return found

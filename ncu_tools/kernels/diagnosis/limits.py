@@ -1,0 +1,133 @@
+"""How busy each resource of the GPU is while a kernel runs, and what fixing a cause could therefore save at most.
+
+A kernel that keeps a resource busy for a share u of its time cannot become faster than u of that time by anything that
+leaves this resource's work as it is. So where fixing a cause removes a share w of the work of each resource,
+
+    new time / time  >=  max over resources of u x (1 - w),
+
+and what the cause costs is at most 1 minus that, and at most what its own mechanism explains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ncu_tools.ceilings.ceilings import UNIT_TITLES
+from ncu_tools.kernels.diagnosis.rules import CauseRule, Known
+from ncu_tools.kernels.hotspots import Hotspot
+
+DRAM, L2, L1, SM, MEMORY, ROOF = "dram", "l2", "l1", "sm", "memory", "roof"
+LEVELS = (DRAM, L2, L1)
+
+
+@dataclass(frozen=True)
+class BusyResource:
+    """How busy a resource is: a share of the kernel's time, and the metric, or "roofline", that says so."""
+
+    resource: str
+    title: str
+    share: float
+    metric: str
+
+
+def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
+    """Every resource whose use is known, each as busy as its busiest part, the busiest first.
+
+    The roofline's bound is one of them. Throughputs of the whole SM or memory system are named only where they are
+    above every part that was collected.
+    """
+    parts: dict[str, BusyResource] = {}
+    for place, value in known.items():
+        resource, _, rest = place.partition("/")
+        title, _, metric = rest.partition("/")
+        if metric and not math.isnan(value) and (resource not in parts or value > parts[resource].share):
+            parts[resource] = BusyResource(resource, title, value, metric)
+    _add_l1_of_active_cycles(parts, known)
+    found = list(parts.values())
+    for resource, title, name, members in (
+        (SM, "SM", "sm__throughput.avg.pct_of_peak_sustained_elapsed", (SM,)),
+        (MEMORY, "memory system", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", LEVELS),
+    ):
+        whole = known.get(f"{resource}_busy", math.nan)
+        if whole > max((parts[one].share for one in members if one in parts), default=0.0) + 0.01:
+            found.append(BusyResource(resource, title, whole, name))
+    if kernel.bound is not None and kernel.bound_fraction is not None:
+        resource = DRAM if kernel.bound == UNIT_TITLES["dram"] else ROOF
+        found.append(BusyResource(resource, kernel.bound, kernel.bound_fraction, "roofline"))
+    return sorted(found, key=lambda one: -one.share)
+
+
+def all_are_known(known: Known, busy: Sequence[BusyResource], kernel: Hotspot) -> bool:
+    """Whether both the SMs and the memory system are known to be no busier than the busiest resource."""
+    resources = {one.resource for one in busy}
+    memory = DRAM in resources or not math.isnan(known.get("memory_busy", math.nan))
+    compute = SM in resources or not math.isnan(known.get("sm_busy", math.nan))
+    return kernel.bound_fraction is not None or (memory and compute)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Shares of a kernel's time: what a cause's own mechanism explains (NaN where nothing says), and what it leaves.
+
+    `left` is what resources that keep their work leave of the time.
+    """
+
+    own: float
+    left: float
+
+    @property
+    def at_most(self) -> float | None:
+        """What the cause can cost at most; None where nothing says."""
+        return None if math.isnan(self.own) else max(0.0, min(self.own, self.left))
+
+
+def cost(rule: CauseRule, known: Known, busy: Sequence[BusyResource]) -> Cost:
+    """What fixing the cause of a rule could save at most, by its mechanism and by what else is busy."""
+    freed = _freed(rule, known)
+    own = known.get(rule.costs, math.nan) if rule.costs else _busy_with_waste(freed, known, busy)
+    left = 1.0 - max((one.share * (1.0 - freed.get(one.resource, 0.0)) for one in busy), default=0.0)
+    return Cost(own, left)
+
+
+def _freed(rule: CauseRule, known: Known) -> dict[str, float]:
+    """Resource -> the share of its work that a fix would remove.
+
+    Where that is not known of one resource it is at most taken to be the largest that is known of another; of the
+    memory system as a whole likewise.
+    """
+    wastes = {resource: known.get(quantity, math.nan) for resource, quantity in rule.frees.items()}
+    certain = [share for share in wastes.values() if not math.isnan(share)]
+    if not certain:
+        return {}
+    freed = {resource: max(certain) if math.isnan(share) else share for resource, share in wastes.items()}
+    if set(freed) & set(LEVELS):
+        freed[MEMORY] = max(certain)
+    return freed
+
+
+def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[BusyResource]) -> float:
+    """The largest share of the time for which a resource may be busy with what a fix would remove; NaN for nothing.
+
+    A resource whose share is not known may be as busy as the memory system, or all of the time.
+    """
+    shares: dict[str, float] = {}
+    for one in busy:
+        shares[one.resource] = max(one.share, shares.get(one.resource, 0.0))
+    at_most = known.get("memory_busy", math.nan)
+    at_most = 1.0 if math.isnan(at_most) else at_most
+    found = [waste * shares.get(one, at_most) for one, waste in freed.items() if one in shares or one in LEVELS]
+    return max(found, default=math.nan)
+
+
+def _add_l1_of_active_cycles(parts: dict[str, BusyResource], known: Known) -> None:
+    """Add L1's throughput of active cycles as a share of all cycles, where nothing gives it of these.
+
+    It is no more than the throughput of the whole memory system, which L1 is part of.
+    """
+    active, idle = known.get("l1_busy_while_active", math.nan), known.get("idle", math.nan)
+    bounds = [active * (1 - idle), known.get("memory_busy", math.nan)]
+    certain = [bound for bound in bounds if not math.isnan(bound)]
+    if L1 not in parts and not math.isnan(active) and certain:
+        parts[L1] = BusyResource(L1, "L1", min(active, *certain), "l1tex__throughput.avg.pct_of_peak_sustained_active")

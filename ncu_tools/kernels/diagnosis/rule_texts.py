@@ -1,0 +1,72 @@
+"""Numbers that NVIDIA's rules print in their texts, for reports that hold the rules and not the metrics behind them.
+
+A details page has the sentence "only 8.0 of the 32 bytes transmitted per sector are utilized", but not the metric. What
+is read where is the table `rule_text` of `rules.toml`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.kernels.diagnosis.rules import BY_RULE, Known, facts
+
+RULES = "rules"
+
+
+def printed_numbers(table: pa.Table) -> dict[str, Floats]:
+    """Quantity -> float64, one per launch, as a rule prints it; NaN where none does. The largest of several counts."""
+    if RULES not in table.column_names:
+        return {}
+    rules = table.column(RULES).combine_chunks()
+    if isinstance(rules, pa.ChunkedArray):
+        rules = pa.concat_arrays(rules.chunks)
+    flat, launches = rules.flatten(), pa.compute.list_parent_indices(rules)
+    found: dict[str, Floats] = {}
+    names, texts = flat.field("name").to_pylist(), flat.field("description").to_pylist()
+    for launch, name, text in zip(launches.to_pylist(), names, texts, strict=True):
+        for quantity, number in _numbers(name, text or ""):
+            values = found.setdefault(quantity, np.full(len(table), np.nan))
+            values[launch] = np.fmax(values[launch], number)
+    return found
+
+
+def completed(collected: Known) -> tuple[dict[str, float], dict[str, str]]:
+    """Quantities with what only rules print of them, and quantity -> the rule whose text it then stands on."""
+    known, standing_on = dict(collected), dict[str, str]()
+    for entry in facts()["rule_text"]:
+        names = [name for name in collected if name.endswith(BY_RULE) and _gives(entry, name.removesuffix(BY_RULE))]
+        for name in names:
+            quantity, printed = name.removesuffix(BY_RULE), collected[name]
+            if not math.isnan(printed) and (math.isnan(known.get(quantity, math.nan)) or known[quantity] == printed):
+                known[quantity] = printed
+                standing_on |= dict.fromkeys(entry["gives"], f"NVIDIA's rule {entry['rule']}")
+    return known, standing_on
+
+
+def _gives(entry: Mapping[str, Any], quantity: str) -> bool:
+    return quantity.partition(" ")[0] in _pattern(entry["pattern"]).groupindex
+
+
+def _numbers(rule: str, text: str) -> Iterator[tuple[str, float]]:
+    for entry in facts()["rule_text"]:
+        match = _pattern(entry["pattern"]).search(text) if entry["rule"] == rule else None
+        if match is None:
+            continue
+        numbers = {name: float(value) for name, value in match.groupdict().items() if name != "why"}
+        if "why" in match.groupdict():
+            reason = next((key for key, words in facts()["stall_text"].items() if words in match["why"]), "")
+            yield from {f"stall {reason}": numbers.pop("stall")}.items() if reason else ()
+        yield from ((name, number * entry.get("factor", 1.0)) for name, number in numbers.items() if number)
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.DOTALL)

@@ -1,0 +1,363 @@
+"""The quantities that a diagnosis looks at, per kernel: ratios of sums, and means weighted with time.
+
+Everything is kept as sums over launches, a batch of launches at a time, so that sums can be merged and a run of any
+size can be diagnosed. `rules.toml` names the metrics of each quantity.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.parquet.reader import launch_stretches
+from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.ceilings.machine_files import machine_of_device
+from ncu_tools.kernels.diagnosis.rule_texts import RULES, printed_numbers
+from ncu_tools.kernels.diagnosis.rules import BY_RULE, STALL, facts, stall_reasons
+from ncu_tools.kernels.hotspots import grouping
+from ncu_tools.kernels.kernel_sums import NamedSums
+from ncu_tools.runs.loading import OnDisk, Run
+from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, sums_of_run
+
+SECTORS, REQUESTS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
+LOCAL = (
+    ("smsp__sass_inst_executed_op_local_ld.sum", "smsp__sass_inst_executed_op_local_st.sum"),
+    ("sass__inst_executed_local_loads", "sass__inst_executed_local_stores"),
+    ("l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum"),
+)
+"""Warp instructions that load and store local memory: the first pair that a report has."""
+SPILLS = "sass__inst_executed_register_spilling"
+LOCAL_SECTORS = ("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum")
+L1_SECTORS = "l1tex__t_sectors.sum"
+ALL_INSTRUCTIONS = ("smsp__inst_executed.sum", "sm__inst_executed.sum")
+SECTORS_EXCESSIVE = "derived__memory_l2_theoretical_sectors_global_excessive"
+SECTORS_THEORETICAL = "memory_l2_theoretical_sectors_global"
+SECTORS_IDEAL = "memory_l2_theoretical_sectors_global_ideal"
+SECTOR_BYTES = 32
+WAVEFRONTS = (
+    ("derived__memory_l1_wavefronts_shared_excessive", "memory_l1_wavefronts_shared"),
+    ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"),
+)
+"""Shared-memory wavefronts that conflicts add, and all of them: the first pair that a report has."""
+
+PER_CENT, PER_CYCLE = 0.01, 1.0
+MEANS: dict[str, tuple[tuple[str, float], ...]] = {
+    "theoretical": (("sm__maximum_warps_per_active_cycle_pct", PER_CENT),),
+    "achieved": (("sm__warps_active.avg.pct_of_peak_sustained_active", PER_CENT),),
+    "issue": (
+        ("smsp__issue_active.avg.per_cycle_active", PER_CYCLE),
+        ("smsp__issue_active.avg.pct_of_peak_sustained_active", PER_CENT),
+        ("sm__inst_issued.avg.pct_of_peak_sustained_active", PER_CENT),
+    ),
+    "eligible": (("smsp__warps_eligible.avg.per_cycle_active", 1.0),),
+    "latency": (("smsp__average_warp_latency_per_inst_issued.ratio", 1.0),),
+    "lanes": (("smsp__thread_inst_executed_per_inst_executed.ratio", 1.0),),
+    "registers": (("launch__registers_per_thread", 1.0),),
+    "used_load_bytes": (("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio", 1.0),),
+    "used_store_bytes": (("smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio", 1.0),),
+    "sm_busy": (("sm__throughput.avg.pct_of_peak_sustained_elapsed", PER_CENT),),
+    "memory_busy": (("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", PER_CENT),),
+    "l1_busy_while_active": (("l1tex__throughput.avg.pct_of_peak_sustained_active", PER_CENT),),
+}
+"""Quantity -> the metrics that give it, the first that a report has, and the factor that makes it a fraction."""
+
+ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
+LIMITERS = {
+    "registers": "registers",
+    "shared_mem": "shared memory",
+    "blocks": "the number of blocks that an SM holds",
+    "warps": "the block size",
+    "barriers": "barriers",
+}
+"""What can limit how many blocks fit on an SM, as in launch__occupancy_limit_*, and what it is called."""
+LIMIT = "launch__occupancy_limit_{}"
+BLOCKS, THREADS = "launch__grid_size", "launch__block_size"
+SM_COUNTS = ("device__attribute_multiprocessor_count", "launch__sm_count")
+WAVES = "launch__waves_per_multiprocessor"
+LEAST_WAVES_TO_TELL_SMS = 0.1
+"""From this number of waves on, two printed digits tell how many blocks an SM gets where its number is not known."""
+WAVES_PRINTED_TO = 0.006
+"""How far a number of waves printed with two digits may be from the exact one."""
+ACTIVE_CYCLES = "sm__cycles_active.avg"
+ELAPSED_CYCLES = ("sm__cycles_elapsed.max", "gpc__cycles_elapsed.max", "sm__cycles_elapsed.avg")
+OF_THE_CONTRACT = (
+    "source", "kernel_name", "kernel_short", "dtype", "duration_ns", "invocations", "device_name", "grid", "block",
+    "dram_bytes",
+)  # fmt: skip
+SUMMED = ("tensor_flops_fp16", "tensor_flops_bf16", "dram_bytes")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the launches of a kernel multiply: the type of the inputs, "" where nothing says, and how that is known."""
+
+    type: str = ""
+    says: str = ""
+    is_product: bool = False
+    is_vector: bool = False
+
+    @property
+    def words(self) -> str:
+        """The type, and who says so."""
+        return f"{self.type} (by {self.says})"
+
+
+class DiagnosisSums:
+    """Sums over the launches of each kernel; `group` is how kernels are told apart, as in `hotspots.grouping`."""
+
+    def __init__(self, group: str) -> None:
+        self.reports: dict[str, None] = {}
+        self._group = group
+        self._numbers: dict[str, int] = {}
+        self._sums = NamedSums()
+        self._inputs: dict[int, dict[Inputs, None]] = {}
+        self._of_ncu: set[int] = set()
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        self.reports |= notes_of_reports(table)
+        places, titles = grouping(table, self._group)
+        keys = self._numbered(titles)[places]
+        self._sums.turn_to(keys, len(self._numbers))
+        weight = tables.launch_counts(table)
+        seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
+        self._sums.add("launches", weight)
+        self._sums.add("time", seconds)
+        columns = {name: tables.floats(table, name) for name in ({*looked_at(), *SUMMED}) & set(table.column_names)}
+        by_rules = printed_numbers(table)
+        columns |= launch_quantities(table, by_rules)
+        columns |= {name + BY_RULE: values for name, values in by_rules.items()}
+        for name, values in sorted(columns.items()):
+            known = ~np.isnan(values)
+            if known.any():
+                self._sums.add(name, values * weight, known)
+                self._sums.add(f"{name} known", weight, known)
+                self._sums.add(f"{name} by time", values * seconds, known)
+                self._sums.add(f"{name} time", seconds, known)
+        self._note_inputs(table, keys)
+        by_ncu = np.array([(source or "").startswith("ncu") for source in tables.words(table, "source")], bool)
+        self._of_ncu.update(keys[by_ncu].tolist())
+
+    def merge(self, other: DiagnosisSums) -> None:
+        """Take what comes behind."""
+        self.reports |= other.reports
+        numbers = self._numbered(list(other._numbers))
+        self._sums.turn_to(numbers, len(self._numbers))
+        for name in other._sums.names:
+            self._sums.add(name, other._sums.of(name))
+        for key, inputs in other._inputs.items():
+            self._inputs.setdefault(int(numbers[key]), {}).update(inputs)
+        self._of_ncu.update(numbers[list(other._of_ncu)].tolist())
+
+    def _numbered(self, titles: Sequence[str]) -> npt.NDArray[np.int64]:
+        return np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
+
+    def _note_inputs(self, table: pa.Table, keys: npt.NDArray[np.int64]) -> None:
+        """The inputs by the operators' tensors where a trace recorded them, else by the kernels' names."""
+        codes, names = tables.codes(table, "kernel_name")
+        of_names = [_named(name or "") for name in names]
+        types, kinds = tables.codes(table, "dtype") if "dtype" in table.column_names else (None, [])
+        of_types = [_type_in(words or "") for words in kinds]
+        pairs = np.stack([keys, codes, types if types is not None else np.full(len(keys), -1)])
+        for key, code, kind in np.unique(pairs, axis=1).T.tolist():
+            inputs = of_names[code]
+            if kind >= 0 and of_types[kind]:
+                inputs = replace(inputs, type=of_types[kind], says="the operator's tensors")
+            self._inputs.setdefault(key, {})[inputs] = None
+
+    # ------------------------------------------------------------------------------------------------------ results
+
+    def number(self, kernel: str) -> int:
+        """The place of a kernel in every quantity. Raises `KeyError` where none is called so."""
+        return self._numbers[kernel]
+
+    def is_of_ncu(self, place: int) -> bool:
+        """Whether a launch of the kernel was seen by ncu."""
+        return place in self._of_ncu
+
+    def metrics(self) -> frozenset[str]:
+        """Every metric that a launch has a value of."""
+        return frozenset(self._sums.names)
+
+    def inputs(self, place: int) -> Inputs:
+        """What the launches of a kernel multiply; nothing is known where they have inputs of different types."""
+        found = list(self._inputs.get(place, ()))
+        return found[0] if len({one.type for one in found}) == 1 else Inputs()
+
+    def quantities(self) -> dict[str, Floats]:
+        """Every quantity that metrics give, float64, one value per kernel; NaN where it is not known."""
+        result = {name: self._mean_of_first(metrics) for name, metrics in MEANS.items()}
+        result |= {name: self._mean(name) for name in LAUNCH_QUANTITIES}
+        result |= {name: self._total(name) for name in SUMMED}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            result |= self._of_memory()
+            result |= self._of_instructions()
+        result |= {part: self._mean(metric) * PER_CENT for part, metric in part_metrics().items()}
+        result |= {f"limit {name}": self._mean(LIMIT.format(name)) for name in LIMITERS}
+        result |= {f"stall {reason}": self._mean(STALL.format(reason)) for reason in stall_reasons()}
+        return result | {name: self._mean(name) for name in self._sums.names if name.endswith(BY_RULE)}
+
+    def _of_memory(self) -> dict[str, Floats]:
+        total = self._total
+        ideal = total(SECTORS_IDEAL)
+        theoretical = total(SECTORS_THEORETICAL)
+        excessive = _first([total(SECTORS_EXCESSIVE), theoretical - ideal])
+        overfetch = np.where(total("dram_bytes") > 0, 1 - ideal * SECTOR_BYTES / total("dram_bytes"), np.nan)
+        conflicts = [
+            np.where(total(all_) > 0, total(added) / total(all_), 0 * total(added)) for added, all_ in WAVEFRONTS
+        ]
+        return {
+            "sectors_per_load": total(SECTORS.format("ld")) / total(REQUESTS.format("ld")),
+            "sectors_per_store": total(SECTORS.format("st")) / total(REQUESTS.format("st")),
+            "excessive_sectors": np.where(theoretical > 0, excessive / theoretical, 0 * excessive),
+            "dram_overfetch": np.where(np.isnan(overfetch), np.nan, np.maximum(overfetch, 0)),
+            "conflicts": _first(conflicts),
+            "local_sectors": (total(LOCAL_SECTORS[0]) + total(LOCAL_SECTORS[1])) / total(L1_SECTORS),
+        }
+
+    def _of_instructions(self) -> dict[str, Floats]:
+        total = self._total
+        executed = _first([total(name) for name in ALL_INSTRUCTIONS])
+        local = _first([total(loads) + total(stores) for loads, stores in LOCAL])
+        spilled = total(SPILLS)
+        return {
+            "local_instructions": local,
+            "spill_instructions": spilled,
+            "local": np.where(local == 0, 0.0, local / executed),
+            "spills": np.where(spilled == 0, 0.0, spilled / executed),
+        }
+
+    def _total(self, name: str) -> Floats:
+        """The sum of a metric, NaN unless every launch has it."""
+        of = self._sums.of
+        return np.where(of(f"{name} known") == of("launches"), of(name), np.nan)
+
+    def _mean_of_first(self, metrics: Iterable[tuple[str, float]]) -> Floats:
+        return _first([self._mean(metric) * factor for metric, factor in metrics])
+
+    def _mean(self, name: str) -> Floats:
+        """The mean of a metric over the launches that have it, weighted with their time where the kernel's is known."""
+        of = self._sums.of
+        timed = of("time") > 0
+        amounts = np.where(timed, of(f"{name} by time"), of(name))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return amounts / np.where(timed, of(f"{name} time"), of(f"{name} known"))
+
+
+LAUNCH_QUANTITIES = (
+    "blocks", "threads", "sm_count", "fitting", "blocks_per_sm", "waves", "empty_sms", "tail", "idle", "launch_ns",
+)  # fmt: skip
+"""What follows from one launch alone, and is no sum: computed per launch, then averaged over time."""
+
+
+def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[str, Floats]:
+    """`LAUNCH_QUANTITIES`, float64, one per launch, NaN where not known: how a grid fills the GPU, and for how long.
+
+    waves = blocks / (SMs x blocks that fit on an SM), where neither the report nor its rules (`by_rules`) print another
+    number; empty_sms = 1 - blocks per SM, at least 0; tail = (ceil(waves) - waves) / ceil(waves); idle = 1 - active /
+    elapsed cycles of an SM, mean over the SMs.
+    """
+
+    def column(name: str) -> Floats:
+        return tables.floats(table, name) if name in table.column_names else tables.unknown(len(table))
+
+    blocks = _first([column(BLOCKS), _sizes(table, "grid")])
+    threads = _first([column(THREADS), _sizes(table, "block")])
+    sm_count = _first([*(column(name) for name in SM_COUNTS), _sm_counts(table)])
+    by_rule = by_rules.get("waves", tables.unknown(len(table)))
+    fitting = np.fmin.reduce([column(LIMIT.format(name)) for name in LIMITERS])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact = np.where((sm_count > 0) & (fitting > 0), blocks / (sm_count * fitting), np.nan)
+        printed = column(WAVES)
+        waves = np.where(abs(exact - printed) <= WAVES_PRINTED_TO, exact, _first([printed, exact, by_rule]))
+        by_waves = np.where(waves >= LEAST_WAVES_TO_TELL_SMS, waves * fitting, np.nan)
+        blocks_per_sm = _first([np.where(sm_count > 0, blocks / sm_count, np.nan), by_waves])
+        whole = np.ceil(waves)
+        idle = 1 - column(ACTIVE_CYCLES) / _first([column(name) for name in ELAPSED_CYCLES])
+        return {
+            "blocks": blocks,
+            "threads": threads,
+            "sm_count": sm_count,
+            "fitting": fitting,
+            "blocks_per_sm": blocks_per_sm,
+            "waves": waves,
+            "empty_sms": np.where(np.isnan(blocks), np.nan, np.maximum(1 - blocks_per_sm, 0)),
+            "tail": np.where(waves > 1, (whole - waves) / whole, 0 * waves),
+            "idle": np.clip(idle, 0, 1),
+            "launch_ns": tables.floats(table, "duration_ns"),
+        }
+
+
+def _sizes(table: pa.Table, column: str) -> Floats:
+    """How many blocks a grid has, or threads a block: the product of its dimensions, NaN where there are none."""
+    if column not in table.column_names:
+        return tables.unknown(len(table))
+    codes, shapes = tables.list_codes(table, column)
+    return np.array([float(np.prod(shape)) if shape else np.nan for shape in shapes], np.float64)[codes]
+
+
+def _sm_counts(table: pa.Table) -> Floats:
+    """The SMs of each launch's device by its data sheet, NaN where the device has no machine file."""
+    if "device_name" not in table.column_names:
+        return tables.unknown(len(table))
+    codes, names = tables.codes(table, "device_name")
+    machines = [machine_of_device(name) for name in names]
+    return np.array([float(one.sm_count) if one and one.sm_count else np.nan for one in machines], np.float64)[codes]
+
+
+def sums_to_diagnose(run: OnDisk | Run, group: str) -> DiagnosisSums:
+    """What a diagnosis looks at of a run, with some launches in memory at a time.
+
+    Raises `NcuBenchError` as `sums_of_run` does.
+    """
+    columns = {*OF_THE_CONTRACT, *OF_GROUPS[group], *SUMMED, *looked_at(), RULES}
+    return sums_of_run(run, partial(DiagnosisSums, group), partial(launch_stretches, columns=columns))
+
+
+def _named(name: str) -> Inputs:
+    names = facts()["names"]
+    is_product, is_vector = (bool(re.search(names[kind], name)) for kind in ("products", "vectors"))
+    return Inputs(_type_in(name), "the kernel's name", is_product, is_vector)
+
+
+def _type_in(words: str) -> str:
+    """The first 16-bit type that words name, "" where they name none."""
+    return next((kind for kind, pattern in facts()["inputs"].items() if re.search(pattern, words)), "")
+
+
+@cache
+def part_metrics() -> Mapping[str, str]:
+    """Part of a resource, as in "sm/ALU pipe/sm__pipe_alu_cycles_active" -> the metric that says how busy it is."""
+    return {
+        f"{name}/{title}/{metric}": metric + ELAPSED
+        for name, parts in facts()["resource"].items()
+        for metric, title in parts.items()
+    }
+
+
+@cache
+def looked_at() -> frozenset[str]:
+    """The metrics of a report that a diagnosis can depend on, beside the columns of the contract."""
+    accesses = (pattern.format(access) for pattern in (SECTORS, REQUESTS) for access in ("ld", "st"))
+    pairs = (name for pair in (*LOCAL, *WAVEFRONTS) for name in pair)
+    means = (metric for metrics in MEANS.values() for metric, _ in metrics)
+    return frozenset((
+        *accesses, *pairs, *means, SPILLS, *LOCAL_SECTORS, L1_SECTORS, *ALL_INSTRUCTIONS, *part_metrics().values(),
+        SECTORS_EXCESSIVE, SECTORS_THEORETICAL, SECTORS_IDEAL, *map(STALL.format, stall_reasons()),
+        *map(LIMIT.format, LIMITERS), BLOCKS, THREADS, *SM_COUNTS, WAVES, ACTIVE_CYCLES, *ELAPSED_CYCLES,
+    ))  # fmt: skip
+
+
+def _first(alternatives: Sequence[Floats]) -> Floats:
+    """The first value that is known, element by element."""
+    result = alternatives[0]
+    for other in alternatives[1:]:
+        result = np.where(np.isnan(result), other, result)
+    return result

@@ -1,0 +1,86 @@
+"""The words of a diagnosis: sentences of rules filled with quantities, limiters of the occupancy, and reasons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ncu_tools.kernels.diagnosis.limits import BusyResource
+from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, quantities, stall_reasons
+from ncu_tools.kernels.diagnosis.sums import LIMITERS, Inputs
+from ncu_tools.numbers.number_format import counted
+
+
+class Words:
+    """What braces in sentences are filled with: quantities, of which shares are printed as per cent, and words."""
+
+    def __init__(self, known: Known, inputs: Inputs, busy: Sequence[BusyResource]) -> None:
+        waves = known.get("waves", math.nan)
+        whole = math.ceil(waves) if waves > 0 else 0
+        self._busy = busy
+        self._values: dict[str, Any] = {
+            **{name: _Number(value) for name, value in known.items()},
+            "inputs": inputs.words,
+            "limiter": limiter(known),
+            "top_stall_reason": _stall_reason(known),
+            "busiest": percent(busy[0].share) if busy else "",
+            "busiest_name": busy[0].title if busy else "",
+            "waves_up": whole,
+            "last_wave": _Number(1 - (whole - waves)),
+            "active": _Number(1 - known.get("idle", math.nan)),
+            "fitting": _Number(known.get("blocks_per_sm", math.nan) / waves if waves > 0 else math.nan),
+            "of_sms": _if_known(" for {:.0f} SMs", known.get("sm_count", math.nan)),
+            "of_duration": _if_known(" of the {:,.3g} us", known.get("launch_ns", math.nan) / 1e3),
+        }
+
+    def sentence(self, rule: CauseRule) -> str:
+        """What a rule says of the kernel."""
+        return rule.says.format_map(self._values)
+
+    def label(self, rule: CauseRule) -> str:
+        """What a rule is about, with its numbers: "occupancy (50 % by registers)"."""
+        return rule.label.format_map(self._values)
+
+    def fact(self, quantity: str) -> str:
+        """The value of a quantity as a reason: "2.4 warps are ready to issue"."""
+        return quantities()[quantity].fact.format_map(self._values)
+
+    def what_is_left(self) -> str:
+        """What the busiest resource leaves of the time, as a reason why nothing else can cost more."""
+        return f"{self._busy[0].title} at {percent(self._busy[0].share)} leaves no more to gain"
+
+
+class _Number(float):
+    """A number whose format "%" has a space before the sign, as every other per cent of the project."""
+
+    def __format__(self, form: str) -> str:
+        return percent(self) if form.endswith("%") else super().__format__(form)
+
+
+def percent(share: float) -> str:
+    """A share of 1 as whole per cent."""
+    return f"{100 * share:.0f} %" if share >= 0.005 or share == 0 else "< 1 %"
+
+
+def limiter(known: Known) -> str:
+    """What limits the theoretical occupancy, with the blocks that it allows: all limits that are the lowest."""
+    limits = {name: known.get(f"limit {name}", math.nan) for name in LIMITERS}
+    found = {name: value for name, value in limits.items() if not math.isnan(value)}
+    if not found:
+        return "what was not collected"
+    least = min(found.values())
+    lowest = [LIMITERS[name] for name, value in found.items() if value == least]
+    threads = known.get("threads", math.nan)
+    size = "" if math.isnan(threads) else f" of {threads:.0f} threads"
+    return f"{' and '.join(lowest)}: {counted(round(least), 'block', 'blocks')}{size} an SM"
+
+
+def _if_known(words: str, value: float) -> str:
+    return "" if math.isnan(value) else words.format(value)
+
+
+def _stall_reason(known: Known) -> str:
+    values = {reason: known.get(f"stall {reason}", math.nan) for reason in stall_reasons()}
+    found = {reason: value for reason, value in values.items() if not math.isnan(value)}
+    return stall_reasons()[max(found, key=lambda reason: found[reason])] if found else ""

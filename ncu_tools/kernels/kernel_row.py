@@ -1,0 +1,163 @@
+"""A row per kernel: what is known of it, its order and shares in the run, and the rows as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.schema import arrays
+
+from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
+
+ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
+
+FLAGS_NOTED = 3
+"""How many flagged kernels are written out in notes."""
+
+BETWEEN_BASES = " / "
+"""Between the bases of launches that differ in them."""
+
+
+@dataclass(frozen=True)
+class Hotspot:
+    """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks it.
+
+    `work` is what each unit did that any kernel of the run used: FLOP, or OP of integer tensor units, which `flops`
+    leaves out. `flag` says why the kernel may be above a ceiling, None where it is not. `headroom_ns` is the time that
+    reaching its own roof would save, and `headroom_share` its share of all time: the most that the run can gain.
+    """
+
+    kernel: str
+    launches: int
+    time_total_ns: float | None
+    time_mean_ns: float | None
+    time_min_ns: float | None
+    time_max_ns: float | None
+    time_std_ns: float | None
+    time_share: float | None
+    time_cumulative: float | None
+    flops: float | None
+    flops_per_s: float | None
+    dram_bytes: float | None
+    dram_bytes_per_s: float | None
+    arithmetic_intensity: float | None
+    bound: str | None
+    bound_fraction: float | None
+    unit: str | None = None
+    flops_basis: str | None = None
+    flops_lower_bound: bool = False
+    flag: str | None = None
+    headroom_ns: float | None = None
+    headroom_share: float | None = None
+    work: dict[str, float | None] = field(default_factory=dict)
+
+    def share_of_flops(self, unit: str) -> float | None:
+        """The share of a unit in the counted FLOPs of the kernel; None for integer units, and where it is unknown."""
+        amount = self.work.get(unit)
+        return amount / self.flops if unit in FLOAT_UNITS and self.flops and amount is not None else None
+
+
+@dataclass
+class Hotspots:
+    """Every kernel in the order asked for, with the notes a reader needs, and what its times are called."""
+
+    rows: list[Hotspot]
+    notes: list[str] = field(default_factory=list)
+    time_title: str = "time"
+
+
+def kernels_table(rows: list[Hotspot]) -> pa.Table:
+    """The kernels as a table, a column for each field of `Hotspot` and used unit: kernels.parquet of a run folder."""
+    columns = {}
+    for column in fields(Hotspot):
+        if column.name == "work":
+            continue
+        values = [getattr(row, column.name) for row in rows]
+        if column.type == "int":
+            columns[column.name] = arrays.integers(values, pa.int64())
+        elif column.type == "bool":
+            columns[column.name] = arrays.booleans(values)
+        elif column.type.startswith("float"):
+            columns[column.name] = arrays.floats(np.array([np.nan if value is None else value for value in values]))
+        else:
+            columns[column.name] = arrays.texts(values)
+    for unit in used_units(rows):
+        amounts = [row.work[unit] for row in rows]
+        columns[UNIT_COLUMNS[unit]] = arrays.floats(np.array([np.nan if one is None else one for one in amounts]))
+    return pa.table(columns)
+
+
+def used_units(rows: list[Hotspot]) -> list[str]:
+    """The units that any kernel used, CUDA cores first and integer tensor units last."""
+    return [unit for unit in UNIT_COLUMNS if any(row.work.get(unit) for row in rows)]
+
+
+def run_total(rows: list[Hotspot]) -> Hotspot:
+    """All kernels as one: sums of what every kernel has, None where one lacks it. No bound, no spread, no flag."""
+    time, flops, dram = (
+        _sum_of_all([getattr(row, name) for row in rows if row.launches])
+        for name in ("time_total_ns", "flops", "dram_bytes")
+    )
+    launches = sum(row.launches for row in rows)
+    bases = {basis for row in rows if row.flops_basis for basis in row.flops_basis.split(BETWEEN_BASES)}
+    return Hotspot(
+        kernel="all kernels",
+        launches=launches,
+        time_total_ns=time,
+        time_mean_ns=time / launches if time is not None and launches else None,
+        time_min_ns=None,
+        time_max_ns=None,
+        time_std_ns=None,
+        time_share=None if time is None else 1.0,
+        time_cumulative=None,
+        flops=flops,
+        flops_per_s=flops / time * 1e9 if flops is not None and time else None,
+        dram_bytes=dram,
+        dram_bytes_per_s=dram / time * 1e9 if dram is not None and time else None,
+        arithmetic_intensity=flops / dram if flops is not None and dram else None,
+        bound=None,
+        bound_fraction=None,
+        flops_basis=BETWEEN_BASES.join(sorted(bases)) or None,
+        flops_lower_bound=flops is not None and any(row.flops_lower_bound for row in rows),
+        work={unit: _sum_of_all([row.work[unit] for row in rows if row.launches]) for unit in used_units(rows)},
+    )
+
+
+def _sum_of_all(values: list[float | None]) -> float | None:
+    """The sum, None unless every value is known and there is one."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time", time_title: str = "time") -> Hotspots:
+    """Kernels of one run in the order `by`, one of `ORDERS`, with their shares of the run; flags follow the `notes`."""
+    order = ORDERS[by]
+    rows = sorted(
+        kernels, key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel)
+    )
+    return Hotspots(_with_shares(rows), [*notes, *_flag_notes(rows)], time_title)
+
+
+def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:
+    """The rows with their share of all time, and that of all rows down to each; none where some time is not known."""
+    whole = _sum_of_all([row.time_total_ns for row in rows if row.launches])
+    if not whole:
+        return rows
+    result, reached = [], 0.0
+    for row in rows:
+        share = None if row.time_total_ns is None else row.time_total_ns / whole
+        reached += share or 0.0
+        gain = None if row.headroom_ns is None else row.headroom_ns / whole
+        result.append(replace(row, time_share=share, time_cumulative=min(reached, 1.0), headroom_share=gain))
+    return result
+
+
+def _flag_notes(rows: list[Hotspot]) -> list[str]:
+    flagged = [row for row in rows if row.flag]
+    notes = [f"{row.kernel[:60]}: {row.flag}" for row in flagged[:FLAGS_NOTED]]
+    more = len(flagged) - len(notes)
+    if more:
+        notes.append(f"{more} more kernel{'s are' if more > 1 else ' is'} above a ceiling; --format json says why")
+    return notes

@@ -1,0 +1,500 @@
+"""Sums over the launches of each kernel, taken a stretch of launches at a time.
+
+Every sum is taken in the order of the launches, so that the stretches they come in change no digit: a file that is
+read piece by piece gives what the whole table does, in memory that grows with the number of kernels alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.counters import metrics as counters
+from ncu_parsers.report_data.operator_records import BY_OPERATOR
+from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.ceilings import device_attributes
+from ncu_tools.ceilings.above_ceiling import TOLERANCE, Excess, flag
+from ncu_tools.ceilings.ceilings import Ceilings, Origin
+from ncu_tools.ceilings.work_by_unit import (
+    FLOAT_UNITS,
+    INTEGER_UNITS,
+    LEFT_OUT,
+    SAME,
+    UNIT_COLUMNS,
+    total_of,
+    work_by_unit,
+)
+
+Title = TypeVar("Title", bound=Hashable)
+Other = TypeVar("Other", bound=Hashable)
+
+Mask = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.int64]
+
+RESOURCES = (*FLOAT_UNITS, "dram", *INTEGER_UNITS)
+"""What can bound a kernel; of two that need the same time, the first is named."""
+
+
+class Launches:
+    """The columns of some launches that the sums need, with failed launches given no weight.
+
+    `needed` says for each resource that any of them uses the least seconds that it takes, NaN where its ceiling is
+    needed and not known.
+    """
+
+    def __init__(self, table: pa.Table, ceilings: Ceilings) -> None:
+        self.table = table
+        self.ceilings = ceilings
+        self.rows = len(table)
+        self.failed: Mask = _truths(table, "failed")
+        launches = tables.launch_counts(table)
+        self.averaged: Mask = launches > 1
+        self.weight: Floats = np.where(self.failed, 0.0, launches)
+        self.alive: Mask = self.weight > 0
+        self.seconds: Floats = tables.floats(table, "duration_ns") / 1e9
+        self.running: Mask = self.alive & (self.seconds > 0)
+        self.shortest = tables.floats(table, "gpu__time_duration.sum (minimum)") / 1e9
+        self.longest = tables.floats(table, "gpu__time_duration.sum (maximum)") / 1e9
+        self.flops = tables.floats(table, "flops")
+        self.dram = tables.floats(table, "dram_bytes")
+        self.basis_codes, self.bases = tables.codes(table, "flops_basis")
+        self.partial = self._basis_says("not collected") | self._basis_says("not every")
+        self.work = work_by_unit(table, self.flops, self._basis_says(LEFT_OUT), self.partial)
+        self.needed = self._seconds_needed()
+        together = total_of({unit: self.work[unit] for unit in self._counted(FLOAT_UNITS)}, self.rows)
+        self.unattributed: Mask = self.flops - together > SAME * self.flops
+        """Which did FLOPs that no unit is known to have done: what bounds them cannot be told."""
+
+    def _basis_says(self, words: str) -> Mask:
+        return np.array([words in (text or "") for text in self.bases], bool)[self.basis_codes]
+
+    def _counted(self, units: Iterable[str]) -> list[str]:
+        """Those of `units` that have a column. What has none did nothing, or it is not known."""
+        return [unit for unit in units if UNIT_COLUMNS[unit] in self.table.column_names]
+
+    def _seconds_needed(self) -> dict[str, Floats]:
+        amounts = {"dram": self.dram} | {unit: tables.or_zero(self.work[unit]) for unit in self._counted(UNIT_COLUMNS)}
+        return {
+            resource: _seconds_for(amounts[resource], self.ceilings.per_launch[resource])
+            for resource in RESOURCES
+            if resource in amounts and amounts[resource].any()
+        }
+
+    def texts_at(self, column: str, rows: Keys) -> list[str | None]:
+        """A text column of the launches `rows`."""
+        codes, texts = tables.codes(self.table, column)
+        return [texts[code] for code in codes[rows].tolist()]
+
+
+def _alike(work: dict[str, Floats]) -> list[tuple[list[str], Floats]]:
+    """The units that share an array, as those without a column do, with what they did."""
+    groups: dict[int, tuple[list[str], Floats]] = {}
+    for unit, amount in work.items():
+        groups.setdefault(id(amount), ([], amount))[0].append(unit)
+    return list(groups.values())
+
+
+def _truths(table: pa.Table, name: str) -> Mask:
+    """A column of truths, False where it is null or the table lacks it."""
+    if name not in table.column_names:
+        return np.zeros(len(table), bool)
+    truths: Mask = tables.floats(table, name) > 0
+    return truths
+
+
+def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(amount == 0, 0.0, amount / ceiling)
+
+
+class NamedSums:
+    """Named sums for each kernel."""
+
+    def __init__(self) -> None:
+        self.kernels = 0
+        self._totals: dict[str, Floats] = {}
+        self._places: Keys = np.empty(0, np.int64)
+
+    def turn_to(self, keys: Keys, kernels: int) -> None:
+        """From here on amounts are of launches of these kernels, of which `kernels` are known by now."""
+        self.kernels = kernels
+        self._places = np.concatenate([np.arange(kernels), keys])
+
+    def add(self, what: str, amounts: Floats | Mask, where: Mask | None = None) -> None:
+        """Add an amount per launch to the sums of its kernel; with `where`, only those of some launches."""
+        taken = amounts if where is None or where.all() else np.where(where, amounts, 0.0)
+        totals = np.bincount(self._places, np.concatenate([self.of(what), taken]))
+        self._totals[what] = totals.astype(np.float64, copy=False)
+
+    def count(self, names: Iterable[str], where: Mask) -> None:
+        """Add one per launch of `where` to each of some sums: whole numbers, which add up alike in any order."""
+        counted = np.bincount(self._places[self.kernels :], where, self.kernels)
+        for name in names:
+            self._totals[name] = self.of(name) + counted
+
+    def begin(self, what: str, like: str) -> None:
+        """Start a sum, unless it exists, at the value that another one has now."""
+        if what not in self._totals:
+            self._totals[what] = self.of(like)
+
+    def of(self, what: str) -> Floats:
+        """The sum for each kernel."""
+        return _extended(self._totals.get(what, np.empty(0)), self.kernels, 0.0)
+
+    @property
+    def names(self) -> list[str]:
+        """What there are sums of."""
+        return list(self._totals)
+
+
+def _extended(values: Floats, size: int, filling: float) -> Floats:
+    return np.concatenate([values, np.full(size - len(values), filling)]) if len(values) < size else values
+
+
+class KernelSums(Generic[Title]):
+    """What the launches of each kernel add up to. Kernels are numbered in the order in which they are first seen.
+
+    What a kernel is, its title says: a name, or whatever else launches are told apart by.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[Title, int] = {}
+        self._sums = NamedSums()
+        self._first = np.empty(0)
+        self._shortest = np.empty(0)
+        self._longest = np.empty(0)
+        self._bases: dict[int, set[str]] = {}
+        self._evidence: dict[str, list[_Evidence]] = {}
+        self._launches = np.empty(0, np.int64)
+
+    def add(self, launches: Launches, keys: Keys, titles: Sequence[Title]) -> None:
+        """Take the next launches; `keys` says of each which of `titles` its kernel is called."""
+        numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
+        keys = numbers[keys]
+        self._sums.turn_to(keys, len(self._numbers))
+        self._sums.add("rows", np.ones(launches.rows))
+        self._sums.add("launches", launches.weight)
+        self._sums.add("alive", launches.alive)
+        self._sums.add("partial", launches.partial & launches.alive)
+        self._add_bases(launches, keys)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            self._add_times(launches, keys)
+            self._add_amount(["flops"], launches.flops, launches, rated=True)
+            self._add_amount(["dram"], launches.dram, launches, rated=True)
+            for units, amount in _alike(launches.work):
+                self._add_amount(units, amount, launches)
+            self._add_main_units(launches)
+            self._add_bounds(launches)
+            self._add_fractions(launches, keys)
+
+    def merge(self, other: KernelSums[Title]) -> None:
+        """Take the sums of the launches behind those here: what is known of a kernel's first launch stays.
+
+        Sums of sums are in the order of the merges, so that the same parts merged in the same order give the same
+        digits. They may differ in the last from those of all launches added one by one.
+        """
+        self._take(other, other.titles)
+
+    def titled(self, titles: Sequence[Other]) -> KernelSums[Other]:
+        """The sums of fewer kernels: a title for each kernel, and those of the same title are one from now on."""
+        result: KernelSums[Other] = KernelSums()
+        result._take(self, titles)
+        return result
+
+    def _take(self, other: KernelSums[Any], titles: Sequence[Title]) -> None:
+        numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
+        self._sums.turn_to(numbers, len(self._numbers))
+        moved = self._distance_moved(other, numbers)
+        theirs = {name: other.of(name) for name in other._sums.names} | moved
+        for resource in dict.fromkeys([*self._evidence, *other._evidence]):
+            self._sums.begin(f"{resource} measured", "running seconds")
+            theirs.setdefault(f"{resource} measured", other.of("running seconds"))
+        for name, amounts in theirs.items():
+            self._sums.add(name, amounts)
+        for key, bases in other._bases.items():
+            self._bases.setdefault(int(numbers[key]), set()).update(bases)
+        for resource, evidence in other._evidence.items():
+            for one in evidence:
+                self._keep_evidence(resource, one._replace(keys=numbers[one.keys]))
+
+    def _distance_moved(self, other: KernelSums[Any], numbers: Keys) -> dict[str, Floats]:
+        """The other's distances from the first launches here, and extremes and first launches of both.
+
+        With d the step from one first launch to the other, sum (x + d)^2 = sum x^2 + 2 d sum x + n d^2.
+        """
+        size = len(self._numbers)
+        self._first = _extended(self._first, size, np.nan)
+        self._shortest, self._longest = _extended(self._shortest, size, np.inf), _extended(self._longest, size, -np.inf)
+        new = np.flatnonzero(np.isnan(self._first[numbers]) & ~np.isnan(other._first))[::-1]
+        self._first[numbers[new]] = other._first[new]  # of equal places the last one stays: the first launch
+        np.minimum.at(self._shortest, numbers, other._shortest)
+        np.maximum.at(self._longest, numbers, other._longest)
+        step = np.nan_to_num(other._first - self._first[numbers])
+        count, distance = other.of("timed"), other.of("distance")
+        return {
+            "distance": distance + step * count,
+            "squares": other.of("squares") + 2 * step * distance + step**2 * count,
+        }
+
+    def _keep_evidence(self, resource: str, evidence: _Evidence) -> None:
+        """Keep what another knows of the launches of kernels of which nothing is known here."""
+        known = self._evidence.setdefault(resource, [])
+        unseen = ~np.isin(evidence.keys, np.concatenate([one.keys for one in known] or [np.empty(0, np.int64)]))
+        if unseen.any():
+            known.append(evidence.only(np.flatnonzero(unseen)))
+
+    # ------------------------------------------------------------------------------------------------- what is added
+
+    def _add_times(self, launches: Launches, keys: Keys) -> None:
+        """Times, and their distance from the first of the kernel: squares of those lose no digits that matter."""
+        timed = ~np.isnan(launches.seconds) & launches.alive
+        self._sums.add("seconds", launches.seconds * launches.weight, timed)
+        self._sums.add("timed", launches.weight, timed)
+        self._sums.add("averaged", launches.averaged & timed)
+        self._first = _extended(self._first, self._sums.kernels, np.nan)
+        rows = np.flatnonzero(timed & np.isnan(self._first[keys]))[::-1]
+        self._first[keys[rows]] = launches.seconds[rows]  # of equal places the last one stays: the first launch
+        distance = launches.seconds - self._first[keys]
+        self._sums.add("distance", distance, timed)
+        self._sums.add("squares", distance**2, timed)
+        self._shortest = _extended(self._shortest, self._sums.kernels, np.inf)
+        self._longest = _extended(self._longest, self._sums.kernels, -np.inf)
+        np.minimum.at(self._shortest, keys[timed], np.fmin(launches.seconds, launches.shortest)[timed])
+        np.maximum.at(self._longest, keys[timed], np.fmax(launches.seconds, launches.longest)[timed])
+
+    def _add_amount(self, names: Sequence[str], amount: Floats, launches: Launches, *, rated: bool = False) -> None:
+        """Add an amount to the sums of each of these names."""
+        known = ~np.isnan(amount) & launches.alive
+        if not known.any():
+            return
+        self._sums.count([f"{name} known" for name in names], known)
+        for name in names if amount.any() else ():
+            self._sums.add(name, amount * launches.weight, known)
+        for name in names if rated else ():
+            both = known & ~np.isnan(launches.seconds)
+            self._sums.add(f"{name} timed", amount * launches.weight, both)
+            self._sums.add(f"{name} seconds", launches.seconds * launches.weight, both)
+
+    def _add_main_units(self, launches: Launches) -> None:
+        known = ~np.isnan(launches.flops) & launches.alive
+        for unit in FLOAT_UNITS:
+            if unit in launches.needed:
+                self._sums.add(f"{unit} counted", tables.or_zero(launches.work[unit]) * launches.weight, known)
+        both = known & ~np.isnan(launches.dram)
+        self._sums.add("flops beside bytes", launches.flops * launches.weight, both)
+        self._sums.add("bytes beside flops", launches.dram * launches.weight, both)
+
+    def _add_bounds(self, launches: Launches) -> None:
+        """The seconds each resource needs, over the launches for which every needed ceiling is known."""
+        judged = ~np.isnan(launches.flops) & launches.running & ~launches.unattributed
+        for needed in launches.needed.values():
+            judged &= ~np.isnan(needed)
+        for resource, needed in launches.needed.items():
+            self._sums.add(f"{resource} needed", needed * launches.weight, judged)
+        self._sums.add("judged seconds", launches.seconds * launches.weight, judged)
+        self._sums.add("judged partial", launches.partial & judged)
+
+    def _add_fractions(self, launches: Launches, keys: Keys) -> None:
+        """The seconds each resource needs and those measured, over the launches for which its ceiling is known."""
+        for resource in RESOURCES:
+            needed = launches.needed.get(resource)
+            if needed is None:
+                continue
+            self._sums.begin(f"{resource} measured", "running seconds")
+            known = ~np.isnan(needed) & launches.running
+            self._sums.add(f"{resource} least", needed * launches.weight, known)
+            self._sums.add(f"{resource} measured", launches.seconds * launches.weight, known)
+            self._remember(resource, launches, keys, known & (needed > 0))
+        running = launches.seconds * launches.weight
+        for resource in self._evidence.keys() - launches.needed.keys():
+            self._sums.add(f"{resource} measured", running, launches.running)
+        self._sums.add("running seconds", running, launches.running)
+
+    def _remember(self, resource: str, launches: Launches, keys: Keys, where: Mask) -> None:
+        """Keep what is known of the first launch of each kernel that used a resource."""
+        evidence = self._evidence.setdefault(resource, [])
+        seen = np.zeros(self._sums.kernels, bool)
+        for earlier in evidence:
+            seen[earlier.keys] = True
+        rows = np.flatnonzero(where & ~seen[keys])
+        if rows.size:
+            kernels, at = np.unique(keys[rows], return_index=True)
+            evidence.append(_Evidence.of(launches, resource, kernels, rows[at]))
+
+    def _add_bases(self, launches: Launches, keys: Keys) -> None:
+        count = len(launches.bases)
+        both = keys[launches.alive] * count + launches.basis_codes[launches.alive]
+        seen = np.flatnonzero(np.bincount(both))
+        for key, code in zip((seen // count).tolist(), (seen % count).tolist(), strict=True):
+            basis = launches.bases[code]
+            if basis:
+                self._bases.setdefault(key, set()).add(basis)
+
+    # ------------------------------------------------------------------------------------------------------ results
+
+    @property
+    def titles(self) -> list[Title]:
+        """What the kernels are called."""
+        return list(self._numbers)
+
+    def number(self, title: Title) -> int:
+        """The number of the kernel that is called so. Raises `KeyError` where none is."""
+        return self._numbers[title]
+
+    def kernels(self) -> list[int]:
+        """The numbers of the kernels that have a row."""
+        return np.flatnonzero(self._sums.of("rows") > 0).tolist()
+
+    def of(self, what: str) -> Floats:
+        """The sum of that name for each kernel."""
+        return self._sums.of(what)
+
+    def total(self, what: str) -> Floats:
+        """The total of an amount, NaN unless every launch that did not fail has it."""
+        known = self.of(f"{what} known")
+        return np.where((known > 0) & (known == self.of("alive")), self.of(what), np.nan)
+
+    def rate(self, what: str) -> Floats:
+        """An amount per second, over the launches that have both."""
+        return _ratio(self.of(f"{what} timed"), self.of(f"{what} seconds"))
+
+    def intensity(self) -> Floats:
+        """FLOPs per DRAM byte, as a ratio of sums over the launches that have both."""
+        return _ratio(self.of("flops beside bytes"), self.of("bytes beside flops"))
+
+    def mean_seconds(self) -> Floats:
+        """The mean time of a launch, NaN without one."""
+        return _ratio(self.of("seconds"), self.of("timed"))
+
+    def deviation_seconds(self) -> Floats:
+        """The standard deviation of the time of a launch; NaN for fewer than two, and where averages were reported."""
+        timed, distance = self.of("timed"), self.of("distance")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = np.maximum(self.of("squares") - distance**2 / timed, 0.0)
+            deviation = np.sqrt(squares / (timed - 1))
+        return np.where((timed > 1) & (self.of("averaged") == 0), deviation, np.nan)
+
+    def shortest_seconds(self) -> Floats:
+        """The shortest launch."""
+        return np.where(np.isfinite(self._shortest), self._shortest, np.nan)
+
+    def longest_seconds(self) -> Floats:
+        """The longest launch."""
+        return np.where(np.isfinite(self._longest), self._longest, np.nan)
+
+    def bases(self, kernel: int) -> set[str]:
+        """How the FLOPs of a kernel were counted."""
+        return self._bases.get(kernel, set())
+
+    def used_units(self) -> list[str]:
+        """The units that did anything, in the order of `UNIT_COLUMNS`."""
+        return [unit for unit in UNIT_COLUMNS if self.of(unit).any()]
+
+    def main_units(self) -> list[str | None]:
+        """The compute unit that did most of each kernel's FLOPs."""
+        names = list(FLOAT_UNITS)
+        sums = np.stack([self.of(f"{name} counted") for name in names])
+        return [names[int(np.argmax(each))] if each.max() > 0 else None for each in sums.T]
+
+    def bounds(self) -> list[tuple[str, float] | None]:
+        """For each kernel the resource that needs most of its time, and which share of it; None where unknown."""
+        seconds = np.stack([self.of(f"{resource} needed") for resource in RESOURCES])
+        measured = self.of("judged seconds")
+        result: list[tuple[str, float] | None] = []
+        for kernel, longest in enumerate(np.argmax(seconds, axis=0).tolist()):
+            least = seconds[longest, kernel]
+            known = measured[kernel] > 0 and least > 0
+            result.append((RESOURCES[longest], float(least / measured[kernel])) if known else None)
+        return result
+
+    def flags(self) -> dict[int, str]:
+        """The flag of each kernel that is above a ceiling: of the resource that it is farthest above."""
+        farthest: dict[int, tuple[float, str]] = {}
+        for resource in self._evidence:
+            fractions = _ratio(self.of(f"{resource} least"), self.of(f"{resource} measured"))
+            for kernel in np.flatnonzero(fractions > 1 + TOLERANCE).tolist():
+                farthest[kernel] = max(farthest.get(kernel, (0.0, "")), (float(fractions[kernel]), resource))
+        found = {kernel: flag(self._excess(kernel, *excess)) for kernel, excess in farthest.items()}
+        return {kernel: sentence for kernel, sentence in found.items() if sentence is not None}
+
+    def _excess(self, kernel: int, fraction: float, resource: str) -> Excess:
+        evidence = next(evidence for evidence in self._evidence[resource] if kernel in evidence.keys)
+        return evidence.excess(kernel, fraction, resource)
+
+
+def _ratio(amount: Floats, other: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = amount / other
+    return np.where(np.isfinite(ratio), ratio, np.nan)
+
+
+def or_none(value: float) -> float | None:
+    """A number as Python has it, None for NaN."""
+    return None if np.isnan(value) else float(value)
+
+
+class _Evidence(NamedTuple):
+    """What is known of one launch of each of some kernels that may be above a ceiling."""
+
+    keys: Keys
+    origins: list[Origin]
+    devices: list[str | None]
+    capabilities: list[str | None]
+    sources: list[str | None]
+    clocks: Floats
+    sparse_shares: Floats
+    bytes_moved: Floats
+    l2_sizes: Floats
+
+    @classmethod
+    def of(cls, launches: Launches, resource: str, keys: Keys, rows: Keys) -> _Evidence:
+        """That of the launches `rows`, one for each of `keys`."""
+        table, ceilings = launches.table, launches.ceilings
+        shares = device_attributes.sparse_shares(table).get(resource, np.full(launches.rows, np.nan))
+        return cls(
+            keys,
+            [ceilings.origins[origin] for origin in ceilings.origin_of[resource][rows].tolist()],
+            launches.texts_at("device_name", rows),
+            launches.texts_at("compute_capability", rows),
+            launches.texts_at("source", rows),
+            tables.floats(table, "sm_clock_hz")[rows],
+            shares[rows],
+            launches.dram[rows],
+            device_attributes.l2_size(table)[rows],
+        )
+
+    def only(self, at: Keys) -> _Evidence:
+        """That of some of the kernels, by their places in `keys`."""
+        places = at.tolist()
+        return _Evidence(
+            self.keys[at],
+            [self.origins[place] for place in places],
+            [self.devices[place] for place in places],
+            [self.capabilities[place] for place in places],
+            [self.sources[place] for place in places],
+            self.clocks[at],
+            self.sparse_shares[at],
+            self.bytes_moved[at],
+            self.l2_sizes[at],
+        )
+
+    def excess(self, kernel: int, fraction: float, resource: str) -> Excess:
+        """The case of one kernel, as the rules of `flags.py` ask for it."""
+        at = int(np.flatnonzero(self.keys == kernel)[0])
+        return Excess(
+            resource,
+            fraction,
+            self.origins[at],
+            self.devices[at],
+            sm_clock_hz=or_none(self.clocks[at]),
+            sparse_share=or_none(self.sparse_shares[at]),
+            has_sparsity=counters.has_structured_sparsity(self.capabilities[at]),
+            bytes_of_a_launch=or_none(self.bytes_moved[at]),
+            l2_size=or_none(self.l2_sizes[at]),
+            from_operators=self.sources[at] in BY_OPERATOR,
+        )

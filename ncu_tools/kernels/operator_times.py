@@ -1,0 +1,65 @@
+"""What the times of a run are: of kernels GPU time, of the operator collector what its clock saw.
+
+On a CPU the collector reads a monotonic clock around each operator that PyTorch dispatches, and those do not nest: self
+CPU time. On a GPU it records CUDA events around it: self GPU time. Files that do not say where they ran have "self
+time".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.report_data.operator_records import DIALECT, OPERATOR_DEVICE, THREADS
+from ncu_parsers.schema import tables
+
+TIME, SELF_CPU, SELF_GPU, SELF_UNKNOWN = "time", "self CPU", "self GPU", "self time"
+"""Titles of columns of times."""
+
+NEEDED = (OPERATOR_DEVICE, THREADS)
+"""The columns of launches that say it, beside `source`."""
+
+OPERATORS = (
+    "times of PyTorch operators are self CPU times, on a GPU self GPU times; FLOPs and bytes are counted from "
+    "operators, not by hardware; DRAM stands for inputs + weights + outputs"
+)
+"""What is said where nobody asks which of the two."""
+
+_OF_DEVICE = {"cpu": SELF_CPU, "cuda": SELF_GPU}
+
+
+def clocks_of(table: pa.Table) -> frozenset[str]:
+    """The kinds of times that a table of launches holds, as titles."""
+    codes, sources = tables.codes(table, "source")
+    collected = np.array([source == DIALECT for source in sources], bool)[codes]
+    found = set() if collected.all() else {TIME}
+    if not collected.any():
+        return frozenset(found)
+    of_device, devices = tables.codes(table, OPERATOR_DEVICE)
+    has_threads = ~np.isnan(tables.floats(table, THREADS))
+    for code in np.unique(of_device[collected]).tolist():
+        here = collected & (of_device == code)
+        said = _OF_DEVICE.get(devices[code] or "")
+        found |= {said} if said else {SELF_CPU if each else SELF_UNKNOWN for each in np.unique(has_threads[here])}
+    return frozenset(found)
+
+
+def time_title(clocks: Iterable[str]) -> str:
+    """What the column of times is called: "time" where it holds several kinds."""
+    kinds = set(clocks)
+    return kinds.pop() if len(kinds) == 1 else TIME
+
+
+def operators_note(clocks: Set[str]) -> str | None:
+    """What is said of times, FLOPs and bytes of the operator collector; None where there are none."""
+    kinds = [kind for kind in (SELF_CPU, SELF_GPU, SELF_UNKNOWN) if kind in clocks]
+    if not kinds:
+        return None
+    whose = "times of PyTorch operators" if TIME in clocks else "times"
+    times = " or ".join("self times" if kind == SELF_UNKNOWN else f"{kind} times" for kind in kinds)
+    of = "" if TIME in clocks else " of PyTorch operators"
+    return (
+        f"{whose} are {times}{of}; FLOPs and bytes are counted from operators, not by hardware; DRAM stands for "
+        "inputs + weights + outputs"
+    )

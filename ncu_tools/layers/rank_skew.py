@@ -1,0 +1,239 @@
+"""How unevenly ranks work: each kernel or layer across them, the slowest rank, and where it loses its time.
+
+A rank waits in collectives for whoever comes last, so the total time of all ranks is much the same, and the rank that
+is late waits least. The slowest rank is therefore the one with the most time outside collectives. Where it loses that
+time is what it takes longer for than the median rank does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.profilers.rank_environment import is_collective
+from ncu_parsers.parse.rank_origin import HOST
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.kernels import operator_times
+from ncu_tools.layers.layers import NO_MODULE
+from ncu_tools.numbers.number_format import counted
+
+COLLECTIVES = "(collectives)"
+"""The row of layers that collectives are in, which belong to no layer."""
+NEEDED = (
+    "rank", "device_id", "device_name", HOST, "kernel_name", "kernel_short", "module", "invocations", "failed",
+    "duration_ns", "source", *operator_times.NEEDED,
+)  # fmt: skip
+"""The columns of launches that the ranks are told by."""
+Coded = tuple[npt.NDArray[np.signedinteger[Any]], Sequence[str | None]]
+
+
+@dataclass(frozen=True)
+class RankTime:
+    """The time of one rank in ns: all of it, of its kernels and copies, and of that in collectives.
+
+    None where a launch of it has no time. `excess_ns` is how much more time than the median rank it takes outside
+    collectives.
+    """
+
+    rank: int
+    host: str | None
+    device: str | None
+    launches: int
+    time_ns: float | None
+    collective_ns: float | None
+    work_ns: float | None
+    excess_ns: float | None
+
+
+@dataclass(frozen=True)
+class Skew:
+    """One kernel or layer across ranks, times in ns summed over its launches on a rank.
+
+    A rank that ran without it took 0; None is where a launch has no time. `ranks` is how many ran it, `slowest` the
+    rank of the maximum. `skew_ns` is maximum - median, `excess_ns` what the slowest rank of the run takes more than
+    the median.
+    """
+
+    name: str
+    ranks: int
+    launches: int
+    min_ns: float | None
+    median_ns: float | None
+    max_ns: float | None
+    slowest: int | None
+    skew_ns: float | None
+    excess_ns: float | None
+    is_collective: bool
+
+
+@dataclass
+class Skews:
+    """The ranks in order, and the kernels or layers, first what the slowest rank loses most time in."""
+
+    ranks: list[RankTime]
+    rows: list[Skew] = field(default_factory=list)
+    slowest: int | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Skews:
+    """The kernels (`by` = "kernel") or layers ("layer") of a run across its ranks.
+
+    A layer has the launches below it; with `depth`, launches of deeper layers count as the layer of that depth, else
+    each launch as the layer it is of. Launches that failed or know no rank are left out, and noted.
+    """
+    launches = _Launches(table)
+    result = Skews(launches.rank_times())
+    result.notes = launches.notes
+    if len(result.ranks) < 2:
+        result.notes.append("there are no two ranks to compare: profile with --nproc, or inside srun or mpirun")
+        return result
+    result.slowest = _slowest(result.ranks)
+    rows = launches.across_ranks(launches.names if by == "kernel" else launches.layers(depth), result.slowest)
+    result.rows = sorted(rows, key=lambda row: (-(row.excess_ns or 0.0), -(row.skew_ns or 0.0), row.name))
+    result.notes += summary(result)
+    return result
+
+
+def summary(skews: Skews) -> list[str]:
+    """The slowest rank in a sentence, and where it loses its time."""
+    slow = next((rank for rank in skews.ranks if rank.rank == skews.slowest), None)
+    if slow is None or not slow.work_ns or slow.excess_ns is None:
+        return []
+    median = slow.work_ns - slow.excess_ns
+    more = f" ({100 * slow.excess_ns / median:.1f} % more)" if median else ""
+    host = f" on {slow.host}" if slow.host else ""
+    notes = [
+        f"rank {slow.rank}{host} is the slowest: {slow.work_ns / 1e6:,.3f} ms outside collectives, "
+        f"{slow.excess_ns / 1e6:,.3f} ms above the median of {len(skews.ranks)} ranks{more}"
+    ]
+    places = [row for row in skews.rows if not row.is_collective and row.excess_ns and row.excess_ns > 0][:3]
+    if places and slow.excess_ns > 0:
+        listed = ", ".join(f"{row.name} ({(row.excess_ns or 0.0) / 1e6:,.3f} ms)" for row in places)
+        notes.append(f"it loses most against the median rank in {listed}")
+    return notes
+
+
+def collective_share(table: pa.Table) -> tuple[float, float] | None:
+    """Time in collectives of all ranks in ns, and its share of all time; None where a time is not known, or is 0."""
+    time = tables.floats(table, "duration_ns")
+    if not len(time) or np.isnan(time).any() or not time.sum():
+        return None
+    waits = collective_launches(table)
+    return float(time[waits].sum()), float(time[waits].sum() / time.sum())
+
+
+def collective_launches(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which launches are collectives: by the function's name of a kernel, or the whole name of an operator."""
+    found = np.zeros(len(table), bool)
+    for column, sign in (("kernel_short", ""), ("kernel_name", "c10d")):
+        codes, names = tables.codes(table, column)
+        found |= np.array([name is not None and sign in name and is_collective(name) for name in names], bool)[codes]
+    return found
+
+
+def _slowest(ranks: Sequence[RankTime]) -> int | None:
+    known = [rank for rank in ranks if rank.work_ns is not None]
+    return max(known, key=lambda rank: rank.work_ns or 0.0).rank if len(known) == len(ranks) else None
+
+
+def _at_depth(module: str | None, depth: int | None) -> str:
+    if module is None:
+        return NO_MODULE
+    return module if depth is None else ".".join(module.split(".")[: depth + 1])
+
+
+class _Launches:
+    """The launches that a rank is known of, and their columns; texts as places in lists of distinct ones."""
+
+    def __init__(self, table: pa.Table) -> None:
+        ranks = tables.floats(table, "rank")
+        kept = ~np.isnan(ranks)
+        if "failed" in table.column_names:
+            kept &= ~np.concatenate([np.empty(0, bool), *map(arrays.bits_of, table.column("failed").chunks)])
+        left_out = counted(int((~kept).sum()), "launch", "launches")
+        self.notes = [] if kept.all() else [f"{left_out} failed, or of no known rank: left out"]
+        self.ranks, self.place = np.unique(ranks[kept].astype(np.int64), return_inverse=True)
+        self.count = tables.launch_counts(table)[kept]
+        self.nanoseconds = tables.floats(table, "duration_ns")[kept] * self.count
+        self.collective = collective_launches(table)[kept]
+        self.names, self.modules, self.hosts, self.devices = (
+            (codes[kept], texts)
+            for codes, texts in (tables.codes(table, name) for name in ("kernel_name", "module", HOST, "device_name"))
+        )
+        self.device_ids = tables.floats(table, "device_id")[kept]
+
+    def layers(self, depth: int | None) -> Coded:
+        """The layer of each launch; collectives are of none, but of a row of their own."""
+        codes, modules = self.modules
+        names = [_at_depth(module, depth) for module in modules] + [COLLECTIVES]
+        return np.where(self.collective, len(names) - 1, codes), names
+
+    def rank_times(self) -> list[RankTime]:
+        """The time of each rank."""
+        every, waiting = (self._per_rank(mask) for mask in (np.ones(len(self.place), bool), self.collective))
+        work = self._per_rank(~self.collective)
+        median = float(np.median(work)) if len(work) else np.nan
+        result = []
+        for place, rank in enumerate(self.ranks.tolist()):
+            first = int(np.argmax(self.place == place))
+            count = int(self.count[self.place == place].sum())
+            values = (_known(one) for one in (every[place], waiting[place], work[place], work[place] - median))
+            device = _device(self.device_ids[first], _text(self.devices, first))
+            result.append(RankTime(rank, _text(self.hosts, first), device, count, *values))
+        return result
+
+    def _per_rank(self, mask: npt.NDArray[np.bool_]) -> Floats:
+        return np.bincount(self.place[mask], self.nanoseconds[mask], len(self.ranks)).astype(np.float64)
+
+    def across_ranks(self, coded: Coded, slowest: int | None) -> list[Skew]:
+        """One row for each distinct text of `coded` that a launch has."""
+        codes, texts = coded
+        at_work = np.unique(codes)
+        known, place = np.unique(np.array([str(texts[one]) for one in at_work]), return_inverse=True)
+        code = place[np.searchsorted(at_work, codes)]
+        times = np.zeros((len(known), len(self.ranks)))
+        np.add.at(times, (code, self.place), self.nanoseconds)
+        counts = np.zeros((len(known), len(self.ranks)))
+        np.add.at(counts, (code, self.place), self.count)
+        waits = np.zeros(len(known), bool)
+        waits[code[self.collective]] = True
+        late = int(np.searchsorted(self.ranks, slowest)) if slowest is not None else None
+        return [self._row(str(known[at]), times[at], counts[at], late, bool(waits[at])) for at in range(len(known))]
+
+    def _row(self, name: str, times: Floats, counts: Floats, late: int | None, waits: bool) -> Skew:
+        complete = not np.isnan(times).any()
+        median = float(np.median(times))
+        return Skew(
+            name=name,
+            ranks=int((counts > 0).sum()),
+            launches=int(counts.sum()),
+            min_ns=_known(times.min()),
+            median_ns=_known(median),
+            max_ns=_known(times.max()),
+            slowest=int(self.ranks[int(np.argmax(times))]) if complete else None,
+            skew_ns=_known(times.max() - median),
+            excess_ns=_known(times[late] - median) if late is not None else None,
+            is_collective=waits,
+        )
+
+
+def _text(coded: Coded, row: int) -> str | None:
+    codes, texts = coded
+    return texts[int(codes[row])]
+
+
+def _device(number: float, name: str | None) -> str | None:
+    if np.isnan(number):
+        return name
+    return f"{int(number)}: {name}" if name else str(int(number))
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,52 @@
+"""A table as CSV that a spreadsheet opens: units in the heading, and no text that it would run as a formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from typing import Any
+
+import pyarrow as pa
+from ncu_parsers.schema.tables import field_entries
+
+from ncu_tools.report.table import no_formula, printable
+
+BYTE_ORDER_MARK = "\ufeff"
+"""Without it, Excel reads UTF-8 as the code page of the country."""
+
+
+def to_spreadsheet(table: pa.Table) -> str:
+    """Every column of `table` but rules, a row per row. What is null, or no number, is an empty cell."""
+    columns = [field for field in table.schema if not pa.types.is_list(field.type) or _is_plain(field.type)]
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([_safe(_heading(field)) for field in columns])
+    values = [table.column(field.name).to_pylist() for field in columns]
+    for row in zip(*values, strict=True):
+        writer.writerow([_cell(value) for value in row])
+    return BYTE_ORDER_MARK + out.getvalue()
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return not pa.types.is_struct(kind.value_type)
+
+
+def _heading(field: pa.Field) -> str:
+    """The name, with its unit unless the name ends in it."""
+    unit = field_entries(field).get("unit", "")
+    return f"{field.name} [{unit}]" if unit and "__" in field.name else str(field.name)
+
+
+def _cell(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, list):
+        words = all(isinstance(item, str) for item in value)
+        return _safe(" / ".join(value)) if words else json.dumps(value)
+    return _safe(value) if isinstance(value, str) else value
+
+
+def _safe(text: str) -> str:
+    return "\t".join(map(printable, no_formula(text).split("\t")))

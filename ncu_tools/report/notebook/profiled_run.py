@@ -1,0 +1,166 @@
+"""A run in a notebook: pandas tables, and views that draw themselves. docs/python.md is the manual.
+
+`import ncu_tools` passes through here, so everything heavy is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow as pa
+
+    from ncu_tools.ceilings.ceilings import Ceilings
+    from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.report.notebook.views import Listing, Picture
+    from ncu_tools.runs.loading import Run
+
+BARS_SHOWN = 20
+
+
+def load(run: str | os.PathLike[str], *, machine: str | None = None) -> ProfiledRun:
+    """The run that `run` names: a run folder, a report of any kind, a folder of reports, or Parquet made by `parse`.
+
+    `machine` is where ceilings come from that the report lacks, as `--machine`. Raises `NcuBenchError` when nothing
+    in the run can be read, and `WrongUsage` for a machine without a file.
+    """
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.runs import loading
+
+    return ProfiledRun(loading.load(os.fspath(run)), find_machine(machine) if machine else None)
+
+
+class ProfiledRun:
+    """One run. `launches` and `kernels` are pandas tables; `hotspots()`, `roofline()` and `layers()` draw themselves.
+
+    Missing is NaN or NA, never 0. `notes` say what was odd about reading it. The tables are copies, yours to change.
+    """
+
+    def __init__(self, run: Run, machine: Machine | None) -> None:
+        self.name = run.name
+        self.notes = list(run.notes)
+        self._table = run.table
+        self._machine = machine
+
+    def __repr__(self) -> str:
+        return f"<ncu-bench run {self.name!r}: {len(self._table):,} launches>"
+
+    @property
+    def launches(self) -> pandas.DataFrame:
+        """A row per launch: the columns of docs/architecture.md, then every metric of the report, in base units."""
+        return _frame(self._table)
+
+    @property
+    def kernels(self) -> pandas.DataFrame:
+        """A row per kernel name, the one that takes the most time first. Times in ns, rates per second of GPU time."""
+        from ncu_tools.kernels.hotspots import hotspots, kernels_table
+
+        return _frame(kernels_table(hotspots(self._table, self._ceilings).rows))
+
+    def hotspots(
+        self, *, by: str = "time", top: int = BARS_SHOWN, group: str = "name", diagnose: bool = False
+    ) -> Listing:
+        """The kernels that take the time, with what bounds each; its `table` holds all of them, it shows `top`.
+
+        `by` is time, headroom, flops or dram; `group` is name, short, grid or nvtx; `diagnose` adds a sentence on why
+        a kernel is as slow as it is. Raises `WrongUsage` for any other.
+        """
+        from ncu_tools.kernels.diagnosis.diagnose import diagnoses
+        from ncu_tools.kernels.hotspots import GROUPS, ORDERS, hotspots, kernels_table
+        from ncu_tools.report.notebook.views import listing_of_kernels
+
+        _one_of("by", by, ORDERS)
+        _one_of("group", group, GROUPS)
+        found = hotspots(self._table, self._ceilings, by=by, group=group)
+        table = _frame(kernels_table(found.rows))
+        diagnosed = diagnoses(self._table, found.rows, group) if diagnose else {}
+        sentences = {kernel: one.text for kernel, one in diagnosed.items()}
+        if diagnose:
+            table["diagnosis"] = [sentences.get(row.kernel) for row in found.rows]
+        return listing_of_kernels(found, table, top, sentences, self.notes)
+
+    def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:
+        """Every kernel of this run, and of `others` beside it, under the ceilings of its machine."""
+        import pandas
+
+        from ncu_tools.kernels.hotspots import GROUPS, kernels_table
+        from ncu_tools.report.notebook.views import Picture
+        from ncu_tools.report.plot.roofline_plot import draw
+        from ncu_tools.roofline.roofline import roofline
+
+        _one_of("group", group, GROUPS)
+        runs = dict(zip(_told_apart([self, *others]), (run._table for run in (self, *others)), strict=True))
+        found = roofline(runs, self._machine, group=group)
+        tables = {name: [point.hotspot for point in found.points if point.run == name] for name in runs}
+        frames = [_frame(kernels_table(rows)).assign(run=name) for name, rows in tables.items()]
+        table = pandas.concat(frames, ignore_index=True)
+        return Picture("roofline", table, lambda kind: draw(found, kind, title=title), found.notes)
+
+    def layers(self, *, depth: int | None = None, title: str = "") -> Picture:
+        """The layers of the model as bars: time of each phase, FLOPs, bytes; its `table` is the whole tree.
+
+        With `depth`, layers that many levels below the model are the deepest. Raises `NcuBenchError` for a run whose
+        launches know no modules.
+        """
+        from ncu_launch.errors import NcuBenchError
+
+        from ncu_tools.kernels.operator_times import time_title
+        from ncu_tools.layers.layers import layers, layers_table
+        from ncu_tools.report.notebook.views import Picture
+        from ncu_tools.report.plot.layer_bars import draw_bars
+
+        found = layers(self._table, depth=depth)
+        if not found.rows:
+            raise NcuBenchError(f"{self.name} has no layers.", "".join(f"{note}." for note in found.notes))
+
+        def drawn(kind: str) -> bytes:
+            times = time_title(found.clocks)
+            return draw_bars(found.deepest, kind, title=title, bytes_title=found.bytes_title, time_title=times)
+
+        return Picture("layers", _frame(layers_table(found.rows)), drawn, found.notes)
+
+    @cached_property
+    def _ceilings(self) -> Ceilings:
+        from ncu_tools.ceilings.ceilings import ceilings_of
+
+        return ceilings_of(self._table, self._machine)
+
+
+def _told_apart(runs: Sequence[ProfiledRun]) -> list[str]:
+    """The names of runs; those that have the same one are numbered, the first without a number."""
+    seen: Counter[str] = Counter()
+    names = []
+    for run in runs:
+        seen[run.name] += 1
+        names.append(run.name if seen[run.name] == 1 else f"{run.name} ({seen[run.name]})")
+    return names
+
+
+def _frame(table: pa.Table) -> pandas.DataFrame:
+    """An Arrow table in pandas: whole numbers stay whole where some are missing, texts are texts."""
+    import pandas
+    import pyarrow as pa
+
+    whole = {
+        pa.int32(): pandas.Int32Dtype(), pa.int64(): pandas.Int64Dtype(),
+    }  # fmt: skip
+    plain = pa.schema(
+        [
+            field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+            for field in table.schema
+        ]
+    )
+    frame: pandas.DataFrame = table.cast(plain).to_pandas(types_mapper=whole.get)
+    return frame
+
+
+def _one_of(option: str, value: str, known: Iterable[str]) -> None:
+    from ncu_launch.errors import WrongUsage
+
+    if value not in known:
+        raise WrongUsage(f"{option}={value!r} is not known.", advice=f"Use one of: {', '.join(known)}.")

@@ -1,0 +1,119 @@
+"""Where words go so that they do not lie on each other, on marks or on lines.
+
+Each label tries its places in order and takes the first that is free, else the one that covers least. Everything is in
+points on the page, and the same words in the same order always land in the same places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from ncu_tools.report.plot.page_size import Box
+
+WORDS, MARK, LINE = 10.0, 9.0, 2.0
+"""How bad it is to cover other words, a mark, a line."""
+
+OUTSIDE = 20.0
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where words could stand: their lower left corner, or with an `angle` in degrees the start of their base line."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    angle: float = 0.0
+
+    def boxes(self) -> npt.NDArray[np.float64]:
+        """The room the words take, as rows of left, bottom, right, top; slanted words take several small boxes."""
+        if not self.angle:
+            return np.array([[self.x, self.y, self.x + self.width, self.y + self.height]])
+        along = math.radians(self.angle)
+        steps = np.arange(0.0, self.width, self.height) + self.height / 2
+        x = self.x + steps * math.cos(along) - self.height / 2 * math.sin(along)
+        y = self.y + steps * math.sin(along) + self.height / 2 * math.cos(along)
+        half = 0.6 * self.height
+        return np.stack([x - half, y - half, x + half, y + half], axis=1)
+
+
+class Room:
+    """What is already on the plot."""
+
+    def __init__(self, inside: Box) -> None:
+        self._inside = inside
+        self._boxes = np.empty((0, 4))
+        self._costs = np.empty(0)
+
+    def take(self, boxes: npt.NDArray[np.float64], cost: float = WORDS) -> None:
+        """Say that boxes (rows of left, bottom, right, top) are not free any more."""
+        self._boxes = np.concatenate([self._boxes, boxes])
+        self._costs = np.concatenate([self._costs, np.full(len(boxes), cost)])
+
+    def take_line(self, points: Iterable[tuple[float, float]]) -> None:
+        """Say that a line through points on the page is there."""
+        found = list(points)
+        for (x0, y0), (x1, y1) in pairwise(found):
+            count = max(2, int(math.hypot(x1 - x0, y1 - y0) / 4))
+            x, y = np.linspace(x0, x1, count), np.linspace(y0, y1, count)
+            self.take(np.stack([x - 1, y - 1, x + 1, y + 1], axis=1), LINE)
+
+    def has_words(self, spot: Spot) -> bool:
+        """Whether words, or what may not be covered either, lie where a spot is."""
+        left, bottom, right, top = spot.boxes()[0]
+        taken = self._boxes[self._costs >= WORDS]
+        across, up = (taken[:, 0] < right) & (taken[:, 2] > left), (taken[:, 1] < top) & (taken[:, 3] > bottom)
+        return bool((across & up).any())
+
+    def cost(self, spot: Spot) -> float:
+        """How much words at a spot would cover, in square points weighted by what is there."""
+        total = 0.0
+        inside = self._inside
+        for left, bottom, right, top in spot.boxes():
+            across = np.minimum(self._boxes[:, 2], right) - np.maximum(self._boxes[:, 0], left)
+            up = np.minimum(self._boxes[:, 3], top) - np.maximum(self._boxes[:, 1], bottom)
+            total += float((np.clip(across, 0, None) * np.clip(up, 0, None) * self._costs).sum())
+            out = max(0.0, inside.left - left) + max(0.0, right - inside.right)
+            out += max(0.0, inside.bottom - bottom) + max(0.0, top - inside.top)
+            total += OUTSIDE * out * spot.height
+        return total
+
+    def place(self, spots: Sequence[Spot], *, at_most: float = math.inf) -> Spot | None:
+        """The first free spot, else the one that costs least, taken; None where even that costs more than `at_most`."""
+        best, least = None, math.inf
+        for spot in spots:
+            cost = self.cost(spot)
+            if cost < least - 1e-9:
+                best, least = spot, cost
+            if cost == 0:
+                break
+        if best is None or least > at_most:
+            return None
+        self.take(best.boxes())
+        return best
+
+
+def around(x: float, y: float, radius: float, width: float, height: float) -> list[Spot]:
+    """Spots beside a marker, the nearest first: right, above, below, left, then farther out."""
+    spots = []
+    for gap in (1.5, 5.0, 11.0, 20.0, 32.0):
+        away = radius + gap
+        slant = 0.72 * away
+        spots += [
+            Spot(x + slant, y + slant - 0.3 * height, width, height),
+            Spot(x + away, y - height / 2, width, height),
+            Spot(x + slant, y - slant - 0.7 * height, width, height),
+            Spot(x - width / 2, y + away, width, height),
+            Spot(x - width / 2, y - away - height, width, height),
+            Spot(x - slant - width, y + slant - 0.3 * height, width, height),
+            Spot(x - away - width, y - height / 2, width, height),
+            Spot(x - slant - width, y - slant - 0.7 * height, width, height),
+        ]
+    return spots

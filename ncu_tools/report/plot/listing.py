@@ -1,0 +1,382 @@
+"""Beside the plot, or under it: the hottest marks by name, how many others there are, and what everything means.
+
+However many marks there are, as many are listed as fit, and the rest is one line with its share of the time.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED, unit_title
+from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.numbers.number_format import digits, duration, percent
+from ncu_tools.report.plot.canvas import Canvas
+from ncu_tools.report.plot.marks import NUMBERED, has_names, marker_of
+from ncu_tools.report.plot.page_size import LINE, Box
+from ncu_tools.report.plot.theme import LEVEL_MARKERS
+from ncu_tools.report.table import printable
+from ncu_tools.roofline.scene import RUNS, Scene
+
+SHARES_SHOWN = (0.5, 0.1, 0.01)
+SOURCE_LINES, SOURCE_LINE = 6, 0.85
+"""How many lines the sources of a device take at most, and how high each is."""
+MARKS_AT_LEAST = 6
+"""Where meanings take more room than there is, their last lines are left out, and so many marks are listed."""
+MOST_RUNS = 14
+"""Of more runs their models are listed, where colours tell these apart; else the first ones."""
+MOST_DEVICES = 2
+"""Of more devices the sources of their roofs are left to the tables."""
+
+ONE_AND_MANY = {
+    "kernels": ("kernel", "kernels"), "launches": ("launch", "launches"), "modules": ("module", "modules"),
+    "phases": ("phase", "phases"), "runs": ("run", "runs"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the listing: words on the left and right, and what draws the sign before them, at (x, y)."""
+
+    text: str = ""
+    right: str = ""
+    quiet: bool = False
+    sign: Callable[[float, float], None] | None = None
+    lines: float = 1.0
+    keep_end: bool = False
+
+
+def lines_under(scene: Scene) -> int:
+    """About how many lines the listing needs where it stands under the plot, in two columns."""
+    units = len({mark.unit for mark in scene.marks})
+    meanings = min(len(scene.runs), MOST_RUNS) + units + 3 * len(scene.levels) * (len(scene.levels) > 1) + 6
+    return max(min(len(scene.marks), NUMBERED) + 3 + bool(scene.not_drawn) if scene.view != RUNS else 0, meanings)
+
+
+def draw_listing(canvas: Canvas) -> int:
+    """Draw the listing; returns how many marks it numbers."""
+    box, size = canvas.page.listing, canvas.page.text
+    meanings = [line for part in (_runs, _devices, _units, _levels, _sizes, _density_scale, _lines_of_roofs)
+                for line in part(canvas)]  # fmt: skip
+    line = LINE * size
+    marks = min(MARKS_AT_LEAST + 2, len(canvas.scene.marks) + 1 + bool(canvas.scene.not_drawn))
+    meanings += _sources(canvas, box.height / line - sum(one.lines for one in meanings) - marks - 1)
+    if canvas.page.is_narrow:
+        middle = box.left + 0.55 * box.width
+        left, right = Box(box.left, box.bottom, middle - size, box.top), Box(middle, box.bottom, box.right, box.top)
+        numbered, lines = _marks(canvas, int(left.height / line))
+        _write(canvas, left, lines)
+        _write(canvas, right, meanings)
+        return numbered
+    taken = sum(one.lines for one in meanings) + 1
+    numbered, lines = _marks(canvas, max(int(box.height / line - taken), MARKS_AT_LEAST + 2))
+    _write(canvas, box, [*lines, Line(), *meanings])
+    return numbered
+
+
+def _write(canvas: Canvas, box: Box, lines: list[Line]) -> None:
+    size, y = canvas.page.text, box.top
+    for line in lines:
+        step = LINE * size * line.lines
+        y -= step
+        if y < box.bottom - 2:
+            return
+        small = canvas.page.small if line.quiet else size
+        colour = canvas.theme.quiet if line.quiet else canvas.theme.ink
+        indent = 0.0
+        if line.sign is not None:
+            line.sign(box.left + 0.55 * size, y + 0.36 * small + 0.5 * (step - LINE * size))
+            indent = 1.6 * size
+        if line.right:
+            width = canvas.width_of(line.right, small)
+            canvas.words(box.right - width, y, line.right, fontsize=small, color=colour)
+        room = box.width - indent - (canvas.width_of(line.right, small) + size if line.right else 0.0)
+        text = canvas.fitted(line.text, small, room, keep_end=line.keep_end)
+        canvas.words(box.left + indent, y, text, fontsize=small, color=colour)
+
+
+# ----------------------------------------------------------------------------------------------------------- marks
+
+
+def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
+    """The hottest marks as lines, at most so many with the head and what is left over; and how many are numbered."""
+    scene = canvas.scene
+    if scene.density is not None:
+        one, many = "kernel", "kernels"
+    else:
+        one, many = ONE_AND_MANY[scene.view]
+    if not scene.marks:
+        return 0, _without_place(scene, one, many) or ([Line("no " + many, quiet=True)] if scene.runs else [])
+    if scene.view == RUNS:
+        return 0, []
+    several = canvas.several_runs
+    count = min(NUMBERED, len(scene.marks), max(lines - 2 - bool(scene.not_drawn), 2))
+    result = [Line(one, ("share of its run's " if several else "share of ") + scene.time_title, quiet=True)]
+    for number, mark in enumerate(scene.marks[:count], start=1):
+        words = mark.label if has_names(scene) else f"{number}  {mark.label}"
+        part = "" if mark.time_share is None else percent(mark.time_share)
+        sign = _marker(canvas, canvas.colour_of(mark), marker_of(canvas, mark, DRAM)) if several else None
+        result.append(Line(words, part, sign=sign))
+    rest = scene.marks[count:]
+    if rest and scene.density is None:
+        share = sum(mark.time_share or 0.0 for mark in rest) / len(scene.runs)
+        result.append(Line(f"{len(rest):,} other {one if len(rest) == 1 else many}", percent(share), quiet=True))
+    result += _without_place(scene, one, many)
+    return (0 if has_names(scene) else count), result
+
+
+def _without_place(scene: Scene, one: str, many: str) -> list[Line]:
+    """How many have none on logarithmic axes: something is zero or unknown."""
+    number = scene.not_drawn
+    words = f"{number:,} {one if number == 1 else many} not drawn: no FLOPs, bytes or time"
+    return [Line(words, quiet=True)] if number else []
+
+
+def _marker(
+    canvas: Canvas, colour: str, marker: str, *, is_open: bool = False, radius: float = 0.0
+) -> Callable[[float, float], None]:
+    """What draws a marker at a place of the page."""
+
+    def sign(x: float, y: float) -> None:
+        from matplotlib.lines import Line2D
+
+        size = 2 * radius if radius else 0.62 * canvas.page.text
+        canvas.figure.add_artist(
+            Line2D(
+                [x],
+                [y],
+                transform=canvas.points,
+                marker=marker,
+                markersize=size,
+                linestyle="none",
+                markerfacecolor="none" if is_open else colour,
+                markeredgecolor=colour,
+                markeredgewidth=1.0,
+            )
+        )
+
+    return sign
+
+
+# ---------------------------------------------------------------------------------------------------------- meanings
+
+
+def _runs(canvas: Canvas) -> list[Line]:
+    scene = canvas.scene
+    if not canvas.several_runs:
+        return []
+    if canvas.models and len(scene.runs) > MOST_RUNS:
+        return _models(canvas)
+    result = [Line("run", "time", quiet=True)]
+    for number, run in enumerate(scene.runs[:MOST_RUNS]):
+        own = [mark for mark in scene.marks if mark.run == number]
+        marker = marker_of(canvas, own[0], DRAM) if own else "o"
+        time = "" if run.time_ns is None else duration(run.time_ns)
+        colour = canvas.colour_of(own[0]) if own else canvas.theme.of_series(number)
+        result.append(Line(run.label, time, sign=_marker(canvas, colour, marker), keep_end=True))
+    if len(scene.runs) > MOST_RUNS:
+        result.append(Line(f"{len(scene.runs) - MOST_RUNS} more", quiet=True))
+    return [*result, Line(lines=0.6)]
+
+
+def _models(canvas: Canvas) -> list[Line]:
+    """The models of many runs, and how many runs each has."""
+    result = [Line("model", "runs", quiet=True)]
+    for number, model in enumerate(canvas.models[:MOST_RUNS]):
+        runs = sum(run.model == model for run in canvas.scene.runs)
+        sign = _marker(canvas, canvas.theme.of_series(number), "o")
+        result.append(Line(model or "others", f"{runs:,}", sign=sign, keep_end=True))
+    if len(canvas.models) > MOST_RUNS:
+        result.append(Line(f"{len(canvas.models) - MOST_RUNS} more", quiet=True))
+    return [*result, Line(lines=0.6)]
+
+
+def _devices(canvas: Canvas) -> list[Line]:
+    """Where colours tell devices apart: each with its highest ridge point."""
+    scene = canvas.scene
+    if not canvas.several_devices or canvas.several_runs:
+        return []
+    result = [Line("machine", "ridge point", quiet=True)]
+    for device in dict.fromkeys(roof.device for roof in reversed(scene.roofs)):
+        roof = next(roof for roof in scene.roofs if roof.device == device)
+        ridge = max((ridge.intensity for ridge in scene.ridges if ridge.device == device), default=None)
+        right = "" if ridge is None else f"{digits(ridge)} FLOP/B"
+        result.append(Line(device, right, sign=_stroke(canvas, canvas.colour_of_roof(roof), {"linewidth": 2.0})))
+    return [*result, Line(lines=0.6)]
+
+
+def _stroke(canvas: Canvas, colour: str, style: dict[str, Any]) -> Callable[[float, float], None]:
+    """What draws a short line at a place of the page."""
+
+    def sign(x: float, y: float) -> None:
+        from matplotlib.lines import Line2D
+
+        half = 0.6 * canvas.page.text
+        canvas.figure.add_artist(Line2D([x - half, x + half], [y, y], transform=canvas.points, color=colour, **style))
+
+    return sign
+
+
+def _units(canvas: Canvas) -> list[Line]:
+    scene = canvas.scene
+    if scene.density is not None:
+        return []
+    result = []
+    units = list(dict.fromkeys(mark.unit for mark in scene.marks if mark.unit))
+    if units and not canvas.several_runs:
+        colours: dict[str, list[str]] = {}
+        for unit in units:
+            colours.setdefault(canvas.theme.of_unit(unit), []).append(unit_title(unit))
+        result = [Line("colour: most FLOPs by", quiet=True)]
+        result += [Line(", ".join(titles), sign=_marker(canvas, colour, "o")) for colour, titles in colours.items()]
+    if any(mark.lower_bound for mark in scene.marks):
+        sign = _marker(canvas, canvas.theme.quiet, "o", is_open=True)
+        result.append(Line("FLOPs are a lower bound", sign=sign))
+    return [*result, Line(lines=0.6)] if result else []
+
+
+def _levels(canvas: Canvas) -> list[Line]:
+    scene = canvas.scene
+    if len(scene.levels) == 1:
+        return []
+    result = [Line("shape: FLOP per byte of", quiet=True)]
+    for level in scene.levels:
+        sign = _marker(canvas, canvas.theme.quiet, LEVEL_MARKERS[level])
+        first, *rest = _wrapped(canvas, f"{unit_title(level)}: {scene.bytes_by_level.get(level, '')}", indent=1.6)
+        result += [
+            Line(first, sign=sign, quiet=True),
+            *(Line(text, quiet=True, sign=_nothing, lines=0.82) for text in rest),
+        ]
+    return [*result, Line(lines=0.6)]
+
+
+def _nothing(x: float, y: float) -> None:
+    """No sign, but the room of one."""
+
+
+def _sizes(canvas: Canvas) -> list[Line]:
+    """Three markers that say what areas mean."""
+    scene = canvas.scene
+    if not scene.marks or scene.density is not None or canvas.page.is_narrow:
+        return []
+    shares = [share for share in SHARES_SHOWN if canvas.radius(share) < 1.25 * canvas.page.text]
+
+    def sign(x: float, y: float) -> None:
+        at = x
+        for share in shares:
+            radius = canvas.radius(share)
+            _marker(canvas, canvas.theme.other, "o", radius=radius)(at + radius - 4, y)
+            text = f"{100 * share:g} %"
+            canvas.words(
+                at + 2 * radius, y - 0.3 * canvas.page.small, text, fontsize=canvas.page.small, color=canvas.theme.quiet
+            )
+            at += 2 * radius + canvas.width_of(text, canvas.page.small) + 1.2 * canvas.page.text
+
+    of = "of the longest run's" if canvas.several_runs else "of"
+    high = 2 * max(canvas.radius(share) for share in shares) / (LINE * canvas.page.text)
+    return [
+        Line(f"area: share {of} {scene.time_title}", quiet=True),
+        Line(sign=sign, lines=max(1.2, high + 0.3)),
+        Line(lines=0.6),
+    ]
+
+
+def _density_scale(canvas: Canvas) -> list[Line]:
+    density = canvas.scene.density
+    if density is None:
+        return []
+    most = max((launches for _, _, launches in density.cells), default=1)
+    total = sum(launches for _, _, launches in density.cells)
+
+    def sign(x: float, y: float) -> None:
+        import numpy as np
+
+        page, width = canvas.page, 0.5 * canvas.page.listing.width
+        bar = canvas.figure.add_axes(
+            ((x - 0.5 * page.text) / page.width, (y - 0.35 * page.text) / page.height, width / page.width,
+             0.7 * page.text / page.height)
+        )  # fmt: skip
+        bar.imshow(np.linspace(0, 1, 128)[None, :], aspect="auto", cmap=canvas.theme.density)
+        bar.set_axis_off()
+        canvas.words(
+            x + width, y - 0.3 * page.small, f"1 to {most:,}", fontsize=page.small, color=canvas.theme.quiet
+        )  # fmt: skip
+
+    return [
+        Line(f"{total:,} launches; per cell", quiet=True),
+        Line(sign=sign, lines=1.1),
+        Line("rings: means of the numbered kernels", quiet=True),
+        Line(lines=0.6),
+    ]
+
+
+def _lines_of_roofs(canvas: Canvas) -> list[Line]:
+    """What dashes and dots of roofs mean, where there are any."""
+    from ncu_tools.report.plot.roof_lines import line_of
+
+    kinds = {}
+    for roof in canvas.scene.roofs:
+        if roof.sparse:
+            kinds["sparse rate"] = roof
+        elif roof.kind == BOARD_LIMIT and len({one.kind for one in canvas.scene.roofs}) > 1:
+            kinds["at the board's highest clock"] = roof
+        elif roof.kind == MEASURED:
+            kinds["measured, not a data sheet"] = roof
+
+    meanings = [
+        Line(words, sign=_stroke(canvas, canvas.theme.ink, line_of(roof)), quiet=True)
+        for words, roof in sorted(kinds.items())
+    ]
+    return [*_further_roofs(canvas), *meanings]
+
+
+def _further_roofs(canvas: Canvas) -> list[Line]:
+    """The roofs beside which there was no room for words."""
+    from ncu_tools.report.plot.roof_lines import line_of
+
+    if not canvas.not_labelled:
+        return []
+    lines = [
+        Line(roof.label, quiet=True, sign=_stroke(canvas, canvas.colour_of_roof(roof), line_of(roof)), lines=0.85)
+        for roof in sorted(canvas.not_labelled, key=lambda roof: -roof.value)
+    ]
+    return [Line("further roofs", quiet=True), *lines, Line(lines=0.6)]
+
+
+def _sources(canvas: Canvas, room: float) -> list[Line]:
+    """Where the roofs come from, in so many lines."""
+    scene = canvas.scene
+    devices = len({roof.device for roof in scene.roofs})
+    if not scene.roofs:
+        return [Line("no ceiling is known", quiet=True)]
+    if devices > MOST_DEVICES or canvas.page.is_narrow:
+        return []
+    sources: dict[str, list[str]] = {}
+    for roof in scene.roofs:
+        if roof.kind != BOARD_LIMIT or len({one.kind for one in scene.roofs}) == 1:
+            sources.setdefault(roof.device, []).append(roof.source)
+    result = [Line("roofs", quiet=True)]
+    most = min(SOURCE_LINES, int((room - 1) / SOURCE_LINE / len(sources)))
+    for device, found in sources.items():
+        result += [Line(text, quiet=True, lines=SOURCE_LINE) for text in _whole_sources(canvas, device, found, most)]
+    return result
+
+
+def _whole_sources(canvas: Canvas, device: str, sources: list[str], most: int) -> list[str]:
+    """The sources of a device's roofs in at most so many lines: each whole, and how many more there are."""
+    every = list(dict.fromkeys(sources))
+    for number in range(len(every), 0, -1):
+        more = f"; {len(every) - number} more with --format json" if number < len(every) else ""
+        lines = _wrapped(canvas, f"{device}: {'; '.join(every[:number])}{more}")
+        if len(lines) <= most:
+            return lines
+    return _wrapped(canvas, f"{device}: see --format json")
+
+
+def _wrapped(canvas: Canvas, words: str, *, indent: float = 0.0) -> list[str]:
+    box = canvas.page.listing
+    width = 0.43 * box.width if canvas.page.is_narrow else box.width
+    letters = int((width - indent * canvas.page.text) / (0.56 * canvas.page.small))
+    return textwrap.wrap(printable(words), max(letters, 12)) or [""]

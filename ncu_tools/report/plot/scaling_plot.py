@@ -1,0 +1,234 @@
+"""A sweep as a picture: latency against each size with its fit, throughput with its knee, models, correlations."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from math import floor, log10
+from typing import TYPE_CHECKING, Any
+
+from ncu_tools.bench.scaling import AXES, Correlation, Series, quantities_of
+from ncu_tools.numbers.number_format import digits, duration, scaled
+from ncu_tools.report.pictures import matplotlib_for_files
+from ncu_tools.report.plot.fonts import families
+from ncu_tools.report.table import printable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FORMATS = ("svg", "png", "pdf")
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#777777", "#222222")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+TOLD_APART_BY = ("target", "device_name", "dtype", "mode", "phase", "batch_size", "input_size", "sequence_length")
+MOST_COLUMNS = 3
+MOST_IN_LEGEND = 16
+LEGEND_LINE = 0.12
+"""How much higher a picture gets for each line of its legends, in inches."""
+
+SHORT_AXIS = 100
+"""From the least to the greatest value: a shorter one has two powers of ten at most."""
+GROUP_LENGTH = 70
+
+Panel = Callable[["Axes"], None]
+
+
+def draw_scaling(
+    series: Sequence[Series],
+    groups: dict[str, list[dict[str, Any]]],
+    correlations: Sequence[Correlation],
+    file_format: str,
+    *,
+    title: str = "",
+) -> bytes | None:
+    """The picture as bytes of `file_format` (svg, png or pdf); None when there is nothing to draw.
+
+    `groups` are measured rows whose models are drawn against each other, by the name of the group.
+    """
+    matplotlib = matplotlib_for_files()
+    from matplotlib.figure import Figure
+
+    panels = _panels(series, groups, correlations)
+    if not panels:
+        return None
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "ncu-bench", "svg.fonttype": "path", "font.size": 8, "font.family": families()}
+    ):
+        across = min(MOST_COLUMNS, len(panels))
+        down = -(-len(panels) // across)
+        figure = Figure(figsize=(4.6 * across, 3.7 * down + LEGEND_LINE * _longest_legend(series) * down))
+        figure.set_layout_engine("constrained")
+        plots = list(figure.subplots(down, across, squeeze=False).flat)
+        for plot, panel in zip(plots, panels, strict=False):
+            panel(plot)
+        for plot in plots[len(panels) :]:
+            plot.set_axis_off()
+        if title:
+            figure.suptitle(printable(title), x=0.01, ha="left", fontsize=10, parse_math=False)
+        out = io.BytesIO()
+        metadata: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format, {})
+        figure.savefig(out, format=file_format, dpi=150, metadata=metadata)
+    return out.getvalue()
+
+
+def _panels(
+    series: Sequence[Series], groups: dict[str, list[dict[str, Any]]], correlations: Sequence[Correlation]
+) -> list[Panel]:
+    panels: list[Panel] = []
+    for axis in AXES:
+        some = [one for one in series if one.axis == axis]
+        if some:
+            panels.append(lambda plot, some=some, axis=axis: _latency(plot, some, axis))  # type: ignore[misc]
+    units = dict.fromkeys(one.throughput_unit for one in series if one.knee is not None)
+    for unit in units:
+        some = [one for one in series if one.knee is not None and one.throughput_unit == unit]
+        panels.append(lambda plot, some=some, unit=unit: _throughput(plot, some, str(unit)))  # type: ignore[misc]
+    for group, rows in groups.items():
+        quantities = quantities_of(rows)
+        latencies = [name for name in quantities if name.startswith("latency")]
+        for against in list(quantities)[:2]:
+            if latencies and len(quantities[against]) > 2:
+                panels.append(
+                    lambda plot, group=group, quantities=quantities, against=against: _models(  # type: ignore[misc]
+                        plot, group, quantities, against
+                    )
+                )
+    for group in dict.fromkeys(one.group for one in correlations if one.spearman is not None):
+        pairs = [one for one in correlations if one.group == group]
+        panels.append(lambda plot, group=group, pairs=pairs: _matrix(plot, group, pairs))  # type: ignore[misc]
+    return panels
+
+
+def _labels(series: Sequence[Series]) -> list[str]:
+    """What tells series apart, and no more."""
+    differing = [name for name in TOLD_APART_BY if len({one.same.get(name) for one in series}) > 1] or ["target"]
+
+    def word(one: Series, name: str) -> str:
+        value = one.same.get(name)
+        return "" if value is None else f"{AXES[name][0]} {value}" if name in AXES else str(value)
+
+    return [printable(" ".join(filter(None, (word(one, name) for name in differing)))) for one in series]
+
+
+def _style(place: int) -> dict[str, Any]:
+    return {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place // len(COLOURS) % len(MARKERS)]}
+
+
+def _latency(plot: Axes, series: Sequence[Series], axis: str) -> None:
+    """Points, and the fitted line of those that have one, whose exponent stands in the legend."""
+    for place, (one, label) in enumerate(zip(series, _labels(series), strict=True)):
+        fit, style = one.fit, _style(place)
+        power = f" ~ {fit.exponent:.2f} [{fit.low:.2f}, {fit.high:.2f}]" if fit else ""
+        plot.plot(one.sizes, one.latencies_ns, linestyle="", markersize=4, label=label + power, **style)
+        if fit is not None:
+            ends = (min(one.sizes), max(one.sizes))
+            plot.plot(ends, [fit.at(size) for size in ends], linewidth=1, color=style["color"])
+    _log_log(plot, f"latency against {AXES[axis][0]} (exponent, 95 %)", AXES[axis][0], duration)
+    _size_ticks(plot, {size for one in series for size in one.sizes})
+
+
+def _throughput(plot: Axes, series: Sequence[Series], unit: str) -> None:
+    for place, (one, label) in enumerate(zip(series, _labels(series), strict=True)):
+        rates = [float("nan") if rate is None else rate for rate in one.throughputs]
+        knee, style = one.knee, _style(place)
+        plot.plot(one.sizes, rates, markersize=4, linewidth=1, label=label, **style)
+        if knee is not None and knee.batch is not None:
+            at = (knee.batch, rates[one.sizes.index(knee.batch)])
+            plot.plot(*at, "o", markersize=11, markerfacecolor="none", color=style["color"])
+    _log_log(plot, "throughput (ring: knee, 90 % of the best)", "batch", lambda value: f"{digits(value)} {unit}")
+    _size_ticks(plot, {size for one in series for size in one.sizes})
+
+
+def _models(plot: Axes, group: str, quantities: dict[str, dict[str, float]], against: str) -> None:
+    """Latency of each model, at each batch size, against its parameters or FLOPs."""
+    x = quantities[against]
+    latencies = {name: values for name, values in quantities.items() if name.startswith("latency")}
+    for place, (name, values) in enumerate(latencies.items()):
+        both = [model for model in x if model in values]
+        plot.plot([x[model] for model in both], [values[model] for model in both], linestyle="", markersize=4,
+                  label=name.removeprefix("latency at "), **_style(place))  # fmt: skip
+    first = next(iter(latencies.values()))
+    for model in x:
+        if model in first:
+            plot.annotate(
+                printable(model), (x[model], first[model]), xytext=(4, -3), textcoords="offset points", fontsize=6,
+                color="#444444", parse_math=False,
+            )  # fmt: skip
+    unit = "FLOP" if against.startswith("FLOPs") else ""
+    _log_log(plot, f"latency against {against}", against, duration)
+    plot.xaxis.set_major_formatter(lambda value, _: scaled(value, unit))
+    _say_group(plot, group)
+
+
+def _matrix(plot: Axes, group: str, pairs: Sequence[Correlation]) -> None:
+    """Spearman's coefficients; an empty field is not known."""
+    names = list(dict.fromkeys(name for pair in pairs for name in (pair.one, pair.other)))
+    values = [[1.0 if row == column else float("nan") for column in names] for row in names]
+    for pair in pairs:
+        one, other = names.index(pair.one), names.index(pair.other)
+        if pair.spearman is not None:
+            values[one][other] = values[other][one] = pair.spearman
+    plot.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r")
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            if value == value:
+                colour = "white" if abs(value) > 0.7 else "black"
+                plot.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=colour)
+    plot.set_xticks(range(len(names)), names, rotation=40, ha="right")
+    plot.set_yticks(range(len(names)), names)
+    models = sorted({pair.models for pair in pairs})
+    counts = f"{models[0]} - {models[-1]}" if len(models) > 1 else str(models[0])
+    plot.set_title(f"rank correlation over {counts} models", loc="left", fontsize=9)
+    _say_group(plot, group)
+
+
+def _say_group(plot: Axes, group: str) -> None:
+    """What was measured where, in small letters under the picture's axes."""
+    text = printable(group)
+    short = text if len(text) <= GROUP_LENGTH else "…" + text[-GROUP_LENGTH + 1 :]
+    plot.annotate(
+        short, (0, 0), xytext=(0, -88 if not plot.get_xlabel() else -34), xycoords="axes fraction", fontsize=6,
+        textcoords="offset points", color="#777777", parse_math=False,
+    )  # fmt: skip
+
+
+def _log_log(plot: Axes, title: str, x_title: str, say: Callable[[float], str]) -> None:
+    plot.set_xscale("log")
+    plot.set_yscale("log")
+    plot.set_title(printable(title), loc="left", fontsize=9, parse_math=False)
+    plot.set_xlabel(x_title)
+    plot.yaxis.set_major_formatter(lambda value, _: say(value))
+    plot.yaxis.set_minor_formatter(lambda value, _: say(value) if _is_worth_a_label(value, plot.get_ylim()) else "")
+    plot.xaxis.set_minor_formatter(lambda value, _: "")
+    plot.grid(True, which="both", color="#e3e3e3", linewidth=0.5)
+    plot.set_axisbelow(True)
+    if 0 < len(plot.get_legend_handles_labels()[0]) <= MOST_IN_LEGEND:
+        _legend_below(plot)
+
+
+def _legend_below(plot: Axes) -> None:
+    """The legend under the title of the axis and what was measured where, so that it covers no point and no word."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = plot.transAxes + ScaledTranslation(0, -38 / 72, plot.figure.dpi_scale_trans)
+    plot.legend(
+        fontsize=6, edgecolor="none", framealpha=0, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
+        borderaxespad=0, borderpad=0.2,
+    )  # fmt: skip
+
+
+def _longest_legend(series: Sequence[Series]) -> int:
+    """How many lines a legend has at most, as far as there is one."""
+    each = [len([one for one in series if one.axis == axis]) for axis in AXES]
+    return max((number for number in each if number <= MOST_IN_LEGEND), default=0)
+
+
+def _is_worth_a_label(value: float, limits: tuple[float, float]) -> bool:
+    """Whether a tick between powers of ten has its label: 2 and 5 of an axis so short that it has few others."""
+    leading = round(value / 10 ** floor(log10(value)))
+    return limits[1] < SHORT_AXIS * limits[0] and leading in (2, 5)
+
+
+def _size_ticks(plot: Axes, sizes: set[int]) -> None:
+    """The sizes themselves as ticks, while they are few."""
+    if len(sizes) <= 8:
+        plot.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)])

@@ -1,0 +1,1 @@
+"""Points, ceilings and ridge points, and the scene that is drawn."""

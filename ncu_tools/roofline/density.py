@@ -1,0 +1,181 @@
+"""Launches as a density: how many lie in each cell of a fine logarithmic grid.
+
+For more launches than a plot can show as points, and more than fit in memory. Nothing here is done launch by launch in
+Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.parquet.reader import launch_stretches
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.ceilings.levels import COLUMNS as COLUMNS_OF_LEVELS
+from ncu_tools.ceilings.levels import TRAFFIC, bytes_of, needed_metrics
+from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.ceilings.memory_clock import longest_launches
+from ncu_tools.roofline.scene import Density
+from ncu_tools.runs.loading import OnDisk, Run
+from ncu_tools.runs.partition_sums import AnySums, sums_of_run
+
+DENSE_FROM = 10_000
+"""From this number of launches on they are drawn as a density."""
+
+COLUMNS, ROWS = 180, 120
+
+ENOUGH_FOR_CEILINGS = 20_000
+
+NEEDED = ("duration_ns", "flops", "dram_bytes", "failed", "invocations")
+
+
+def weights(table: pa.Table) -> Floats:
+    """How many launches each row stands for: none where it failed, as many as it is the average of."""
+    weight = tables.launch_counts(table)
+    if "failed" in table.column_names and len(table):
+        weight[np.concatenate([arrays.bits_of(chunk) for chunk in table.column("failed").chunks])] = 0.0
+    return weight
+
+
+@dataclass
+class Extent:
+    """Where launches lie at a memory level: the ends of the decimal logarithms of FLOP/B and FLOP/s.
+
+    `drawn` counts those that have a place, `missing` those of which something is zero or unknown.
+    """
+
+    x: tuple[float, float] = (np.inf, -np.inf)
+    y: tuple[float, float] = (np.inf, -np.inf)
+    drawn: int = 0
+    missing: int = 0
+
+    def joined(self, other: Extent) -> Extent:
+        """That of the launches of both."""
+        x, y = ((min(one[0], two[0]), max(one[1], two[1])) for one, two in ((self.x, other.x), (self.y, other.y)))
+        return Extent(x, y, self.drawn + other.drawn, self.missing + other.missing)
+
+
+@dataclass
+class Extents:
+    """The extent of launches at each of some memory levels, a stretch of launches at a time."""
+
+    levels: Sequence[str]
+    definition: str
+    found: dict[str, Extent] = field(default_factory=dict)
+    reports: dict[str, None] = field(default_factory=dict)
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches."""
+        for level in self.levels:
+            x, y, weight, missing = _places(table, level, self.definition)
+            ends = [(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))) for values in (x, y)]
+            self._join(level, Extent(ends[0], ends[1], int(weight.sum()), missing))
+
+    def merge(self, other: Extents) -> None:
+        """Take what comes behind."""
+        for level, extent in other.found.items():
+            self._join(level, extent)
+
+    def _join(self, level: str, extent: Extent) -> None:
+        self.found[level] = self.found.get(level, Extent()).joined(extent)
+
+
+@dataclass
+class Counts:
+    """How many launches lie in each cell of a grid over an extent, a stretch of launches at a time."""
+
+    level: str
+    definition: str
+    x: tuple[float, float]
+    y: tuple[float, float]
+    cells: Floats = field(default_factory=lambda: np.zeros(COLUMNS * ROWS))
+    reports: dict[str, None] = field(default_factory=dict)
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next launches; all lie within the extent."""
+        x, y, weight, _ = _places(table, self.level, self.definition)
+        places = _cells(x, self.x, COLUMNS) * ROWS + _cells(y, self.y, ROWS)
+        self.cells += np.bincount(places, weight, COLUMNS * ROWS)
+
+    def merge(self, other: Counts) -> None:
+        """Take what comes behind."""
+        self.cells += other.cells
+
+
+class DenseLaunches:
+    """The launches of a run for a density, read twice: for where they lie, and into the grid that all runs share."""
+
+    def __init__(self, run: OnDisk | Run, levels: Sequence[str], definition: str = TRAFFIC) -> None:
+        """Read where the launches lie. Raises `NcuBenchError` as `sums_of_run` does."""
+        self._run, self._definition = run, definition
+        self.extents = self._summed(partial(Extents, levels, definition)).found
+
+    def counts(self, level: str, extent: Extent) -> Floats:
+        """How many launches are in each cell of the grid over `extent`. Raises as before."""
+        return self._summed(partial(Counts, level, self._definition, *grid(extent))).cells
+
+    def _summed(self, new: Callable[[], AnySums]) -> AnySums:
+        columns = {*NEEDED, *COLUMNS_OF_LEVELS.values(), *needed_metrics(), "compute_capability"}
+        return sums_of_run(self._run, new, partial(launch_stretches, columns=columns))
+
+
+def density_of(runs: Sequence[DenseLaunches], level: str = DRAM) -> tuple[Density | None, int]:
+    """The density of the launches of all runs by the bytes of a memory level, and how many have no place in it.
+
+    None where no launch has a place. Raises `NcuBenchError` as `DenseLaunches` does.
+    """
+    extent = Extent()
+    for run in runs:
+        extent = extent.joined(run.extents.get(level, Extent()))
+    if not extent.drawn:
+        return None, extent.missing
+    counts = sum((run.counts(level, extent) for run in runs), np.zeros(COLUMNS * ROWS))
+    cells = tuple((cell // ROWS, cell % ROWS, round(counts[cell])) for cell in np.flatnonzero(counts).tolist())
+    return Density(*grid(extent), COLUMNS, ROWS, cells), extent.missing
+
+
+def _places(table: pa.Table, level: str, definition: str) -> tuple[Floats, Floats, Floats, int]:
+    """Decimal logarithms of FLOP/B and FLOP/s of rows that have a place, launches in each, and those without one."""
+    flops, weight = tables.floats(table, "flops"), weights(table)
+    moved = bytes_of(table, [level], definition)[level]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x, y = np.log10(flops / moved), np.log10(flops / (tables.floats(table, "duration_ns") / 1e9))
+    drawn = np.isfinite(x) & np.isfinite(y) & (weight > 0)
+    return x[drawn], y[drawn], weight[drawn], int(weight[~drawn].sum())
+
+
+def grid(extent: Extent) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The ends of an even grid over an extent, at least a tenth of a decade wide."""
+    return _widened(*extent.x), _widened(*extent.y)
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    margin = max(0.0, 0.1 - (high - low)) / 2
+    return low - margin, high + margin
+
+
+def _cells(values: Floats, ends: tuple[float, float], count: int) -> npt.NDArray[np.int64]:
+    """The cell of each value in an even grid; a value beyond it, of a file that changed meanwhile, is at its edge."""
+    cells = ((values - ends[0]) * (count / (ends[1] - ends[0]))).astype(np.int64)
+    return np.clip(cells, 0, count - 1)
+
+
+def thinned(table: pa.Table, of: int | None = None) -> pa.Table:
+    """Launches evenly taken from a table, with the first of every device and the one that shows its memory clock.
+
+    They are enough for ceilings, which are medians but for that clock.
+
+    `of` is how many launches there are in all, where the table is a part of them.
+    """
+    if not len(table):
+        return table
+    codes = [tables.codes(table, name)[0] for name in ("device_name", "compute_capability")]
+    first = [np.unique(codes[0].astype(np.int64) * (codes[1].max() + 1) + codes[1], return_index=True)[1]]
+    evenly = np.arange(0, len(table), max(1, (of or len(table)) // ENOUGH_FOR_CEILINGS))
+    return arrays.taken(table, arrays.whole(np.unique(np.concatenate([*first, longest_launches(table), evenly]))))

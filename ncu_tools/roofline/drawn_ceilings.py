@@ -1,0 +1,148 @@
+"""Which ceilings a roofline picture draws, of all that are known, and what stands beside each.
+
+Of units that the points use: the dense ceiling that bounds them, those of slower instructions (on Hopper mma.sync has a
+roof of its own below that of wgmma), the board's limit where the profiled clock was below it, and sparse ones where
+sparse operations were counted. Without points: all dense ones of a single machine, the highest of each of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, unit_title
+from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.roofline.roofline import Roofline, ceiling_label
+from ncu_tools.roofline.scene import RidgePoint, Roof
+
+AUTO, DENSE, SPARSE, ALL = "auto", "dense", "sparse", "all"
+CHOICES = (AUTO, DENSE, SPARSE, ALL)
+
+ALIKE = 0.01
+"""Relative difference up to which two peaks are drawn as one line."""
+
+
+def roofs(result: Roofline, choice: str = AUTO, units: Sequence[str] = ()) -> list[Roof]:
+    """The roofs to draw of a roofline, from the lowest to the highest.
+
+    `choice` is one of `CHOICES`; `units` are the compute units to draw, chosen by what the points used when empty.
+    Raises `WrongUsage` when one of `units` has no ceiling.
+    """
+    found = [ceiling for ceiling in result.known if ceiling.unit in result.levels]
+    found += _of_units(result, choice, units)
+    drawn = [ceiling for ceiling in found if _is_wanted(ceiling, choice, result, found)]
+    devices = list(dict.fromkeys(ceiling.device for ceiling in drawn))
+    several = 2 if len(devices) > 1 else 1
+    return [_roof(ceiling, titles, several) for ceiling, titles in merged(drawn)]
+
+
+def _of_units(result: Roofline, choice: str, units: Sequence[str]) -> list[Ceiling]:
+    peaks = [ceiling for ceiling in result.known if not ceiling.is_bandwidth]
+    if units:
+        return _asked(peaks, units)
+    if choice == ALL:
+        return peaks
+    used = {point.hotspot.unit for point in result.points} | {ceiling.unit for ceiling in result.ceilings}
+    several = len({ceiling.device for ceiling in peaks}) > 1
+    if not result.runs:
+        return [peak for peak in peaks if not several or peak.unit in _highest(peaks, peak.device)]
+    kept = [peak for peak in peaks if peak.unit in used and not peak.unit.startswith("tensor_int")]
+    at_work = {point.hotspot.unit for point in result.points} - {None} or used
+    without = {peak.device for peak in peaks} - {peak.device for peak in kept if peak.unit in at_work}
+    kept += [peak for peak in peaks if peak.device in without and peak.unit in _highest(peaks, peak.device)]
+    return list(dict.fromkeys(kept)) if several else [peak for peak in peaks if peak.unit in used]
+
+
+def _highest(peaks: Iterable[Ceiling], device: str) -> set[str]:
+    """The unit with the highest dense peak of a device, of floating-point ones if it has any."""
+    own = [peak for peak in peaks if peak.device == device and not peak.sparse]
+    floating = [peak for peak in own if not peak.unit.startswith("tensor_int")] or own
+    highest = max((peak.value for peak in floating), default=0.0)
+    return {peak.unit for peak in floating if peak.value > (1 - ALIKE) * highest}
+
+
+def _asked(peaks: Sequence[Ceiling], units: Sequence[str]) -> list[Ceiling]:
+    known = {peak.unit for peak in peaks}
+    for unit in units:
+        if not {unit, f"tensor_{unit}"} & known:
+            raise WrongUsage(
+                f"No ceiling is known for the unit {unit}.",
+                advice=f"There are {', '.join(sorted(known)) or 'none; name a machine with --machine NAME'}.",
+            )
+    wanted = {name for unit in units for name in (unit, f"tensor_{unit}")}
+    return [peak for peak in peaks if peak.unit in wanted]
+
+
+def _is_wanted(ceiling: Ceiling, choice: str, result: Roofline, found: Sequence[Ceiling]) -> bool:
+    if choice == ALL:
+        return True
+    if ceiling.sparse:
+        relevant = choice == SPARSE or (choice == AUTO and ceiling.unit in result.sparse_units)
+        return relevant and not _is_limit_beside(ceiling, found)
+    if _is_limit_beside(ceiling, found):
+        return choice == AUTO and not ceiling.instruction and not _is_near_another(ceiling, found)
+    return True
+
+
+def _is_limit_beside(ceiling: Ceiling | Roof, found: Iterable[Ceiling | Roof]) -> bool:
+    """Whether it is the board's limit of what is known at the profiled clock too."""
+    return ceiling.kind == BOARD_LIMIT and any(_rivals(ceiling, other) for other in found)
+
+
+def _is_near_another(ceiling: Ceiling, found: Sequence[Ceiling]) -> bool:
+    return any(_rivals(ceiling, other) and abs(other.value / ceiling.value - 1) < 2 * ALIKE for other in found)
+
+
+def _rivals(ceiling: Ceiling | Roof, other: Ceiling | Roof) -> bool:
+    same = (other.device, other.unit, other.sparse) == (ceiling.device, ceiling.unit, ceiling.sparse)
+    return same and other.kind != ceiling.kind
+
+
+def merged(ceilings: Iterable[Ceiling]) -> list[tuple[Ceiling, list[str]]]:
+    """Peaks of one device and kind that lie on each other as one, with all their titles; the lowest first."""
+    result: list[tuple[Ceiling, list[str]]] = []
+    for ceiling in sorted(ceilings, key=lambda one: one.value):
+        for place, (known, titles) in enumerate(result):
+            if _lie_together(known, ceiling):
+                result[place] = (known, [*titles, unit_title(ceiling.unit)])
+                break
+        else:
+            result.append((ceiling, [unit_title(ceiling.unit)]))
+    return result
+
+
+def _lie_together(one: Ceiling, other: Ceiling) -> bool:
+    alike = (one.device, one.kind, one.sparse, one.instruction, one.value_unit) == (
+        other.device, other.kind, other.sparse, other.instruction, other.value_unit
+    )  # fmt: skip
+    return alike and abs(other.value / one.value - 1) < ALIKE
+
+
+def _roof(ceiling: Ceiling, titles: list[str], devices: int) -> Roof:
+    names = list(dict.fromkeys(titles))
+    first, *rest = names
+    both = " = ".join([first, *(name.removeprefix("tensor ") if first.startswith("tensor") else name for name in rest)])
+    return Roof(
+        device=ceiling.device,
+        unit=ceiling.unit,
+        value=ceiling.value,
+        value_unit=ceiling.value_unit,
+        label=ceiling_label(ceiling, devices, both),
+        kind=ceiling.kind,
+        source=ceiling.source,
+        sparse=ceiling.sparse,
+        instruction=ceiling.instruction,
+    )
+
+
+def ridge_points(drawn: Iterable[Roof], level: str = DRAM) -> list[RidgePoint]:
+    """Where the bandwidth of a memory level of a device meets its dense peaks, both as they bound kernels."""
+    drawn = list(drawn)
+    bounding = [roof for roof in drawn if not (roof.sparse or _is_limit_beside(roof, drawn))]
+    bandwidth = {roof.device: roof.value for roof in bounding if roof.unit == level}
+    return [
+        RidgePoint(roof.device, roof.unit, roof.value / bandwidth[roof.device], roof.value)
+        for roof in bounding
+        if roof.value_unit == "FLOP/s" and roof.device in bandwidth
+    ]

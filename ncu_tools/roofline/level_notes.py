@@ -1,0 +1,60 @@
+"""Why a memory level that was asked for has no points, or no roof: what the runs lack, and what to ask ncu for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.schema import tables
+
+from ncu_tools.ceilings.ceilings import MEASURED, Ceiling, unit_title
+from ncu_tools.ceilings.levels import DEFINITIONS, TRAFFIC, asked_for, asked_for_roof, bytes_of
+from ncu_tools.ceilings.machine_files import DRAM
+
+
+def on_missing_points(level: str, definition: str, runs: Sequence[pa.Table]) -> str:
+    """Why a level has no points, and so no roof: no bytes there, or no FLOPs beside them."""
+    if _has_bytes(level, definition, runs):
+        return f"nothing has both FLOPs and bytes of {unit_title(level)}, so it has neither points nor a roof"
+    how = ", as NVIDIA's charts count them since 2023" if definition != TRAFFIC and level != "shared" else ""
+    metrics = ", ".join(asked_for(level, definition))
+    other = next(one for one in DEFINITIONS if one != definition)
+    way = f", or take what the report has: --cache-bytes {other}" if _has_bytes(level, other, runs) else ""
+    return (
+        f"no launch has bytes of {unit_title(level)}{how}, so it has neither points nor a roof: ask ncu for "
+        f"{metrics}{way}"
+    )
+
+
+def _has_bytes(level: str, definition: str, runs: Iterable[pa.Table]) -> bool:
+    return any(not np.isnan(bytes_of(table, [level], definition)[level]).all() for table in runs)
+
+
+def on_missing_roofs(
+    levels: Sequence[str],
+    known: Sequence[Ceiling],
+    capability_of: Mapping[str, str | None],
+    runs: Sequence[pa.Table],
+) -> list[str]:
+    """Why levels with points have no roof, one note for each level.
+
+    `capability_of` are the devices of the runs with their compute capability, `known` all ceilings.
+    """
+    notes = []
+    for level in levels:
+        have = {ceiling.device for ceiling in known if ceiling.unit == level and ceiling.kind != MEASURED}
+        without = [device for device in capability_of if device not in have]
+        if not without:
+            continue
+        metrics = list(dict.fromkeys(name for one in without for name in asked_for_roof(level, capability_of[one])))
+        lacking = [name for name in metrics if all(np.isnan(tables.floats(table, name)).all() for table in runs)]
+        of_devices = f" of {', '.join(without)}" if len(capability_of) > 1 else ""
+        machine = ", or name a machine with --machine NAME" if level == DRAM else ""
+        reason = (
+            f"the report lacks {' and '.join(lacking)}. Ask ncu for {'both' if len(lacking) > 1 else 'it'}{machine}"
+            if lacking
+            else f"no launch is long enough to show its clock{machine}"
+        )
+        notes.append(f"{unit_title(level)}{of_devices} has no roof: {reason}")
+    return notes

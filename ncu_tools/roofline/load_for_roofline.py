@@ -1,0 +1,177 @@
+"""Runs as a roofline needs them: of a Parquet file only the columns that are drawn, and which model a run is of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from ncu_launch.counters import metrics as known
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.manifest import DamagedManifest, read_manifest
+from ncu_launch.files.typed_json import UNREADABLE
+from ncu_parsers.datasets.dataset_layout import Dataset
+from ncu_parsers.datasets.engine import Engine
+from ncu_parsers.datasets.remote_files import File
+from ncu_parsers.parquet.reader import contents, filled_columns, read_in_parts, read_launches
+from ncu_parsers.schema.tables import table_metadata
+from ncu_parsers.sources.sources import Source
+
+from ncu_tools.bench.bench_runs import is_bench, load_bench
+from ncu_tools.ceilings import levels
+from ncu_tools.ceilings.ceilings import PEAK_COLUMNS
+from ncu_tools.ceilings.machine_files import DRAM, Machine
+from ncu_tools.roofline import density
+from ncu_tools.roofline.point_sums import Points, points_of
+from ncu_tools.roofline.roofline import Look
+from ncu_tools.roofline.scene import LAUNCHES, RUNS, short_names
+from ncu_tools.runs import partition_sums
+from ncu_tools.runs.loading import OnDisk, locate
+from ncu_tools.runs.selection import Selection
+
+SCENE_KEY = "scene"
+
+
+@dataclass
+class Loaded:
+    """One run: the columns of its launches that are needed, and its points where those were summed without them.
+
+    `model` is what it ran, None where nothing says.
+    """
+
+    name: str
+    table: pa.Table
+    notes: list[str] = field(default_factory=list)
+    points: Points | None = None
+    model: str | None = None
+
+
+def look_at(paths: Sequence[str], look: Look) -> Look:
+    """How runs are looked at: each point of a sweep is a whole run, and so are the runs beside a sweep."""
+    return replace(look, view=RUNS) if any(map(is_bench, paths)) else look
+
+
+def load_runs(paths: Sequence[str], load: Callable[[str], Loaded], *, only: Selection | None = None) -> list[Loaded]:
+    """The runs that `paths` name, as `load` gives each, and every measured point of the sweeps among them.
+
+    Models of a sweep are its own where there are other runs. Raises `NcuBenchError` as `load` does, and for a sweep
+    without a measured point; `WrongUsage` for one of which `only` some launches are wanted.
+    """
+    found = []
+    for path, title in zip(paths, short_names(paths), strict=True):
+        if not is_bench(path):
+            found.append(replace(load(path), model=model_of(path)))
+            continue
+        own = f"{title}: " if len(paths) > 1 else ""
+        found += [replace(point, model=f"{own}{point.model}") for point in _points_of(path, only)]
+    return found
+
+
+def _points_of(path: str, only: Selection | None) -> list[Loaded]:
+    """Each measured point of a sweep as a run of its own."""
+    if only is not None:
+        raise WrongUsage(
+            f"{path} is a sweep, whose points have no launches to choose from.",
+            advice="Leave out --kernel, --phase, --device and --rank.",
+        )
+    from ncu_tools.bench.points_as_runs import points_of_sweep
+
+    points, notes = points_of_sweep(load_bench(path))
+    if not points:
+        raise NcuBenchError(
+            f"{path} is a sweep of which no point was measured, so there is nothing to draw.",
+            advice=f"See how each point ended: ncu-bench scaling {path}",
+        )
+    return [Loaded(point.name, point.table, notes, model=point.model) for point in points]
+
+
+def load_for(
+    path: str,
+    look: Look,
+    machine: Machine | None,
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    engine: Engine | None = None,
+    only: Selection | None = None,
+) -> Loaded:
+    """The run that `path` names with the columns that `look` needs, if its launches are in a Parquet file; else whole.
+
+    Of `only` some launches all columns are read.
+
+    Kernels that were kept beside the launches are taken from there. Raises `NcuBenchError` as `loading.load` does.
+    """
+    run = locate(path, reading=reading, engine=engine)
+    if only is not None:
+        run = only.of(run)
+    if not isinstance(run, OnDisk):
+        return Loaded(run.name, run.table, run.notes)
+    _, rows = contents(run.file)
+    summed = look.view != LAUNCHES or rows >= density.DENSE_FROM
+    wanted = _columns(run.file, look, summed=summed)
+    if summed:  # only the ceilings are still wanted, and these are medians
+        table = read_in_parts(run.file, wanted, partial(density.thinned, of=rows))
+    else:
+        table = read_launches(run.file, wanted)
+    notes = [*(run.notes or table_metadata(table).get("notes", []))]
+    if summed and len(table) < rows:
+        notes.append(f"{run.name}: ceilings are medians of {len(table):,} of its {rows:,} launches, evenly taken")
+    return Loaded(run.name, table, notes, points_of(run, machine, look) if summed else None)
+
+
+def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
+    """The columns to read: what no launch has a value in would take time too."""
+    wanted = {"source", "duration_ns"}
+    if not summed:
+        wanted |= {*partition_sums.OF_SUMS}
+    by_level = look.levels != (DRAM,) or not summed
+    if by_level:
+        wanted |= {*levels.COLUMNS.values()}
+    wanted |= {ceiling.metric for ceiling in known.ceilings()} | partition_sums.OF_CEILINGS
+    wanted |= {*PEAK_COLUMNS.values(), "dram_clock_hz"}
+    others = levels.needed_metrics() if by_level else ()
+    return [
+        name
+        for name in filled_columns(file)
+        if name in wanted or name in others or name.startswith(partition_sums.OF_THE_BOARD) or name == "failed"
+    ]
+
+
+def model_of(path: str) -> str | None:
+    """Which model a run folder is of, by its manifest; None where nothing says."""
+    try:
+        target = read_manifest(Path(path)).workload.get("target")
+    except (OSError, DamagedManifest):
+        return None
+    return target if isinstance(target, str) else None
+
+
+def drawn_before(path: str) -> dict[str, object] | None:
+    """The JSON that `ncu-bench roofline --format json` wrote, where `path` is a file of it; None for anything else.
+
+    Raises `NcuBenchError` when it is such a file and holds no scene.
+    """
+    file = Path(path)
+    if file.suffix.lower() != ".json" or not file.is_file():
+        return None
+    with file.open("rb") as stream:
+        start = stream.read(200)
+    if b'"command": "roofline"' not in start:
+        return None
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except UNREADABLE as error:
+        raise NcuBenchError(
+            f"{path} begins like a roofline and is no JSON: {error}.",
+            "It may be cut.",
+            "Make it again: ncu-bench roofline RUN --format json",
+        ) from error
+    if not isinstance(document, dict) or not isinstance(document.get(SCENE_KEY), dict):
+        raise NcuBenchError(
+            f"{path} holds a roofline without the scene of its picture.",
+            "An older ncu-bench made it.",
+            "Make it again: ncu-bench roofline RUN --format json",
+        )
+    return document

@@ -1,0 +1,352 @@
+"""The kernel-level roofline: points, ceilings and ridge points. Drawing them is `ncu_tools.report.plot.roofline_plot`.
+
+x is arithmetic intensity, FLOPs per DRAM byte; y is achieved FLOP/s over the kernel's own time. A slanted ceiling is a
+bandwidth, a flat one a peak, and they meet at the ridge point: peak / bandwidth. Which bytes: those between L2 and
+device memory, as counted with the caches in the state the profiler left them (docs/numbers.md).
+Source of the model: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import PurePath
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.report_data.operator_records import BY_OPERATOR
+from ncu_parsers.schema import tables
+
+from ncu_tools.ceilings import device_attributes
+from ncu_tools.ceilings.ceilings import (
+    BOARD_LIMIT,
+    DATA_SHEET,
+    MEASURED,
+    TWO_THIRDS,
+    Ceiling,
+    Ceilings,
+    ceilings_of,
+    instructions_of,
+    unit_title,
+)
+from ncu_tools.ceilings.levels import definition_titles
+from ncu_tools.ceilings.machine_files import DRAM, Machine
+from ncu_tools.compare.matching.kernel_pairs import pair_kernels
+from ncu_tools.compare.matching.launch_signatures import Work, signatures_of, works_of
+from ncu_tools.kernels.hotspots import Hotspot, hotspots
+from ncu_tools.kernels.operator_times import time_title
+from ncu_tools.numbers.number_format import scaled
+from ncu_tools.roofline.density import DENSE_FROM, DenseLaunches, density_of
+from ncu_tools.roofline.level_notes import on_missing_points, on_missing_roofs
+from ncu_tools.roofline.point_sums import Intensities, Points
+from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, Place, Run
+from ncu_tools.roofline.views import Look as Look
+from ncu_tools.roofline.views import says_nothing, seen_as
+from ncu_tools.runs import loading
+
+DRAM_BYTE = "DRAM byte"
+OPERATOR_BYTE = "byte of inputs, weights and outputs"
+BYTES_IN_WORDS = {
+    DRAM_BYTE: "between L2 and device memory",
+    OPERATOR_BYTE: "of inputs, weights and outputs",
+}
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s; OP of integers."""
+
+    device: str
+    unit: str
+    intensity: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """One kernel of one run, or whatever else the view makes a point of.
+
+    `places` are its arithmetic intensities at the memory levels that were asked for, where they are known.
+    """
+
+    run: str
+    hotspot: Hotspot
+    places: tuple[Place, ...] = ()
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Arithmetic intensity by DRAM bytes, and FLOP/s; 0 for what is not known."""
+        return self.hotspot.arithmetic_intensity or 0.0, self.hotspot.flops_per_s or 0.0
+
+
+@dataclass
+class Roofline:
+    """All that a roofline plot shows, and in `others` the ceilings that only its tables do.
+
+    `known` are all ceilings, also those of units that no kernel used; `sparse_units` are those that did sparse work.
+    `followed` says of a kernel of a later run, by (run, kernel), which kernel of the run before it was. `clocks` are
+    what the times of the runs are called.
+    """
+
+    points: list[Point]
+    ceilings: list[Ceiling] = field(default_factory=list)
+    others: list[Ceiling] = field(default_factory=list)
+    ridges: list[Ridge] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    bytes_title: str = DRAM_BYTE
+    view: str = KERNELS
+    levels: tuple[str, ...] = (DRAM,)
+    bytes_by_level: dict[str, str] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    known: list[Ceiling] = field(default_factory=list)
+    sparse_units: set[str] = field(default_factory=set)
+    density: Density | None = None
+    followed: dict[tuple[str, str], str] = field(default_factory=dict)
+    clocks: set[str] = field(default_factory=set)
+
+    @property
+    def time_title(self) -> str:
+        """What the times of the points are called."""
+        return time_title(self.clocks)
+
+    @property
+    def drawable(self) -> list[Point]:
+        """Points that have a place on logarithmic axes."""
+        return [point for point in self.points if min(point.place) > 0 or (point.places and point.place[1] > 0)]
+
+
+def roofline(
+    runs: dict[str, pa.Table],
+    machine: Machine | None = None,
+    *,
+    group: str = "name",
+    look: Look | None = None,
+    summed: Mapping[str, Points] | None = None,
+) -> Roofline:
+    """The roofline of some runs (by name), every kernel a point, or what `look` makes one.
+
+    `summed` are the points of runs for which they are known already; of the tables of those only ceilings are taken.
+    """
+    look = look or Look(group=group)
+    bytes_title = _bytes_title(runs)
+    result = Roofline(
+        [],
+        bytes_title=bytes_title,
+        view=look.view,
+        levels=look.levels,
+        bytes_by_level=definition_titles(look.levels, look.definition, BYTES_IN_WORDS.get(bytes_title, bytes_title)),
+    )
+    dense = look.view == LAUNCHES and sum(map(len, runs.values())) >= DENSE_FROM
+    points: dict[str, Points] = {}
+    capability_of: dict[str, str | None] = {}
+    for name, table in runs.items():
+        ceilings = ceilings_of(table, machine)
+        _add_ceilings(result, ceilings)
+        capability_of |= ceilings.capability_of
+        result.sparse_units |= {
+            unit for unit, share in device_attributes.sparse_shares(table).items() if np.nansum(share) > 0
+        }
+        points[name] = (summed or {}).get(name) or _points_in(table, ceilings, look, name, dense=dense)
+        _add_points(result, name, points[name], look)
+        result.clocks.add(points[name].spots.time_title)
+        result.runs.append(_run(name, table, points[name].spots.rows))
+    units = {point.hotspot.unit for point in result.points}
+    result.ceilings, result.others = worth_drawing(result.ceilings, units), worth_drawing(result.others, units)
+    result.ridges = ridges(result.ceilings)
+    if dense:
+        _add_density(result, [one.launches for one in points.values() if one.launches is not None], look)
+    if look.follow:
+        result.followed = _followed({name: one.works for name, one in points.items()}, look)
+    _leave_out_empty_levels(result, look, list(runs.values()))
+    if look.levels != (DRAM,):
+        result.notes += on_missing_roofs(result.levels, result.known, capability_of, list(runs.values()))
+    _note_what_is_missing(result)
+    return result
+
+
+def _leave_out_empty_levels(result: Roofline, look: Look, runs: Sequence[pa.Table]) -> None:
+    """Show no level of which no point has bytes, and say so."""
+    there = {place.level for point in result.points for place in point.places}
+    for level in [level for level in result.levels if level not in there | {DRAM}]:
+        result.notes.append(on_missing_points(level, look.definition, runs))
+        result.bytes_by_level.pop(level)
+    result.levels = tuple(level for level in result.levels if level in result.bytes_by_level)
+    if not result.levels:
+        result.levels, result.bytes_by_level = (
+            (DRAM,),
+            {DRAM: BYTES_IN_WORDS.get(result.bytes_title, result.bytes_title)},
+        )
+        result.notes.append("no level that was asked for has bytes: points lie by those of DRAM")
+
+
+def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
+    result.ceilings += [ceiling for ceiling in ceilings.drawn if ceiling not in result.ceilings]
+    result.others += [ceiling for ceiling in ceilings.others if ceiling not in result.others]
+    found = (*ceilings.drawn, *ceilings.others)
+    result.known += [ceiling for ceiling in found if ceiling not in result.known]
+
+
+def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, dense: bool) -> Points:
+    """The points of a whole table of launches, its kernels where the launches are drawn as a density."""
+    if dense:
+        points = _points_in(table, ceilings, replace(look, view=KERNELS, group="name"), run, dense=False)
+        points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
+        return points
+    seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
+    return Points(hotspots(seen, ceilings), _places(seen, look), works_of(table)[1] if look.follow else [])
+
+
+def _add_points(result: Roofline, name: str, points: Points, look: Look) -> None:
+    rows = points.spots.rows
+    result.points += [Point(name, row, points.places.get(row.kernel, ())) for row in rows]
+    meaningless = says_nothing({row.kernel for row in rows}, look.view)
+    result.notes += [
+        note for note in (*points.spots.notes, *([meaningless] if meaningless else [])) if note not in result.notes
+    ]
+
+
+def _places(seen: pa.Table, look: Look) -> dict[str, tuple[Place, ...]]:
+    intensities = Intensities()
+    intensities.add(seen, look)
+    return intensities.places()
+
+
+def _run(name: str, table: pa.Table, rows: list[Hotspot]) -> Run:
+    known = [row.time_total_ns for row in rows if row.launches]
+    time = sum(value for value in known if value is not None) if known and None not in known else None
+    devices = {tables.codes(table, "device_name")[1][code] for code in np.unique(tables.codes(table, "device_name")[0])}
+    return Run(name, PurePath(name).name or name, time, next(iter(devices)) if len(devices) == 1 else None)
+
+
+def _add_density(result: Roofline, runs: Sequence[DenseLaunches], look: Look) -> None:
+    """The launches as a density by the bytes of one memory level, the first of those asked for that has any."""
+    result.notes.append(f"from {DENSE_FROM:,} launches on they are drawn as a density, and numbers stand for kernels")
+    for level in look.levels:
+        result.density, missing = density_of(runs, level)
+        if result.density is not None:
+            break
+    result.points = [
+        replace(point, places=tuple(place for place in point.places if place.level == level)) for point in result.points
+    ]
+    if len(look.levels) > 1:
+        result.notes.append(
+            f"a density is drawn by the bytes of one memory level, here {unit_title(level)}; name another one alone"
+        )
+    result.levels, result.bytes_by_level = (level,), {level: result.bytes_by_level[level]}
+    if missing:
+        result.notes.append(f"{missing:,} launches have no place on the plot: FLOPs, bytes or time zero or unknown")
+
+
+def _followed(works: dict[str, list[Work]], look: Look) -> dict[tuple[str, str], str]:
+    """The kernel that each kernel of a run was in the run before, where that has another name."""
+    if look.view != KERNELS or look.group != "name":
+        return {}
+    signatures = {name: signatures_of(of_run) for name, of_run in works.items()}
+    return {
+        (new, pair.kernel): pair.was
+        for base, new in pairwise(signatures)
+        for pair in pair_kernels(signatures[base], signatures[new]).pairs
+        if pair.was is not None
+    }
+
+
+def _bytes_title(runs: dict[str, pa.Table]) -> str:
+    """Which bytes the x axis is per: those of operators are no DRAM bytes."""
+    sources: set[str | None] = set()
+    for table in runs.values():
+        codes, texts = tables.codes(table, "source")
+        sources |= {texts[code] for code in np.unique(codes)}
+    if sources.isdisjoint(BY_OPERATOR):
+        return DRAM_BYTE
+    return OPERATOR_BYTE if sources <= BY_OPERATOR else f"{DRAM_BYTE}; of operators, per {OPERATOR_BYTE}"
+
+
+def of_machine(machine: Machine) -> Roofline:
+    """The bare roofline of a machine: every ceiling, no points."""
+    return of_machines([machine])
+
+
+def of_machines(machines: Sequence[Machine]) -> Roofline:
+    """The bare rooflines of several machines in one."""
+    result = Roofline([])
+    beside(result, machines)
+    bounding = [ceiling for machine in machines for ceiling in ceilings_of_machine(machine)[0]]
+    result.ceilings = [ceiling for ceiling in result.known if ceiling in bounding]
+    result.others = [ceiling for ceiling in result.known if ceiling not in bounding]
+    result.ridges = ridges(result.ceilings)
+    return result
+
+
+def beside(result: Roofline, machines: Sequence[Machine]) -> None:
+    """Put the ceilings of machines beside those of a roofline; they bound none of its kernels."""
+    for machine in machines:
+        dense, others = ceilings_of_machine(machine)
+        result.known += [ceiling for ceiling in (*dense, *others) if ceiling not in result.known]
+
+
+def ceilings_of_machine(machine: Machine) -> tuple[list[Ceiling], list[Ceiling]]:
+    """The ceilings of a machine file that bound kernels, then the others: sparse ones, those of slower instructions."""
+    kind = MEASURED if machine.measured else DATA_SHEET
+    dense, others = [], []
+    for rate in (*machine.bandwidths, *machine.peaks):
+        fastest, slower = instructions_of(rate)
+        dense.append(Ceiling(machine.name, rate.unit, rate.value, rate.source, kind, instruction=fastest))
+        if rate.mma_sync is not None:
+            others.append(Ceiling(machine.name, rate.unit, rate.mma_sync, TWO_THIRDS, kind, instruction=slower))
+        if rate.sparse is not None:
+            others.append(Ceiling(machine.name, rate.unit, rate.sparse, rate.source, kind, sparse=True))
+    return dense, others
+
+
+ALWAYS_DRAWN = ("dram", "fp32")
+
+
+def worth_drawing(ceilings: list[Ceiling], units: set[str | None]) -> list[Ceiling]:
+    """The ceilings that mean something for these points: DRAM, FP32 and every unit that did most of a kernel's work.
+
+    L2 and L1 ceilings bound other bytes than those of the x axis and are left out.
+    """
+    keep = {*ALWAYS_DRAWN, *units}
+    return [ceiling for ceiling in ceilings if ceiling.unit in keep and not ceiling.unit.startswith("tensor_int")]
+
+
+def ridges(ceilings: list[Ceiling]) -> list[Ridge]:
+    """The ridge point of every peak with its device's DRAM bandwidth."""
+    bandwidth = {ceiling.device: ceiling.value for ceiling in ceilings if ceiling.unit == "dram"}
+    return [
+        Ridge(ceiling.device, ceiling.unit, ceiling.value / bandwidth[ceiling.device], ceiling.value)
+        for ceiling in ceilings
+        if not ceiling.is_bandwidth and ceiling.device in bandwidth
+    ]
+
+
+def _note_what_is_missing(result: Roofline) -> None:
+    undrawn = 0 if result.density else len(result.points) - len(result.drawable)
+    if undrawn:
+        result.notes.append(
+            f"{undrawn} of {len(result.points)} {result.view} have no place on the plot: FLOPs, bytes or time zero or "
+            "unknown"
+        )
+    if not result.ceilings:
+        alone = "the plot shows the points alone" if result.density or result.drawable else "the plot is empty"
+        result.notes.append(f"no ceiling is known, so {alone}; name a machine with --machine NAME")
+
+
+def others_beside(ceiling: Ceiling, others: list[Ceiling]) -> list[tuple[str, Ceiling]]:
+    """The ceilings of the same unit and device that are not drawn, each with what sets it apart from `ceiling`."""
+    beside = [other for other in others if (other.device, other.unit) == (ceiling.device, ceiling.unit)]
+    return [(_what_sets_apart(other, ceiling), other) for other in beside]
+
+
+def _what_sets_apart(other: Ceiling, ceiling: Ceiling) -> str:
+    words = (other.instruction, "sparse" * other.sparse, other.kind if other.kind != ceiling.kind else "")
+    return " ".join(word for word in words if word)
+
+
+def ceiling_label(ceiling: Ceiling, devices: int, units: str = "") -> str:
+    """The text beside a ceiling of `units` (its own when empty); names the device where there are several."""
+    apart = (ceiling.instruction, "sparse" * ceiling.sparse, ceiling.kind if ceiling.kind == BOARD_LIMIT else "")
+    words = " ".join(word for word in (units or unit_title(ceiling.unit), *apart) if word)
+    title = f"{words} {scaled(ceiling.value, 'B/s' if ceiling.is_bandwidth else ceiling.value_unit)}"
+    return f"{ceiling.device}: {title}" if devices > 1 else title

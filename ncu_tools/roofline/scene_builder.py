@@ -1,0 +1,171 @@
+"""A roofline -> the scene of its picture: each point a mark with a place for each memory level, arrows between runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from ncu_parsers.schema.tables import short_name
+
+from ncu_tools.ceilings.ceilings import unit_title
+from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.kernels.kernel_titles import names_nothing, short_title
+from ncu_tools.roofline.drawn_ceilings import AUTO, ridge_points, roofs
+from ncu_tools.roofline.roofline import Point, Roofline
+from ncu_tools.roofline.scene import KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene, axis_titles, short_names
+
+MOST_ARROWS = 30
+"""Of more pairs those of the longest time have an arrow."""
+
+MARKS_OF_A_DENSITY = 12
+
+
+def scene_of(
+    result: Roofline,
+    *,
+    title: str = "",
+    ceilings: str = AUTO,
+    units: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    models: Mapping[str, str] | None = None,
+    arrows: bool = False,
+) -> Scene:
+    """The scene of a roofline.
+
+    `ceilings` is one of `roofs.CHOICES`, `units` the compute units whose roofs are drawn if not those of the points.
+    `labels` name the runs in their order. `models` says of a run which model it is of: with `arrows`, whole runs are
+    joined with the next of the same model, and anything else with the same of the next run.
+    Raises `WrongUsage` when one of `units` has no ceiling.
+    """
+    runs = _labelled(result.runs, labels, models or {})
+    points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
+    marks = _marks(points, runs, result.view)
+    if result.density is not None:
+        marks = marks[:MARKS_OF_A_DENSITY]
+    drawn = roofs(result, ceilings, units)
+    return Scene(
+        view=result.view,
+        title=title,
+        x_title=_x_title(result, axis_titles({roof.value_unit for roof in drawn}, achieved=bool(runs))[1]),
+        levels=result.levels,
+        bytes_by_level=result.bytes_by_level,
+        runs=runs,
+        marks=marks,
+        not_drawn=0 if result.density else len(points) - len(marks),
+        roofs=drawn,
+        ridges=ridge_points(drawn, result.levels[0] if len(result.levels) == 1 else DRAM),
+        arrows=_arrows(marks, runs, result) if arrows else [],
+        density=result.density,
+        time_title=result.time_title,
+    )
+
+
+def _labelled(runs: Sequence[Run], labels: Sequence[str], models: Mapping[str, str]) -> list[Run]:
+    texts = [*labels, *short_names([run.name for run in runs])[len(labels) :]]
+    return [replace(run, label=text, model=models.get(run.name)) for run, text in zip(runs, texts, strict=True)]
+
+
+def _x_title(result: Roofline, work: str) -> str:
+    if result.levels == (DRAM,):
+        return f"arithmetic intensity ({work} per {result.bytes_title})"
+    if len(result.levels) == 1:
+        (level,) = result.levels
+        return f"arithmetic intensity ({work} per {unit_title(level)} byte: {result.bytes_by_level[level]})"
+    return f"arithmetic intensity ({work} per byte of each memory level)"
+
+
+# ----------------------------------------------------------------------------------------------------------- marks
+
+
+def _marks(points: Sequence[Point], runs: Sequence[Run], view: str) -> list[Mark]:
+    number = {run.name: place for place, run in enumerate(runs)}
+    longest = longest_time(points, runs)
+    return [
+        _mark(point, places, number[point.run], longest, runs, view)
+        for point in points
+        if (places := _places(point)) and point.hotspot.flops_per_s
+    ]
+
+
+def longest_time(points: Sequence[Point], runs: Sequence[Run]) -> float:
+    """The time of the longest run in ns, which the weights of marks are shares of; 0 where none is known."""
+    return max((run.time_ns or _known_time(points, run) for run in runs), default=0.0)
+
+
+def weight_of(time_ns: float | None, longest: float) -> float:
+    """The time of a mark as a share of the longest run's; 0 where it is not known."""
+    return (time_ns or 0.0) / longest if longest else 0.0
+
+
+def _known_time(points: Sequence[Point], run: Run) -> float:
+    """The time of a run's points whose time is known."""
+    return sum(point.hotspot.time_total_ns or 0.0 for point in points if point.run == run.name)
+
+
+def _places(point: Point) -> tuple[Place, ...]:
+    if point.places:
+        return point.places
+    return (Place(DRAM, point.place[0]),) if point.place[0] > 0 else ()
+
+
+def _mark(
+    point: Point, places: tuple[Place, ...], run: int, longest: float, runs: Sequence[Run], view: str
+) -> Mark:  # fmt: skip
+    spot = point.hotspot
+    return Mark(
+        name=spot.kernel,
+        label=runs[run].label if view == RUNS else short_label(spot.kernel, view),
+        run=run,
+        flops_per_s=spot.flops_per_s or 0.0,
+        places=places,
+        weight=weight_of(spot.time_total_ns, longest),
+        time_ns=spot.time_total_ns,
+        time_share=spot.time_share,
+        launches=spot.launches,
+        unit=spot.unit,
+        bound=spot.bound,
+        bound_fraction=spot.bound_fraction,
+        lower_bound=spot.flops_lower_bound,
+    )
+
+
+def short_label(name: str, view: str = KERNELS) -> str:
+    """What a point is called where there is little room: a kernel by its function, a module by its whole path."""
+    if view not in (KERNELS, LAUNCHES):
+        return name
+    number = re.search(r" #\d+$", name) if view == LAUNCHES else None
+    if number is not None:
+        return short_label(name[: number.start()]) + number[0]
+    function = short_name(name)
+    return short_title(name) if names_nothing(function) else function
+
+
+# ---------------------------------------------------------------------------------------------------------- arrows
+
+
+def _arrows(marks: Sequence[Mark], runs: Sequence[Run], result: Roofline) -> list[Arrow]:
+    """From each mark to the same of the next run, those of the longest time."""
+    if result.view == RUNS:
+        return _between_runs(marks, runs)
+    place = {(mark.run, mark.name): number for number, mark in enumerate(marks)}
+    found = []
+    for end, mark in enumerate(marks):
+        was = result.followed.get((runs[mark.run].name, mark.name), mark.name)
+        start = place.get((mark.run - 1, was))
+        if start is not None:
+            found.append(Arrow(start, end))
+    return found[:MOST_ARROWS]
+
+
+def _between_runs(marks: Sequence[Mark], runs: Sequence[Run]) -> list[Arrow]:
+    """Between the runs of each model on a device in their order; runs of no known model are taken as of one."""
+    of_run = {mark.run: number for number, mark in enumerate(marks)}
+    chains: dict[tuple[str | None, str | None], list[int]] = {}
+    for number, run in enumerate(runs):
+        if number in of_run:
+            chains.setdefault((run.model, run.device), []).append(of_run[number])
+    return [
+        Arrow(start, end) for chain in chains.values() for start, end in pairwise(chain)
+    ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Runs loaded, selected and queried, whatever their size."""

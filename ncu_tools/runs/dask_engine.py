@@ -1,0 +1,282 @@
+"""Work on many reports shared out by dask: on this machine, or by a scheduler that runs already, on any cluster.
+
+dask is an extra, imported when it is asked for. A worker that dies is replaced, and what it worked on is done again by
+another; an item on which several workers die is an error of its own. dask also blames items that a worker had yet to
+begin, or whose result it had yet to send: what is given up so is tried once more when no other item is left to kill
+its worker. Workers need ncu-bench and the same files or URLs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from itertools import islice
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.version import VERSION
+from ncu_parsers.datasets.engine import attempted, cores
+from ncu_parsers.parse.parallel_parse import SAFE_PATH, interrupts_held_back, without_the_current_folder
+
+from ncu_tools.runs import dask_worker_preload
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+Placement = dict[str, Any]
+"""Which workers may take an item, in words of dask's `Client.submit`: workers or resources."""
+
+LOCAL = "local"
+SECONDS_TO_ANSWER = 15
+ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
+SET_BY_NANNIES = ("PYTHONHASHSEED", "__DASK_PARENT_PID")
+"""Variables that nannies set beside those of `ENVIRONMENT`."""
+SLOW_HEAP = "MALLOC_TRIM_THRESHOLD_"
+"""With it dask has workers give back at once what is freed; parsing takes a third longer then."""
+UNTIL_A_WORKER_IS_LOST = "distributed.deploy.lost-worker-timeout"
+"""So long after a worker died dask looks whether there is one again. If not, none will ever be: also where its nanny
+has just begun to start one.
+"""
+MANY_ITEMS, TASKS_OF_A_WORKER = 4, 32
+"""A task takes up to so many items, if each worker has so many tasks: each costs dask some two milliseconds."""
+AHEAD = 1000
+"""So many items are with the scheduler at a time: results wait there until those before them have come."""
+
+
+@contextmanager
+def dask_engine(where: str) -> Iterator[DaskEngine]:
+    """The engine that `where` names: `local`, the address of a scheduler, or the JSON file that it wrote.
+
+    Raises `NcuBenchError` without dask, and where no scheduler answers.
+    """
+    try:
+        # In the middle of an import, Ctrl-C may become another error.
+        with without_the_current_folder(), interrupts_held_back():
+            import distributed
+    except ImportError as error:
+        raise NcuBenchError(
+            "--dask needs dask's schedulers, which could not be imported.", f"They are an extra ({error}).",
+            "Install them with: pip install 'ncu-bench[dask]'",
+        ) from error  # fmt: skip
+    with _cluster(where) as address, _client(where, address, distributed) as client:
+        yield DaskEngine(client)
+
+
+@contextmanager
+def _cluster(where: str) -> Iterator[Any]:
+    """What a client connects to; for `local` a worker per core, with memory of its own, ended with the block."""
+    if where != LOCAL:
+        yield where
+        return
+    with local_cluster(cores()) as cluster:
+        yield cluster
+
+
+@contextmanager
+def local_cluster(workers: int) -> Iterator[Any]:
+    """Workers on this machine, ended with the block, and all that they left in temporary folders with them.
+
+    They do not hear Ctrl-C, which a terminal sends to all: they would end with a traceback each, and leave their work
+    lying.
+    """
+    import dask
+    import distributed
+
+    usual = dask.config.get(ENVIRONMENT)
+    variables = {**{name: usual[name] for name in usual if name != SLOW_HEAP}, SAFE_PATH: "1"}
+    with (
+        TemporaryDirectory(prefix="ncu-bench-dask-", ignore_cleanup_errors=True) as folder,
+        _put_back_later([*variables, *SET_BY_NANNIES]),
+        dask.config.set({UNTIL_A_WORKER_IS_LOST: "1 day"}),
+    ):
+        settings = {ENVIRONMENT: variables, "temporary-directory": folder}
+        with dask.config.set(settings), without_the_current_folder(), interrupts_held_back():
+            cluster = distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs="CRITICAL",
+                preload=[dask_worker_preload.__name__],
+            )  # fmt: skip
+        with cluster:
+            yield cluster
+
+
+@contextmanager
+def _put_back_later(names: Sequence[str]) -> Iterator[None]:
+    """Put variables of the environment back as they were when the block began, in which nannies, which are part of this
+    process, set them for each worker that they start again.
+    """
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _client(where: str, address: Any, distributed: Any) -> Iterator[Any]:
+    named = {"scheduler_file": address} if isinstance(address, str) and address.endswith(".json") else {}
+    try:
+        client = distributed.Client(
+            **(named or {"address": address}), timeout=SECONDS_TO_ANSWER, set_as_default=False
+        )  # fmt: skip
+    except (OSError, ValueError, TypeError) as error:
+        raise NcuBenchError(
+            f"No dask scheduler answers at {where}: {' '.join(str(error).split()) or type(error).__name__}.",
+            "It may not run, or not be reached from here.",
+            "Start one with: dask scheduler, or use --dask local",
+        ) from error
+    with client:
+        yield client
+
+
+class GivenUp(NcuBenchError):
+    """Several workers died while they had an item."""
+
+
+class DaskEngine:
+    """Work on items by the workers of a dask client."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
+        """As `Engine` says. Raises `NcuBenchError` where the scheduler is lost, or workers lack this ncu-bench."""
+        size = self._items_of_a_task(len(items))
+        groups = (items[begin : begin + size] for begin in range(0, len(items), size))
+        submitted = ((group, self._submit(function, group)) for group in groups)
+        ahead = AHEAD // size
+        waiting = deque(islice(submitted, ahead))
+        try:
+            while waiting:
+                group, future = waiting.popleft()
+                results = _results(group, future)
+                future.release()
+                if isinstance(results, GivenUp):
+                    behind = [(group, _results(group, future)) for group, future in waiting]
+                    waiting.clear()
+                    yield from self._judged(function, [(group, results), *behind])
+                else:
+                    yield from results
+                waiting.extend(islice(submitted, ahead - len(waiting)))
+        finally:
+            self._client.cancel([future for _, future in waiting])
+
+    def as_finished(
+        self, function: Callable[[Item], Result], placed: Sequence[tuple[Item, Placement]]
+    ) -> Iterator[tuple[Item, Result | NcuBenchError]]:
+        """Each item with what `function` gives of it, as soon as it is there; of those not waited for work is ended.
+
+        Raises as `map` does.
+        """
+        from distributed import as_completed
+
+        waiting = {self._submit(function, [item], **where): (item, where) for item, where in placed}
+        suspects = []
+        try:
+            with _losses():
+                for future in as_completed(list(waiting), loop=self._client.loop):
+                    item, where = waiting.pop(future)
+                    found = _results([item], future)
+                    if isinstance(found, GivenUp):
+                        suspects.append((item, where))
+                    else:
+                        yield item, found[0]
+            for item, where in suspects:
+                yield item, self._alone(function, item, **where)
+        finally:
+            self._client.cancel(list(waiting))
+
+    def on_each_worker(self, function: Callable[[Any], Result]) -> dict[str, Result]:
+        """What `function` gives of each worker that is there now, by the worker's address. Raises as `map` does."""
+        with _losses():
+            return dict(self._client.run(_asked, function, VERSION))
+
+    def _items_of_a_task(self, items: int) -> int:
+        with _losses():
+            workers: int = sum(self._client.nthreads().values())
+        return max(1, min(MANY_ITEMS, items // (TASKS_OF_A_WORKER * max(1, workers))))
+
+    def _judged(
+        self, function: Callable[[Item], Result], found: Iterable[tuple[Sequence[Item], Any]]
+    ) -> Iterator[Result | NcuBenchError]:
+        """The results of all items that were on their way; those that were given up are tried again."""
+        for group, results in found:
+            if isinstance(results, GivenUp):
+                yield from (self._alone(function, item) for item in group)
+            else:
+                yield from results
+
+    def _alone(self, function: Callable[[Item], Result], item: Item, **where: Any) -> Result | NcuBenchError:
+        """The result of an item that was given up, tried again with no other on its way."""
+        future = self._submit(function, [item], **where)
+        try:
+            results: Any = _results([item], future)
+            return results if isinstance(results, GivenUp) else results[0]
+        finally:
+            future.release()
+
+    def _submit(self, function: Callable[[Item], Result], items: Sequence[Item], **where: Any) -> Any:
+        return self._client.submit(_work, function, list(items), VERSION, pure=False, **where)
+
+
+def _results(items: Sequence[object], future: Any) -> Any:
+    """What `_work` gives of these items, or why they were given up together."""
+    from distributed.scheduler import KilledWorker
+
+    try:
+        with _losses():
+            return future.result()
+    except KilledWorker as error:
+        return GivenUp(
+            f"{_named(items[0])} was given up: {error.allowed_failures + 1} dask workers died of it in a row.",
+            "Memory may have run out.", "Give each worker more of it, or do this one by itself, without --dask.",
+        )  # fmt: skip
+
+
+@contextmanager
+def _losses() -> Iterator[None]:
+    """Raise `NcuBenchError` for what dask raises of a scheduler that is lost and of workers without this ncu-bench."""
+    try:
+        yield
+    except (ImportError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "deserializ" not in str(error):
+            raise
+        raise NcuBenchError(
+            f"A dask scheduler or worker could not import what is to be run: {' '.join(str(error).split())}",
+            "It has no ncu-bench, or another one than this.",
+            f"Install ncu-bench {VERSION} in the environment of the scheduler and the workers.",
+        ) from error
+    except (OSError, CancelledError) as error:
+        raise NcuBenchError(
+            f"The dask scheduler was lost: {type(error).__name__}.",
+            "It was stopped, or the connection broke.",
+            "Start the same command again: what was written is written once.",
+        ) from error
+
+
+def _named(item: object) -> str:
+    return ", ".join(map(str, item)) if isinstance(item, list) else str(item)
+
+
+def _work(function: Callable[[Item], Result], items: Sequence[Item], release: str) -> list[Result | NcuBenchError]:
+    """What a worker runs."""
+    if release != VERSION:
+        raise ImportError(f"the worker has ncu-bench {VERSION}, and was asked by {release}")
+    from ncu_parsers.streaming.streaming_reader import beside_others
+
+    with beside_others():
+        return [attempted(function, item) for item in items]
+
+
+def _asked(function: Callable[[Any], Result], release: str, dask_worker: Any) -> Result:
+    """What a worker answers. dask gives itself as `dask_worker`."""
+    if release != VERSION:
+        raise ImportError(f"the worker has ncu-bench {VERSION}, and was asked by {release}")
+    return function(dask_worker)

@@ -1,0 +1,284 @@
+"""A run as users name it -> its table of launches.
+
+A run is a run folder, a Parquet file of ours, a dataset, a report file, a folder of reports, or standard input; Parquet
+files and datasets may be behind a URL. A report of more than a few megabytes is parsed once and kept as Parquet in the
+user's cache folder, under a key that changes with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.version import VERSION
+from ncu_parsers.datasets.dataset_layout import LAUNCHES as LAUNCHES
+from ncu_parsers.datasets.dataset_layout import Dataset, Partition, find_dataset
+from ncu_parsers.datasets.remote_files import File, RemoteFile, file_at
+from ncu_parsers.parquet.checked_open import is_parquet
+from ncu_parsers.parquet.reader import Columns, read_launches
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema.bench_table import BENCH_FILE
+from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, table_metadata
+
+if TYPE_CHECKING:
+    from ncu_parsers.datasets.engine import Engine
+    from ncu_parsers.parse.parse import Parsed
+    from ncu_parsers.sources.sources import Source
+
+CACHED_FROM_BYTES = 4_000_000
+KERNELS = "kernels.parquet"
+ENDED_EARLY = "the run ended early; this is what it had collected until then"
+
+
+@dataclass
+class Run:
+    """One run: its name, its launches, and what was odd about reading it."""
+
+    name: str
+    table: pa.Table
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class OnDisk:
+    """One run whose launches are in the Parquet file `file`: of a run folder, of parse, or kept of a big report.
+
+    Or in the files of a dataset.
+    """
+
+    name: str
+    file: File | Dataset
+    notes: list[str] = field(default_factory=list)
+
+    def read(self, columns: Columns = None) -> Run:
+        """The run with all of its launches, or those of `columns` that it has.
+
+        Raises `NcuBenchError` where the file is damaged or not ours, or no file of a dataset can be read.
+        """
+        table = read_launches(self.file, columns)
+        return Run(self.name, table, self.notes or _notes_of(table))
+
+
+def load(
+    path: str,
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    columns: Columns = None,
+    engine: Engine | None = None,
+) -> Run:
+    """The run that `path` names; where that is Parquet, only those of `columns`, and of a dataset read by `engine`.
+
+    Raises `NcuBenchError` when nothing in it can be read; what can be read is kept, what cannot is in the notes.
+    """
+    found = locate(path, reading=reading, engine=engine)
+    return found.read(columns) if isinstance(found, OnDisk) else found
+
+
+def locate(
+    path: str, *, reading: Callable[[Source], None] = lambda source: None, engine: Engine | None = None
+) -> OnDisk | Run:
+    """The run that `path` names, read only where its launches are in no Parquet file; raises as `load` does.
+
+    With an `engine` that is wrong usage: it reads Parquet only.
+    """
+    found = on_disk(path, engine)
+    if found is None and engine is not None:
+        from ncu_parsers.sources.sources import find_sources  # which takes time to import, as the readers do
+
+        find_sources([path])  # says it where nothing is there
+        raise WrongUsage(
+            f"{path} is a report, and --dask shares out the work on datasets.",
+            advice=f"Make one with: ncu-bench parse {path} -o dataset/",
+        )
+    return found or _parsed(path, reading)
+
+
+def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:
+    """The run that `path` names where that is a run folder, a Parquet file or a dataset; None where reports have to be
+    read.
+
+    Raises `NcuBenchError` for a URL that cannot be reached, or without any of these.
+    """
+    if path == "-":  # standard input; the readers, which say so, take time to import
+        return None
+    if not path:
+        raise WrongUsage(
+            "A run without a name was asked for.", "A variable of the shell may be empty.", "Name the run."
+        )
+    file = file_at(path)
+    if isinstance(file, RemoteFile):
+        return _remote(path, file, engine)
+    if (file / LAUNCHES).is_file():
+        notes, file = _notes_of_an_early_end(file), file / LAUNCHES
+        return _in_file(path, file, engine, notes)
+    if (file / BENCH_FILE).is_file():  # reading it says what it holds, and what to do with that
+        return _in_file(path, file / BENCH_FILE, engine, [])
+    if file.is_dir():
+        dataset = find_dataset(path, engine)
+        return OnDisk(path, dataset) if dataset is not None else None
+    if not (file.is_file() and is_parquet(file)):
+        return None
+    return _in_file(path, file, engine, [])
+
+
+def _in_file(path: str, file: Path, engine: Engine | None, notes: list[str]) -> OnDisk:
+    return OnDisk(path, file if engine is None else Dataset(path, [Partition(file)], engine=engine), notes)
+
+
+def _notes_of_an_early_end(folder: Path) -> list[str]:
+    """What is said of a run folder whose run was cut off, with what its file says; [] for every other folder."""
+    from ncu_launch.files.manifest import DamagedManifest, read_manifest
+
+    try:
+        partial = read_manifest(folder).partial
+    except (OSError, DamagedManifest):
+        return []
+    return [ENDED_EARLY, *notes_of(folder / LAUNCHES)] if partial else []
+
+
+def _remote(path: str, file: RemoteFile, engine: Engine | None) -> OnDisk:
+    dataset = find_dataset(path, engine)
+    if dataset is not None:
+        return OnDisk(path, dataset)
+    for one in (file, file.joinpath(LAUNCHES)):
+        if one.is_file():
+            return OnDisk(path, one if engine is None else Dataset(path, [Partition(one)], engine=engine))
+    raise NcuBenchError(
+        f"There is no dataset and no Parquet file at {path}.",
+        "Reports are read from disk only.",
+        f"Make a dataset there with: ncu-bench parse REPORT... -o {path}",
+    )
+
+
+def together(paths: Sequence[str], engine: Engine) -> OnDisk:
+    """Several runs as one dataset that an `engine` reads; raises as `locate` does."""
+    found = [run.file for path in paths if isinstance(run := locate(path, engine=engine), OnDisk)]
+    datasets = [file for file in found if isinstance(file, Dataset)]
+    whole = replace(
+        datasets[0],
+        root=", ".join(paths),
+        partitions=[one for dataset in datasets for one in dataset.partitions],
+        refused=[one for dataset in datasets for one in dataset.refused],
+    )
+    return OnDisk(whole.root, whole)
+
+
+def notes_of(file: File | Dataset) -> list[str]:
+    """What a Parquet file of launches says was odd about reading them. Raises `NcuBenchError` as `OnDisk.read` does."""
+    return _notes_of(read_launches(file, ()))
+
+
+def _notes_of(table: pa.Table) -> list[str]:
+    return list(table_metadata(table).get("notes", []))
+
+
+def load_all(
+    paths: Sequence[str],
+    *,
+    reading: Callable[[Source], None] = lambda source: None,
+    engine: Engine | None = None,
+) -> Run:
+    """Several runs as one, for commands that look at all launches together."""
+    runs = [load(path, reading=reading, engine=engine) for path in paths]
+    if len(runs) == 1:
+        return runs[0]
+    return Run(
+        ", ".join(run.name for run in runs),
+        concatenated([run.table for run in runs]),
+        [note for run in runs for note in run.notes],
+    )
+
+
+def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
+    from ncu_parsers.parse.parse import parse
+    from ncu_parsers.sources.sources import STANDARD_INPUT, find_sources
+
+    sources = find_sources([path])
+    kept = _cache_file(sources)
+    if kept is not None and kept.is_file():
+        return OnDisk(path, kept, _kept_notes(kept))
+    streamed = _streamed(sources, kept, reading) if kept is not None else None
+    if kept is not None and streamed is not None:
+        return OnDisk(path, kept, _of_reports(streamed))
+    if path == STANDARD_INPUT and (read := _streamed_at_once(sources, reading)) is not None:
+        return read
+    parsed = parse(sources, reading=reading)
+    if parsed.table is None:
+        raise next(iter(parsed.refused.values()))
+    notes = [*parsed.notes, *(f"{name} was left out: {error.what}" for name, error in parsed.refused.items())]
+    notes += _of_reports(parsed)
+    if kept is not None and not parsed.refused:
+        _keep(parsed.table, kept)
+    return Run(sources[0].name if path == STANDARD_INPUT else path, parsed.table, notes)
+
+
+def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], None]) -> Run | None:
+    """A large report that no later command can ask for again; None for a small one, and where it cannot be streamed."""
+    if sum(source.size for source in sources) < CACHED_FROM_BYTES:
+        return None
+    from tempfile import TemporaryDirectory  # other runs do without its imports
+
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / LAUNCHES
+        streamed = _streamed(sources, file, reading)
+        return Run(sources[0].name, read_launches(file), _of_reports(streamed)) if streamed is not None else None
+
+
+def _of_reports(parsed: Parsed) -> list[str]:
+    """What was odd about each report, and what of it could not be read."""
+    return [note for report in parsed.reports for note in (*report.notes, *report.losses)]
+
+
+def _kept_notes(kept: Path) -> list[str]:
+    """The same of reports that were read before and kept."""
+    said = table_metadata(read_launches(kept, ()))
+    of_reports = (report.get(key, []) for report in said.get("reports", []) for key in ("notes", "losses"))
+    return [*said.get("notes", []), *(note for notes in of_reports for note in notes)]
+
+
+def _cache_file(sources: Sequence[Source]) -> Path | None:
+    """Where a large report's table is kept between commands; None for small ones and for standard input."""
+    from ncu_parsers.parse.file_kinds import read_with
+    from ncu_parsers.sources.sources import STANDARD_INPUT
+
+    from ncu_tools.ceilings.machine_files import own_place
+
+    if any(source.path == STANDARD_INPUT for source in sources):
+        return None
+    stats = [Path(source.path).stat() for source in sources]
+    if sum(stat.st_size for stat in stats) < CACHED_FROM_BYTES:
+        return None
+    key = hashlib.sha256(f"{VERSION} {SCHEMA_VERSION} {read_with(sources)}".encode())
+    for source, stat in zip(sources, stats, strict=True):
+        key.update(os.fsencode(Path(source.path).resolve()) + f" {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return own_place("XDG_CACHE_HOME", ".cache") / f"{key.hexdigest()[:32]}.parquet"
+
+
+def _streamed(sources: Sequence[Source], path: Path, reading: Callable[[Source], None]) -> Parsed | None:
+    """What streaming large reports into the cache gave; None where that cannot be done, or one of them was refused."""
+    from ncu_parsers.parse.parse import stream_into
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        streamed = stream_into(path, sources, reading=reading)
+    except (OSError, NcuBenchError):
+        return None
+    if streamed is not None and streamed.refused:
+        path.unlink(missing_ok=True)
+        return None
+    return streamed
+
+
+def _keep(table: pa.Table, path: Path) -> None:
+    """Keep a table for the next command. A cache that cannot be written is no reason to fail."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_table(table, path)
+    except (OSError, NcuBenchError):
+        return

@@ -1,0 +1,142 @@
+"""SQL over a run, by DuckDB: in memory, one SELECT, and nothing outside the tables that it is given.
+
+DuckDB is an extra. Its access to files, networks, extensions and Python variables is off, and locked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.schema.tables import COLUMN_NAMES
+
+CONFIGURATION = {
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+WHILE_SCANNING = re.compile(r"(?:reading the stream registered as .* failed|get_next failed\(\)): ", re.DOTALL)
+"""What DuckDB's releases say before the words of Arrow, where that cannot read on."""
+PICTURE = "\n\nLINE "
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query gave: its columns and their values, row by row. NULL is None."""
+
+    columns: list[str]
+    numbers: list[bool]
+    rows: list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Queried:
+    """A table that a query may name: how it is got then, and which of its columns hold anything.
+
+    Of a dataset, DuckDB reads the columns and row groups that it needs.
+    """
+
+    rows: Callable[[], pa.Table | ds.Dataset]
+    held: Callable[[], list[str]]
+
+
+def held_in_memory(table: pa.Table) -> Queried:
+    """A table as a query may name it."""
+    return Queried(
+        lambda: table,
+        lambda: [name for name in table.column_names if table.column(name).null_count < len(table)],
+    )
+
+
+def query(sql: str, tables: dict[str, Queried]) -> Answer:
+    """The answer to one SELECT over `tables`, of which those are got that it mentions.
+
+    Raises `NcuBenchError` without DuckDB and for launches that turn out to be damaged, and `WrongUsage` for what is not
+    one query, and where DuckDB refuses it: with its words and, where names or syntax are wrong, the columns that hold
+    anything.
+    """
+    duckdb = _duckdb()
+    with duckdb.connect(":memory:", config=CONFIGURATION) as connection:
+        for name, table in tables.items():
+            if name in sql.lower():
+                connection.register(name, table.rows())
+        connection.execute("SET lock_configuration = true")
+        try:
+            statements = connection.extract_statements(sql)
+            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+                raise WrongUsage(
+                    "This is not one query.",
+                    "A run is read and never changed.",
+                    f"Give one SELECT over {' or '.join(tables)}.",
+                )
+            relation = connection.sql(sql)
+            numbers = [_is_number(str(kind)) for kind in relation.types]
+            return Answer(_told_apart(relation.columns), numbers, relation.fetchall())
+        except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
+            raise WrongUsage(
+                _complaint(error),
+                " ".join(_columns(name, table.held()) for name, table in tables.items()),
+                f"Names with dots take double quotes; DESCRIBE {next(iter(tables))} lists every column with its type.",
+            ) from error
+        except duckdb.Error as error:
+            if WHILE_SCANNING.search(str(error)):
+                raise NcuBenchError(
+                    f"Launches could not be read to their end: {_line(WHILE_SCANNING.split(str(error))[-1])}.",
+                    "A Parquet file of the run is cut or damaged.",
+                    "Make it again with: ncu-bench parse",
+                ) from error
+            raise WrongUsage(_complaint(error), f"A query reads {' and '.join(tables)}, and nothing else.") from error
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise NcuBenchError(
+            "SQL needs DuckDB, which could not be imported.", f"It is an extra ({error}).",
+            "Install it with: pip install 'ncu-bench[query]'",
+        ) from error  # fmt: skip
+    return duckdb
+
+
+def _is_number(kind: str) -> bool:
+    if kind.endswith("]"):  # a list of numbers is none
+        return False
+    return kind.startswith(("DOUBLE", "FLOAT", "DECIMAL")) or kind.endswith("INT") or kind.endswith("INTEGER")
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """The names, a number behind each that was there before."""
+    found: list[str] = []
+    for name in names:
+        other, number = name, 1
+        while other in found:
+            number += 1
+            other = f"{name}_{number}"
+        found.append(other)
+    return found
+
+
+def _complaint(error: Exception) -> str:
+    """What DuckDB says, without its picture of the line."""
+    words = _line(str(error).split(PICTURE)[0])
+    return f"DuckDB refuses the query: {words}" + "." * (not words.endswith("?"))
+
+
+def _line(words: str) -> str:
+    return " ".join(words.split()).rstrip(".")
+
+
+def _columns(name: str, held: Sequence[str]) -> str:
+    """The columns of a table that hold anything; metrics of the report are counted, with one as an example."""
+    metrics = [column for column in held if "__" in column]
+    ours = [column for column in held if column not in metrics and (name != "launches" or column in COLUMN_NAMES)]
+    more = f' and {len(metrics)} metrics such as "{metrics[0]}"' if metrics else ""
+    return f"{name} has {', '.join(ours)}{more}."

@@ -1,0 +1,167 @@
+"""Files on disk, or behind a URL of any file system that fsspec knows: s3, gs, memory and others.
+
+fsspec is an extra, imported when a URL is met. Credentials are those that it finds by itself, in its configuration
+files and the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+from urllib.parse import unquote, urlsplit
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.files.atomic_files import copy_whole
+
+LOCAL_SCHEMES = ("file://", "local://")
+PACKAGES = {
+    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
+}  # fmt: skip
+"""Scheme of a URL -> the package that its file system is in; others are named by fsspec."""
+
+
+def is_url(text: str) -> bool:
+    """Whether a user means a URL, and not a path on disk."""
+    return "://" in text
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file, or a folder of files, behind a URL. Only the URL travels when it is sent to another process."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        """Its name in its folder."""
+        return self.url.rstrip("/").rpartition("/")[2]
+
+    def joinpath(self, *names: str) -> RemoteFile:
+        """The file of this name below."""
+        return RemoteFile("/".join([self.url.rstrip("/"), *names]))
+
+    def found(self) -> tuple[Any, str]:
+        """Its file system as fsspec has it, and its path there. Raises `NcuBenchError` where that cannot be reached."""
+        with _reached(self.url) as found:
+            return found
+
+    def is_file(self) -> bool:
+        """Whether there is such a file. Raises `NcuBenchError` where the file system cannot be asked."""
+        with _reached(self.url) as (system, path):
+            return bool(system.isfile(path))
+
+    def open(self) -> BinaryIO:
+        """Its bytes, of which only those that are read are fetched. Raises `NcuBenchError` where it cannot be read."""
+        with _reached(self.url) as (system, path):
+            try:
+                stream = system.open(path, "rb", cache_type="none")  # others fetch megabytes ahead
+            except TypeError:
+                stream = system.open(path, "rb")
+        return cast(BinaryIO, stream)
+
+    def read_bytes(self) -> bytes:
+        """All of it. Raises `NcuBenchError` where it cannot be read."""
+        with _reached(self.url) as (system, path):
+            return bytes(system.cat_file(path))
+
+    def write_bytes(self, data: bytes) -> None:
+        """Put a file there; nobody sees half of it. Raises `NcuBenchError` where it cannot be written."""
+        with _reached(self.url) as (system, path):
+            system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            system.pipe_file(path, data)
+
+    def take(self, file: Path) -> None:
+        """Put what is in a file on disk there; nobody sees half of it. Raises `NcuBenchError` where it cannot."""
+        with _reached(self.url) as (system, path):
+            system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            system.put_file(str(file), path)
+
+    def remove(self) -> None:
+        """Remove the file. Raises `NcuBenchError` where it cannot be removed."""
+        with _reached(self.url) as (system, path):
+            system.rm_file(path)
+
+    def below(self) -> list[str]:
+        """Every file below, as a path from here, sorted; none where there is no such folder."""
+        with _reached(self.url) as (system, path):
+            root = path.rstrip("/")
+            return sorted(found[len(root) :].lstrip("/") for found in system.find(path) if found != path)
+
+
+File = Path | RemoteFile
+
+
+def file_at(text: str) -> File:
+    """The file or folder that a path or URL names."""
+    if text.startswith(LOCAL_SCHEMES):
+        return Path(unquote(urlsplit(text).path))
+    return RemoteFile(text) if is_url(text) else Path(text)
+
+
+def move(file: Path, target: File) -> None:
+    """Put a file on disk at `target`, whole or not at all; one that is there is replaced.
+
+    Raises `NcuBenchError` when it cannot be written.
+    """
+    if isinstance(target, RemoteFile):
+        target.take(file)
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file.replace(target)
+        except OSError:  # another file system
+            copy_whole(file, target)
+    except OSError as error:
+        raise NcuBenchError(
+            f"{target} could not be written: {error.strerror or error}.",
+            advice="Check that its folder is yours to write, and the disk's free space.",
+        ) from error
+
+
+@contextmanager
+def _reached(url: str) -> Iterator[tuple[Any, str]]:
+    """The file system of a URL and the path on it; whatever it raises becomes a paragraph."""
+    scheme = url.partition("://")[0].rpartition("::")[2]
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise NcuBenchError(
+            f"{url} is a URL, and fsspec, which reads and writes them, could not be imported.",
+            f"It is an extra ({error}).", "Install it with: pip install 'ncu-bench[remote]'",
+        ) from error  # fmt: skip
+    try:
+        yield url_to_fs(url)
+    except NcuBenchError:
+        raise
+    except ImportError as error:
+        package = PACKAGES.get(scheme)
+        advice = f"Install it with: pip install {package}" if package else "Install that package with pip."
+        raise NcuBenchError(f"{scheme}:// needs a package that is missing: {_said(error)}.", "", advice) from error
+    except ValueError as error:
+        raise NcuBenchError(
+            f"{url} is no URL of a file system that is known: {_said(error)}.",
+            advice="Use s3://, gs://, another scheme of fsspec, or a path on disk.",
+        ) from error
+    except FileNotFoundError as error:
+        raise NcuBenchError(f"{url} does not exist.", advice="Check the URL, and that the bucket is there.") from error
+    except PermissionError as error:
+        raise NcuBenchError(
+            f"{url} may not be read or written with these credentials: {_said(error)}.",
+            advice="Give this shell credentials that may, as the tools of the store take them, or use another URL.",
+        ) from error
+    except Exception as error:  # each file system has errors of its own, and they have no base
+        raise NcuBenchError(
+            f"{url} could not be reached: {type(error).__name__}: {_said(error)}.",
+            advice="Check the URL, the network and the credentials of this shell.",
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,0 +1,1 @@
+"""Columns that follow from metrics: FLOPs, bytes, peaks."""

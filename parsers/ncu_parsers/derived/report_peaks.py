@@ -1,0 +1,83 @@
+"""Ceilings that a report holds itself: peak per cycle x the clock of the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from ncu_launch.counters import metrics as known
+
+from ncu_parsers.derived.counter_columns import Counters, answered
+from ncu_parsers.derived.tensor_flops import TENSOR_PRECISIONS, tensor_column
+from ncu_parsers.schema.tables import Floats
+
+
+def peaks(counters: Counters) -> dict[str, Floats]:
+    """Ceilings the report holds: peak per cycle x clock. Dense ones for the tensor cores."""
+    clocks = {domain: counters.first(known.clock_metrics(domain)) for domain in ("sm", "dram", "lts", "l1tex")}
+    result: dict[str, Floats] = {}
+    for ceiling in known.ceilings():
+        peak, clock = counters.metric(ceiling.metric), clocks[ceiling.clock]
+        if peak is not counters.nothing:
+            peak = peak * ceiling.factor * clock
+        result[ceiling.column] = counters.either(result.get(ceiling.column, counters.nothing), peak)
+    return result | _tensor_peaks(counters, clocks["sm"])
+
+
+def _tensor_peaks(counters: Counters, clock: Floats) -> dict[str, Floats]:
+    """Dense tensor ceilings: the greatest of each precision, over its result types and instructions."""
+    result = {f"peak_{tensor_column(name)}": counters.nothing for name in TENSOR_PRECISIONS}
+    for peak in tensor_peaks(counters.values, counters.compute_capability):
+        if not peak.sparse:
+            column = f"peak_{tensor_column(peak.precision)}"
+            result[column] = np.fmax(result[column], peak.per_cycle * clock)
+    return result
+
+
+TENSOR_PEAK = "sum.peak_sustained"
+
+
+class TensorPeak(NamedTuple):
+    """Operations per SM cycle that the tensor cores of a whole GPU sustain, for each launch; NaN where it lacks them.
+
+    `instruction` is the one they need, as in the counter's name ("hgmma"); "" where every instruction reaches them.
+    """
+
+    precision: str
+    instruction: str
+    sparse: bool
+    per_cycle: Floats
+
+
+def tensor_peaks(values: Mapping[str, Floats], compute_capability: Sequence[str | None]) -> list[TensorPeak]:
+    """Every tensor peak among the metrics `values` (name -> a value per launch), dense and sparse ones told apart.
+
+    The peak of a total without `_sparsity_off` is the sparse one on every chip that has structured sparsity, and on an
+    unknown chip it is neither. Source: peaks in reports of A100 and H100 against their data sheets.
+    """
+    names = (name.partition(".") for name in values)
+    found = {"".join(name): known.tensor_counter(name[0]) for name in names if name[2] == TENSOR_PEAK}
+    if not found:
+        return []
+    dense_as_is = ~answered(compute_capability, known.has_structured_sparsity)
+    known_chip = answered(compute_capability, lambda capability: capability is not None)
+    result = []
+    for name, counter in found.items():
+        if counter is None:
+            continue
+        peak = values[name]
+        instruction = counter.part.split()[0].removeprefix("op_") if counter.part.startswith("op_") else ""
+        dense, sparse = peak, np.full(len(peak), np.nan)
+        if "sparsity_on" in counter.part:
+            dense, sparse = sparse, peak
+        elif "sparsity_off" not in counter.part and not _never_sparse(counter):
+            dense, sparse = np.where(dense_as_is, peak, np.nan), np.where(~dense_as_is & known_chip, peak, np.nan)
+        for per_cycle, is_sparse in ((dense, False), (sparse, True)):
+            if not np.isnan(per_cycle).all():
+                result.append(TensorPeak(counter.precision, instruction, is_sparse, per_cycle))
+    return result
+
+
+def _never_sparse(counter: known.TensorCounter) -> bool:
+    return counter.precision in ("fp64", "int1")

@@ -1,0 +1,277 @@
+"""Launches of reports -> the table of launches, with every derived column of the contract."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ncu_parsers.derived.counter_columns import Counters
+from ncu_parsers.derived.flops import measures
+from ncu_parsers.derived.tensor_opcodes import OPCODES, named_instances
+from ncu_parsers.report_data.operator_records import DIALECT, ESTIMATE_DIALECT
+from ncu_parsers.report_data.report import Launch, Report
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import (
+    COLUMN_NAMES,
+    contract_fields,
+    field_metadata,
+)
+
+DEVICE_NAME = "device__attribute_display_name"
+CHIP_BY_NUMBER = {
+    320: "GV100", 331: "GV11B", 352: "TU102", 354: "TU104", 356: "TU106", 360: "TU116", 359: "TU117",
+    368: "GA100", 370: "GA102", 371: "GA103", 372: "GA104", 374: "GA106", 375: "GA107",
+    384: "GH100", 402: "AD102", 403: "AD103", 404: "AD104", 406: "AD106", 407: "AD107",
+}  # fmt: skip
+"""device__attribute_chip is NVIDIA's chip number in decimal: 0x170 is GA100. Those seen in reports or lists."""
+
+FROM_RATES = (
+    "duration_ns", "flops", "dram_bytes", "dram_read_bytes", "dram_write_bytes", "l2_bytes", "l1_bytes",
+)  # fmt: skip
+"""Columns of sums that rates may stand in for."""
+_RATE = r"\.per_(second|cycle_elapsed)$|^derived__"
+ESTIMATED = "estimated from mean rates"
+
+
+def launches_table(report: Report) -> pa.Table:
+    """The launches of one report as a table of the contract.
+
+    A metric that is a word in every launch becomes a text column; a word among
+    numbers is dropped and noted in the report, and so is what averages of rates only estimate.
+    """
+    launches = report.launches
+    numbers, texts = _metric_columns(launches, report)
+
+    def described(name: str) -> dict[bytes, bytes]:
+        unit = next((launch.metrics[name].unit for launch in launches if name in launch.metrics), "")
+        return describe(name, report, unit)
+
+    identity, opcodes = _identity(launches, report), _opcodes(launches)
+    table = contract_table(len(launches), identity, numbers, texts, opcodes, described, launches)
+    averaged = np.array([(launch.invocations or 1) > 1 for launch in launches])
+    if not averaged.any():
+        return table
+    sums = {name: values for name, values in numbers.items() if not re.search(_RATE, name)}
+    told = contract_table(len(launches), identity, sums, texts, opcodes, described, launches)
+    return _with_estimates_said(table, told, averaged, report)
+
+
+def _with_estimates_said(table: pa.Table, told: pa.Table, averaged: npt.NDArray[np.bool_], report: Report) -> pa.Table:
+    """The table with a word in `flops_basis`, and a note in the report, on what an average of several launches gives
+    only through rates: their mean x the mean time is not the mean of the sums, unless the launches are alike.
+
+    `told` is what the same launches give without any rate.
+    """
+    estimated = {}
+    for name in FROM_RATES:
+        values = tables.floats(table, name)
+        estimated[name] = averaged & ~np.isnan(values) & (values != tables.floats(told, name))
+    named = [name for name, rows in estimated.items() if rows.any()]
+    if not named:
+        return table
+    rows = np.logical_or.reduce([estimated[name] for name in named])
+    report.notes.append(
+        f"{', '.join(named)} of {rows.sum()} averages over launches are estimated, as mean rate x mean time: "
+        "the report holds no sums of them"
+    )
+    at = table.schema.get_field_index("flops_basis")
+    bases = zip(tables.words(table, "flops_basis"), estimated["flops"].tolist(), strict=True)
+    marked = [_marked(basis) if basis and is_estimate else basis for basis, is_estimate in bases]
+    return table.set_column(at, table.schema.field(at), arrays.dictionary(marked))
+
+
+def _marked(basis: str) -> str:
+    """A basis that says so, before what was not collected."""
+    words = basis.split("; ")
+    words.insert(len(words) - words[-1].startswith("not collected"), ESTIMATED)
+    return "; ".join(words)
+
+
+def contract_table(
+    rows: int,
+    identity: Mapping[str, Any],
+    numbers: Mapping[str, tables.Floats],
+    texts: Mapping[str, Any],
+    opcodes: list[dict[str, float] | None],
+    described: Callable[[str], dict[bytes, bytes]],
+    launches: Sequence[Launch] = (),
+) -> pa.Table:
+    """Identity columns, metrics that are numbers, and texts as a table of the contract with every derived column.
+
+    Columns are Python lists, numpy arrays of floats, or Arrow arrays; None is a column of nulls. `described` gives the
+    metadata of a metric. `launches` are asked for measures that their report holds as they are.
+    """
+    counters = Counters(
+        {name: values for name, values in numbers.items() if name not in COLUMN_NAMES},
+        _listed(identity["compute_capability"], rows),
+        _listed(identity["device_name"], rows),
+        opcodes,
+    )
+    derived = _with_own_measures(measures(counters), launches)
+    columns: list[pa.Array] = []
+    fields = list(contract_fields())
+    for field in fields:
+        values = identity[field.name] if field.name in identity else derived.get(field.name)
+        columns.append(_array(values, field.type, rows))
+    for name in sorted({*numbers, *texts} - COLUMN_NAMES):
+        values = numbers[name] if name in numbers else texts[name]
+        columns.append(values if isinstance(values, pa.Array) else _array(values, _kind_of(values), rows))
+        fields.append(pa.field(name, columns[-1].type, metadata=described(name)))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _kind_of(values: Any) -> pa.DataType:
+    return pa.float64() if isinstance(values, np.ndarray) else pa.string()
+
+
+def _listed(values: Any, rows: int) -> list[str | None]:
+    """A text column as Python strings."""
+    if values is None:
+        return [None] * rows
+    return arrays.words_of(values) if isinstance(values, pa.DictionaryArray) else values
+
+
+def _opcodes(launches: Sequence[Launch]) -> list[dict[str, float] | None]:
+    """Warp instructions per opcode of each launch whose report names them; [] where none does."""
+    named = [named_instances(launch.instances.get(OPCODES, "")) or None for launch in launches]
+    return named if any(named) else []
+
+
+def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    """One column of the contract as an Arrow array of its type; None is a column of nulls."""
+    if values is None:
+        return pa.nulls(rows, kind)
+    if isinstance(values, pa.Array):
+        return values
+    if isinstance(values, np.ndarray) and values.dtype == np.float64:
+        return arrays.floats(values)
+    if pa.types.is_string(kind):
+        return arrays.texts(values)
+    if pa.types.is_dictionary(kind):
+        return arrays.dictionary(values)
+    if pa.types.is_integer(kind):
+        return arrays.integers(values, kind)
+    if pa.types.is_boolean(kind):
+        return arrays.booleans(values)
+    if pa.types.is_integer(kind.value_type):
+        return arrays.integer_lists(values)
+    return arrays.text_lists(values) if kind.value_type == pa.string() else arrays.struct_lists(values, kind)
+
+
+def _with_own_measures(derived: dict[str, Any], launches: Sequence[Launch]) -> dict[str, Any]:
+    """Measures that a report holds as they are, in place of what could be derived."""
+    if any(launch.flops_basis is not None for launch in launches):
+        derived["flops_basis"] = arrays.words_of(derived["flops_basis"])
+    for name in {name for launch in launches for name in launch.measures}:
+        derived[name] = derived[name].copy()  # it may be the column of a metric
+    for row, launch in enumerate(launches):
+        for name, value in launch.measures.items():
+            derived[name][row] = value
+        if launch.flops_basis is not None:
+            derived["flops_basis"][row] = launch.flops_basis
+    return derived
+
+
+def _metric_columns(
+    launches: Sequence[Launch], report: Report
+) -> tuple[dict[str, tables.Floats], dict[str, list[str | None]]]:
+    numbers: dict[str, tables.Floats] = {}
+    texts: dict[str, list[str | None]] = {}
+    words: dict[str, str] = {}
+    for row, launch in enumerate(launches):
+        for name, metric in launch.metrics.items():
+            if isinstance(metric.value, str):
+                texts.setdefault(name, [None] * len(launches))[row] = metric.value
+            else:
+                if name not in numbers:
+                    numbers[name] = np.full(len(launches), np.nan)
+                numbers[name][row] = metric.value
+        for name, text in launch.attributes.items():
+            texts.setdefault(name, [None] * len(launches))[row] = text
+        for name, behind in launch.instances.items():
+            texts.setdefault(f"{name} (instances)", [None] * len(launches))[row] = behind
+    for name in numbers.keys() & texts.keys():
+        words[name] = next(text for text in texts.pop(name) if text is not None)
+    for name, word in sorted(words.items()):
+        report.notes.append(
+            f'{name} is a number in some launches and a word ("{word[:40]}") in others; the words are left out'
+        )
+    return numbers, texts
+
+
+def _identity(launches: Sequence[Launch], report: Report) -> dict[str, Any]:
+    return {
+        "source": [_source(report)] * len(launches),
+        "report": [report.source] * len(launches),
+        "launch_id": [launch.launch_id for launch in launches],
+        "process_id": [launch.process_id for launch in launches],
+        "rank": None,
+        "device_id": [launch.device_id for launch in launches],
+        "device_name": [_device_name(launch, report) for launch in launches],
+        "chip": [CHIP_BY_NUMBER.get(int(_number(launch, "device__attribute_chip") or 0)) for launch in launches],
+        "compute_capability": [_compute_capability(launch, report) for launch in launches],
+        "context": [launch.context for launch in launches],
+        "stream": [launch.stream for launch in launches],
+        "kernel_name": [launch.kernel_name for launch in launches],
+        "kernel_short": [launch.kernel_short or tables.short_name(launch.kernel_name) for launch in launches],
+        "grid": [launch.grid for launch in launches],
+        "block": [launch.block for launch in launches],
+        "nvtx_path": [launch.nvtx_path for launch in launches],
+        "phase": [launch.phase for launch in launches],
+        "module": [launch.module for launch in launches],
+        "iteration": [launch.iteration for launch in launches],
+        "invocations": [launch.invocations for launch in launches],
+        "failed": [launch.failed for launch in launches],
+        "rules": [_rules(launch) for launch in launches],
+    }
+
+
+def _source(report: Report) -> str:
+    return next((dialect for dialect in (DIALECT, ESTIMATE_DIALECT) if dialect in report.dialects), report.origin)
+
+
+def _device_name(launch: Launch, report: Report) -> str | None:
+    metric = launch.metrics.get(DEVICE_NAME)
+    if metric is not None and isinstance(metric.value, str):
+        return metric.value
+    return launch.attributes.get("Device Name") or report.session.get(f"Device {launch.device_id or 0}: display_name")
+
+
+def _compute_capability(launch: Launch, report: Report) -> str | None:
+    if launch.compute_capability:
+        return launch.compute_capability
+    major, minor = (_number(launch, f"device__attribute_compute_capability_{part}") for part in ("major", "minor"))
+    if major is not None and minor is not None:
+        return f"{int(major)}.{int(minor)}"
+    device = f"Device {launch.device_id or 0}: compute_capability_"
+    parts = [report.session.get(device + part) for part in ("major", "minor")]
+    return ".".join(part for part in parts if part) if all(parts) else None
+
+
+def _number(launch: Launch, name: str) -> float | None:
+    metric = launch.metrics.get(name)
+    return None if metric is None or isinstance(metric.value, str) else metric.value
+
+
+def _rules(launch: Launch) -> list[dict[str, str]] | None:
+    if not launch.rules:
+        return None
+    return [
+        {
+            "section": rule.section, "name": rule.name, "kind": rule.kind, "description": rule.description,
+            "speedup_type": rule.speedup_type, "speedup": rule.speedup,
+        }
+        for rule in launch.rules
+    ]  # fmt: skip
+
+
+def describe(name: str, report: Report, unit: str) -> dict[bytes, bytes]:
+    """The metadata of a metric's column: its base unit, and the label and section it was printed under."""
+    labelled = report.labels.get(name)
+    section, label = (labelled.section, labelled.label) if labelled else ("", "")
+    return field_metadata(unit=unit, label="" if label == name else label, section=section)

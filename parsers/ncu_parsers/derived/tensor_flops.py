@@ -1,0 +1,154 @@
+"""Operations of the tensor cores by input type, and what is known of them where they were not counted.
+
+They come from sm__ops_path_tensor_*. A total and its sparsity or instruction parts are one count. Without them the
+shapes of opcodes give the same number, and on Volta 512 per instruction an estimate.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import eq
+
+import numpy as np
+from ncu_launch.counters import metrics as known
+
+from ncu_parsers.derived.counter_columns import Counters, Mask, sum_known
+from ncu_parsers.derived.tensor_opcodes import OPERATIONS_PER_VOLTA_INSTRUCTION, VOLTA, tensor_operations
+from ncu_parsers.schema.tables import Floats, or_zero
+
+WARP = 32
+TENSOR_PRECISIONS = (*known.TENSOR_FLOAT_PRECISIONS, *known.TENSOR_INTEGER_PRECISIONS)
+
+
+def counted_operations(counters: Counters) -> tuple[dict[str, Floats], Mask]:
+    """Operations per tensor column, and where every floating-point type of the chip was collected.
+
+    Of each count the total is used; where it is missing, its sparsity parts, or the parts per instruction.
+    """
+    counts: dict[str, dict[str, Floats]] = {}
+    precision_of: dict[str, str] = {}
+    for base in sorted({_base(name) for name in counters.values if name.startswith(known.TENSOR_PREFIX)}):
+        counter = known.tensor_counter(base)
+        if counter is not None:
+            counts.setdefault(counter.total, {})[counter.part] = counters.total(base)
+            precision_of[counter.total] = counter.precision
+    collected = dict(counts)
+    _gather_results(counts)
+    result = {tensor_column(name): np.full(counters.rows, np.nan) for name in TENSOR_PRECISIONS}
+    for total, parts in counts.items():
+        column = tensor_column(precision_of[total])
+        result[column] = sum_known([result[column], _whole(parts, counters.rows)])
+    return result, _complete(counters, {**collected, **counts})
+
+
+def fill_without_counters(counters: Counters, tensor: dict[str, Floats]) -> tuple[Mask, Mask]:
+    """Fill the tensor columns of launches without operation counters, in place: from opcodes, else on Volta from
+    instructions. Returns where the one and where the other was done.
+    """
+    missing = np.asarray(np.isnan(np.stack(list(tensor.values()))).all(axis=0), dtype=bool)
+    by_opcode = np.zeros(counters.rows, dtype=bool)
+    for row, executed in enumerate(counters.opcodes):
+        counted = tensor_operations(executed) if executed and missing[row] else None
+        if counted is not None:
+            by_opcode[row] = True
+            for precision, amount in counted.items():
+                tensor[tensor_column(precision)][row] = amount
+    executed_on_volta = np.where(counters.where(partial(eq, VOLTA)), _tensor_instructions(counters), np.nan)
+    by_instruction = np.asarray(missing & ~by_opcode & ~np.isnan(executed_on_volta), dtype=bool)
+    tensor["tensor_flops_fp16"] = np.where(
+        by_instruction, executed_on_volta * OPERATIONS_PER_VOLTA_INSTRUCTION, tensor["tensor_flops_fp16"]
+    )
+    return by_opcode, by_instruction
+
+
+def _gather_results(counts: dict[str, dict[str, Floats]]) -> None:
+    """Make counts by result type parts of the count of any result, where there is one: fp16 on Hopper."""
+    for total in list(counts):
+        whole, _, result = total.partition("_dst_")
+        if result and whole in counts:
+            for part, values in counts.pop(total).items():
+                words = part.split()
+                words.insert(part.startswith("op_"), f"dst_{result}")
+                counts[whole][" ".join(words)] = values
+
+
+def tensor_column(precision: str) -> str:
+    """The column of the contract that counts operations on inputs of this type."""
+    return f"tensor_ops_{precision}" if precision in known.TENSOR_INTEGER_PRECISIONS else f"tensor_flops_{precision}"
+
+
+def _base(metric: str) -> str:
+    return metric.split(".")[0]
+
+
+def _whole(parts: dict[str, Floats], rows: int) -> Floats:
+    """One count from its parts: the total, else those by sparsity, else those by instruction or result."""
+    missing = np.full(rows, np.nan)
+    total = parts.get("", missing)
+    by_sparsity = sum_known([parts.get("sparsity_off", missing), parts.get("sparsity_on", missing)])
+    instructions: dict[str, dict[str, Floats]] = {}
+    for part, values in parts.items():
+        if part.startswith(("op_", "dst_")):
+            instruction, _, rest = part.partition(" ")
+            instructions.setdefault(instruction, {})[rest] = values
+    by_instruction = sum_known([missing, *(_whole(split, rows) for split in instructions.values())])
+    return np.where(~np.isnan(total), total, np.where(~np.isnan(by_sparsity), by_sparsity, by_instruction))
+
+
+def _is_whole(parts: dict[str, Floats], rows: int) -> Mask:
+    """Where a count was collected whole: as its total, or both with and without sparsity."""
+    missing = np.full(rows, np.nan)
+    both = ~np.isnan(parts.get("sparsity_off", missing)) & ~np.isnan(parts.get("sparsity_on", missing))
+    return np.asarray(~np.isnan(parts.get("", missing)) | both, dtype=bool)
+
+
+def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
+    """Where every floating-point tensor total of the chip was collected (as a total or by its sparsity)."""
+    there = {total: _is_whole(parts, counters.rows) for total, parts in counts.items()}
+    nowhere = np.zeros(counters.rows, dtype=bool)
+    result = nowhere.copy()
+    for capability in counters.capabilities:
+        here = counters.where(partial(eq, capability))
+        for total in known.floating_tensor_totals(capability) or ["unknown chip"]:
+            here = here & there.get(_base(total).removeprefix(known.TENSOR_PREFIX), nowhere)
+        result |= here
+    return result
+
+
+def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mask]:
+    """Without tensor-operation counters: where the tensor cores are known to have been idle, and where busy.
+
+    Instructions of the tensor pipe that hfma accounts for (one per 32 thread instructions) are constant moves. On
+    chips that have such moves, activity of the pipe alone proves nothing.
+    """
+    moves = counters.where(known.moves_constants_with_hfma)
+    idle = counters.where_device(known.lacks_tensor_cores)
+    busy = np.zeros(counters.rows, dtype=bool)
+
+    executed = _tensor_instructions(counters)
+    explained = executed <= or_zero(counters.thread_instructions("hfma")) / WARP * 1.01 + 1
+    idle |= explained
+    busy |= ~np.isnan(executed) & ~explained
+
+    floating = _greatest([counters.first(forms) for forms in known.tensor_evidence("floating")])
+    pipe = _greatest([counters.first(forms) for forms in known.tensor_evidence("pipe")])
+    idle |= (floating == 0) | (pipe == 0)
+    busy |= ((floating > 0) | (np.isnan(floating) & (pipe > 0))) & ~moves
+    asked = np.isnan(tensor_flops)
+    return asked & idle, asked & busy & ~idle
+
+
+def _tensor_instructions(counters: Counters) -> Floats:
+    """Warp instructions of the tensor pipe."""
+    executed = counters.nothing
+    for base in known.table("tensor")["evidence"]["instructions"]:
+        executed = counters.either(executed, counters.total(base))
+    return executed
+
+
+def _greatest(parts: list[Floats]) -> Floats:
+    """The greatest known value of each row; NaN where none is known."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = np.fmax(result, part)
+    return result

@@ -1,0 +1,1 @@
+"""A text report read line by line, whatever pages it holds."""

@@ -1,0 +1,291 @@
+"""One report file, line by line, into a `Report`; what is not a report is refused with the reason.
+
+The pages a file can hold are an ordered list: the first whose header a line is takes over from there, so a file may
+hold several runs, several dialects and any program output between them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from dataclasses import dataclass
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.profilers.tool_failures import ToolFailed, recognise
+from zstandard import ZstdError
+
+from ncu_parsers.ncu import csv_pages
+from ncu_parsers.ncu.csv_pages import LongPage, WidePage
+from ncu_parsers.ncu.session_and_source_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
+from ncu_parsers.ncu.text_page import TextPage, opens_text_page
+from ncu_parsers.report_data import report
+from ncu_parsers.report_data.operator_records import OperatorFile, opens_operator_file
+from ncu_parsers.report_data.refusals import EXPORT, NotAReport
+from ncu_parsers.report_data.report import Launch, Page, Report, more_precise, settle
+from ncu_parsers.sources.memory import DEFAULT, OPTION, longest_line
+from ncu_parsers.sources.sources import Lines, LongLine, Source, unreadable
+from ncu_parsers.timelines import nsys_stats
+
+MESSAGES_KEPT = 200
+EXAMPLES_OF = (report.BROKEN, report.CUT, report.OUTPUT, report.TOO_LONG)
+
+
+def open_page(line: str, current: Page | None) -> Page | None:
+    """The page that `line` opens, if it opens one other than `current`."""
+    if current is None and opens_operator_file(line):
+        return OperatorFile(line)
+    if opens_source_page(line):
+        return None if isinstance(current, SourcePage) else SourcePage()
+    page = nsys_stats.open_page(line, current) or csv_pages.open_page(line)
+    if page is not None:
+        return page
+    if not isinstance(current, TextPage) and opens_text_page(line):
+        return TextPage()
+    if not isinstance(current, SessionPage) and opens_session_page(line):
+        session = SessionPage()
+        session.feed(line)
+        return session
+    return None
+
+
+@dataclass
+class Reading:
+    """The state of reading one file."""
+
+    report: Report
+    pages: list[Page]
+    tail: deque[str]
+
+    @property
+    def current(self) -> Page | None:
+        """The page that lines belong to."""
+        return self.pages[-1] if self.pages else None
+
+    def take(self, number: int, line: str) -> None:
+        """Take in the next line."""
+        if isinstance(line, LongLine):
+            self.note(report.TOO_LONG, number, line)
+            return
+        page = open_page(line, self.current)
+        if page is not None:
+            self.pages.append(page)
+            if isinstance(page, TextPage):
+                for earlier in (*self.tail, line):  # the process stands above the first kernel line
+                    page.feed(earlier)
+            kind = report.HEADER
+        elif self.current is not None:
+            kind = self.current.feed(line)
+        else:
+            kind = before_any_page(line)
+        self.note(kind, number, line)
+
+    def note(self, kind: str, number: int, line: str) -> None:
+        """Account for a line."""
+        self.report.lines[kind] += 1
+        if kind == report.MESSAGE and len(self.report.messages) < MESSAGES_KEPT:
+            self.report.messages.append(line)
+        if kind in EXAMPLES_OF:
+            self.report.examples.setdefault(kind, (number, line[:200]))
+        self.tail.append(line)
+
+
+def before_any_page(line: str) -> str:
+    """What a line above the first page is."""
+    if not line.strip():
+        return report.BLANK
+    return report.MESSAGE if line.startswith("==") else report.OUTPUT
+
+
+def read_report(source: Source) -> Report:
+    """Read one report.
+
+    Raises `ToolFailed` when the file holds a failure of ncu instead of a profile, `NotAReport` when it holds nothing
+    known, `NcuBenchError` when it cannot be read at all.
+    """
+    reading = Reading(Report(source.name), [], deque(maxlen=50))
+    with source.open() as stream:
+        try:
+            lines = Lines(stream, source.name)
+            _refuse_binary(source, lines.head)
+            for number, line in enumerate(lines, start=1):
+                reading.take(number, line)
+        except (OSError, EOFError, zlib.error, ZstdError) as error:
+            if not reading.pages:
+                raise unreadable(source.name, error if isinstance(error, OSError) else OSError(str(error))) from error
+            reading.report.notes.append(f"the file ends in damage and was read up to it ({error})")
+    result = reading.report
+    note_replaced(result, lines.replaced)
+    if not lines.complete and reading.tail:
+        note_cut(result, reading)
+    return _finish(result, reading.pages)
+
+
+BINARY_FILES = (
+    (b"NVR\0", "is a binary report of ncu (.ncu-rep)", "Save it to a file and name that file: it is read from there."),
+    (b"SQLite format 3\0", "is an SQLite file, perhaps an export of nsys", "Save it to a file and name that file."),
+    (b"PAR1", "is a Parquet file already", "Give it to hotspots or roofline as it is."),
+    (b"PK\x03\x04", "is a zip archive", "Unpack it, and name the files or their folder."),
+    (b"\x1f\x8b\x08", "is compressed more than once", "Unpack it, and name what is in it."),
+    (b"\x28\xb5\x2f\xfd", "is compressed more than once", "Unpack it, and name what is in it."),
+    (b"%PDF", "is a PDF document", f"Export the report: {EXPORT}"),
+)
+"""Beginnings of files that hold no text, what they are, and what to do instead."""
+
+
+def _refuse_binary(source: Source, head: bytes) -> None:
+    for magic, what, advice in BINARY_FILES:
+        if head.startswith(magic):
+            raise NotAReport(f"{source.name} {what}.", advice=advice)
+
+
+def note_replaced(report: Report, lines: int) -> None:
+    """Say of how many lines some bytes were replaced, if of any."""
+    if lines:
+        some = "1 line" if lines == 1 else f"{lines:,} lines"
+        report.notes.append(f"{some} held bytes that are not text; they were replaced")
+
+
+def note_cut(result: Report, reading: Reading) -> None:
+    """A last line without its line end that could not be read as a row was cut off."""
+    if result.lines[report.BROKEN] and reading.tail[-1][:200] == result.examples[report.BROKEN][1]:
+        result.lines[report.BROKEN] -= 1
+        result.lines[report.CUT] += 1
+        result.examples[report.CUT] = result.examples.pop(report.BROKEN)
+        result.lines = +result.lines  # drops kinds that are down to zero
+
+
+def _finish(result: Report, pages: list[Page]) -> Report:
+    tables: list[list[Launch]] = []
+    for page in nsys_stats.only_the_best(pages, result):
+        if page.dialect not in result.dialects:
+            result.dialects.append(page.dialect)
+        if isinstance(page, SessionPage):
+            result.session.update(page.attributes)
+            result.tool_version = result.tool_version or page.tool_version
+        launches = page.launches()
+        settle(launches, result)
+        runs = page.runs() if isinstance(page, LongPage) else [launches]
+        if len(runs) > 1:
+            result.notes.append(
+                f"ids of launches begin anew under one header, so its rows were read as {len(runs)} runs"
+            )
+        tables += runs
+    result.era = era_of(pages)
+    result.launches, merged = merge(tables)
+    if merged:
+        result.notes.append(f"{merged} launches stand in several tables of the file and were joined")
+    if not result.launches and not result.session:
+        raise _refusal(result, pages)
+    return result
+
+
+def merge(tables: list[list[Launch]]) -> tuple[list[Launch], int]:
+    """Join launches that are the same in several tables (one section of a report per file or table, say).
+
+    Launches are the same when their ids, process, kernel, context and stream are, their shapes do not contradict, and
+    every metric they share agrees within its printed digits. Returns the launches and how many were joined.
+    """
+    result: list[Launch] = []
+    known: dict[tuple[object, ...], Launch] = {}
+    joined = 0
+    for table in tables:
+        fresh: dict[tuple[object, ...], Launch] = {}
+        for launch in table:
+            other = known.get(_who(launch)) if launch.launch_id is not None else None
+            if other is not None and _agree(other, launch):
+                _absorb(other, launch)
+                joined += 1
+            else:
+                fresh.setdefault(_who(launch), launch)
+                result.append(launch)
+        known.update({key: launch for key, launch in fresh.items() if key not in known})
+    return result, joined
+
+
+def _who(launch: Launch) -> tuple[object, ...]:
+    """The identity without the device, which pages of ncu up to 2022.3 do not name."""
+    process, number, kernel, _device, *rest = launch.identity
+    return process, number, kernel, *rest
+
+
+def _agree(one: Launch, other: Launch) -> bool:
+    if None not in (one.device_id, other.device_id) and one.device_id != other.device_id:
+        return False
+    if one.grid and other.grid and one.grid != other.grid:
+        return False
+    times = {launch.attributes["Kernel Time"] for launch in (one, other) if "Kernel Time" in launch.attributes}
+    if len(times) > 1:
+        return False
+    shared = one.metrics.keys() & other.metrics.keys()
+    return not any(more_precise(one.metrics[name], other.metrics[name])[1] for name in shared)
+
+
+def _absorb(launch: Launch, other: Launch) -> None:
+    for name, metric in other.metrics.items():
+        launch.metrics[name] = more_precise(launch.metrics.get(name, metric), metric)[0] or metric
+    launch.instances = {**other.instances, **launch.instances}
+    launch.attributes = {**other.attributes, **launch.attributes}
+    launch.rules += [rule for rule in other.rules if rule not in launch.rules]
+    for name in ("device_id", "compute_capability", "grid", "block", "nvtx_path", "kernel_short"):
+        if getattr(launch, name) is None:
+            setattr(launch, name, getattr(other, name))
+
+
+def era_of(pages: list[Page]) -> str | None:
+    """Which ncu versions write such a page; the files name their tool nowhere else."""
+    for page in pages:
+        if not isinstance(page, (LongPage, WidePage)) or page.kind not in ("long", "wide"):
+            continue
+        if {"Kernel Time", "Grid Size"} <= page.column.keys():
+            continue  # no ncu writes both: an export of ours
+        if "Kernel Time" in page.column:
+            return "at most 2022.3"
+        if "Estimated Speedup" in page.column:
+            return "2023.1 or newer"
+        return "2022.4 or newer"
+    return None
+
+
+def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
+    failure = recognise(result.messages)
+    if failure is not None:
+        return ToolFailed(result.source, *failure)
+    if any(isinstance(page, SourcePage) for page in pages):
+        return NotAReport(
+            f"{result.source} is a source page (--page source): it holds counters per instruction, not per launch.",
+            advice=f"Export the launches instead: {EXPORT}",
+        )
+    if nsys_stats.holds_only_other_tables(pages):
+        return NotAReport(
+            f"{result.source} holds tables of nsys, and none that says how long kernels took.",
+            advice="Make one: nsys stats --report cuda_gpu_trace --format csv REPORT.nsys-rep > FILE.csv",
+        )
+    if pages:
+        return NotAReport(
+            f"{result.source} has the header of a {result.dialects[0]} page and no launch below it.",
+            "The run may have been stopped before its first kernel, or the file was cut.",
+            "Look at the file's end, and profile again.",
+        )
+    reports = [message for message in result.messages if message.startswith("==PROF== Report:")]
+    if reports:
+        return NotAReport(
+            f"{result.source} is the log of a run that wrote its results elsewhere.",
+            f'It says: "{reports[0].strip()}".',
+            f"Export that report: {EXPORT}",
+        )
+    if result.lines[report.TOO_LONG]:
+        return NotAReport(
+            f"{result.source} holds no table that could be read, and {result.lines[report.TOO_LONG]} of its "
+            f"{result.lines.total()} lines longer than the {longest_line():,} characters that one may have.",
+            "It may be no report, or its line ends were lost.",
+            f"If it is one, give it more memory: {OPTION} {DEFAULT} is the default.",
+        )
+    if not result.lines.total():
+        return NotAReport(
+            f"{result.source} is empty.", "The run wrote nothing, or the redirect failed.", "Profile again."
+        )
+    return NotAReport(
+        f"{result.source} holds no table of Nsight Compute in its {result.lines.total()} lines.",
+        "It may be another tool's file, or only the program's output.",
+        f"Export a report with: {EXPORT}",
+    )

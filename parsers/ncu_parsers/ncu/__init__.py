@@ -1,0 +1,1 @@
+"""The pages of ncu: CSV and text."""

@@ -1,0 +1,372 @@
+"""The CSV pages of Nsight Compute: long, wide, summary, and the export of its user interface.
+
+What a number in them means depends on how it was collected, and the file does not say: ncu replays a kernel once per
+pass and by default flushes the caches before each pass (so DRAM bytes are those of a cold cache) and lowers the clock
+to its base (so times are longer than in a plain run, until 2026.1). docs/numbers.md says what follows from that.
+
+One row is one metric of one launch ("long", `--page details` or `--metrics`) or one launch ("wide", `--page raw`).
+Rows are ragged: in a long page with rules, metric rows end before the rule columns and rule rows leave the metric
+columns empty. So a row is judged by where its identity columns and its metric columns are, never by its length alone.
+Program output, status lines and further headers may stand anywhere between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ncu_parsers.report_data import report
+from ncu_parsers.report_data.csv_text import DELIMITERS, present, split_row, triple, whole
+from ncu_parsers.report_data.metric_labels import metric_of_label
+from ncu_parsers.report_data.nvtx_path import place
+from ncu_parsers.report_data.report import Launch, Page, Rule
+
+PUSH_POP = "thread Domain:Push/Pop_Range"
+START_STOP = "Id:Domain:Start/Stop_Range"
+NVTX_SUMMARY_RANGE = "Range:PL_Type"
+NVTX_TITLES = (PUSH_POP, START_STOP, NVTX_SUMMARY_RANGE)
+EXTREMES = ("Minimum", "Maximum", "Average")
+PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg behind every range
+
+IDENTITY_COLUMNS = frozenset({
+    "ID", "Process ID", "Process Id", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream",
+    "Block Size", "Grid Size", "Device", "Device Id", "Device Name", "CC", "Invocations", "Domain", "Result Type",
+    "Function Name", "Demangled Name", "Mangled Name", "API Call ID",
+})  # fmt: skip
+
+UI_LABELS = {
+    "Duration": "gpu__time_duration.sum",
+    "Compute Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "Memory Throughput": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "# Registers": "launch__registers_per_thread",
+    "Cycles": "gpc__cycles_elapsed.max",
+}
+"""Columns of the user interface's summary page, which carry their unit in brackets."""
+
+_ROW_START = re.compile(r'"\d+","\d+","')
+_TITLE_AND_UNIT = re.compile(r"(?P<title>.*?)\s*\[(?P<unit>[^\]]*)\]$")
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+
+
+def open_page(line: str) -> Page | None:
+    """The page that `line` is the header of, or None when it is no header.
+
+    A program that prints without a newline leaves its text in front of the header, so the header may start inside
+    the line.
+    """
+    if "Kernel Name" not in line and "Function Name" not in line:
+        return None
+    start = min((at for at in (line.find('"ID"'), line.find('"Process ID"')) if at >= 0), default=0)
+    quoted = line[start:].startswith('"')
+    for delimiter in DELIMITERS:
+        header = split_row(line[start:].rstrip(), delimiter)
+        if header is None or len(header) < 3:
+            continue
+        header = [cell.strip().lstrip("\ufeff") for cell in header]
+        names = set(header)
+        if "Metric Name" in names and "Metric Value" in names:
+            return LongPage(header, delimiter, quoted)
+        if "Metric Name" in names and {"Minimum", "Maximum", "Average"} <= names:
+            return SummaryPage(header, delimiter, quoted)
+        if "ID" in names and ("Kernel Name" in names or "Function Name" in names) and "Address" not in names:
+            return WidePage(header, delimiter, quoted)
+    return None
+
+
+class _CsvPage:
+    """What the CSV pages share: a header, and a way to cut lines into cells.
+
+    ncu puts every cell in quotes, and so does a row below a `quoted` header; the user interface puts none.
+    """
+
+    kind = ""
+
+    def __init__(self, header: list[str], delimiter: str, quoted: bool = True) -> None:
+        self.quoted = quoted
+        self.header = header
+        self.delimiter = delimiter
+        self.column = {name: index for index, name in reversed(list(enumerate(header)))}
+        self.nvtx_columns = [name for name in header if name.startswith(NVTX_TITLES)]
+        self.identity_columns = [name for name in header if name in IDENTITY_COLUMNS or name in self.nvtx_columns]
+        self._launches: dict[tuple[str, ...], Launch] = {}
+        self._latest: dict[tuple[int | None, ...], Launch] = {}
+
+    @property
+    def dialect(self) -> str:
+        """A short name for the dialect, as shown to users."""
+        traits = []
+        if "Kernel Time" in self.column:
+            traits.append("with Kernel Time")
+        if "Body Item Label" in self.column:
+            traits.append("with body labels")
+        if "Rule Name" in self.column:
+            traits.append("with rules")
+        if self.nvtx_columns:
+            traits.append("with NVTX")
+        return " ".join([self.kind, *traits])
+
+    def launches(self) -> list[Launch]:
+        """The launches read so far, in the order of their first row."""
+        return list(self._launches.values())
+
+    def _cells(self, line: str) -> list[str] | None:
+        """The cells of a row of this page, or None: only a row has digits where its id and its process id belong."""
+        for start in self._starts(line):
+            if self.quoted and not line.startswith('"', start):
+                continue
+            cells = split_row(line[start:], self.delimiter)
+            if cells is not None and self._is_row(cells):
+                return cells
+        return None
+
+    def _starts(self, line: str) -> Iterator[int]:
+        yield 0
+        inside = _ROW_START.search(line, 1)
+        if inside:
+            yield inside.start()
+
+    def _is_row(self, cells: list[str]) -> bool:
+        return all(
+            self.column[name] < len(cells) and whole(cells[self.column[name]]) is not None
+            for name in ("ID", "Process ID", "Invocations")
+            if name in self.column
+        )
+
+    def _last_of(self, *names: str) -> int:
+        """Where the last of the identity columns and of `names` stands: a row must reach so far."""
+        return max(self.column[name] for name in (*self.identity_columns, *names) if name in self.column)
+
+    def _launch(self, cells: list[str]) -> Launch:
+        """The launch whose identity columns `cells` hold; made at its first row."""
+        key = tuple(cells[self.column[name]] for name in self.identity_columns)
+        launch = self._launches.get(key)
+        if launch is None:
+            launch = self._launches[key] = launch_of(dict(zip(self.identity_columns, key, strict=True)))
+            self._latest[launch.process_id, launch.launch_id] = launch
+        return launch
+
+    def _launch_of_rule(self, cells: list[str]) -> Launch:
+        """The launch a rule row speaks of. Its ids tell; ncu up to 2022.3 prints another stream in rule rows."""
+        ids = tuple(whole(cells[self.column[name]]) if name in self.column else None for name in ("Process ID", "ID"))
+        launch = self._latest.get(ids)
+        return launch if launch is not None else self._launch(cells)
+
+    def _broken(self, line: str) -> str:
+        stripped = line.lstrip()
+        if not stripped:
+            return report.BLANK
+        if stripped.startswith("=="):
+            return report.MESSAGE
+        if _ROW_START.match(stripped) or (stripped.startswith('"') and stripped.count('"') > 6):
+            return report.BROKEN
+        return report.OUTPUT
+
+
+class LongPage(_CsvPage):
+    """One row per metric: `--page details --csv`, or `--metrics ... --csv`, with or without rules and body labels.
+
+    Runs whose rows stand behind each other under one header may have the same ids. ncu says each thing of a launch
+    once, so a row that says again what the first row of its launch said begins another run. What other rows say again
+    tells nothing: details pages of every body label do so themselves.
+    """
+
+    kind = "long"
+
+    def __init__(self, header: list[str], delimiter: str, quoted: bool = True) -> None:
+        super().__init__(header, delimiter, quoted)
+        self.name_at = self.column["Metric Name"]
+        self.unit_at = self.column.get("Metric Unit")
+        self.value_at = self.column["Metric Value"]
+        self.section_at = self.column.get("Section Name")
+        self.body_at = self.column.get("Body Item Label")
+        self.rule_at = self.column.get("Rule Name")
+        self.last_at = self._last_of("Metric Name", "Metric Unit", "Metric Value", "Section Name", "Body Item Label")
+        self._earlier_runs: list[list[Launch]] = []
+
+    def launches(self) -> list[Launch]:
+        """The launches read so far, in the order of their first row, run after run."""
+        return [launch for run in self.runs() for launch in run]
+
+    def runs(self) -> list[list[Launch]]:
+        """The launches of each run."""
+        return [*self._earlier_runs, list(self._launches.values())]
+
+    def feed(self, line: str) -> str:
+        """Take in one line: a metric row, a rule row, or something else."""
+        kind, cells = self.judge(line)
+        if kind == report.METRICS:
+            section, body, unit_text = (self._cell(cells, at) for at in (self.section_at, self.body_at, self.unit_at))
+            label = cells[self.name_at]
+            self._launch_of_metric(cells, (section, body, label)).read(
+                label, cells[self.value_at], unit_text, section, body
+            )
+        elif kind == report.RULE:
+            self._launch_of_rule(cells).rules.append(self.rule(cells))
+        return kind
+
+    def judge(self, line: str) -> tuple[str, list[str]]:
+        """What a line is, and the cells of a metric or rule row."""
+        cells = self._cells(line)
+        if cells is None or not self.last_at < len(cells) <= len(self.header) + 1:
+            return self._broken(line), []
+        if cells[self.name_at]:
+            return report.METRICS, cells
+        if self.rule_at is not None and self.rule_at < len(cells):
+            return report.RULE, cells
+        return report.UNLABELLED if cells[self.value_at] else self._broken(line), []
+
+    def _launch_of_metric(self, cells: list[str], said: tuple[str, str, str]) -> Launch:
+        launch = self._launch(cells)
+        first = next(iter(launch.readings.values()), None)
+        if first is None or (first[0].section, first[0].body, first[0].label) != said:
+            return launch
+        self._earlier_runs.append(list(self._launches.values()))
+        self._launches, self._latest = {}, {}
+        return self._launch(cells)
+
+    def rule(self, cells: list[str]) -> Rule:
+        """The rule of a rule row."""
+        assert self.rule_at is not None  # noqa: S101 - judge() finds rule rows only then
+        return Rule(self._cell(cells, self.section_at), *[*cells[self.rule_at :], "", "", "", ""][:5])
+
+    @staticmethod
+    def _cell(cells: list[str], at: int | None) -> str:
+        return "" if at is None else cells[at]
+
+
+class WidePage(_CsvPage):
+    """One row per launch: `--page raw --csv` with its units in a second row, or the user interface's summary export."""
+
+    def __init__(self, header: list[str], delimiter: str, quoted: bool = True) -> None:
+        super().__init__(header, delimiter, quoted)
+        self.kind = "summary page of the user interface" if "Function Name" in self.column else "wide"
+        self.units: list[str] | None = None
+        self.titles: list[str] = []
+        bracketed = [_TITLE_AND_UNIT.match(name) for name in header]
+        if any(bracketed):
+            self.units = [match["unit"] if match else "" for match in bracketed]
+        for name, match in zip(header, bracketed, strict=True):
+            title = match["title"] if match else name
+            self.titles.append(UI_LABELS.get(title, title) if self.units else title)
+        self.metric_columns = [index for index, name in enumerate(header) if name and self._is_metric(name)]
+        metrics = set(self.metric_columns)
+        self.other_columns = [(at, name.split(" [")[0]) for at, name in enumerate(header) if at not in metrics]
+        self.rows = 0
+
+    def _is_metric(self, name: str) -> bool:
+        title = name.split(" [")[0]
+        return title not in IDENTITY_COLUMNS and name not in self.nvtx_columns
+
+    def feed(self, line: str) -> str:
+        """Take in one line: the units row, a launch, or something else."""
+        kind, cells = self.judge(line)
+        if kind == report.METRICS:
+            launch = launch_of({name: cells[index] for index, name in self.other_columns})
+            units = self.units or [""] * len(self.header)
+            for index in self.metric_columns:
+                launch.read(self.titles[index], cells[index], units[index])
+            self._launches[("row", str(self.rows))] = launch
+        return kind
+
+    def judge(self, line: str) -> tuple[str, list[str]]:
+        """What a line is, and the cells of a launch's row; the units row is kept, and rows are counted."""
+        if self.units is None and not self.rows:
+            cells = split_row(line, self.delimiter)
+            if cells and len(cells) >= len(self.header) > 1 and not cells[self.column["ID"]].strip():
+                self.units = cells
+                return report.UNITS, []
+        cells = self._cells(line)
+        if cells is None or not len(self.header) <= len(cells) <= len(self.header) + 1:
+            return self._broken(line), []
+        self.rows += 1
+        return report.METRICS, cells
+
+
+class SummaryPage(_CsvPage):
+    """Minimum, maximum and average over all launches of a kernel: `--print-summary per-kernel|per-gpu|per-nvtx`."""
+
+    kind = "summary"
+
+    def __init__(self, header: list[str], delimiter: str, quoted: bool = True) -> None:
+        super().__init__(header, delimiter, quoted)
+        self.last_at = self._last_of("Section Name", "Metric Name", "Metric Unit", *EXTREMES)
+
+    def feed(self, line: str) -> str:
+        """Take in one line: a metric of one kernel, or something else."""
+        cells = self._cells(line)
+        if cells is None or not self.last_at < len(cells) <= len(self.header) + 1:
+            return self._broken(line)
+        section = cells[self.column["Section Name"]] if "Section Name" in self.column else ""
+        launch = self._launch(cells)
+        read_summary(
+            launch,
+            cells[self.column["Metric Name"]],
+            cells[self.column["Metric Unit"]] if "Metric Unit" in self.column else "",
+            section,
+            {name: cells[self.column[name]] for name in EXTREMES},
+        )
+        return report.METRICS
+
+
+def read_summary(launch: Launch, label: str, unit_text: str, section: str, values: dict[str, str]) -> None:
+    """Take in one row of a summary: the average as the metric, the extremes as metrics of their own."""
+    name = metric_of_label(section, "", label).name
+    for column, suffix in (("Average", ""), ("Minimum", " (minimum)"), ("Maximum", " (maximum)")):
+        reading = report.Reading(values[column], unit_text, section, "", label)
+        launch.readings.setdefault(name + suffix, []).append(reading)
+
+
+def launch_of(cells: dict[str, str]) -> Launch:
+    """A launch from its identity cells, under their column titles."""
+    name = cells.get("Demangled Name") or cells.get("Kernel Name") or cells.get("Function Name", "")
+    launch = Launch(
+        kernel_name=name,
+        kernel_short=cells.get("Function Name"),
+        launch_id=whole(cells.get("ID")),
+        process_id=whole(cells.get("Process ID") or cells.get("Process Id")),
+        device_id=whole(cells.get("Device") or cells.get("Device Id"), bits=31),
+        compute_capability=cells.get("CC") or None,
+        context=whole(cells.get("Context")),
+        stream=present(cells.get("Stream")),
+        grid=triple(cells.get("Grid Size")),
+        block=triple(cells.get("Block Size")),
+        invocations=whole(cells.get("Invocations")),
+    )
+    ranges = nvtx_ranges(cells)
+    if ranges is not None:
+        place(launch, ranges)
+    for shape in ("Grid Size", "Block Size"):  # the oldest summaries print a count of blocks and threads instead
+        count = cells.get(shape, "").strip()
+        if count.isdecimal():
+            launch.read(f"launch__{shape.lower().replace(' ', '_')}", count)
+    for title in ("Process Name", "Host Name", "Kernel Time", "Result Type", "Device Name"):
+        if cells.get(title):
+            launch.attributes[title] = cells[title]
+    return launch
+
+
+def nvtx_ranges(cells: dict[str, str]) -> list[tuple[str, str]] | None:
+    """The NVTX ranges around a launch as (domain, name), outermost first; None without NVTX columns.
+
+    A cell of push/pop ranges is `thread "domain:range:6 payload fields" ...`, one of start/end ranges
+    `"id:domain:range:6 payload fields" ...`. Range names may hold colons themselves. Start/end ranges hold for the
+    whole process, so they stand first; one that was pushed under the same name too is given once.
+    """
+    columns = [title for title in cells if title.startswith(NVTX_TITLES)]
+    if not columns:
+        return None
+    ranges: list[tuple[str, str]] = []
+    for title in sorted(columns, key=lambda title: not title.startswith(START_STOP)):
+        skipped = 2 if title.startswith(START_STOP) else 0 if title.startswith(NVTX_SUMMARY_RANGE) else 1
+        of_process = set(ranges)
+        for entry in _QUOTED.findall(cells[title]) or [cells[title].strip()]:
+            parts = entry.split(":")
+            if len(parts) <= skipped:
+                continue
+            if len(parts) > skipped + PAYLOAD_FIELDS:
+                parts = parts[:-PAYLOAD_FIELDS]
+            domain = parts[skipped - 1] if skipped else ""
+            name = ":".join(parts[skipped:])
+            if name and (domain, name) not in of_process:
+                ranges.append((domain, name))
+    return ranges

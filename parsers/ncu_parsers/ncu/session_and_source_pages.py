@@ -1,0 +1,103 @@
+"""Pages of ncu that hold no launches: the session page, whose attributes go beside a report, and the source page."""
+
+from __future__ import annotations
+
+import re
+
+from ncu_parsers.report_data import report
+from ncu_parsers.report_data.csv_text import split_row
+from ncu_parsers.report_data.report import Launch
+
+_SESSION_HEADERS = (
+    '"Launch Attribute","Value"',
+    '"Session Attribute","Value"',
+    '"Process Id","Process Name"',
+    '"Device Attribute","Device ',
+)
+_SESSION_TITLES = ("Launch Settings", "Session Info", "Processes", "Device Attributes")
+_VERSION_IN_PATH = r"nsight-compute/(\d{4}\.\d+\.\d+)"
+
+
+def opens_session_page(line: str) -> bool:
+    """Whether `line` begins one of the tables of `--page session --csv`."""
+    stripped = line.strip()
+    return stripped in _SESSION_TITLES or stripped.startswith(_SESSION_HEADERS)
+
+
+def opens_source_page(line: str) -> bool:
+    """Whether `line` begins a kernel's table in `--page source --csv`: two cells, the first "Kernel Name"."""
+    if not line.startswith(('"Kernel Name"', '"Address","Source"', '"#","Address","Source"')):
+        return False
+    cells = split_row(line.rstrip(), ",")
+    return cells is not None and (len(cells) == 2 or "Source" in cells)
+
+
+class SessionPage:
+    """Attribute tables about the session and its devices."""
+
+    dialect = "session page"
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, str] = {}
+        self._devices: list[str] = []
+        self._second_column = 0
+
+    def launches(self) -> list[Launch]:
+        """None: a session page has no launches."""
+        return []
+
+    def feed(self, line: str) -> str:
+        """Take in one line: an attribute, a table's title or header, or something else."""
+        stripped = line.strip()
+        if not stripped:
+            self._second_column = 0
+            return report.BLANK
+        if stripped in _SESSION_TITLES or stripped.startswith(_SESSION_HEADERS):
+            header = split_row(stripped, ",") or []
+            self._devices = header[1:] if header and header[0] == "Device Attribute" else []
+            return report.HEADER
+        if stripped.startswith("---"):
+            self._second_column = stripped.find(" -") + 1
+            return report.UNITS
+        cells = split_row(stripped, ",") if stripped.startswith('"') else self._text_cells(line)
+        if cells is None or len(cells) < 2:
+            return report.MESSAGE if stripped.startswith("==") else report.OUTPUT
+        if cells[0].endswith(("Attribute", "Process Id")):
+            self._devices = cells[1:] if cells[0] == "Device Attribute" else []
+            return report.HEADER
+        if self._devices:
+            for device, value in zip(self._devices, cells[1:], strict=False):
+                self.attributes[f"{device}: {cells[0]}"] = value
+        else:
+            self.attributes[cells[0]] = cells[1]
+        return report.SESSION
+
+    def _text_cells(self, line: str) -> list[str] | None:
+        """The two columns of the page's plain text form, as wide as the dashes above them."""
+        if not self._second_column or line.startswith("=="):
+            return None
+        return [line[: self._second_column].strip(), line[self._second_column :].strip()]
+
+    @property
+    def tool_version(self) -> str | None:
+        """The version of ncu that made the session, where an attribute shows it."""
+        for title in ("Nsight Compute Target", "Nsight Compute", "Profiler Command Line"):
+            value = self.attributes.get(title, "")
+            match = re.search(_VERSION_IN_PATH, value) or re.match(r"(\d{4}\.\d+(?:\.\d+)*)", value)
+            if match:
+                return match[1]
+        return None
+
+
+class SourcePage:
+    """SASS or source lines with counters per instruction: recognised, and not read."""
+
+    dialect = "source page"
+
+    def launches(self) -> list[Launch]:
+        """None: a source page has no metrics of launches."""
+        return []
+
+    def feed(self, line: str) -> str:
+        """Every line of a source page is passed over."""
+        return report.SOURCE if line.strip() else report.BLANK

@@ -1,0 +1,188 @@
+"""The plain text tables that ncu prints when no --csv was given: details, raw and summary pages of any version.
+
+A kernel line opens a launch; below it, tables are fenced by lines of dashes whose runs are the columns. The layout
+changed over the years (2020 left out the title row, summaries were left-aligned), the dashes did not.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ncu_parsers.ncu.csv_pages import read_summary
+from ncu_parsers.report_data import report
+from ncu_parsers.report_data.csv_text import triple, whole
+from ncu_parsers.report_data.report import Launch
+
+_PROCESS = r"^\[(?P<pid>\d+)\] (?P<name>.*)@(?P<host>\S+)\s*$"
+_KERNEL = r"""(?x)
+        ^\s{2,4}(?P<name>\S.*?)
+        (?:\s\((?P<grid>\d+,\s*\d+,\s*\d+)\)x\((?P<block>\d+,\s*\d+,\s*\d+)\))?
+        (?:,\s(?P<time>\d{4}-\w{3}-\d{2}\s[\d:]+))?
+        (?:,\sBlock\sSize\s(?P<threads>\d+),\sGrid\sSize\s(?P<blocks>\d+))?
+        (?:,\sContext\s(?P<context>\d+))?
+        (?:,\sStream\s(?P<stream>\S+?))?
+        (?:,\sDevice\s(?P<device>\d+))?
+        (?:,\sCC\s(?P<cc>\d+\.\d+))?
+        (?:,\sInvocations\s(?P<invocations>\d+)|,\s(?P<old_invocations>\d+)\sinvocations)?
+        \s*$"""
+_DEVICE = r"^\s{2}Device (?P<device>\d+)(?:, CC (?P<cc>\d+\.\d+))?\s*$"
+_DASHES = r"^\s+-{3,}(?: -{3,})+\s*$"
+_SECTION = r"^\s{4,6}Section: (?P<section>.+?)\s*$"
+_RULE = r"^\s{4,6}(?:INF|OPT|WRN|ERR|INFO|WARNING|ERROR)\s{1,5}\S"
+
+
+def opens_text_page(line: str) -> bool:
+    """Whether `line` is a kernel line of a text page."""
+    return line.startswith("  ") and any(mark in line for mark in _KERNEL_MARKS) and _kernel(line) is not None
+
+
+_KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
+
+
+def _kernel(line: str) -> re.Match[str] | None:
+    match = re.match(_KERNEL, line)
+    marks = ("context", "device", "invocations", "old_invocations")
+    return match if match and any(match[mark] for mark in marks) else None
+
+
+class TextPage:
+    """Every text table of one file."""
+
+    dialect = "text"
+
+    def __init__(self) -> None:
+        self._launches: list[Launch] = []
+        self._summaries: dict[tuple[object, ...], Launch] = {}
+        self.process: tuple[int | None, str, str] = (None, "", "")
+        self.device: tuple[int | None, str | None] = (None, None)
+        self._section = ""
+        self._columns: list[slice] = []
+        self._titles: list[str] = []
+        self._value_width = 0
+        self._in_rule = False
+
+    def launches(self) -> list[Launch]:
+        """The launches read so far, in the order of the file."""
+        return self._launches
+
+    def feed(self, line: str) -> str:
+        """Take in one line: a kernel line, a section title, a table line, a metric row, or something else."""
+        if line.startswith("  "):
+            return self._indented(line)
+        self._leave_table()
+        process = re.match(_PROCESS, line)
+        if process:
+            self.process = (whole(process["pid"]), process["name"], process["host"])
+            self.device = (None, None)
+            return report.LAYOUT
+        if not line.strip():
+            return report.BLANK
+        return report.MESSAGE if line.startswith("==") else report.OUTPUT
+
+    def _indented(self, line: str) -> str:
+        if not line.strip():
+            self._leave_table()
+            return report.BLANK
+        if re.match(_DASHES, line):
+            return self._fence(line)
+        if self._columns:
+            return self._row(line)
+        if opens_text_page(line):
+            self.open_launch(line)
+            return report.HEADER
+        device = re.match(_DEVICE, line)
+        if device:
+            self.device = (whole(device["device"], bits=31), device["cc"])
+            return report.LAYOUT
+        section = re.match(_SECTION, line)
+        if section:
+            self._section = section["section"]
+            self._in_rule = False
+            return report.LAYOUT
+        if line.split()[:2] == ["Metric", "Name"]:
+            self._titles = re.split(r"\s{2,}| (?=Metric|Minimum|Maximum|Average)", line.strip())
+            return report.LAYOUT
+        if re.match(_RULE, line) or self._in_rule:
+            self._in_rule = True
+            return report.RULE
+        return report.LAYOUT if self._launches and line.startswith("    ") else report.OUTPUT
+
+    def open_launch(self, line: str) -> None:
+        """Begin the launch of a kernel line; raises `ValueError` for any other line."""
+        match = _kernel(line)
+        if match is None:
+            raise ValueError(f"not a kernel line: {line}")
+        process_id, process, host = self.process
+        launch = Launch(
+            kernel_name=match["name"],
+            process_id=process_id,
+            context=whole(match["context"]),
+            stream=None if match["stream"] in (None, "n/a") else match["stream"],
+            device_id=whole(match["device"], bits=31) if match["device"] else self.device[0],
+            compute_capability=match["cc"] or self.device[1],
+            grid=triple(match["grid"]),
+            block=triple(match["block"]),
+            invocations=whole(match["invocations"] or match["old_invocations"]),
+        )
+        attributes = {"Process Name": process, "Host Name": host, "Kernel Time": match["time"] or ""}
+        launch.attributes = {title: text for title, text in attributes.items() if text}
+        known = self._summaries.get(launch.identity) if match["old_invocations"] else None
+        if known is None:
+            self._launches.append(launch)
+            self._summaries[launch.identity] = launch
+        else:  # summaries up to 2022.3 repeat the kernel line above every section
+            self._launches.remove(known)
+            self._launches.append(known)
+        self._section = ""
+        self._in_rule = False
+        self._leave_table()
+
+    def _fence(self, line: str) -> str:
+        """A line of dashes opens a table, stands between its titles and its rows, or closes it."""
+        if self._columns and self._titles:
+            self._leave_table()
+        else:
+            bounds = [(run.start(), run.end()) for run in re.finditer(r"-+", line)]
+            self._value_width = bounds[-1][1] - bounds[-1][0]
+            self._columns = [slice(start, end) for start, end in bounds[:-1]] + [slice(bounds[-1][0], None)]
+        return report.LAYOUT
+
+    def _leave_table(self) -> None:
+        self._columns = []
+        self._titles = []
+
+    def _row(self, line: str) -> str:
+        cells = [line[column].strip() for column in self._columns]
+        if cells[0] == "Metric Name":
+            # The fence below the titles comes next; _fence must not take it for the end of the table.
+            self._columns = []
+            self._titles = []
+            return report.LAYOUT
+        if not self._launches or len(cells) not in (3, 5):
+            return report.OUTPUT
+        if not cells[0]:
+            return self._continued(cells) if not cells[1] else report.UNLABELLED
+        self._titles = ["rows"]
+        launch = self._launches[-1]
+        if len(cells) == 5:
+            read_summary(
+                launch,
+                cells[0],
+                cells[1],
+                self._section,
+                dict(zip(("Minimum", "Maximum", "Average"), cells[2:], strict=True)),
+            )
+        else:
+            launch.read(cells[0], cells[2], cells[1], self._section)
+        return report.METRICS
+
+    def _continued(self, cells: list[str]) -> str:
+        """A value too long for its column goes on in the next line; a word that filled the column was cut inside."""
+        readings = self._launches[-1].readings
+        if len(cells) != 3 or not cells[2] or not readings:
+            return report.OUTPUT
+        name = next(reversed(readings))
+        last = readings[name][-1]
+        glue = "" if len(last.text) >= self._value_width else " "
+        readings[name][-1] = last._replace(text=last.text + glue + cells[2])
+        return report.METRICS

@@ -1,0 +1,1 @@
+"""Binary reports of ncu."""

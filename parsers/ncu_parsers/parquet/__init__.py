@@ -1,0 +1,1 @@
+"""Parquet files of launches, opened with care and written whole."""

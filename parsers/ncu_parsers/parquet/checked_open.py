@@ -1,0 +1,136 @@
+"""Opening a Parquet file: what is damaged, or asks for a weak decoder, is refused before any of it is decoded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from ncu_launch.errors import NcuBenchError
+
+from ncu_parsers.datasets.remote_files import File
+from ncu_parsers.parquet.footer import (
+    BROTLI,
+    GZIP,
+    LZ4,
+    LZ4_RAW,
+    SNAPPY,
+    UNCOMPRESSED,
+    ZSTD,
+    DamagedFooter,
+    FooterColumns,
+    columns_of,
+)  # fmt: skip
+
+DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError, DamagedFooter)
+"""What Arrow raises for a damaged file; names of columns that are no text it decodes by Python."""
+
+CHECKED = {"page_checksum_verification": True}
+"""A changed byte in a page is noticed, where the file has checksums: those that this release writes have."""
+
+MAGIC = b"PAR1"
+"""How a Parquet file begins and ends."""
+
+DECODED = {UNCOMPRESSED, SNAPPY, GZIP, LZ4, ZSTD, LZ4_RAW}
+"""Compressions that are read: zstd is written here, the others by libraries that write such a file anew."""
+
+MOST_FOOTERS = 1 << 16
+"""Bytes; longer ones take a second read."""
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file starts like Parquet."""
+    try:
+        with path.open("rb") as stream:
+            return stream.read(4) == MAGIC
+    except OSError:
+        return False
+
+
+@contextmanager
+def opened(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
+    """A file to read from, and what its footer says of its columns; raises `NcuBenchError` when it is damaged, then or
+    later.
+    """
+    try:
+        with parquet_file(path) as found:
+            yield found
+    except DAMAGE as error:
+        raise NcuBenchError(
+            f"{path} could not be read as Parquet: {error}.",
+            "It may be cut or damaged.",
+            "Make it again with: ncu-bench parse",
+        ) from error
+
+
+@contextmanager
+def parquet_file(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
+    """The same, with Arrow's own errors. Behind a URL each read is a request, so the footer is read once.
+
+    Footer and pages are read through one handle: another process may put another file in the place of this one.
+    """
+    with pa.OSFile(os.fsencode(path), "rb") if isinstance(path, Path) else path.open() as stream:
+        end = _end(stream)
+        if not end.endswith(MAGIC):
+            raise DamagedFooter("it does not end as Parquet does")
+        found = columns_of(_footer(end))
+        _refuse_weak_decoders(found, path)
+        metadata = pq.read_metadata(pa.BufferReader(end))
+        with pq.ParquetFile(stream, metadata=metadata, pre_buffer=not isinstance(path, Path), **CHECKED) as file:
+            yield file, found
+
+
+def _end(stream: BinaryIO) -> bytes:
+    """The end of a file, with all of the footer if it is Parquet."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(size - MOST_FOOTERS, 0))
+    end = stream.read(MOST_FOOTERS)
+    length = _footer_size(end) + 8
+    if len(end) < length <= size:
+        stream.seek(size - length)
+        return stream.read(length)
+    return end
+
+
+def _refuse_weak_decoders(columns: FooterColumns, path: File) -> None:
+    """Raise `NcuBenchError` where a column would be given to a decoder other than those of `DECODED`.
+
+    A crafted stream writes beyond the memory of Brotli's from 1.0.3 to 1.2.0 (CVE-2026-111497, 2026-10-22), and pyarrow
+    does not say which one it holds. Other numbers are none of the format, but Arrow cuts them to 32 bits, which may
+    leave that of Brotli.
+    """
+    others = columns.compressions - DECODED
+    if others:
+        name = "Brotli" if BROTLI in others else f"a method that is not known (number {min(others)})"
+        raise NcuBenchError(
+            f"{path} is compressed with {name}, which is not read.",
+            "A forged file can take over a program by many decoders of Brotli (CVE-2026-111497).",
+            "Make it again with: ncu-bench parse; or write it with another compression, such as zstd",
+        )
+
+
+def fingerprint(path: Path) -> str | None:
+    """What tells a Parquet file from every other: its size and its footer, which says where each column begins, how
+    long it is, and its least and greatest value. None where there is no such file.
+    """
+    try:
+        with path.open("rb") as stream:
+            end, size = _end(stream), stream.seek(0, os.SEEK_END)
+    except OSError:
+        return None
+    if not end.endswith(MAGIC) or _footer_size(end) + 8 > len(end):
+        return None
+    return hashlib.sha256(str(size).encode() + _footer(end)).hexdigest()
+
+
+def _footer_size(end: bytes) -> int:
+    return int.from_bytes(end[-8:-4], "little")
+
+
+def _footer(end: bytes) -> bytes:
+    return end[-8 - _footer_size(end) : -8]

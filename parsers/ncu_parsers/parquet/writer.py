@@ -1,0 +1,214 @@
+"""The only file that writes Parquet: a table at once, or launches table by table as they come.
+
+Floats are split by byte and compressed with zstd (a third smaller and faster than dictionaries for counters), of ids
+that count upwards the steps are kept (a hundredth of their size), names are dictionaries, pages have checksums. Arrow
+takes paths as UTF-8, and names of files may be any bytes, so it is given open files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ncu_parsers.parquet.atomic_output import replacing
+from ncu_parsers.schema import arrays
+from ncu_parsers.schema.tables import COLUMNS, METADATA_KEY, concatenated, contract_first
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table of launches or kernels.
+
+    Raises `NcuBenchError` when the folder does not exist or cannot be written.
+    """
+    with replacing(path) as temporary, pa.OSFile(os.fsencode(temporary), "wb") as sink:
+        pq.write_table(table, sink, row_group_size=ROWS_OF_A_GROUP, **_encodings(table.schema))
+
+
+ROWS_OF_A_GROUP = 128 * 1024
+ROWS_AT_A_TIME = 8 * 1024
+"""Of a column, by the writer of pages: its own 1024 take a twentieth longer."""
+ENOUGH_ROWS = 16 * 1024
+"""Tables of fewer rows are gathered before they are written as a row group: of each of its columns Arrow keeps a
+kilobyte until the file is finished, as much as of 128 rows that wait.
+"""
+
+
+COUNTING_UPWARDS = "launch_id"
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    encodings = {field.name: "BYTE_STREAM_SPLIT" for field in schema if pa.types.is_float64(field.type)}
+    if COUNTING_UPWARDS in schema.names:
+        encodings[COUNTING_UPWARDS] = "DELTA_BINARY_PACKED"
+    others = [field.name for field in schema if field.name not in encodings and not pa.types.is_nested(field.type)]
+    return {
+        "compression": "zstd",
+        "use_dictionary": others,
+        "column_encoding": encodings,
+        "write_page_checksum": True,
+        "write_batch_size": ROWS_AT_A_TIME,
+    }
+
+
+class RowGroups:
+    """A Parquet file of launches written table by table.
+
+    Tables may bring new columns: what was written before is null in them. Rows written under fewer columns are copied
+    in the end, a row group at a time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._parts: list[Path] = []
+        self._sink: pa.OSFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._schema: pa.Schema | None = None
+        self._waiting: list[pa.Table] = []
+        self.finished = False
+
+    def write(self, table: pa.Table) -> None:
+        """Write the rows of a table behind those before."""
+        self._waiting.append(table)
+        if sum(map(len, self._waiting)) >= ENOUGH_ROWS:
+            self._write_waiting()
+
+    def finish(self, metadata: bytes) -> None:
+        """Write the file-level metadata, and close the file."""
+        self._write_waiting()
+        if len(self._parts) > 1:
+            self._copy_parts()
+        assert self._writer is not None  # noqa: S101 - finish() follows write()
+        self._writer.add_key_value_metadata({METADATA_KEY: metadata})
+        self._close()
+        self._parts[-1].replace(self._path)
+        self.finished = True
+
+    def restart(self) -> None:
+        """Forget all that was written."""
+        self.discard()
+        self._parts, self._schema = [], None
+
+    def discard(self) -> None:
+        """Remove what is not finished."""
+        self._waiting = []
+        self._close()
+        for part in self._parts:
+            part.unlink(missing_ok=True)
+
+    def _write_waiting(self) -> None:
+        if not self._waiting:
+            return
+        schema = self._schema
+        for table in self._waiting:
+            schema = _grown(schema, table.schema)
+        if schema != self._schema:
+            self._begin(schema)
+        assert self._writer is not None  # noqa: S101 - _begin() made it
+        tables = [_conformed(table, schema) for table in self._waiting]
+        self._waiting = []
+        self._writer.write_table(pa.concat_tables(tables).unify_dictionaries() if len(tables) > 1 else tables[0])
+
+    def _begin(self, schema: pa.Schema) -> None:
+        self._close()
+        self._schema = schema
+        self._parts.append(self._path.with_name(f"{self._path.name}.{len(self._parts)}"))
+        self._sink = pa.OSFile(os.fsencode(self._parts[-1]), "wb")
+        self._writer = pq.ParquetWriter(self._sink, schema, **_encodings(schema))
+
+    def _copy_parts(self) -> None:
+        assert self._schema is not None  # noqa: S101 - there are parts
+        parts = list(self._parts)
+        self._begin(self._schema)
+        assert self._writer is not None  # noqa: S101 - _begin() made it
+        for part in parts:
+            for table in _row_groups(part):
+                self._writer.write_table(_conformed(table, self._schema))
+            part.unlink()
+
+    def _close(self) -> None:
+        writer, sink = self._writer, self._sink
+        self._writer = self._sink = None
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            if sink is not None:
+                sink.close()
+
+
+def _grown(known: pa.Schema | None, other: pa.Schema) -> pa.Schema:
+    """A schema with the columns of both in the order of a table of launches; what is known of a column stays."""
+    if known is None:
+        return other
+    fields = {field.name: field for field in (*other, *known)}
+    if len(fields) == len(known):
+        return known
+    return pa.schema([fields[name] for name in contract_first(fields)])
+
+
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    known = dict(zip(table.column_names, table.columns, strict=True))
+    columns = [known[field.name] if field.name in known else pa.nulls(len(table), field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+@contextmanager
+def writing_row_groups(path: Path) -> Iterator[RowGroups]:
+    """A file of launches to write table by table; it appears under its name if it was finished, else what has it stays.
+
+    Raises `NcuBenchError` when the folder cannot be written.
+    """
+    with replacing(path) as temporary:
+        groups = RowGroups(temporary)
+        try:
+            yield groups
+        finally:
+            groups.discard()
+        if not groups.finished:
+            temporary.unlink()
+
+
+def write_parts(path: Path, parts: Sequence[Path | pa.Table], metadata: bytes) -> None:
+    """Write launches that lie in several files and tables as one file, with the columns that `concatenated` gives them.
+
+    Raises `NcuBenchError` when the file cannot be written.
+    """
+    schemas = [part.schema if isinstance(part, pa.Table) else _schema_of(part) for part in parts]
+    schema = concatenated([_as_made(one).empty_table() for one in schemas]).schema.remove_metadata()
+    with writing_row_groups(path) as groups:
+        for part in parts:
+            for table in [part] if isinstance(part, pa.Table) else _row_groups(part):
+                groups.write(_as(schema, table))
+        groups.finish(metadata)
+
+
+def _as_made(schema: pa.Schema) -> pa.Schema:
+    """The schema with list types as tables are made with: from a file they come with other names inside."""
+    lists = {column.name: column.type for column in COLUMNS if pa.types.is_nested(column.type)}
+    return pa.schema([field.with_type(lists.get(field.name, field.type)) for field in schema])
+
+
+def _schema_of(path: Path) -> pa.Schema:
+    with pa.OSFile(os.fsencode(path), "rb") as stream:
+        return pq.read_schema(stream)
+
+
+def _row_groups(path: Path) -> Iterator[pa.Table]:
+    with pa.OSFile(os.fsencode(path), "rb") as stream, pq.ParquetFile(stream) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group)
+
+
+def _as(schema: pa.Schema, table: pa.Table) -> pa.Table:
+    """The table with these columns, in their types."""
+    for place, field in enumerate(table.schema):
+        wanted = schema.field(field.name)
+        if field.type != wanted.type:
+            table = table.set_column(place, wanted, arrays.cast(table.column(place), wanted.type))
+    return _conformed(table, schema)

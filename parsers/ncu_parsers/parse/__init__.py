@@ -1,0 +1,1 @@
+"""Reports to one table, or to Parquet."""

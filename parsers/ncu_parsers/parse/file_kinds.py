@@ -1,0 +1,93 @@
+"""Which reader a file is for: text pages of ncu and nsys, NVIDIA's binary reports, SQLite exports, traces.
+
+A file says by its first bytes what it is; its name is asked only where these do not tell. Readers are imported when a
+file needs them, so that reading a CSV loads neither SQLite nor NVIDIA's reader.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ncu_parsers.report_data.report import Report
+from ncu_parsers.sources import memory
+from ncu_parsers.sources.sources import STANDARD_INPUT, TRACE_WORDS, Source
+
+HEAD_BYTES = 4096
+
+
+class Kind(NamedTuple):
+    """A kind of file: the module that reads it, and the bytes it begins with or the ends of its name.
+
+    With `words`, one of them stands near the beginning, too. Of the kinds here, only one that `streams` can be read
+    from standard input: the others are for readers that want a file. Where a program that is no part of this package
+    reads the file, the module says by `read_with` which one it is now, because another one may give more.
+    """
+
+    module: str
+    magic: tuple[bytes, ...] = ()
+    suffixes: tuple[str, ...] = ()
+    words: tuple[bytes, ...] = ()
+    streams: bool = False
+    by_others: bool = False
+
+    def fits(self, head: bytes, name: str) -> bool:
+        """Whether a file with these first bytes and this name is of the kind."""
+        if not self.magic:
+            return name.lower().endswith(self.suffixes)
+        return head.startswith(self.magic) and (not self.words or any(word in head for word in self.words))
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("ncu_parsers.ncu_rep.report_file", magic=(b"NVR\0",), by_others=True),
+    Kind("ncu_parsers.timelines.nsys_sqlite", magic=(b"SQLite format 3\0",)),
+    Kind("ncu_parsers.timelines.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
+    Kind(
+        "ncu_parsers.timelines.nsys_rep",
+        suffixes=(".nsys-rep", ".qdrep", ".nsys-rep.gz", ".qdrep.gz", ".nsys-rep.zst", ".qdrep.zst"),
+        by_others=True,
+    ),
+    Kind("ncu_parsers.timelines.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
+    Kind("ncu_parsers.timelines.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
+)  # fmt: skip
+"""The first that fits reads the file; what none fits is text."""
+
+
+def read_artefact(source: Source) -> Report:
+    """Read a file of any kind.
+
+    Raises `NcuBenchError` when it cannot be read: what it is, and what to do instead.
+    """
+    try:
+        return reader_of(source)(source)
+    except MemoryError as error:
+        raise memory.TooBig(
+            f"{source.name} could not be read: memory ran out.",
+            "The system gives this program less than the report needs.",
+            "Read it alone, or where there is more memory.",
+        ) from error
+
+
+def reader_of(source: Source) -> Callable[[Source], Report]:
+    """The function that reads `source`."""
+    kind = _kind_of(source)
+    read: Callable[[Source], Report] = importlib.import_module(
+        kind.module if kind else "ncu_parsers.detect.text_reader"
+    ).read_report
+    return read
+
+
+def read_with(sources: Sequence[Source]) -> str:
+    """Which programs of others, in which versions, would read `sources` now; "" where this package reads them itself.
+
+    What was kept of a report is out of date when this changes: NVIDIA's reader gives more than a page of ncu.
+    """
+    kinds = {kind.module for kind in map(_kind_of, sources) if kind is not None and kind.by_others}
+    return "; ".join(importlib.import_module(module).read_with() for module in sorted(kinds))
+
+
+def _kind_of(source: Source) -> Kind | None:
+    head = source.head(HEAD_BYTES)
+    from_file = source.path != STANDARD_INPUT
+    return next((kind for kind in KINDS if (from_file or kind.streams) and kind.fits(head, source.path)), None)

@@ -1,0 +1,272 @@
+"""Any reports -> one table of launches, with an account of what was read, joined, skipped and refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
+from pathlib import Path, PurePath
+from typing import Any
+
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+
+from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.detect.text_reader import merge, read_report
+from ncu_parsers.parquet.atomic_output import folder_beside
+from ncu_parsers.parquet.writer import write_parts, write_table, writing_row_groups
+from ncu_parsers.parse.file_kinds import read_artefact, reader_of
+from ncu_parsers.parse.rank_origin import by_origin, origin_of, with_origin
+from ncu_parsers.report_data.report import Launch, Report, shortened
+from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, encoded, with_metadata
+from ncu_parsers.sources.memory import TooBig, limited
+from ncu_parsers.sources.sources import STANDARD_INPUT, Source
+
+
+@dataclass
+class Parsed:
+    """What parsing gave: the table (None when every source was refused), the reports read, the errors of the others.
+
+    `mismatch` says, in a sentence, how two runs of a program differ in the kernels they launch.
+    """
+
+    table: pa.Table | None
+    reports: list[Report] = field(default_factory=list)
+    refused: dict[str, NcuBenchError] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    mismatch: str = ""
+    written: bool = False
+
+
+STREAMED_FROM_BYTES = 1_000_000
+"""A report of at least this size is written as it is read."""
+MANY_BYTES = 8_000_000
+"""Small reports of so many bytes together are read one after the other, each into a table of its own."""
+FIRST_FEW = 8
+"""Of many small reports so many are asked whether they are sections of one run, as all of them would be then."""
+
+
+@limited()
+def parse_into(
+    path: Path,
+    sources: Sequence[Source],
+    *,
+    join: bool = True,
+    processes: int = 1,
+    reading: Callable[[Source], None] = lambda source: None,
+) -> Parsed:
+    """Read every source into the Parquet file `path`, which is the same as writing the table of `parse`.
+
+    Big reports are written as they are read, several of them in as many as `processes` beside each other: then `table`
+    is None, and no more than a stretch of the launches is ever in memory. With `processes`, the program that calls this
+    must be one that can be imported (`if __name__ == "__main__"`). `written` says whether there is a file. Raises
+    `NcuBenchError` when it cannot be written.
+    """
+    streamed = stream_into(path, sources, join=join, processes=processes, reading=reading)
+    if streamed is not None:
+        return streamed
+    result = parse(sources, join=join, reading=reading)
+    if result.table is not None:
+        write_table(result.table, path)
+        result.written = True
+    return result
+
+
+def stream_into(
+    path: Path,
+    sources: Sequence[Source],
+    *,
+    join: bool = True,
+    processes: int = 1,
+    reading: Callable[[Source], None] = lambda source: None,
+) -> Parsed | None:
+    """Write big reports into the Parquet file `path` as they are read; None where that cannot be done.
+
+    It cannot where one report says something of another: a session page, or, with `join`, ids of launches that may
+    stand in both. Raises `NcuBenchError` when the file cannot be written.
+    """
+    if len(sources) > 1 and any(source.path == STANDARD_INPUT for source in sources):
+        return None  # other processes have another
+    sizes = [source.size for source in sources]
+    if max(sizes, default=0) < STREAMED_FROM_BYTES and sum(sizes) < MANY_BYTES:
+        return None
+    if any(origin_of(source.path) for source in sources):
+        return None  # what is written as it is read says nothing of ranks
+    if len(sources) == 1:
+        return _stream_one(path, sources[0], reading)
+    from ncu_parsers.parse.parallel_parse import begin_alike, read_parts
+
+    big = [source for source, size in zip(sources, sizes, strict=True) if size >= STREAMED_FROM_BYTES]
+    if join and begin_alike(big or sources[:FIRST_FEW]):
+        return None
+    with folder_beside(path) as folder:
+        parts = read_parts(sources, folder, big=STREAMED_FROM_BYTES, processes=processes, reading=reading)
+        if any(part.report is not None and not part.has_launches for part in parts):
+            return None
+        if join and share_ids([part.ids for part in parts]):
+            return None
+        result = Parsed(None, [part.report for part in parts if part.report is not None])
+        for source, part in zip(sources, parts, strict=True):
+            if part.refusal is not None:
+                result.refused[source.name] = NcuBenchError(*part.refusal)
+        written = [launches for part in parts if (launches := part.path or part.table) is not None]
+        if written:
+            write_parts(path, written, encoded(_metadata(result.reports, result.notes)))
+            result.written = True
+    return result
+
+
+def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -> Parsed | None:
+    try:
+        if reader_of(source) is not read_report:
+            return None
+    except NcuBenchError:
+        return None  # the plain reader says what is wrong
+    from ncu_parsers.streaming.streaming_reader import stream_report  # small reports do without its imports
+
+    reading(source)
+    try:
+        with writing_row_groups(path) as groups:
+            report = stream_report(source, groups)
+            if report is None:
+                return None
+            groups.finish(encoded(_metadata([report], [])))
+    except TooBig as error:
+        return Parsed(None, refused={source.name: error.alone()})
+    return Parsed(None, [report], written=True)
+
+
+def share_ids(reports: Sequence[Mapping[int | None, tuple[int, int]]]) -> bool:
+    """Whether a launch may stand in two reports: ids of one process that overlap."""
+    spans: dict[int | None, list[tuple[int, int]]] = {}
+    for ids in reports:
+        for process, span in ids.items():
+            spans.setdefault(process, []).append(span)
+    return any(later[0] <= earlier[1] for each in map(sorted, spans.values()) for earlier, later in pairwise(each))
+
+
+@limited()
+def parse(
+    sources: Sequence[Source], *, join: bool = True, reading: Callable[[Source], None] = lambda source: None
+) -> Parsed:
+    """Read every source into one table.
+
+    A source that cannot be read is kept apart with its reason; the others are read all the same. With `join`, a
+    launch that stands in several files (one section of a report per file, say) becomes one row. `reading` is called
+    with each source before it is read.
+    """
+    result = Parsed(None)
+    for source in sources:
+        reading(source)
+        try:
+            result.reports.append(read_artefact(source))
+        except NcuBenchError as error:
+            result.refused[source.name] = error.alone()
+    sessions = [report for report in result.reports if not report.rows]
+    profiles = [report for report in result.reports if report.rows]
+    _lend_sessions(sessions, profiles, result)
+    if join:
+        for together in by_origin([report for report in profiles if report.table is None]):
+            _join(together, result)
+    return _tabulated(profiles, result)
+
+
+def parse_two_runs(first: Source, second: Source, *, ended_early: bool = False) -> Parsed:
+    """Two reports of two runs of one program, each with some of the counters, as one table: a row per launch.
+
+    `ended_early` says that the second run was broken off, so that it holds fewer launches for a known reason.
+    """
+    result = parse([first, second], join=False)
+    if len(result.reports) < 2:
+        return result
+    from ncu_parsers.parse.two_run_join import join_runs
+
+    one, other = result.reports
+    joined = join_runs(one.launches, other.launches, ended_early=ended_early)
+    one.labels = {**other.labels, **one.labels}
+    result.mismatch = joined.mismatch
+    result.notes.append(
+        f"{joined.matched} of {len(one.launches)} launches were collected in two runs of the program, and joined by "
+        "their order within kernel, shape and range"
+    )
+    return _tabulated([one], result)
+
+
+def _tabulated(profiles: list[Report], result: Parsed) -> Parsed:
+    tables = [_table_of(report) for report in profiles if report.rows]
+    if tables:
+        result.table = with_metadata(concatenated(tables), _metadata(result.reports, result.notes))
+    return result
+
+
+def _metadata(reports: Sequence[Report], notes: list[str]) -> dict[str, Any]:
+    return {"schema_version": SCHEMA_VERSION, "reports": [account(report) for report in reports], "notes": notes}
+
+
+def _table_of(report: Report) -> pa.Table:
+    return with_origin(launches_table(report) if report.table is None else report.table, report.source)
+
+
+def _lend_sessions(sessions: list[Report], profiles: list[Report], result: Parsed) -> None:
+    """Session pages give their attributes to the reports beside them: of the same name stem, or to all."""
+    for session in sessions:
+        if not profiles:
+            result.refused[session.source] = NcuBenchError(
+                f"{session.source} is a session page: it describes a run and holds no launch.",
+                advice="Parse it together with the report it belongs to: ncu-bench parse REPORT.csv SESSION.csv -o OUT",
+            )
+            result.reports.remove(session)
+            continue
+        near = [profile for profile in profiles if _shared_stem(profile.source, session.source) > 0]
+        best = max((_shared_stem(profile.source, session.source) for profile in near), default=0)
+        for profile in [
+            profile for profile in near if _shared_stem(profile.source, session.source) == best
+        ] or profiles:
+            profile.session = {**session.session, **profile.session}
+            profile.tool_version = profile.tool_version or session.tool_version
+
+
+def _shared_stem(one: str, other: str) -> int:
+    """How many leading characters two file names share; 0 for files in different folders."""
+    first, second = PurePath(one), PurePath(other)
+    if first.parent != second.parent:
+        return 0
+    letters = zip(first.name, second.name, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], letters))
+
+
+def _join(profiles: list[Report], result: Parsed) -> None:
+    before: dict[int, Report] = {id(launch): report for report in profiles for launch in report.launches}
+    launches, joined = merge([report.launches for report in profiles])
+    if not joined:
+        return
+    kept: dict[str, list[Launch]] = {report.source: [] for report in profiles}
+    for launch in launches:
+        kept[before[id(launch)].source].append(launch)
+    emptied = []
+    for report in profiles:
+        for other in profiles:
+            report.labels = {**other.labels, **report.labels}
+        if len(kept[report.source]) < len(report.launches):
+            emptied.append(report.source)
+        report.launches = kept[report.source]
+    result.notes.append(
+        f"{joined} launches stand in several files and were joined into one row each "
+        f"({shortened(PurePath(name).name for name in emptied)}); --separate keeps them apart"
+    )
+
+
+def account(report: Report) -> dict[str, Any]:
+    """What the Parquet file remembers of a report: dialect, tool, lines and notes."""
+    return {
+        "report": report.source,
+        "dialects": report.dialects,
+        "tool_version": report.tool_version,
+        "era": report.era,
+        "launches": report.rows,
+        "lines": dict(report.lines),
+        "skipped": report.skipped,
+        "session": report.session,
+        "notes": report.notes,
+        "losses": report.losses,
+    }

@@ -1,0 +1,105 @@
+"""Which rank, on which host and device, a report in the run folder of a distributed run came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from ncu_launch.files.run_files import MANIFEST, RANKS, REPORTS, STATE
+from ncu_launch.files.typed_json import object_in
+
+from ncu_parsers.report_data.report import Report
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import field_metadata
+
+HOST = "host"
+"""The column that says on which machine a launch ran."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a report was made: its rank, or the ranks of its processes; None or {} where neither is known."""
+
+    host: str | None
+    rank: int | None = None
+    device_id: int | None = None
+    rank_of_process: dict[int, int] = field(default_factory=dict)
+
+
+def origin_of(path: str) -> Origin | None:
+    """Where a report was made that lies in the folder of a rank or node of a run; None for every other.
+
+    Of a rank that was killed there is no manifest: its folder says which one it was.
+    """
+    file = Path(path)
+    if file.parent.name != REPORTS:
+        return None
+    folder = file.parent.parent
+    manifest = object_in(folder / MANIFEST)
+    place = _object(manifest.get("place"))
+    if not place and folder.parent.name == RANKS and folder.name.isdecimal():
+        place = {"rank": int(folder.name), "host": object_in(folder / STATE).get("host")}
+    if not place:
+        return None
+    host, device = place.get("host"), _object(manifest.get("facts")).get("device_id")
+    return Origin(
+        host if isinstance(host, str) and host else None, _number(place.get("rank")), _number(device), _processes(place)
+    )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: object) -> int | None:
+    """A rank, process id or device number; None for anything else that may stand in its place."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
+
+
+def _processes(place: Mapping[str, Any]) -> dict[int, int]:
+    """The ranks of a node's processes, as far as they are known."""
+    said = place.get("processes")
+    entries = map(_object, said) if isinstance(said, list) else ()
+    known = ((_number(one.get("process_id")), _number(one.get("rank"))) for one in entries)
+    return {process: rank for process, rank in known if process is not None and rank is not None}
+
+
+def by_origin(reports: Sequence[Report]) -> list[list[Report]]:
+    """The reports of each rank or node together, and all others: launches of two ranks are never the same."""
+    groups: dict[str, list[Report]] = {}
+    for report in reports:
+        known = origin_of(report.source) is not None
+        groups.setdefault(str(Path(report.source).parent) if known else "", []).append(report)
+    return list(groups.values())
+
+
+def with_origin(table: pa.Table, path: str) -> pa.Table:
+    """The launches of a report with its rank and host in every row, where it lies in a folder that tells."""
+    origin = origin_of(path)
+    if origin is None:
+        return table
+    table = _with(table, "rank", arrays.integers(_ranks(table, origin), pa.int32()))
+    if origin.device_id is not None and table.column("device_id").null_count == len(table):
+        table = _with(table, "device_id", arrays.integers([origin.device_id] * len(table), pa.int32()))
+    if origin.host is None:
+        return table
+    meaning = field_metadata(meaning="the machine that a rank of a distributed run ran on")
+    host = arrays.repeated(origin.host, len(table))
+    return table.append_column(pa.field(HOST, host.type, metadata=meaning), host)
+
+
+def _ranks(table: pa.Table, origin: Origin) -> list[int | None]:
+    """The rank of each launch: the report's, or that of the process."""
+    if origin.rank is not None:
+        return [origin.rank] * len(table)
+    processes = tables.floats(table, "process_id")
+    return [None if np.isnan(one) else origin.rank_of_process.get(int(one)) for one in processes]
+
+
+def _with(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    index = table.schema.get_field_index(name)
+    return table.set_column(index, table.schema.field(index), values)

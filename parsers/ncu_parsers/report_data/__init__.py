@@ -1,0 +1,1 @@
+"""What a report holds, whatever its format: launches, metrics, units, names."""

@@ -1,0 +1,289 @@
+"""What one report file holds, whatever its dialect: launches with metrics, and an account of every line.
+
+A reader of a dialect is a `Page`: it is fed line by line, says of each line what it was, and in the end gives its
+launches. Numbers are turned from text into values only then, because the locale of a file shows in its numbers, and a
+single one seldom tells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ncu_parsers.report_data.metric_labels import LabelledMetric, metric_of_label
+from ncu_parsers.report_data.units import ABSENT, NumberFormat, instances, unit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# What a line can be. Those of READ_KINDS carry data; every other kind is skipped, and counted under its name.
+HEADER = "header"
+UNITS = "units row"
+METRICS = "metric row"
+RULE = "rule row"
+BLANK = "blank line"
+MESSAGE = "message of the tool"
+OUTPUT = "program output"
+BROKEN = "broken row"
+CUT = "row cut off at the end of the file"
+TOO_LONG = "line too long to be read"
+UNLABELLED = "row without a label"
+LAYOUT = "table layout"
+SESSION = "session attribute"
+SOURCE = "source line"
+HOST = "range or call of the host"
+
+NAN_TEXTS = frozenset({"nan", "-nan"})
+
+READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION, HOST})
+
+
+class Reading(NamedTuple):
+    """One metric of one launch, as printed."""
+
+    text: str
+    unit: str
+    section: str
+    body: str
+    label: str
+
+
+class Metric(NamedTuple):
+    """One metric of one launch, in base units. `value` is a number or a word; `step` is its last digit's step."""
+
+    value: float | str
+    step: float
+    unit: str
+
+
+class Rule(NamedTuple):
+    """A result of one of NVIDIA's rules, as a report's details page prints it."""
+
+    section: str
+    name: str
+    kind: str
+    description: str
+    speedup_type: str
+    speedup: str
+
+
+@dataclass
+class Launch:
+    """One kernel launch, or one range, or, with `invocations`, the averages of several launches.
+
+    `measures` are columns of the contract that the report holds as they are, so that nothing is derived for them.
+    """
+
+    kernel_name: str
+    launch_id: int | None = None
+    process_id: int | None = None
+    device_id: int | None = None
+    compute_capability: str | None = None
+    context: int | None = None
+    stream: str | None = None
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    nvtx_path: tuple[str, ...] | None = None
+    invocations: int | None = None
+    kernel_short: str | None = None
+    phase: str | None = None
+    module: str | None = None
+    iteration: int | None = None
+    measures: dict[str, float] = field(default_factory=dict)
+    flops_basis: str | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+    readings: dict[str, list[Reading]] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    rules: list[Rule] = field(default_factory=list)
+    failed: bool = False
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What the same launch shares in two pages or files of one run."""
+        return (
+            self.process_id, self.launch_id, self.kernel_name, self.device_id, self.context, self.stream,
+            self.attributes.get("Process Name"), self.attributes.get("Host Name"),
+        )  # fmt: skip
+
+    def read(self, label: str, text: str, unit_text: str = "", section: str = "", body: str = "") -> None:
+        """Take in one printed metric under the metric name that its label stands for."""
+        name = metric_of_label(section, body, label).name
+        self.readings.setdefault(name, []).append(Reading(text, unit_text, section, body, label))
+
+
+class Page(Protocol):
+    """A table of a report that is being read."""
+
+    @property
+    def dialect(self) -> str:
+        """A short name for the dialect, as shown to users."""
+
+    def feed(self, line: str) -> str:
+        """Take in the next line and say what it is: one of the kinds above."""
+
+    def launches(self) -> list[Launch]:
+        """The launches read so far, with readings but without metrics."""
+
+
+@dataclass
+class Report:
+    """One report file, read: its launches, or for readers of whole tables the table of its launches.
+
+    With a `table`, `launches` is empty, `rows` says how many there are, and `origin` is its `source` column.
+    """
+
+    source: str
+    dialects: list[str] = field(default_factory=list)
+    tool_version: str | None = None
+    era: str | None = None
+    launches: list[Launch] = field(default_factory=list)
+    lines: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, tuple[int, str]] = field(default_factory=dict)
+    messages: list[str] = field(default_factory=list)
+    session: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, LabelledMetric] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    table: pa.Table | None = None
+    origin: str = "ncu"
+
+    @property
+    def rows(self) -> int:
+        """How many launches the report holds."""
+        return len(self.launches) if self.table is None else len(self.table)
+
+    @property
+    def failures(self) -> int:
+        """How many of its launches ended in an error."""
+        if self.table is not None:
+            return sum(map(bool, self.table.column("failed").to_pylist()))
+        return sum(launch.failed for launch in self.launches)
+
+    @property
+    def losses(self) -> list[str]:
+        """What of the report could not be read: how many lines of each kind, and the first of them."""
+        lost = ((kind, self.examples[kind]) for kind in (BROKEN, CUT, TOO_LONG) if kind in self.examples)
+        return [f"{self.lines[kind]} {kind}, the first in line {line}: {text[:100]}" for kind, (line, text) in lost]
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """Lines that carried no data, by what they were."""
+        return {kind: count for kind, count in self.lines.items() if kind not in READ_KINDS}
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Every metric that at least one launch has, sorted."""
+        return sorted({name for launch in self.launches for name in launch.metrics})
+
+
+@dataclass
+class Oddities:
+    """What was odd about the readings of one page, gathered over its launches; `alive` of them did not fail."""
+
+    absent: Counter[str] = field(default_factory=Counter)
+    conflicts: dict[str, str] = field(default_factory=dict)
+    alive: int = 0
+
+    def notes(self) -> list[str]:
+        """In sentences: metrics that no launch has, and metrics that contradict themselves."""
+        everywhere = sorted(name for name, count in self.absent.items() if self.alive and count >= self.alive)
+        notes = []
+        if everywhere:
+            notes.append(
+                f"{len(everywhere)} metric{'s' * (len(everywhere) > 1)} came back n/a: {shortened(everywhere)}"
+            )
+        return notes + [
+            f"{name} is printed with different values in one launch ({values}); the first is kept"
+            for name, values in sorted(self.conflicts.items())
+        ]
+
+
+DECIMAL_COMMAS = "numbers were read with decimal commas (1.234,5)"
+
+
+def settle(launches: list[Launch], report: Report) -> None:
+    """Turn the printed readings of one page's `launches` into metrics, in place, and note in `report` what was odd."""
+    number_format = NumberFormat.infer(
+        (reading.text, unit(reading.unit).base)
+        for launch in launches
+        for values in launch.readings.values()
+        for reading in values
+    )
+    if number_format.decimal == ",":
+        report.notes.append(DECIMAL_COMMAS)
+    oddities = Oddities()
+    settle_with(number_format, launches, report, oddities)
+    report.notes += oddities.notes()
+
+
+def settle_with(number_format: NumberFormat, launches: list[Launch], report: Report, oddities: Oddities) -> None:
+    """Turn the readings of some of a page's `launches` into metrics, in place; what is odd is added to `oddities`."""
+    for launch in launches:
+        for name, readings in launch.readings.items():
+            metric = None
+            for reading in readings:
+                report.labels.setdefault(name, metric_of_label(reading.section, reading.body, reading.label))
+                found, behind = metric_of(reading, number_format)
+                if behind is not None:
+                    launch.instances[name] = behind
+                metric, conflict = more_precise(metric, found)
+                if conflict:
+                    oddities.conflicts.setdefault(name, f"{printed(readings[0])} and {printed(reading)}")
+            if metric is None:
+                oddities.absent[name] += readings[0].text.strip().lower().endswith("n/a")
+            else:
+                launch.metrics[name] = metric
+        launch.failed = _has_failed(launch)
+        launch.readings = {}
+    oddities.alive += sum(not launch.failed for launch in launches)
+
+
+def metric_of(reading: Reading, number_format: NumberFormat) -> tuple[Metric | None, str | None]:
+    """What a reading says, None where nothing, and the instances printed behind it."""
+    text, behind = instances(reading.text.strip())
+    if text in ABSENT:
+        return None, behind
+    number = number_format.parse(text)
+    base, factor = unit(reading.unit)
+    if number is None:
+        return Metric(reading.text.strip(), 0.0, base), None
+    if not math.isfinite(number.value * factor):
+        return Metric(reading.text.strip(), 0.0, base), None
+    return Metric(number.value * factor, number.step * factor, base), behind
+
+
+def more_precise(known: Metric | None, other: Metric | None) -> tuple[Metric | None, bool]:
+    """The better of two readings of one metric, and whether they contradict each other.
+
+    Two numbers agree when they differ by no more than their printed digits allow.
+    """
+    if known is None or other is None:
+        return known or other, False
+    if isinstance(known.value, str) or isinstance(other.value, str):
+        return known, known.value != other.value
+    if abs(known.value - other.value) > 0.51 * (known.step + other.step) + 1e-9 * abs(known.value):
+        return known, True
+    return (other if other.step < known.step else known), False
+
+
+def printed(reading: Reading) -> str:
+    """A reading as a message shows it."""
+    return f"{reading.text[:24]} {reading.unit}".strip()
+
+
+def _has_failed(launch: Launch) -> bool:
+    """Whether the launch ended in an error: ncu then prints grid (0, 0, 0), or nan for every metric."""
+    if launch.grid == (0, 0, 0) or launch.block == (0, 0, 0):
+        return True
+    texts = {reading.text.strip().lower() for readings in launch.readings.values() for reading in readings}
+    return bool(texts) and texts <= NAN_TEXTS
+
+
+def shortened(names: Iterable[str], most: int = 6) -> str:
+    """A list of names for a message, cut after `most`."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

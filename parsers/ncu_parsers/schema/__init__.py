@@ -1,0 +1,1 @@
+"""The columns of the tables, with their types, units and meanings."""

@@ -1,0 +1,133 @@
+"""The table of measured points: what `ncu_launch.bench.sweep` found, as columns with units (docs/bench.md).
+
+Missing is null, never 0. Two rows are the same measurement, made on the same or on different days, where their columns
+of `IDENTITY` agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from ncu_launch.files.run_files import BENCH_FILE as BENCH_FILE
+
+from ncu_parsers.schema.tables import METADATA_KEY, Column, encoded, field_of
+
+BENCH = "bench"
+"""What `table` in the file's metadata says of such a table."""
+
+"""What its file is called in a run folder."""
+
+SCHEMA_VERSION = 1
+"""History: 1 (2026-11) the first; process_means_ns and host were added to it, and files without are read as null."""
+
+IDENTITY = (
+    "target", "device_name", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "input_size",
+    "sequence_length",
+)  # fmt: skip
+
+_MEANS = "process_means_ns"
+_NAME = pa.dictionary(pa.int32(), pa.string())
+_NOT_OK = "the outcome is not ok"
+_LOST = "it was lost with its dask worker"
+_GPU = "not a GPU, or nvidia-smi does not say"
+_NOT_COUNTED = "could not be counted: expected_why_not"
+
+COLUMNS: tuple[Column, ...] = (
+    Column("point", pa.string(), "", "all that was asked, in words; --resume knows a point by it", "never"),
+    Column("target", _NAME, "", "the model, as it was named", "never"),
+    Column("device", _NAME, "", "cpu or cuda", "it ended before that was known"),
+    Column("device_name", _NAME, "", "the device as the driver or the system calls it", _NOT_OK),
+    Column("dtype", _NAME, "", "fp32, tf32, fp16 or bf16; of gemm: and conv: their own", "never"),
+    Column("autocast", pa.bool_(), "", "the weights are fp32, and PyTorch chose the type per operator", "never"),
+    Column("mode", _NAME, "", "eager, jit, compile or cudagraph", "never"),
+    Column("channels_last", pa.bool_(), "", "memory format of 4-dimensional tensors", "never"),
+    Column("phase", _NAME, "", "what is timed: forward, backward or step", "never"),
+    Column("batch_size", pa.int64(), "", "samples per iteration", "a target of known work, or of unknown size"),
+    Column("input_size", pa.int64(), "pixel", "width of the images", "no images, or not ok and the target's own size"),
+    Column("sequence_length", pa.int64(), "token", "tokens per sample", "no tokens, or not ok and not asked for"),
+    Column("outcome", _NAME, "", "ok, out of memory, failed, crashed or timed out", "never"),
+    Column("reason", pa.string(), "", "why it is not ok", "it is ok"),
+    Column("latency_mean_ns", pa.float64(), "ns", "mean time of an iteration", _NOT_OK),
+    Column("latency_low_ns", pa.float64(), "ns", "lower end of the mean's 95 % interval", "fewer than 2 iterations"),
+    Column("latency_high_ns", pa.float64(), "ns", "upper end of it", "fewer than 2 iterations"),
+    Column("latency_median_ns", pa.float64(), "ns", "median", _NOT_OK),
+    Column("latency_p95_ns", pa.float64(), "ns", "95th percentile", "fewer than 20 iterations"),
+    Column("latency_p99_ns", pa.float64(), "ns", "99th percentile", "fewer than 100 iterations"),
+    Column("latency_sd_ns", pa.float64(), "ns", "standard deviation of iterations", "fewer than 2 iterations"),
+    Column("iterations", pa.int64(), "", "how many were timed, in all processes", _NOT_OK),
+    Column("warmup_iterations", pa.int64(), "", "how many ran before, in all processes", _NOT_OK),
+    Column("samples_ns", pa.list_(pa.float64()), "ns", "every timed iteration, in order", _NOT_OK),
+    Column(_MEANS, pa.list_(pa.float64()), "ns", "mean time of each process", "not ok, or of a file that has none"),
+    Column("throughput", pa.float64(), "1/s", "what an iteration works on / mean time", "no inputs to count"),
+    Column("throughput_unit", _NAME, "", "image/s, token/s or sample/s", "no inputs to count"),
+    Column("memory_peak_bytes", pa.int64(), "byte", "most allocated at a time in an iteration", "not known, or not ok"),
+    Column("memory_allocated_bytes", pa.int64(), "byte", "of it, what stays between iterations", _NOT_OK),
+    Column("memory_basis", _NAME, "", "who counted the peak: CUDA's allocator, or tensors on a CPU", "no peak"),
+    Column("process_peak_bytes", pa.int64(), "byte", "most resident memory of the process, PyTorch included", _NOT_OK),
+    Column("parameters", pa.int64(), "", "number of parameters", _NOT_OK),
+    Column("parameter_bytes", pa.int64(), "byte", "their size", _NOT_OK),
+    Column("self_cpu_time_ns", pa.float64(), "ns", "sum of an iteration, by PyTorch's profiler", "it did not run"),
+    Column("self_gpu_time_ns", pa.float64(), "ns", "the same on the GPU", "not a GPU, or the profiler did not see it"),
+    Column("expected_flops", pa.float64(), "FLOP", "of an iteration by formulas, not measured", _NOT_COUNTED),
+    Column("expected_bytes", pa.float64(), "byte", "read and written by each operator, by formulas", _NOT_COUNTED),
+    Column("expected_why_not", pa.string(), "", "why FLOPs or bytes are null", "they are not"),
+    Column("threads", pa.int32(), "", "threads that PyTorch uses within an operator", "a GPU, or not ok"),
+    Column("gpu_clock_hz", pa.float64(), "hz", "SM clock right after timing, under the same load", _GPU),
+    Column("gpu_memory_clock_hz", pa.float64(), "hz", "memory clock then", _GPU),
+    Column("gpu_temperature_c", pa.float64(), "degree Celsius", "temperature then", _GPU),
+    Column("throttling", pa.string(), "", "what held clocks down then, or none", _GPU),
+    Column("torch", _NAME, "", "version of PyTorch", _NOT_OK),
+    Column("started", pa.string(), "", "when its first process started, UTC", _LOST),
+    Column("seconds", pa.float64(), "s", "how long its processes took", _LOST),
+    Column("log", pa.string(), "", "the file in logs/ with what its first process printed", "never"),
+    Column("host", _NAME, "", "the machine that measured it, by its network name", f"{_LOST}, or the file has none"),
+    Column("notes", pa.list_(pa.string()), "", "what is odd about it", _NOT_OK),
+)  # fmt: skip
+
+
+def bench_table(rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
+    """Rows of `ncu_launch.bench.sweep` as a table; `metadata` is added to the file's beside the schema version.
+
+    Keys of a row that are no columns are left out, and columns that it lacks are null.
+    """
+    fields = [field_of(column) for column in COLUMNS]
+    arrays = [pa.array([row.get(column.name) for row in rows], type=column.type) for column in COLUMNS]
+    whole = {**metadata, "table": BENCH, "schema_version": SCHEMA_VERSION}
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata={METADATA_KEY: encoded(whole)}))
+
+
+def lacking(names: Sequence[str]) -> str:
+    """A column that every such table has and this one lacks; "" where there is none."""
+    return next((column.name for column in COLUMNS if column.null == "never" and column.name not in names), "")
+
+
+def completed(table: pa.Table) -> pa.Table:
+    """The table with a column of nulls for each that it lacks."""
+    for column in COLUMNS:
+        if column.name not in table.column_names:
+            table = table.append_column(field_of(column), pa.nulls(len(table), column.type))
+    return table
+
+
+def appended(table: pa.Table | None, rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
+    """The rows of a table of measured points with further ones behind them, and `metadata` in place of its own."""
+    new = bench_table(rows, **metadata)
+    if table is None:
+        return new
+    kept = table.select([name for name in new.column_names if name in table.column_names])
+    kept = kept.cast(pa.schema([new.schema.field(name) for name in kept.column_names]), safe=False)
+    whole = pa.concat_tables([kept.replace_schema_metadata(None), new], promote_options="default")
+    return whole.select(new.column_names).unify_dictionaries().replace_schema_metadata(new.schema.metadata)
+
+
+def with_row(table: pa.Table | None, row: dict[str, Any], **metadata: Any) -> pa.Table:
+    """The table with a row in place of the last one of the same point, or else behind the others."""
+    whole = appended(table, [row], **metadata)
+    names = [] if table is None else table.column("point").to_pylist()
+    if row["point"] not in names:
+        return whole
+    at, last = len(names) - 1 - names[::-1].index(row["point"]), len(names)
+    parts = [whole.slice(0, at), whole.slice(last, 1), whole.slice(at + 1, last - at - 1)]
+    return pa.concat_tables(parts).replace_schema_metadata(whole.schema.metadata)

@@ -1,0 +1,383 @@
+"""The table of launches: every column with its type, its unit and what null means. The contract of this stage.
+
+Missing is null, never 0. Values are in base units (ns, byte, hz, FLOP). Every other metric of a report is a column
+under its original name, in base units, with unit, label and section in the field's metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
+
+from ncu_parsers.schema import arrays
+
+SCHEMA_VERSION = 1
+"""History: 1 (2026-11) the first."""
+
+Floats = npt.NDArray[np.float64]
+
+METADATA_KEY = b"ncu_bench"
+FIELD_KEY = b"ncu_bench"
+
+
+class Column(NamedTuple):
+    """One column of the contract."""
+
+    name: str
+    type: pa.DataType
+    unit: str
+    meaning: str
+    null: str = "not in the report"
+
+
+_NAME = pa.dictionary(pa.int32(), pa.string())
+_SHAPE = pa.list_(pa.int32())  # of fixed size, nulls would break Parquet readers up to pyarrow 25
+_RULES = pa.list_(
+    pa.struct([(name, pa.string()) for name in ("section", "name", "kind", "description", "speedup_type", "speedup")])
+)
+
+IDENTITY_COLUMNS: tuple[Column, ...] = (
+    Column(
+        "source", _NAME, "", "how the numbers were got: ncu, nsys, kineto, ncu+nsys, operators or estimate", "never"
+    ),
+    Column("report", _NAME, "", "the file a row came from", "never"),
+    Column(
+        "launch_id", pa.int64(), "", "the tool's own id, unique only together with process_id", "text pages print none"
+    ),
+    Column("process_id", pa.int64(), "", "the profiled process"),
+    Column("rank", pa.int32(), "", "rank of the process in a distributed run", "not a distributed run"),
+    Column("device_id", pa.int32(), "", "CUDA device number"),
+    Column("device_name", _NAME, "", "the device as the driver calls it"),
+    Column("chip", _NAME, "", "the chip, as GH100"),
+    Column("compute_capability", _NAME, "", 'as "9.0"'),
+    Column("context", pa.int64(), "", "CUDA context"),
+    Column("stream", _NAME, "", "CUDA stream", "not in the report, or a range"),
+    Column("kernel_name", _NAME, "", "full demangled name", "never"),
+    Column("kernel_short", _NAME, "", "function name without namespaces, template arguments and parameters", "never"),
+    Column("grid", _SHAPE, "block", "blocks in x, y, z"),
+    Column("block", _SHAPE, "thread", "threads of a block in x, y, z"),
+    Column(
+        "nvtx_path", pa.list_(pa.string()), "", "NVTX ranges around the launch, outermost first", "no NVTX collected"
+    ),
+    Column("phase", _NAME, "", "forward, backward or optimizer", "not known"),
+    Column("module", _NAME, "", "dotted path of the layer", "not known"),
+    Column("iteration", pa.int32(), "", "iteration of the training or inference loop", "not known"),
+    Column("invocations", pa.int64(), "", "launches this row is the average of", "the row is one launch"),
+    Column("failed", pa.bool_(), "", "the launch ended in an error, and its metrics mean nothing", "never"),
+)
+
+MEASURE_COLUMNS: tuple[Column, ...] = (
+    Column("duration_ns", pa.float64(), "ns", "GPU time of the launch"),
+    Column("flops_fp64", pa.float64(), "FLOP", "CUDA cores, FMA as 2", "a counter of add, mul and fma is missing"),
+    Column("flops_fp32", pa.float64(), "FLOP", "CUDA cores, FMA as 2, packed FP32 included", "a counter is missing"),
+    Column(
+        "flops_fp16",
+        pa.float64(),
+        "FLOP",
+        "CUDA cores, packed: FMA as 4; may be constant moves",
+        "a counter is missing",
+    ),
+    *(
+        Column(f"tensor_flops_{precision}", pa.float64(), "FLOP", f"tensor cores, {precision} inputs", "not collected")
+        for precision in TENSOR_FLOAT_PRECISIONS
+    ),
+    *(
+        Column(f"tensor_ops_{precision}", pa.float64(), "OP", f"tensor cores, {precision} inputs", "not collected")
+        for precision in TENSOR_INTEGER_PRECISIONS
+    ),
+    Column("tensor_flops", pa.float64(), "FLOP", "sum of the floating-point tensor columns", "none was collected"),
+    Column("flops", pa.float64(), "FLOP", "total floating-point operations", "what is needed for it was not collected"),
+    Column(
+        "flops_basis", _NAME, "", "which counters and rule gave flops, and what was not collected", "no FLOP counters"
+    ),
+    Column("dram_bytes", pa.float64(), "byte", "read and written between L2 and device memory"),
+    Column("dram_read_bytes", pa.float64(), "byte", "read from device memory"),
+    Column("dram_write_bytes", pa.float64(), "byte", "written to device memory"),
+    Column("l2_bytes", pa.float64(), "byte", "requested at L2 by all clients"),
+    Column("l1_bytes", pa.float64(), "byte", "requested at L1, without shared memory"),
+    Column("sm_clock_hz", pa.float64(), "hz", "SM clock while profiled"),
+    Column("dram_clock_hz", pa.float64(), "hz", "memory clock while profiled"),
+    Column("peak_flops_fp64", pa.float64(), "FLOP/s", "FP64 ceiling at the profiled clock"),
+    Column("peak_flops_fp32", pa.float64(), "FLOP/s", "FP32 ceiling at the profiled clock"),
+    Column("peak_flops_fp16", pa.float64(), "FLOP/s", "FP16 ceiling of the CUDA cores at the profiled clock"),
+    *(
+        Column(
+            f"peak_tensor_flops_{precision}",
+            pa.float64(),
+            "FLOP/s",
+            f"dense {precision} tensor ceiling, profiled clock",
+        )
+        for precision in TENSOR_FLOAT_PRECISIONS
+    ),
+    *(
+        Column(
+            f"peak_tensor_ops_{precision}", pa.float64(), "OP/s", f"dense {precision} tensor ceiling, profiled clock"
+        )
+        for precision in TENSOR_INTEGER_PRECISIONS
+    ),
+    Column(
+        "peak_dram_bytes",
+        pa.float64(),
+        "byte/s",
+        "DRAM peak by the counter, at the clock of this launch, which reads low in short ones",
+    ),
+    Column("peak_l2_bytes", pa.float64(), "byte/s", "L2 ceiling at the profiled clock"),
+    Column("peak_l1_bytes", pa.float64(), "byte/s", "L1 ceiling at the profiled clock"),
+)
+
+RULES_COLUMN = Column("rules", _RULES, "", "results of NVIDIA's rules on the details page", "the report has none")
+
+COLUMNS: tuple[Column, ...] = (*IDENTITY_COLUMNS, *MEASURE_COLUMNS, RULES_COLUMN)
+COLUMN_NAMES = frozenset(column.name for column in COLUMNS)
+
+
+def field_of(column: Column) -> pa.Field:
+    """The Arrow field of a contract column, with its unit and meaning in the metadata."""
+    return pa.field(column.name, column.type, metadata=field_metadata(unit=column.unit, meaning=column.meaning))
+
+
+@lru_cache(maxsize=1)
+def contract_fields() -> tuple[pa.Field, ...]:
+    """The fields of all columns of the contract, in its order."""
+    return tuple(map(field_of, COLUMNS))
+
+
+def field_metadata(**entries: str) -> dict[bytes, bytes]:
+    """Metadata of a field: unit, label, section, meaning."""
+    return {FIELD_KEY: json.dumps({key: value for key, value in entries.items() if value}).encode()}
+
+
+def field_entries(field: pa.Field) -> dict[str, str]:
+    """What `field_metadata` put in, {} for a field without."""
+    raw = (field.metadata or {}).get(FIELD_KEY)
+    return json.loads(raw) if raw else {}
+
+
+def table_metadata(table: pa.Table) -> dict[str, Any]:
+    """The file-level metadata: schema version, reports with dialect, lines and skips, notes."""
+    raw = (table.schema.metadata or {}).get(METADATA_KEY)
+    return json.loads(raw) if raw else {}
+
+
+def metadata_problem(schema: pa.Schema) -> str:
+    """Why what a file says of itself cannot be used, whoever wrote it; "" where it can."""
+    try:
+        said = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
+        entries = [field_entries(field) for field in schema]
+    except (ValueError, RecursionError) as error:
+        return f"its metadata is no JSON ({error})"
+    if not all(isinstance(one, dict) and all(isinstance(text, str) for text in one.values()) for one in entries):
+        return "the metadata of a column holds no texts"
+    notes, reports = (said.get(key, []) if isinstance(said, dict) else None for key in ("notes", "reports"))
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        return "its metadata holds no list of notes"
+    if not isinstance(reports, list) or not all(isinstance(report, dict) for report in reports):
+        return "its metadata holds no list of reports"
+    if not isinstance(said.get("schema_version", 0), int):
+        return "its metadata holds no schema version"
+    return ""
+
+
+def column_problem(schema: pa.Schema, columns: Sequence[Column]) -> str:
+    """Why a file cannot be used as a table of `columns`, whoever wrote it; "" where it can.
+
+    Types may differ as far as values do not: texts in dictionaries or not, whole numbers of any width for numbers.
+    """
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        return f"it has the column {twice[0]} twice"
+    for column in columns:
+        if column.name in schema.names and not _holds(schema.field(column.name).type, column.type):
+            return f"its column {column.name} holds {schema.field(column.name).type}, not {column.type}"
+    return ""
+
+
+def _holds(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of one type can stand where those of another belong."""
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_dictionary(found) or pa.types.is_dictionary(wanted):
+        values = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (found, wanted)]
+        return _holds(*values)
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_signed_integer(found) and found.bit_width <= wanted.bit_width)
+    if pa.types.is_floating(wanted):
+        return bool(pa.types.is_floating(found) or pa.types.is_integer(found))
+    if pa.types.is_string(wanted):
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+    if pa.types.is_list(wanted):
+        listed = pa.types.is_list(found) or pa.types.is_large_list(found)
+        return listed and _holds(found.value_type, wanted.value_type)
+    return bool(found == wanted)
+
+
+def with_metadata(table: pa.Table, metadata: dict[str, Any]) -> pa.Table:
+    """The table with its file-level metadata replaced."""
+    return table.replace_schema_metadata({METADATA_KEY: encoded(metadata)})
+
+
+def encoded(metadata: dict[str, Any]) -> bytes:
+    """File-level metadata as it stands in the file."""
+    return json.dumps(metadata).encode()
+
+
+def floats(table: pa.Table, name: str) -> Floats:
+    """A numeric column as float64, NaN where it is null or the table lacks it; not to be written to."""
+    if name not in table.column_names:
+        return unknown(len(table))
+    parts = [_chunk_floats(chunk) for chunk in table.column(name).chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
+
+
+@lru_cache(maxsize=1)
+def unknown(rows: int) -> Floats:
+    """NaN for each of so many launches; not to be written to, since most tables lack most columns."""
+    result = np.full(rows, np.nan)
+    result.flags.writeable = False
+    return result
+
+
+def or_zero(values: Floats) -> Floats:
+    """The values, 0 where they are NaN."""
+    return np.where(np.isnan(values), 0.0, values)
+
+
+def launch_counts(table: pa.Table) -> Floats:
+    """How many launches each row stands for: those that it is the average of, else one."""
+    invocations = floats(table, "invocations")
+    return np.where(np.isnan(invocations), 1.0, invocations)
+
+
+def _chunk_floats(chunk: pa.Array) -> Floats:
+    """One chunk as float64, NaN for null."""
+    numbers = chunk if pa.types.is_float64(chunk.type) else arrays.cast(chunk, pa.float64(), safe=False)
+    values = arrays.values_of(numbers, np.float64)
+    return np.where(arrays.present(chunk), values, np.nan) if chunk.null_count else values
+
+
+def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str | None]]:
+    """A text column as whole numbers and the texts they stand for; the last text is None, for null."""
+    column = table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(len(table), pa.string())])
+    if pa.types.is_null(column.type):
+        column = arrays.cast(column, pa.string())
+    if not pa.types.is_dictionary(column.type):
+        column = arrays.encoded(column)
+    combined = column.unify_dictionaries().combine_chunks()
+    chunks = combined.chunks if isinstance(combined, pa.ChunkedArray) else [combined]
+    if not chunks:
+        return np.empty(0, np.int32), [None]
+    values: list[str | None] = [*chunks[0].dictionary.to_pylist(), None]
+    missing = len(values) - 1
+    parts = []
+    for chunk in chunks:
+        places = chunk.indices if pa.types.is_int32(chunk.indices.type) else arrays.cast(chunk.indices, pa.int32())
+        indices = arrays.values_of(places, np.int32)
+        if places.null_count:
+            indices = np.where(arrays.present(places), indices, np.int32(missing))
+        parts.append(indices)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts), values
+
+
+def list_codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[tuple[Any, ...] | None]]:
+    """A column of lists of texts or int32 as whole numbers and the lists they stand for, None for null."""
+    if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
+        return np.zeros(len(table), np.int64), [None]
+    known: dict[tuple[Any, ...] | None, int] = {}
+    parts = [np.empty(0, np.int64)]
+    for chunk in table.column(name).chunks:
+        places, lists = arrays.distinct_lists(chunk)
+        parts.append(np.array([known.setdefault(one, len(known)) for one in lists], np.int64)[places])
+    return np.concatenate(parts), list(known)
+
+
+def words(table: pa.Table, name: str) -> list[str | None]:
+    """A text column as Python strings, None where it is null or the table lacks it."""
+    if name not in table.column_names:
+        return [None] * len(table)
+    if not pa.types.is_dictionary(table.schema.field(name).type):
+        result: list[str | None] = table.column(name).to_pylist()
+        return result
+    places, texts = codes(table, name)  # to_pylist() would make a string of every row
+    return [texts[place] for place in places.tolist()]
+
+
+# --------------------------------------------------------------------------------------------------- kernel names
+
+_OPERATOR = r"operator\s*(?:\(\)|[^\w\s(]+)"
+_ANGLE = r"([<>])"
+
+
+@lru_cache(maxsize=65536)
+def short_name(name: str) -> str:
+    """The function name of a demangled kernel name, without return type, namespaces, template arguments, parameters.
+
+    `void at::native::vectorized_elementwise_kernel<4, at::F<float>>(int, T2)` gives `vectorized_elementwise_kernel`.
+    A name that does not look like C++ (Julia, Fortran, numba) is kept up to its parameters.
+    """
+    text = _without_brackets(name.strip())
+    head = text.split("(")[0].strip() if not text.startswith("(") else text
+    head = head.rsplit("::", 1)[-1]
+    head = head.split()[-1] if head.split() else ""
+    return head.lstrip("*&") or name.strip()
+
+
+def _without_brackets(name: str) -> str:
+    """The name without what stands between <...>; "(anonymous namespace)" and "<unnamed>" are scopes."""
+    name = re.sub(_OPERATOR, "operator", name.replace("(anonymous namespace)", "anonymous").replace("->", ""))
+    depth, kept = 0, []
+    for piece in re.split(_ANGLE, name):
+        if piece == "<":
+            depth += 1
+        elif piece == ">":
+            depth = max(depth - 1, 0)
+        elif depth == 0:
+            kept.append(piece)
+    return "".join(kept)
+
+
+# ------------------------------------------------------------------------------------------------- building tables
+
+
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of launches with different metrics as one: columns combine by name, absent ones are null."""
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(_reconciled(tables), promote_options="default").unify_dictionaries()
+
+
+def _reconciled(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Numbers of different types become doubles; a metric that is a number here and a word there becomes text."""
+    types: dict[str, set[pa.DataType]] = {}
+    for table in tables:
+        for field in table.schema:
+            types.setdefault(field.name, set()).add(field.type)
+    common = {name: _common_type(found) for name, found in types.items() if len(found) > 1}
+    result = []
+    for table in tables:
+        for name in common.keys() & set(table.column_names):
+            index = table.schema.get_field_index(name)
+            column, field = table.column(index), table.schema.field(index).with_type(common[name])
+            table = table.set_column(
+                index, field, column if column.type == field.type else arrays.cast(column, field.type)
+            )
+        result.append(table.replace_schema_metadata(None))
+    return result
+
+
+def _common_type(types: Iterable[pa.DataType]) -> pa.DataType:
+    numeric = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in types)
+    return pa.float64() if numeric else pa.string()
+
+
+def contract_first(names: Iterable[str]) -> list[str]:
+    """Column names in the order of the contract, other metrics behind them, sorted."""
+    names = set(names)
+    return [column.name for column in COLUMNS if column.name in names] + sorted(names - COLUMN_NAMES)

@@ -1,0 +1,1 @@
+"""Files, archives and pipes that reports come from."""

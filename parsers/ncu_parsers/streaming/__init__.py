@@ -1,0 +1,1 @@
+"""Big CSV reports read batch by batch."""

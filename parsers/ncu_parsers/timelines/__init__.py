@@ -1,0 +1,1 @@
+"""Timelines of nsys and of PyTorch's profiler."""

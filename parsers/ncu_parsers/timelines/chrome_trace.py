@@ -1,0 +1,190 @@
+"""The events of a Chrome trace, one after the other, so that a trace of any size needs the memory of one event.
+
+A trace is a JSON object with a list called traceEvents, or the bare list. Programs that die leave it without its end,
+and some write names that are no valid JSON: what is broken is counted, and reading goes on at the next event.
+Format: "Trace Event Format", the document of the Chromium project.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from zstandard import ZstdError
+
+from ncu_parsers.sources import memory
+from ncu_parsers.sources.sources import encoding_of
+
+BLOCK = 1 << 20
+LONGEST_EVENT = 1 << 20
+LONGEST_HEADER = 1 << 26
+"""Characters that an event, or a value beside the events, may have; what is longer is taken for broken."""
+
+_DECODER = json.JSONDecoder(strict=False)  # kernel names may hold control characters
+_SPACE = re.compile(r"\s*")
+_BETWEEN = re.compile(r"[\s,]*")
+_NEXT_EVENT = re.compile(r'\{\s*"ph"\s*:')
+_EVENTS_KEY = re.compile(r'"traceEvents"\s*:\s*\[')
+_OVERLAP = 64
+"""Characters kept while searching, so that what stands across two blocks is found."""
+
+
+class TraceEvents:
+    """The events of a trace as dictionaries. What stands beside them is in `header` once all have been read.
+
+    `broken` counts what could not be read between events; `cut` says that the file ends in the middle of one, and
+    `damage` why, where its compression is to blame. Raises `memory.TooBig` when what has become of the events takes too
+    much memory; `name` is what the trace is called then.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str = "the trace") -> None:
+        self.header: dict[str, Any] = {}
+        self.broken = 0
+        self.cut = False
+        self._text = _Text(stream, name)
+
+    @property
+    def damage(self) -> str:
+        """What is wrong with the compressed file, "" for nothing."""
+        return self._text.damage
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        opening = self._text.peek()
+        if opening == "[":
+            yield from self._events()
+        elif opening == "{":
+            self._text.at += 1
+            yield from self._members()
+        self.cut = self.cut or bool(self.damage)
+
+    def _members(self) -> Iterator[dict[str, Any]]:
+        """The members of the outer object: events are passed on, everything else is kept in the header."""
+        while self._text.peek(_BETWEEN) not in ("", "}"):
+            try:
+                key = self._text.value(LONGEST_EVENT)
+                self._text.expect(":")
+                opening = self._text.peek()
+                if key == "traceEvents" and opening == "[":
+                    yield from self._events()
+                else:
+                    self.header[str(key)] = self._text.value(LONGEST_HEADER)
+            except ValueError:
+                if not self._text.skip_to(_EVENTS_KEY):
+                    self.cut = True
+                    return
+                self.broken += 1
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        self._text.expect("[")
+        while letter := self._text.peek(_BETWEEN):
+            if letter == "]":
+                self._text.at += 1
+                return
+            try:
+                event = self._text.value(LONGEST_EVENT)
+            except ValueError:
+                if not self._text.skip_to(_NEXT_EVENT):
+                    self.cut = True
+                    return
+                self.broken += 1
+                continue
+            if isinstance(event, dict):
+                yield event
+            else:
+                self.broken += 1
+
+
+class _Text:
+    """A text that is decoded as it is needed; what was read is forgotten."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self.at = 0
+        self._name = name
+        self.damage = ""
+        # what a single read() had before it met damage would be lost
+        self._read_some: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+        self._ended = False
+        head = self._block()
+        self._decoder = codecs.getincrementaldecoder(encoding_of(head[:4096]))("replace")
+        self._text = self._decoder.decode(head)
+
+    def peek(self, passed: re.Pattern[str] = _SPACE) -> str:
+        """The next character behind what is `passed` over, "" at the end."""
+        while True:
+            match = passed.match(self._text, self.at)
+            self.at = match.end() if match else self.at
+            if self.at < len(self._text):
+                return self._text[self.at]
+            if not self._more():
+                return ""
+
+    def expect(self, letter: str) -> None:
+        """Pass over `letter`. Raises `ValueError` where something else stands."""
+        if self.peek() != letter:
+            raise ValueError(letter)
+        self.at += 1
+
+    def value(self, longest: int) -> Any:
+        """The JSON value that begins here.
+
+        Raises `ValueError` when it is broken, nested too deeply, or longer than `longest` characters.
+        """
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self.at)
+            except (ValueError, RecursionError) as error:
+                if len(self._text) - self.at >= longest or not self._as_much_again():
+                    raise ValueError(str(error)) from error
+                continue
+            if end < len(self._text) or not self._more():  # a number may go on in the next block
+                self.at = end
+                return value
+
+    def skip_to(self, pattern: re.Pattern[str]) -> bool:
+        """Go to where `pattern` next stands behind this place; False, at the end, where it does not."""
+        self.at += 1
+        while (match := pattern.search(self._text, self.at)) is None:
+            self.at = max(self.at, len(self._text) - _OVERLAP)
+            if not self._more():
+                self.at = len(self._text)
+                return False
+        self.at = match.start()
+        return True
+
+    def _as_much_again(self) -> bool:
+        """Read on until there is twice as much, for a value that is tried anew each time; False at the end."""
+        enough = 2 * (len(self._text) - self.at)
+        if not self._more():
+            return False
+        while len(self._text) < enough and self._more():
+            pass
+        return True
+
+    def _more(self) -> bool:
+        """Read the next block behind what is still needed; False at the end."""
+        if self._ended:
+            return False
+        block = self._block()
+        self._text = self._text[self.at :] + self._decoder.decode(block, final=self._ended)
+        self.at = 0
+        return True
+
+    def _block(self) -> bytes:
+        memory.hold(self._name)
+        parts: list[bytes] = []
+        length = 0
+        while length < BLOCK:
+            try:
+                part = self._read_some(BLOCK - length)
+            except (OSError, EOFError, zlib.error, ZstdError) as error:
+                self.damage, part = str(error) or type(error).__name__, b""
+            if not part:
+                self._ended = True
+                break
+            parts.append(part)
+            length += len(part)
+        return b"".join(parts)

@@ -1,0 +1,488 @@
+"""Traces of the PyTorch profiler (Kineto): what ran on the GPU, and which operator launched it.
+
+A trace is a timeline: it holds times, shapes of launches and of tensors, and counts nothing. A kernel and the call that
+launched it share a correlation id; the operator and the ranges are those open on the calling thread at that moment.
+The backward pass runs on threads of autograd's own, so ranges of the main thread are not around its kernels. Without
+any GPU work the rows are the operators themselves, each with the time it did not spend in operators that it called.
+
+Times are in microseconds, with a fraction since PyTorch 2.2 and whole before. Fields: libkineto's `output_json.cpp`
+and `MetadataFieldCatalog.h`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from ncu_launch.nvtx_ranges import RUN_PHASES
+
+from ncu_parsers.report_data import report
+from ncu_parsers.report_data.refusals import NotAReport
+from ncu_parsers.report_data.report import Report
+from ncu_parsers.schema import arrays
+from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata, short_name
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.chrome_trace import TraceEvents
+from ncu_parsers.timelines.gpu_busy_time import UNKNOWN, busy_notes
+from ncu_parsers.timelines.host_ranges import DEEPEST, HostRange, ThreadRanges
+
+DIALECT = "kineto"
+OTHER_EVENT = "event of another kind"
+NS_PER_US = 1000.0
+
+OPERATOR, ANNOTATION, MODULE = "operator", "annotation", "module"
+OPERATIONS = {
+    "kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset",
+    "Kernel": "kernel", "Memcpy": "memcpy", "Memset": "memset",
+}  # fmt: skip
+"""Categories of GPU work, those of PyTorch 1.8 to 1.12 in the second line -> what the column `operation` says."""
+HOST_KINDS = {"cpu_op": OPERATOR, "Operator": OPERATOR, "user_annotation": ANNOTATION, "python_function": MODULE}
+CALLS = {"cuda_runtime", "cuda_driver", "Runtime"}
+CPU_OPERATION = "cpu_op"
+
+MODULE_PREFIX = "nn.Module: "
+STEP_PREFIX = "ProfilerStep#"
+OPTIMIZER_PREFIX = "Optimizer.step#"
+BACKWARD_PREFIX = "autograd::engine::evaluate_function"
+
+Thread = tuple[int | str, int | str]
+
+
+class Work(NamedTuple):
+    """One row to be. Times in microseconds; None is what the trace does not say."""
+
+    operation: str
+    name: str
+    start: float
+    duration: float
+    correlation: int | None = None
+    device: int | None = None
+    context: int | None = None
+    stream: str | None = None
+    grid: tuple[int, ...] | None = None
+    block: tuple[int, ...] | None = None
+    size: int | None = None
+    registers: int | None = None
+    shared_memory: int | None = None
+    occupancy: float = math.nan
+    graph_node: int | None = None
+    whole: float = math.nan
+
+
+class Place(NamedTuple):
+    """Where on the host a row comes from."""
+
+    thread: Thread
+    moment: float
+    ranges: Sequence[HostRange]
+
+    def innermost(self, kind: str) -> HostRange | None:
+        """The innermost range of a kind, if there is one."""
+        return next((one for one in reversed(self.ranges) if one.kind == kind), None)
+
+    def path(self, kind: str) -> tuple[str, ...]:
+        """The names of the ranges of a kind, outermost first."""
+        return tuple(one.name for one in self.ranges if one.kind == kind)
+
+    def phase(self) -> str | None:
+        """Forward, backward or optimizer, where a range says so; modules that the backward pass recomputes are its."""
+        annotations = self.path(ANNOTATION)
+        if any(name.startswith(OPTIMIZER_PREFIX) for name in annotations):
+            return "optimizer"
+        if any(name.startswith(BACKWARD_PREFIX) for name in self.path(OPERATOR)):
+            return "backward"
+        named = [name for name in annotations if name in RUN_PHASES]
+        if named:
+            return named[-1]
+        return "forward" if self.innermost(MODULE) else None
+
+
+@dataclass
+class _Trace:
+    """What a trace holds, by what it is for."""
+
+    work: list[Work] = field(default_factory=list)
+    host: dict[Thread, list[HostRange]] = field(default_factory=dict)
+    calls: dict[int, tuple[Thread, float]] = field(default_factory=dict)
+    host_events: int = 0
+    broken: int = 0
+    others: int = 0
+    too_deep: int = 0
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Sort in one event."""
+        category = event.get("cat")
+        if event.get("ph") != "X" or not isinstance(category, str):
+            self.others += 1
+        elif category in OPERATIONS:
+            self._take_work(OPERATIONS[category], event)
+        elif category in HOST_KINDS:
+            self._take_range(HOST_KINDS[category], event)
+        elif category in CALLS:
+            self._take_call(event)
+        else:
+            self.others += 1
+
+    def _take_work(self, operation: str, event: dict[str, Any]) -> None:
+        name, start, duration = event.get("name"), _number(event.get("ts")), _number(event.get("dur"))
+        if not isinstance(name, str) or math.isnan(start) or not duration >= 0:
+            self.broken += 1
+            return
+        args = _mapping(event.get("args"))
+        stream = _whole(args.get("stream"))
+        self.work.append(
+            Work(
+                operation,
+                name,
+                start,
+                duration,
+                correlation=_whole(args.get("correlation")),
+                device=_whole(args.get("device"), bits=31),
+                context=_whole(args.get("context")),
+                stream=None if stream is None else str(stream),
+                grid=_shape(args.get("grid")),
+                block=_shape(args.get("block")),
+                size=_whole(args.get("bytes")),
+                registers=_whole(args.get("registers per thread")),
+                shared_memory=_whole(args.get("shared memory")),
+                occupancy=_number(args.get("est. achieved occupancy %")),
+                graph_node=_whole(args.get("graph node id")),
+            )
+        )
+
+    def _take_range(self, kind: str, event: dict[str, Any]) -> None:
+        name, thread = event.get("name"), _thread(event)
+        start, duration = _number(event.get("ts")), _number(event.get("dur"))
+        if not isinstance(name, str) or thread is None or math.isnan(start) or not duration >= 0:
+            self.broken += 1
+            return
+        what = None
+        if kind == MODULE:
+            if not name.startswith(MODULE_PREFIX):
+                self.others += 1
+                return
+            name = name.removeprefix(MODULE_PREFIX)
+        elif kind == OPERATOR:
+            args = _mapping(event.get("args"))
+            what = (args.get("Input Dims"), args.get("Input type"))
+        self.host.setdefault(thread, []).append(HostRange(start, duration, kind, name, what))
+        self.host_events += 1
+
+    def _take_call(self, event: dict[str, Any]) -> None:
+        correlation = _whole(_mapping(event.get("args")).get("correlation"))
+        thread, start = _thread(event), _number(event.get("ts"))
+        if correlation is None:
+            self.others += 1
+        elif thread is None or math.isnan(start):
+            self.broken += 1
+        else:
+            self.calls.setdefault(correlation, (thread, start))
+            self.host_events += 1
+
+
+def read_report(source: Source) -> Report:
+    """Read one trace.
+
+    Raises `NotAReport` when it holds neither GPU work nor operators, `NcuBenchError` when it cannot be opened.
+    """
+    trace = _Trace()
+    with source.open() as stream:
+        events = TraceEvents(stream, source.name)
+        for event in events:
+            trace.take(event)
+    trace.broken += events.broken
+    work, places = (trace.work, _places(trace)) if trace.work else _operators(trace)
+    if not work:
+        raise _refusal(source, trace, events)
+    result = Report(source.name, dialects=[DIALECT], origin=DIALECT)
+    result.table = _table(source.name, work, places, _steps(trace), events.header)
+    host = trace.host_events if trace.work else trace.host_events - len(work)
+    result.lines.update(
+        {report.METRICS: len(work), report.HOST: host, report.BROKEN: trace.broken, OTHER_EVENT: trace.others}
+    )
+    result.lines = +result.lines  # drops kinds that did not occur
+    result.session = {key: str(value) for key, value in events.header.items() if isinstance(value, str | int | float)}
+    result.notes = _notes(trace, work, places, events)
+    return result
+
+
+# -------------------------------------------------------------------------------------------------- values of events
+
+
+def _number(value: object) -> float:
+    """A finite number that stays finite in nanoseconds; NaN for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.nan
+    return number if abs(number) < 2**63 / NS_PER_US else math.nan
+
+
+def _whole(value: object, bits: int = 63) -> int | None:
+    """A whole number of at most `bits` bits that is not negative; None for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**bits:
+        return None
+    return value
+
+
+def _shape(value: object) -> tuple[int, ...] | None:
+    """A grid or a block of three whole numbers; None for anything else."""
+    if not isinstance(value, list) or len(value) != 3:
+        return None
+    sizes = [_whole(size, bits=31) for size in value]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _thread(event: dict[str, Any]) -> Thread | None:
+    process, thread = event.get("pid"), event.get("tid")
+    if isinstance(process, int | str) and isinstance(thread, int | str):
+        return process, thread
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ where rows come from
+
+
+def _places(trace: _Trace) -> list[Place | None]:
+    """For each row of GPU work the place that launched it; None where the trace lacks the call."""
+    places: list[Place | None] = [None] * len(trace.work)
+    launched: dict[Thread, dict[int, float]] = {}
+    for row, work in enumerate(trace.work):
+        call = None if work.correlation is None else trace.calls.get(work.correlation)
+        if call is not None:
+            launched.setdefault(call[0], {})[row] = call[1]
+    for thread, moments in launched.items():
+        nested = ThreadRanges(trace.host.get(thread, []))
+        around = nested.around(list(moments.values()))
+        for (row, moment), ranges in zip(moments.items(), around, strict=True):
+            places[row] = Place(thread, moment, ranges)
+        trace.too_deep += nested.too_deep
+    return places
+
+
+def _operators(trace: _Trace) -> tuple[list[Work], list[Place | None]]:
+    """The operators of a trace without GPU work as rows, each with its own time, and the ranges they stand in."""
+    found: list[tuple[Work, Place]] = []
+    for thread, ranges in trace.host.items():
+        nested = ThreadRanges(ranges)
+        own_times = nested.own_times(OPERATOR)
+        for place, one in enumerate(nested.ranges):
+            if one.kind == OPERATOR:
+                row = Work(CPU_OPERATION, one.name, one.start, own_times[place], whole=one.duration)
+                found.append((row, Place(thread, one.start, nested.path_to(place))))
+        trace.too_deep += nested.too_deep
+    found.sort(key=lambda pair: pair[0].start)
+    return [row for row, _ in found], [place for _, place in found]
+
+
+def _steps(trace: _Trace) -> list[tuple[float, float, int]]:
+    """Start, end and number of every step that the profiler was told of. Steps hold for all threads."""
+    steps = []
+    for ranges in trace.host.values():
+        for one in ranges:
+            number = one.name.removeprefix(STEP_PREFIX)
+            if one.kind == ANNOTATION and number != one.name and number.isdecimal() and len(number) < 10:
+                steps.append((one.start, one.end, int(number)))
+    return sorted(steps)
+
+
+def _iterations(places: Sequence[Place | None], steps: Sequence[tuple[float, float, int]]) -> list[int | None]:
+    starts = np.array([start for start, _, _ in steps])
+    moments = np.array([math.nan if place is None else place.moment for place in places])
+    at = np.searchsorted(starts, moments, side="right") - 1
+    found: list[int | None] = []
+    for moment, step in zip(moments.tolist(), at.tolist(), strict=True):
+        inside = step >= 0 and moment <= steps[step][1]  # False where the moment is not known
+        found.append(steps[step][2] if inside else None)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------- the table
+
+
+def _table(
+    name: str,
+    work: Sequence[Work],
+    places: Sequence[Place | None],
+    steps: Sequence[tuple[float, float, int]],
+    header: dict[str, Any],
+) -> pa.Table:
+    identity = {**_identity(work, header), **_position(places, steps)}
+    identity["source"] = arrays.dictionary([DIALECT] * len(work))
+    identity["report"] = arrays.dictionary([name] * len(work))
+    identity["duration_ns"] = _nanoseconds(row.duration for row in work)
+    columns = [identity.get(column.name, pa.nulls(len(work), column.type)) for column in COLUMNS]
+    fields = list(contract_fields())
+    for title, unit, values in _extras(work, places):
+        if values.null_count < len(values):
+            columns.append(values)
+            fields.append(pa.field(title, values.type, metadata=field_metadata(unit=unit)))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _identity(work: Sequence[Work], header: dict[str, Any]) -> dict[str, pa.Array]:
+    """The columns that say what ran, and on which device."""
+    devices = _devices(header)
+    rank = _whole(_mapping(header.get("distributedInfo")).get("rank"), bits=31)
+    known = [devices.get(row.device, _UNKNOWN) if row.device is not None else _UNKNOWN for row in work]
+    return {
+        "launch_id": arrays.integers([row.correlation for row in work], pa.int64()),
+        "rank": arrays.integers([rank] * len(work), pa.int32()),
+        "device_id": arrays.integers([row.device for row in work], pa.int32()),
+        "device_name": arrays.dictionary([device.name for device in known]),
+        "compute_capability": arrays.dictionary([device.compute_capability for device in known]),
+        "context": arrays.integers([row.context for row in work], pa.int64()),
+        "stream": arrays.dictionary([row.stream for row in work]),
+        "kernel_name": arrays.dictionary([row.name for row in work]),
+        "kernel_short": arrays.dictionary([_short(row) for row in work]),
+        "grid": arrays.integer_lists([row.grid for row in work]),
+        "block": arrays.integer_lists([row.block for row in work]),
+        "failed": arrays.booleans([False] * len(work)),
+    }
+
+
+def _position(places: Sequence[Place | None], steps: Sequence[tuple[float, float, int]]) -> dict[str, pa.Array]:
+    """The columns that say which part of the program a row belongs to."""
+    processes = [place.thread[0] if place else None for place in places]
+    modules = [".".join(place.path(MODULE)) or None if place else None for place in places]
+    return {
+        "process_id": arrays.integers([_whole(process) for process in processes], pa.int64()),
+        "nvtx_path": arrays.text_lists([place.path(ANNOTATION) if place else None for place in places]),
+        "phase": arrays.dictionary([place.phase() if place else None for place in places]),
+        "module": arrays.dictionary(modules),
+        "iteration": arrays.integers(_iterations(places, steps), pa.int32()),
+    }
+
+
+def _extras(work: Sequence[Work], places: Sequence[Place | None]) -> list[tuple[str, str, pa.Array]]:
+    """Columns beyond the contract: name, unit, values. Shapes and types are JSON lists, one entry per argument."""
+    operators = [place.innermost(OPERATOR) if place else None for place in places]
+    inputs = [one.what if one else (None, None) for one in operators]
+    return [
+        ("start_ns", "ns", arrays.integers([round(row.start * NS_PER_US) for row in work], pa.int64())),
+        ("operation", "", arrays.dictionary([row.operation for row in work])),
+        ("operator", "", arrays.dictionary([one.name if one else None for one in operators])),
+        ("shapes", "", arrays.dictionary([_as_text(shapes) for shapes, _ in inputs])),
+        ("dtype", "", arrays.dictionary([_as_text(types) for _, types in inputs])),
+        ("whole_duration_ns", "ns", _nanoseconds(row.whole for row in work)),
+        ("bytes", "byte", arrays.integers([row.size for row in work], pa.int64())),
+        ("registers_per_thread", "register/thread", arrays.integers([row.registers for row in work], pa.int64())),
+        ("shared_memory_bytes", "byte", arrays.integers([row.shared_memory for row in work], pa.int64())),
+        ("estimated_occupancy_percent", "%", arrays.floats(np.array([row.occupancy for row in work]))),
+        ("graph_node_id", "", arrays.integers([row.graph_node for row in work], pa.int64())),
+    ]
+
+
+def _nanoseconds(microseconds: Iterable[float]) -> pa.Array:
+    return arrays.floats(np.array(list(microseconds)) * NS_PER_US)
+
+
+def _as_text(value: object) -> str | None:
+    """A list of shapes or types as JSON; None for anything that is no list."""
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else None
+
+
+def _short(row: Work) -> str:
+    """The function's name; a copy's name is whole as it is, and an operator's goes without its namespace."""
+    if row.operation == "kernel":
+        return short_name(row.name)
+    return row.name.partition("::")[2] or row.name if row.operation == CPU_OPERATION else row.name
+
+
+class _Device(NamedTuple):
+    name: str | None
+    compute_capability: str | None
+
+
+_UNKNOWN = _Device(None, None)
+
+
+def _devices(header: dict[str, Any]) -> dict[int, _Device]:
+    """The devices by their number. What a trace calls the compute capability of an AMD device is something else."""
+    found = {}
+    listed = header.get("deviceProperties")
+    for properties in listed if isinstance(listed, list) else []:
+        properties = _mapping(properties)
+        number, name = _whole(properties.get("id"), bits=31), properties.get("name")
+        major, minor = (_whole(properties.get(f"compute{part}"), bits=31) for part in ("Major", "Minor"))
+        if number is None or not isinstance(name, str):
+            continue
+        nvidia = "AMD" not in name and properties.get("warpSize", 32) == 32
+        capability = f"{major}.{minor}" if nvidia and major is not None and minor is not None else None
+        found[number] = _Device(name, capability)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------- what was odd
+
+
+def _notes(trace: _Trace, work: Sequence[Work], places: Sequence[Place | None], events: TraceEvents) -> list[str]:
+    notes = []
+    if not trace.work:
+        notes.append(
+            "the trace holds no GPU work: rows are operators on the CPU, each with its own time, without that of the "
+            "operators it called; whole_duration_ns has both"
+        )
+    else:
+        notes += _busy(work)
+    unlinked = sum(place is None for place in places)
+    if unlinked:
+        notes.append(
+            f"{unlinked} of {len(work)} rows have no launching call in the trace, so their operator and ranges are "
+            "unknown"
+        )
+    if trace.too_deep:
+        notes.append(
+            f"more than {DEEPEST} ranges are open at once around {trace.too_deep} of {len(work)} rows; "
+            "the innermost are kept"
+        )
+    operators = [one for place in places if place and (one := place.innermost(OPERATOR))]
+    if operators and not any(one.what[0] for one in operators):
+        notes.append("operators have no shapes; the profiler records them with record_shapes=True")
+    if trace.broken:
+        notes.append(f"{trace.broken} events could not be read and were left out")
+    if events.cut:
+        notes.append(f"the file ends early and was read up to there ({events.damage or 'in the middle of an event'})")
+    return notes
+
+
+def _busy(work: Sequence[Work]) -> list[str]:
+    device = np.array([UNKNOWN if one.device is None else one.device for one in work], np.int64)
+    times = np.array([(one.start, one.duration) for one in work]) * NS_PER_US
+    start, duration = times.T
+    is_kernel = np.array([one.operation == OPERATIONS["kernel"] for one in work])
+    return busy_notes(np.full_like(device, UNKNOWN), device, start - start.min(), duration, is_kernel)
+
+
+def _refusal(source: Source, trace: _Trace, events: TraceEvents) -> NotAReport:
+    if trace.host or trace.calls:
+        return NotAReport(
+            f"{source.name} is a trace of the PyTorch profiler that holds neither GPU work nor operators.",
+            "Nothing ran while it recorded, or only Python was recorded.",
+            "Record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], around the work itself.",
+        )
+    if trace.others or trace.broken or "traceEvents" in events.header:
+        return NotAReport(
+            f"{source.name} is a trace, and none of its {trace.others + trace.broken} events are GPU work or operators "
+            "of PyTorch.",
+            "It may be of another program, or cut before its first event.",
+            "Write one with torch.profiler: profile(...) and export_chrome_trace(FILE).",
+        )
+    return NotAReport(
+        f"{source.name} is JSON without the events of a trace.",
+        "Only traces of the PyTorch profiler are read from JSON.",
+        "Write one with torch.profiler: profile(...) and export_chrome_trace(FILE).",
+    )

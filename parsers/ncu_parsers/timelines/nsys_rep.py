@@ -1,0 +1,79 @@
+"""Reports of Nsight Systems in its own format (.nsys-rep, .qdrep), which only nsys reads: exported to SQLite by it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.profilers.installed_tools import Tool, export_timeline, find_tool
+
+from ncu_parsers.report_data.report import Report
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.nsys_database import on_disk
+from ncu_parsers.timelines.nsys_sqlite import read_export
+
+MAGIC = b"NVIDIA Tegra Profiler Report"
+NSYS = "nsys"
+DIALECT = "nsys report"
+
+EXPORT_THERE = "nsys export --type sqlite REPORT.nsys-rep, then name the .sqlite file here"
+"""What helps where the report was recorded, since an nsys that wrote a report can read it."""
+
+_MADE_BY_NEWER = re.compile(r"created in Nsight Systems version \(?(20\d\d[\w.]*)")
+
+
+def read_report(source: Source) -> Report:
+    """Read one report through `nsys export`, into a temporary folder.
+
+    Raises `NcuBenchError` when nsys is not installed or could not export it, and what `nsys_sqlite.read_report` does.
+    """
+    nsys = find_tool(NSYS)
+    if nsys is None:
+        raise NcuBenchError(
+            f"{source.name} is a report of Nsight Systems, which only nsys can open.",
+            "No nsys was found on PATH.",
+            f"Install Nsight Systems; or, where it was recorded, run {EXPORT_THERE}.",
+        )
+    with TemporaryDirectory(prefix="ncu-bench-") as folder, on_disk(source) as report:
+        exported, log = Path(folder) / "timeline.sqlite", Path(folder) / "log.txt"
+        ended = export_timeline(nsys, report, exported, log)
+        if not ended or not exported.is_file():
+            raise _not_exported(source.name, nsys, log.read_text("utf-8", "replace") if ended else None)
+        result = read_export(Source(str(exported)), source.name)
+    result.dialects = [DIALECT]
+    return result
+
+
+def read_with() -> str:
+    """The nsys that exports reports now."""
+    nsys = find_tool(NSYS)
+    return "no nsys" if nsys is None else f"nsys {nsys.version_text}"
+
+
+def _not_exported(name: str, nsys: Tool, said: str | None) -> NcuBenchError:
+    """Why nsys gave no database: it is older than the report, the report is damaged, or nsys hung."""
+    if said is None:
+        return NcuBenchError(
+            f"{name} could not be exported: nsys {nsys.version_text} did not end.",
+            advice=f"Run it by hand: {EXPORT_THERE}.",
+        )
+    newer = _MADE_BY_NEWER.search(said)
+    if newer is not None:
+        return NcuBenchError(
+            f"{name} could not be exported: it was made by nsys {newer[1].rstrip('.')}.",
+            f"The nsys on PATH is {nsys.version_text}, and opens no report of a newer one.",
+            f"Install that version or a newer one; or, where it was recorded, run {EXPORT_THERE}.",
+        )
+    return NcuBenchError(
+        f"{name} could not be exported by nsys {nsys.version_text}.",
+        f'It says: "{_last_words(said)}". The file is cut or damaged, or made by a newer nsys.',
+        f"Copy it again; or, where it was recorded, run {EXPORT_THERE}.",
+    )
+
+
+def _last_words(said: str) -> str:
+    """The last line that is no progress bar."""
+    lines = [line.strip() for line in said.replace("\r", "\n").splitlines()]
+    return next((line[:300] for line in reversed(lines) if line and not line.endswith("]")), "nothing")

@@ -1,0 +1,519 @@
+"""Timelines of Nsight Systems, exported to SQLite, as a table of GPU operations: kernels, copies, memsets, CUDA graphs.
+
+Times are those of a program that ran freely: nothing was replayed, serialised or flushed. A kernel gets the NVTX ranges
+that were open on the thread of the API call that launched it, at the moment of the call; the two are tied by process
+and correlation id. A kernel of a CUDA graph also has the ranges in which the graph was captured, where nsys noted it,
+and takes its phase and module from there if the graph's launch is in none. nsys packs its ids as
+<hardware:8><VM:8><process:24><thread:24> bits ("Serialized process and thread identifiers" in NVIDIA's Nsight Systems
+documentation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_launch.nvtx_ranges import DOMAIN
+
+from ncu_parsers.report_data import report
+from ncu_parsers.report_data.nvtx_path import place
+from ncu_parsers.report_data.refusals import NotAReport
+from ncu_parsers.report_data.report import Launch, Report
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata
+from ncu_parsers.sources import memory
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines import nsys_cuda_graphs, nsys_nvtx
+from ncu_parsers.timelines.gpu_busy_time import busy_notes
+from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers, opened
+from ncu_parsers.timelines.nsys_devices import Devices, read_devices
+from ncu_parsers.timelines.nsys_nvtx import Codes, Label, Ranges, process_of, read_ranges
+
+DIALECT = "nsys sqlite"
+SOURCE = "nsys"
+
+KERNEL, MEMCPY, MEMSET, GRAPH = "kernel", "memcpy", "memset", "graph"
+ACTIVITIES = {
+    KERNEL: "CUPTI_ACTIVITY_KIND_KERNEL",
+    MEMCPY: "CUPTI_ACTIVITY_KIND_MEMCPY",
+    MEMSET: "CUPTI_ACTIVITY_KIND_MEMSET",
+    GRAPH: "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+}
+CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
+DIAGNOSTICS = "DIAGNOSTIC_EVENT"
+
+SHAPES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+NAMES = ("demangledName", "mangledName", "shortName")
+FIELDS = (
+    "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId",
+    "bytes", "copyKind", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", *NAMES, *SHAPES,
+)  # fmt: skip
+
+COPY_KINDS = (
+    "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
+    "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer", "Unified Host-to-Device",
+    "Unified Device-to-Host", "Unified Device-to-Device",
+)  # fmt: skip
+"""copyKind of files without a table that names them: CUPTI's numbers, nsys's words."""
+
+CAPTURED_IN = "capture_nvtx_path"
+UNNAMED = "(kernel without a name)"
+
+
+class NoGpuWork(NotAReport):
+    """The timeline was read, and holds no kernel, copy or memset."""
+
+
+@dataclass
+class Operations:
+    """What the GPUs did, sorted by start: one array per field of nsys, `MISSING` for null, and what each row is.
+
+    `kind` and `name` are numbers into `kinds` and `names`; `startless` rows of the file had no start and are left out.
+    """
+
+    columns: dict[str, Integers]
+    kind: Codes
+    name: Codes
+    names: list[str]
+    startless: int = 0
+    kinds: tuple[str, ...] = tuple(ACTIVITIES)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def count(self, kind: str) -> int:
+        """How many operations are of a kind."""
+        return int((self.kind == self.kinds.index(kind)).sum())
+
+
+@dataclass
+class Calls:
+    """The API call behind each operation: its thread, and its path as a number into `paths`, -1 where not known."""
+
+    thread: Integers
+    path: Codes
+    paths: list[tuple[Label, ...]]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Captures:
+    """The ranges in which each operation's node of a CUDA graph was made: numbers into `paths`, -1 where not known."""
+
+    path: Codes
+    paths: list[tuple[Label, ...]]
+
+    @property
+    def known(self) -> int:
+        """How many operations have such ranges."""
+        return int((self.path >= 0).sum())
+
+
+def read_report(source: Source) -> Report:
+    """Read one export.
+
+    Raises `NoGpuWork` when it has ranges at most, `NotAReport` when it is no export of nsys, `NcuBenchError` when it
+    cannot be read.
+    """
+    return read_export(source, source.name)
+
+
+def read_export(source: Source, name: str) -> Report:
+    """The export at `source` as a report called `name`; raises what `read_report` does."""
+    with opened(source, name) as database:
+        return _report_of(database, name)
+
+
+def _report_of(database: Database, name: str) -> Report:
+    strings = database.strings()
+    operations = read_operations(database, strings)
+    ranges = read_ranges(database, strings)
+    if not len(operations):
+        raise _no_gpu_work(database, name, ranges)
+    calls = _launching_calls(database, operations, ranges)
+    captures = _captures(database, operations, ranges)
+    devices = read_devices(database)
+    exported = {**database.attributes("EXPORT_META_DATA"), **database.attributes("META_DATA_EXPORT")}
+    version, schema = (exported.get(f"EXPORT_{key}_VERSION") for key in ("PRODUCT", "SCHEMA"))
+    result = Report(name, [DIALECT], origin=SOURCE)
+    result.tool_version = f"nsys {version}" if version else None
+    result.era = f"schema {schema}" if schema else "schema of 2021 or older"
+    result.lines[report.METRICS] = len(operations)
+    if operations.startless:
+        result.lines[report.BROKEN] = operations.startless
+    result.table = _table(name, operations, calls, captures, devices, ranges)
+    result.notes = [
+        *_absences(database, operations, devices), *calls.notes, *_graph_notes(database, operations, captures),
+        *_remarks(operations), *_omissions(database),
+    ]  # fmt: skip
+    return result
+
+
+# ------------------------------------------------------------------------------------------------------- operations
+
+
+def read_operations(database: Database, strings: dict[int, str]) -> Operations:
+    """Every kernel, copy, memset and graph launch of a timeline that has a start."""
+    parts = [database.integers(table, *FIELDS) for table in ACTIVITIES.values()]
+    kind = np.repeat(np.arange(len(parts)), [len(part["start"]) for part in parts])
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in FIELDS}
+    order = np.argsort(columns["start"], kind="stable")
+    order = order[columns["start"][order] != MISSING]
+    startless = len(kind) - len(order)
+    columns = {name: values[order] for name, values in columns.items()}
+    columns["graphNodeId"][columns["graphNodeId"] == 0] = MISSING  # old schemas write 0 for null
+    kind = kind[order]
+    name, names = _names(kind, columns, _copy_kinds(database), strings)
+    return Operations(columns, kind, name, names, startless)
+
+
+def _names(
+    kind: Codes, columns: dict[str, Integers], copies: dict[int, str], strings: dict[int, str]
+) -> tuple[Codes, list[str]]:
+    """What each operation is called, as `nsys stats` calls it; a graph by its number."""
+    number = columns[NAMES[0]].copy()
+    for other in NAMES[1:]:
+        number = np.where(number == MISSING, columns[other], number)
+    kinds = tuple(ACTIVITIES)
+    for of_kind, own in ((MEMCPY, "copyKind"), (GRAPH, "graphId")):
+        number = np.where(kind == kinds.index(of_kind), columns[own], number)
+    pairs, code = np.unique(np.stack([kind, number]), axis=1, return_inverse=True)
+    names = []
+    for what, one in pairs.T.tolist():
+        if kinds[what] == KERNEL:
+            names.append(strings.get(one, UNNAMED))
+        elif kinds[what] == MEMCPY:
+            names.append(f"[CUDA memcpy {copies.get(one, 'Unknown')}]")
+        elif kinds[what] == MEMSET:
+            names.append("[CUDA memset]")
+        else:
+            names.append(f"[CUDA graph{'' if one == MISSING else f' {one}'}]")
+    return code.reshape(-1).astype(np.int64), names
+
+
+def _copy_kinds(database: Database) -> dict[int, str]:
+    numbers = database.integers("ENUM_CUDA_MEMCPY_OPER", "id")["id"].tolist()
+    labels = database.texts("ENUM_CUDA_MEMCPY_OPER", "label")
+    named = {number: label for number, label in zip(numbers, labels, strict=False) if label is not None}
+    return {**dict(enumerate(COPY_KINDS)), **named}
+
+
+# ------------------------------------------------------------------------------------------------- launching calls
+
+
+def _launching_calls(database: Database, operations: Operations, ranges: Ranges | None) -> Calls:
+    """The API call behind each operation, and the ranges that were open around it."""
+    parts = [database.integers(table, "start", "globalTid", "correlationId") for table in CALLS]
+    start, thread, correlation = (
+        np.concatenate([part[name] for part in parts]) for name in ("start", "globalTid", "correlationId")
+    )
+    process = process_of(thread)
+    wanted = process_of(operations.columns["globalPid"])
+    alone = np.unique(process)
+    if len(alone) == 1:
+        wanted = np.where(operations.columns["globalPid"] == MISSING, alone[0], wanted)
+    row = _first_match(process, correlation, start, wanted, operations.columns["correlationId"])
+    found = np.flatnonzero(row >= 0)
+    result = Calls(np.full(len(row), MISSING), np.full(len(row), -1), [])
+    result.thread[found] = thread[row[found]]
+    lost = len(row) - len(found)
+    if lost and len(start):
+        result.notes.append(
+            f"{lost} of {len(row)} GPU operations have no API call in the file: launched before the recording, or cut "
+            "off; their NVTX ranges are not known"
+        )
+    if ranges is not None:
+        places = nsys_nvtx.paths(ranges, start[row[found]], result.thread[found])
+        result.path[found], result.paths, deepest = places
+        if any(len(path) >= deepest for path in result.paths):
+            result.notes.append(
+                f"more than {deepest} NVTX ranges are open at once: some never end; the innermost are kept"
+            )
+    return result
+
+
+def _first_match(
+    process: Integers, correlation: Integers, start: Integers, wanted_process: Integers, wanted_correlation: Integers
+) -> Codes:
+    """For each wanted pair the row of the earliest call with that process and correlation id, -1 for none."""
+    if not len(process):
+        return np.full(len(wanted_process), -1, np.int64)
+    _, process_code = np.unique(np.concatenate([process, wanted_process]), return_inverse=True)
+    known, correlation_code = np.unique(np.concatenate([correlation, wanted_correlation]), return_inverse=True)
+    keys = process_code.astype(np.int64) * len(known) + correlation_code
+    of_calls, wanted = keys[: len(process)], keys[len(process) :]
+    order = np.lexsort((start, of_calls))
+    at = np.minimum(np.searchsorted(of_calls[order], wanted), len(order) - 1)
+    matches = (of_calls[order][at] == wanted) & (wanted_correlation != MISSING)
+    return np.where(matches, order[at], -1)
+
+
+def _captures(database: Database, operations: Operations, ranges: Ranges | None) -> Captures:
+    """The ranges around the making of each operation's graph node, where the file tells."""
+    result = Captures(np.full(len(operations), -1), [])
+    if ranges is None:
+        return result
+    process, node = process_of(operations.columns["globalPid"]), operations.columns["graphNodeId"]
+    origins = nsys_cuda_graphs.read_origins(database, process, node)
+    found = np.flatnonzero(origins.moment != MISSING)
+    result.path[found], result.paths, _ = nsys_nvtx.paths(ranges, origins.moment[found], origins.thread[found])
+    return result
+
+
+# ----------------------------------------------------------------------------------------------------------- table
+
+
+def _table(
+    name: str, operations: Operations, calls: Calls, captures: Captures, devices: Devices, ranges: Ranges | None
+) -> pa.Table:
+    """The operations as a table of the contract, with what only timelines know behind it."""
+    rows, columns = len(operations), operations.columns
+    device = _numbers(columns["deviceId"], pa.int32())
+    process = _processes(operations)
+    known = devices.of(process, columns["deviceId"])
+    shorts = [tables.short_name(one) if not one.startswith("[") else one for one in operations.names]
+    launch_id = _numbers(columns["correlationId"], pa.int64())
+    filled = {
+        "source": _constant(SOURCE, rows),
+        "report": _constant(name, rows),
+        "launch_id": launch_id,
+        "process_id": _numbers(process, pa.int64()),
+        "device_id": device,
+        "device_name": _named(known.code, known.names),
+        "chip": _named(known.code, known.chips),
+        "compute_capability": _named(known.code, known.compute_capabilities),
+        "context": _numbers(columns["contextId"], pa.int64()),
+        "stream": _printed(columns["streamId"]),
+        "kernel_name": _named(operations.name, operations.names),
+        "kernel_short": _named(operations.name, shorts),
+        "grid": _triples([columns[axis] for axis in SHAPES[:3]]),
+        "block": _triples([columns[axis] for axis in SHAPES[3:]]),
+        "failed": arrays.booleans([False] * rows),
+        "duration_ns": arrays.floats(_durations(operations)),
+        **_attribution(calls, captures, ranges),
+    }
+    fields = list(contract_fields())
+    data = [filled.get(column.name) for column in COLUMNS]
+    data = [pa.nulls(rows, column.type) if one is None else one for one, column in zip(data, COLUMNS, strict=True)]
+    for own, values, unit, meaning in _own_columns(operations, calls, captures):
+        fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit, meaning=meaning)))
+        data.append(values)
+    return pa.Table.from_arrays(data, schema=pa.schema(fields))
+
+
+def _own_columns(operations: Operations, calls: Calls, captures: Captures) -> list[tuple[str, pa.Array, str, str]]:
+    columns = operations.columns
+    thread = np.where(calls.thread == MISSING, MISSING, calls.thread & 0xFFFFFF)
+    whole = pa.int64()
+    meaning = "NVTX ranges in which a CUDA graph's node was captured, outermost first"
+    captured = [(CAPTURED_IN, _path_lists(captures.path, captures.paths), "", meaning)] if captures.known else []
+    return [
+        *captured,
+        (
+            "operation",
+            _named(operations.kind, list(operations.kinds)),
+            "",
+            "kernel, memcpy, memset, or graph as a whole",
+        ),
+        ("start_ns", _numbers(columns["start"], whole), "ns", "since the time zero of the timeline"),
+        ("end_ns", _numbers(columns["end"], whole), "ns", "since the time zero of the timeline"),
+        ("bytes", _numbers(columns["bytes"], whole), "byte", "copied or set"),
+        (
+            "correlation_id",
+            _numbers(columns["correlationId"], whole),
+            "",
+            "shared with the API call, within the process",
+        ),
+        ("graph_node_id", _numbers(columns["graphNodeId"], whole), "", "node of a CUDA graph"),
+        ("thread_id", _numbers(thread, whole), "", "the thread whose API call launched it"),
+        ("registers_per_thread", _numbers(columns["registersPerThread"], whole), "register/thread", ""),
+        ("static_shared_memory_bytes", _numbers(columns["staticSharedMemory"], whole), "byte", "per block"),
+        ("dynamic_shared_memory_bytes", _numbers(columns["dynamicSharedMemory"], whole), "byte", "per block"),
+    ]
+
+
+def _processes(operations: Operations) -> Integers:
+    """The id that the system gave the process of each operation; `MISSING` where it is not known."""
+    process = operations.columns["globalPid"]
+    return np.where(process == MISSING, MISSING, process_of(process) & 0xFFFFFF)
+
+
+def _durations(operations: Operations) -> npt.NDArray[np.float64]:
+    """end - start in ns, NaN where the end is missing or before the start."""
+    start, end = operations.columns["start"], operations.columns["end"]
+    known = (end != MISSING) & (end >= start)
+    return np.where(known, _elapsed(start, end), np.nan)
+
+
+def _elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
+    """end - start, right up to 64 bits, where signed numbers would overflow."""
+    return (end.view(np.uint64) - start.view(np.uint64)).astype(np.float64)
+
+
+def _attribution(calls: Calls, captures: Captures, ranges: Ranges | None) -> dict[str, pa.Array]:
+    """The NVTX path of each operation, and what the ranges of our own launcher say."""
+    if ranges is None or not (calls.paths or captures.paths):
+        return {}
+    launched = [_placed(path) for path in calls.paths]
+    captured = [_placed(path) for path in captures.paths]
+    iterations = np.array([MISSING if one.iteration is None else one.iteration for one in launched] or [MISSING])
+    iteration = np.where(calls.path >= 0, iterations[np.maximum(calls.path, 0)], MISSING)
+    sides = (calls.path, captures.path)
+    return {
+        "nvtx_path": _path_lists(calls.path, calls.paths),
+        "phase": _first_named(sides, [one.phase for one in launched], [one.phase for one in captured]),
+        "module": _first_named(sides, [one.module for one in launched], [one.module for one in captured]),
+        "iteration": _numbers(iteration, pa.int32()),
+    }
+
+
+def _path_lists(code: Codes, paths: list[tuple[Label, ...]]) -> pa.Array:
+    """The names of each operation's path, null where it has none."""
+    listed = arrays.text_lists([tuple(name for _, name in path) for path in paths])
+    return arrays.taken(listed, _numbers(np.where(code >= 0, code, MISSING), pa.int64()))
+
+
+def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: list[str | None]) -> pa.Array:
+    """Texts by the first number where that has one, else by the second."""
+    first, second = codes
+    named = np.array([name is not None for name in names] or [False])
+    has_first = (first >= 0) & named[np.maximum(first, 0)]
+    return _named(np.where(has_first, first, np.where(second >= 0, second + len(names), -1)), [*names, *others])
+
+
+def _placed(path: tuple[Label, ...]) -> Launch:
+    """What a path says of a launch; only ranges of our own launcher say more than their names."""
+    launch = Launch("", nvtx_path=tuple(name for _, name in path))
+    if any(domain == DOMAIN for domain, _ in path):
+        place(launch, list(path))
+    return launch
+
+
+# ------------------------------------------------------------------------------------------------ numpy into Arrow
+
+
+def _bitmap(present: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    return None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little").tobytes())
+
+
+def _numbers(values: Integers, kind: pa.DataType) -> pa.Array:
+    """Whole numbers, null where `MISSING`; of 32 bits also where they do not fit."""
+    width = np.int32 if kind == pa.int32() else np.int64
+    limits = np.iinfo(width)
+    present = (values != MISSING) & (values >= limits.min) & (values <= limits.max)
+    data = np.where(present, values, 0).astype(width)
+    return pa.Array.from_buffers(kind, len(values), [_bitmap(present), pa.py_buffer(data.tobytes())])
+
+
+def _named(code: Codes, names: list[str] | list[str | None]) -> pa.Array:
+    """Texts by number, null where the number is negative or stands for None."""
+    kept = [name for name in names if name is not None]
+    places: dict[str, int] = {name: place for place, name in enumerate(dict.fromkeys(kept))}
+    to_place = np.array([MISSING if name is None else places[name] for name in names] or [MISSING], np.int64)
+    indices = np.where(code >= 0, to_place[np.maximum(code, 0)], MISSING)
+    return pa.DictionaryArray.from_arrays(_numbers(indices, pa.int32()), arrays.texts(list(places)))
+
+
+def _constant(text: str, rows: int) -> pa.Array:
+    return _named(np.zeros(rows, np.int64), [text])
+
+
+def _printed(values: Integers) -> pa.Array:
+    """Whole numbers as texts."""
+    numbers, code = np.unique(values, return_inverse=True)
+    return _named(code.astype(np.int64), [None if number == MISSING else str(number) for number in numbers.tolist()])
+
+
+def _triples(axes: list[Integers]) -> pa.Array:
+    """x, y and z as lists of three, null unless all are known."""
+    shapes = np.stack(axes, axis=1)
+    present = (shapes != MISSING).all(axis=1)
+    offsets = np.concatenate([[0], np.cumsum(np.where(present, 3, 0))]).astype(np.int32)
+    items = _numbers(shapes[present].reshape(-1), pa.int32())
+    buffers = [_bitmap(present), pa.py_buffer(offsets.tobytes())]
+    return pa.Array.from_buffers(pa.list_(pa.int32()), len(shapes), buffers, children=[items])
+
+
+# ----------------------------------------------------------------------------------------------------------- notes
+
+
+def _absences(database: Database, operations: Operations, devices: Devices) -> list[str]:
+    """What the file lacks, and what follows from it. nsys writes a table only when it has a row for it."""
+    notes = []
+    if not operations.count(KERNEL):
+        notes.append(f"no {ACTIVITIES[KERNEL]} table or rows: no single kernel was recorded")
+    nothing = [kind for kind in (MEMCPY, MEMSET) if not operations.count(kind)]
+    if nothing:
+        listed = " and ".join(ACTIVITIES[kind] for kind in nothing)
+        notes.append(f"no {listed} table or rows: no {' and no '.join(nothing)} was recorded")
+    if not any(database.has_rows(table) for table in CALLS):
+        notes.append(f"no {CALLS[0]} table: which thread launched what, and so NVTX ranges, are not known")
+    elif not database.has_rows(nsys_nvtx.TABLE):
+        notes.append(f"no {nsys_nvtx.TABLE} table or rows: no NVTX was recorded, so there are no phases and modules")
+    if not devices.table:
+        notes.append("no TARGET_INFO_GPU table: which GPU it was is not known; --machine NAME says it")
+    return notes
+
+
+def _graph_notes(database: Database, operations: Operations, captures: Captures) -> list[str]:
+    """What the launches of CUDA graphs say of their kernels."""
+    notes = []
+    graphs, nodes = operations.count(GRAPH), int((operations.columns["graphNodeId"] != MISSING).sum())
+    if graphs:
+        notes.append(
+            f"{graphs} launches of CUDA graphs were recorded as a whole, and their kernels are not known; "
+            "nsys profile --cuda-graph-trace=node records them"
+        )
+    if not nodes:
+        return notes
+    note = f"{nodes} operations are nodes of CUDA graphs: their NVTX ranges are those of the graph's launch"
+    if captures.known:
+        note += (
+            f"; of {captures.known} the ranges of the capture are known too ({CAPTURED_IN}), and give phase and module"
+        )
+    elif not database.has_rows(nsys_cuda_graphs.TABLE):
+        note += f"; where they were captured is not known, because there is no {nsys_cuda_graphs.TABLE} table or rows"
+    else:
+        note += "; where they were captured is not known, because the recording does not hold the capture or its ranges"
+    return [*notes, note]
+
+
+def _remarks(operations: Operations) -> list[str]:
+    """What a reader of the sums should know."""
+    notes = []
+    durations = _durations(operations)
+    broken = int(np.isnan(durations).sum())
+    if broken:
+        notes.append(f"{broken} operations have no end, or one before their start: their time is not known")
+    if operations.startless:
+        notes.append(f"{operations.startless} operations have no start and were left out")
+    timed = ~np.isnan(durations)
+    start, device = operations.columns["start"][timed], operations.columns["deviceId"][timed]
+    since_first = _elapsed(start[:1], start)  # sorted, and exact as a float for a hundred days
+    is_kernel = np.isin(operations.kind[timed], [operations.kinds.index(kind) for kind in (KERNEL, GRAPH)])
+    return [*notes, *busy_notes(_processes(operations)[timed], device, since_first, durations[timed], is_kernel)]
+
+
+def _omissions(database: Database) -> list[str]:
+    if not database.too_long:
+        return []
+    return [
+        f"texts of more than {memory.longest_line():,} bytes were left out {database.too_long} times, and what they "
+        f"name has no name; {memory.OPTION} says how long they may be"
+    ]
+
+
+def _no_gpu_work(database: Database, name: str, ranges: Ranges | None) -> NoGpuWork:
+    """Why a timeline has nothing that a GPU did."""
+    held = "no NVTX range" if ranges is None or not len(ranges) else f"{len(ranges)} NVTX ranges"
+    said = next((text for text in database.texts(DIAGNOSTICS, "text") if text and "CUDA" in text), None)
+    cause = f'nsys says: "{said.strip()[:200]}".' if said else (
+        "CUDA was not traced, could not be (as under older WSL), or the program launched nothing."
+    )  # fmt: skip
+    return NoGpuWork(
+        f"{name} is a timeline without GPU work: it holds {held}, and no {ACTIVITIES[KERNEL]} table or rows.",
+        cause,
+        "Record on a machine with a GPU: nsys profile --trace cuda,nvtx PROGRAM",
+    )

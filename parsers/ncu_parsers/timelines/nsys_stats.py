@@ -1,0 +1,378 @@
+"""Tables of `nsys stats`, 2020 to 2026, as CSV or in columns, and those that the user interface of nsys exports.
+
+Three kinds say how long kernels and copies took: summaries (a row per kernel, or per kernel and NVTX range, with the
+number of its launches), traces (a row per launch), and summaries of copies. Titles changed (`Time(%)`, `Average`, then
+`Time (%)`, `Avg (ns)`), GridXYZ and BlockXYZ came and went, and what is unknown is empty or `None`. Units stand behind
+the title, and without one it is nanoseconds; the user interface puts them into the cells (`383.682 μs`). `nsys stats`
+prints several tables into one file. Sizes are printed in MB with three decimals, so bytes are exact to a kilobyte.
+
+In columns, as `nsys stats` prints to a terminal, a line of dashes below the titles says where each column stands, and
+names that are too long end in `…`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from ncu_launch.nvtx_ranges import DOMAIN
+
+from ncu_parsers.report_data import report
+from ncu_parsers.report_data.csv_text import DELIMITERS, split_row, whole
+from ncu_parsers.report_data.nvtx_path import place
+from ncu_parsers.report_data.report import Launch, Metric, Page, Report
+from ncu_parsers.report_data.units import ABSENT, NumberFormat, unit
+
+SOURCE = "nsys"
+OTHER_ROW = "row of another nsys table"
+
+KERNEL, MEMCPY, MEMSET = "kernel", "memcpy", "memset"
+KERNEL_SUMMARY, SHAPED_SUMMARY = "kernel summary", "kernel summary by grid and block"
+
+OLD_TITLES = {
+    "average": "avg", "median": "med", "minimum": "min", "maximum": "max", "kernel start": "start",
+    "kernel dur": "duration", "kernel name": "name", "devid": "device",
+}  # fmt: skip
+"""Titles of other years and reports, and the ones used here."""
+
+_FIRST_WORDS = r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)'
+_TITLE = r"(?P<title>[^()]*?)\s*(?:\((?P<unit>[^()]*)\))?$"
+_AMOUNT = r"(?P<number>[-+]?\d[\d.,'’\s]*?)\s*(?P<unit>[^\d\s.,'’].*)?$"
+_DEVICE = r"(?P<name>.*?)\s*\(?(?P<number>\d+)\)?$"
+_WORDS_OF_ABSENCE = ABSENT | {"None", "-"}
+_PROCESSING = r"Processing \[.*\] with \["
+
+_BETWEEN_COLUMNS = r"\s{2,}"
+_DASHES = r"\s*-+(?:\s{2,}-+)+\s*"
+_HEADING = r"\s*\*\* .*:\s*|(?:\[\d+/\d+\] )?Executing '.*|SKIPPED: .*"
+IN_COLUMNS = ""
+"""The delimiter of tables in columns: none."""
+CUT = "…"
+"""What nsys puts for the part of a name that has no room in its column."""
+
+PRINTED_WITH_DECIMALS = "%"
+"""A unit that is not counted: nsys prints three decimals (`383.682 μs`), which ncu never does of counts."""
+
+Cells = dict[str, str]
+
+
+def open_page(line: str, current: Page | None) -> Page | None:
+    """The page that `line` opens: where no page is open yet, or one of nsys is.
+
+    A table of nsys that does not speak of kernels opens a page too, so that its rows are not taken for others.
+    """
+    if re.match(_FIRST_WORDS, line) is None or not (current is None or isinstance(current, _Page)):
+        return None
+    if re.match(_PROCESSING, line):
+        return OtherTable([], [], ",")
+    for delimiter in DELIMITERS:
+        header = split_row(line.rstrip(), delimiter)
+        if header is not None and len(header) > 3:
+            return _page_of(header, delimiter)
+    header = re.split(_BETWEEN_COLUMNS, line.strip())
+    return _page_of(header, IN_COLUMNS) if len(header) > 3 else None
+
+
+def _page_of(header: list[str], delimiter: str) -> Page | None:
+    titles, units = _titles_and_units(header)
+    found = set(titles)
+    if {"start", "duration", "name"} <= found and ({"grdx", "corrid"} <= found or "gridxyz" in found):
+        return TracePage(titles, units, delimiter)
+    if {"total time", "instances", "operation", "category"} <= found:
+        return SummaryPage(titles, units, delimiter, "GPU summary", "operation", "instances")
+    if {"total time", "count", "operation"} <= found:
+        return SummaryPage(titles, units, delimiter, "memory time summary", "operation", "count")
+    if {"total time", "instances", "name"} <= found:
+        kind = SHAPED_SUMMARY if "gridxyz" in found else KERNEL_SUMMARY
+        return SummaryPage(titles, units, delimiter, kind, "name", "instances")
+    if {"nvtx range", "kern inst", "total time", "name"} <= found:
+        return RangeSummaryPage(titles, units, delimiter, "kernel summary by NVTX range", "name", "kern inst")
+    if "total time" in found or {"start", "duration"} <= found or {"total", "count", "operation"} <= found:
+        return OtherTable(titles, units, delimiter)
+    return None
+
+
+def _titles_and_units(header: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The titles in lower case and in the words of today, and what stands in brackets behind each."""
+    titles, units = [], []
+    for cell in header:
+        match = re.match(_TITLE, cell.strip().lstrip("\ufeff"))
+        title = match["title"].lower() if match else cell.lower()
+        titles.append(OLD_TITLES.get(title, title))
+        units.append(_unit_word(match["unit"] or "") if match else "")
+    return titles, units
+
+
+def _unit_word(text: str) -> str:
+    """A unit as the reader of units knows it: `nsec` is ns, `MBps` is not needed."""
+    return {"nsec": "ns", "usec": "us", "msec": "ms"}.get(text, text)
+
+
+class _Page:
+    """A table below a header. Cells stay text until the page has ended, because its locale shows in all of them."""
+
+    dialect = ""
+    rank = 0
+
+    def __init__(self, titles: list[str], units: list[str], delimiter: str) -> None:
+        self.titles = titles
+        self.units = dict(zip(titles, units, strict=True))
+        self.delimiter = delimiter
+        self.rows: list[Cells] = []
+        self._spans: list[tuple[int, int]] = []
+
+    def feed(self, line: str) -> str:
+        """Take in one line: a row, or something else."""
+        if not line.strip():
+            return report.BLANK
+        if re.fullmatch(_HEADING, line):
+            return report.HEADER
+        if self.delimiter == IN_COLUMNS and re.fullmatch(_DASHES, line):
+            self._spans = [dashes.span() for dashes in re.finditer("-+", line)]
+            return report.HEADER
+        cells = split_row(line, self.delimiter) if self.delimiter != IN_COLUMNS else self._columns_of(line)
+        if cells is None or len(cells) != len(self.titles):
+            return report.BROKEN if cells is None else report.OUTPUT
+        row = {
+            title: "" if cell.strip() in _WORDS_OF_ABSENCE else cell.strip()
+            for title, cell in zip(self.titles, cells, strict=True)
+        }
+        if not self._is_row(row):
+            return report.OUTPUT
+        self.rows.append(row)
+        return report.METRICS
+
+    def _columns_of(self, line: str) -> list[str]:
+        """The cells of a line in columns; [] where something stands between two columns, so that it is no row."""
+        gaps = zip(self._spans, self._spans[1:], strict=False)
+        if any(line[end:start].strip() for (_, end), (start, _) in gaps):
+            return []
+        ends = [end for _, end in self._spans[:-1]]
+        return [line[start:end] for (start, _), end in zip(self._spans, [*ends, len(line)], strict=True)]
+
+    def _is_row(self, row: Cells) -> bool:
+        return True
+
+    def _amounts(self) -> Callable[[Cells, str], float | None]:
+        """What turns a cell under a title into a number in base units, in the locale of the page."""
+        amounts = (re.match(_AMOUNT, text) for row in self.rows for text in row.values())
+        number_format = NumberFormat.infer((match["number"], PRINTED_WITH_DECIMALS) for match in amounts if match)
+
+        def amount(row: Cells, title: str) -> float | None:
+            match = re.match(_AMOUNT, row.get(title, ""))
+            number = number_format.parse(match["number"]) if match else None
+            if match is None or number is None:
+                return None
+            return number.value * unit(match["unit"] or self.units.get(title) or "ns").factor
+
+        return amount
+
+
+class SummaryPage(_Page):
+    """A row per kernel or kind of copy: the time of all its launches, their number, and extremes."""
+
+    def __init__(
+        self, titles: list[str], units: list[str], delimiter: str, kind: str, name_title: str, count_title: str
+    ) -> None:
+        super().__init__(titles, units, delimiter)
+        self.dialect = f"nsys {kind}"
+        self.rank = 2 if "category" in titles else 3
+        self.name_title, self.count_title = name_title, count_title
+
+    def _is_row(self, row: Cells) -> bool:
+        return _count(row[self.count_title]) is not None and re.match(_AMOUNT, row["total time"]) is not None
+
+    def launches(self) -> list[Launch]:
+        """The rows as averages over their launches."""
+        amount = self._amounts()
+        found = (self._launch(row, amount) for row in self.rows)
+        return [launch for launch in found if launch is not None]
+
+    def _launch(self, row: Cells, amount: Callable[[Cells, str], float | None]) -> Launch | None:
+        """A row as the average of its launches, None where it has none."""
+        count, total = _count(row[self.count_title]), amount(row, "total time")
+        if not count or total is None:
+            return None
+        name = row[self.name_title]
+        launch = _launch(name, _category(row, name, self.name_title))
+        launch.invocations = count
+        launch.grid, launch.block = _triple(row.get("gridxyz", "")), _triple(row.get("blockxyz", ""))
+        launch.measures["duration_ns"] = total / count
+        for title, metric in EXTREMES.items():
+            value = amount(row, title)
+            if value is not None:
+                launch.metrics[metric] = Metric(value, 0.0, "ns")
+        return launch
+
+
+class RangeSummaryPage(SummaryPage):
+    """A row per kernel, thread and NVTX range: a kernel inside nested ranges stands in a row for each of them.
+
+    `Domain:Name` of a range is one text, so only ranges of our own domain are told from names with a colon.
+    """
+
+    def __init__(
+        self, titles: list[str], units: list[str], delimiter: str, kind: str, name_title: str, count_title: str
+    ) -> None:
+        super().__init__(titles, units, delimiter, kind, name_title, count_title)
+        self.rank = 4
+
+    @property
+    def repeated(self) -> int:
+        """How many kernels of a thread stand below more than one range."""
+        places = Counter((row.get("pid"), row.get("tid"), row["name"]) for row in self.rows)
+        return sum(count > 1 for count in places.values())
+
+    def _launch(self, row: Cells, amount: Callable[[Cells, str], float | None]) -> Launch | None:
+        launch = super()._launch(row, amount)
+        if launch is not None:
+            launch.process_id = _whole(row.get("pid"))
+            own = row["nvtx range"].removeprefix(f"{DOMAIN}:")
+            place(launch, [(DOMAIN if own != row["nvtx range"] else "", own)] if own else [])
+        return launch
+
+
+EXTREMES = {
+    "min": "gpu__time_duration.sum (minimum)", "max": "gpu__time_duration.sum (maximum)",
+    "med": "duration_ns (median)", "stddev": "duration_ns (standard deviation)",
+}  # fmt: skip
+"""Titles of a summary and the columns they fill; minimum and maximum are those that averages of ncu have, too."""
+
+
+class TracePage(_Page):
+    """A row per launch, copy or memset."""
+
+    def __init__(self, titles: list[str], units: list[str], delimiter: str) -> None:
+        super().__init__(titles, units, delimiter)
+        self.dialect = "nsys GPU trace" if "grdx" in titles else "nsys kernel execution trace"
+        self.rank = 0 if "grdx" in titles else 1
+
+    def _is_row(self, row: Cells) -> bool:
+        return bool(row["name"]) and all(re.match(_AMOUNT, row[title]) for title in ("start", "duration"))
+
+    def launches(self) -> list[Launch]:
+        """The rows as launches."""
+        amount = self._amounts()
+        return [self._launch(row, amount) for row in self.rows]
+
+    def _launch(self, row: Cells, amount: Callable[[Cells, str], float | None]) -> Launch:
+        launch = _launch(row["name"], _category(row, row["name"], "name"))
+        launch.launch_id, launch.process_id = _whole(row.get("corrid")), _whole(row.get("pid"))
+        launch.context, launch.stream = _whole(row.get("ctx")), row.get("strm") or None
+        launch.grid = _triple(row.get("gridxyz") or " ".join(row.get(f"grd{axis}", "") for axis in "xyz"))
+        launch.block = _triple(row.get("blockxyz") or " ".join(row.get(f"blk{axis}", "") for axis in "xyz"))
+        device = re.match(_DEVICE, row.get("device", ""))
+        if device is not None:
+            launch.device_id = whole(device["number"], bits=31)
+            if device["name"]:
+                launch.attributes["Device Name"] = device["name"]
+        duration = amount(row, "duration")
+        if duration is not None:
+            launch.measures["duration_ns"] = duration
+        for title, column, word in (("start", "start_ns", "ns"), ("bytes", "bytes", "byte")):
+            value = amount(row, title)
+            if value is not None:
+                launch.metrics[column] = Metric(value, 0.0, word)
+        registers = _whole(row.get("reg/trd"))
+        if registers is not None and launch.attributes["operation"] == KERNEL:
+            launch.metrics["registers_per_thread"] = Metric(float(registers), 0.0, "register/thread")
+        return launch
+
+
+class OtherTable(_Page):
+    """A table of nsys that does not say how long kernels took: API calls, NVTX ranges, sizes of copies."""
+
+    dialect = "other tables of nsys"
+    rank = 9
+
+    def feed(self, line: str) -> str:
+        """Pass over one line."""
+        return OTHER_ROW if line.strip() else report.BLANK
+
+    def launches(self) -> list[Launch]:
+        """None."""
+        return []
+
+
+def only_the_best(pages: Iterable[Page], result: Report) -> list[Page]:
+    """The pages without those of nsys that say again, and less, what another one says; a note tells which."""
+    pages = list(pages)
+    of_nsys = [page for page in pages if isinstance(page, _Page)]
+    if not of_nsys:
+        return pages
+    result.origin = SOURCE
+    telling = [page for page in of_nsys if page.rows]
+    best = min((page.rank for page in telling), default=0)
+    kept = _without_shapeless_twins([page for page in telling if page.rank == best])
+    repeats = {page.dialect for page in telling if page not in kept}
+    if repeats:
+        result.notes.append(
+            f"left out, because the {kept[0].dialect} holds the same times: {', '.join(sorted(repeats))}"
+        )
+    if not telling:
+        return pages
+    result.notes += _remarks(kept)
+    return [page for page in pages if not isinstance(page, _Page) or page in kept]
+
+
+def _without_shapeless_twins(pages: Sequence[_Page]) -> list[_Page]:
+    """The pages without kernel summaries that another one gives by grid and block as well."""
+    has_shapes = any(page.dialect == f"nsys {SHAPED_SUMMARY}" for page in pages)
+    return [page for page in pages if not has_shapes or page.dialect != f"nsys {KERNEL_SUMMARY}"]
+
+
+def _remarks(pages: Sequence[_Page]) -> list[str]:
+    """What a reader of the sums should know."""
+    notes = []
+    cut = {row["name"] for page in pages if "name" in page.titles for row in page.rows if CUT in row["name"]}
+    if cut:
+        notes.append(
+            f"nsys cut {len(cut)} kernel name{'s' * (len(cut) > 1)} to the width of the column ({CUT}), so kernels "
+            "that differ behind it are one; --format csv prints names whole"
+        )
+    repeated = sum(page.repeated for page in pages if isinstance(page, RangeSummaryPage))
+    if repeated:
+        notes.append(
+            f"{repeated} kernels stand below several NVTX ranges: where ranges nest, each has the time of what is in "
+            "it, so times hold within a range, and sums over all ranges count launches more than once; the report "
+            "cuda_gpu_kern_sum has each once"
+        )
+    return notes
+
+
+def holds_only_other_tables(pages: Sequence[Page]) -> bool:
+    """Whether nothing but tables without kernels was found."""
+    return bool(pages) and all(isinstance(page, OtherTable) for page in pages)
+
+
+def _launch(name: str, operation: str) -> Launch:
+    return Launch(
+        name or "(kernel without a name)",
+        kernel_short=name if operation != KERNEL else None,
+        attributes={"operation": operation},
+    )
+
+
+def _category(row: Cells, name: str, name_title: str) -> str:
+    """What a row is: copies and memsets stand in brackets in traces, and in tables of their own in summaries."""
+    of_memory = name.startswith("[CUDA ") or (name_title == "operation" and row.get("category") != "CUDA_KERNEL")
+    if not of_memory:
+        return KERNEL
+    return MEMSET if "memset" in name.lower() else MEMCPY
+
+
+def _whole(text: str | None) -> int | None:
+    return whole(text) if text and text.isdecimal() else None
+
+
+def _count(text: str) -> int | None:
+    """A whole number, however its thousands are grouped; None for anything else."""
+    return _whole(re.sub(r"[.,'’\s]", "", text))
+
+
+def _triple(text: str) -> tuple[int, int, int] | None:
+    """x, y and z, however they are separated; None unless there are three."""
+    numbers = [whole(number, bits=31) for number in re.findall(r"\d+", text)]
+    known = tuple(number for number in numbers if number is not None)
+    return (known[0], known[1], known[2]) if len(numbers) == len(known) == 3 else None

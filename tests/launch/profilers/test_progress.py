@@ -1,0 +1,40 @@
+"""The tool's own messages are told while its file grows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ncu_launch.profilers.ncu_progress import following
+
+PATIENCE_S = 10
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_the_newest_message_of_a_growing_file_is_told_and_rows_are_not(tmp_path: Path) -> None:
+    file, heard = tmp_path / "ncu.csv", list[str]()
+    with following(file, heard.append):
+        file.write_bytes(b'==PROF== Profiling "gemm" - 0: 0%')
+        with file.open("ab") as stream:
+            stream.write(b'....100% - 8 passes\n"ID","Kernel Name"\n==PROF== half a li')
+            stream.flush()
+            assert until(lambda: bool(heard))
+            assert heard == ['==PROF== Profiling "gemm" - 0: 0%....100% - 8 passes']
+            stream.write(b'ne\n"0","gemm"\n')
+            stream.flush()
+            assert until(lambda: len(heard) > 1)
+    assert heard[1:] == ["==PROF== half a line"]
+
+
+def test_a_file_that_never_comes_is_no_error(tmp_path: Path) -> None:
+    heard = list[str]()
+    with following(tmp_path / "none.csv", heard.append):
+        time.sleep(0.4)
+    assert heard == []

@@ -1,0 +1,149 @@
+"""FLOPs of operators and of whole models: against formulas written out, and against torchvision's own figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ncu_launch.workload.operator_flops import FREE_OF_CONTRACTIONS, operator_flops
+
+from tests.support.meta_models import parameters_on_meta
+
+torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+
+
+def counted(name: str, args: list[Any], result: Any = None) -> float | None:
+    return operator_flops(name, args, result, is_elementwise=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "result", "flops"),
+    [
+        ("aten.mm", [(3, 4), (4, 5)], (3, 5), 2 * 3 * 4 * 5),
+        ("aten.addmm", [(5,), (3, 4), (4, 5)], (3, 5), 2 * 3 * 4 * 5),
+        ("aten.addbmm", [(3, 5), (7, 3, 4), (7, 4, 5)], (3, 5), 7 * 2 * 3 * 4 * 5),
+        ("aten.bmm", [(7, 3, 4), (7, 4, 5)], (7, 3, 5), 7 * 2 * 3 * 4 * 5),
+        (
+            "aten.convolution",
+            [(2, 3, 8, 8), (16, 3, 3, 3), (16,), [1, 1], [1, 1], [1, 1], False],
+            (2, 16, 8, 8),
+            2 * 2 * 64 * 16 * 27,
+        ),
+        (
+            "aten.convolution",
+            [(2, 8, 8, 8), (8, 1, 3, 3), None, [1, 1], [1, 1], [1, 1], False],
+            (2, 8, 8, 8),
+            2 * 2 * 64 * 8 * 9,
+        ),
+        (
+            "aten.convolution",
+            [(2, 8, 4, 4), (8, 3, 2, 2), None, [2, 2], [0, 0], [1, 1], True],
+            (2, 3, 8, 8),
+            2 * 2 * 16 * 8 * 3 * 4,
+        ),
+        (
+            "aten._scaled_dot_product_flash_attention_for_cpu",
+            [(2, 4, 10, 8)] * 3,
+            [(2, 4, 10, 8)],
+            2 * 2 * 4 * 10 * 10 * 16,
+        ),
+        (
+            "aten._scaled_dot_product_flash_attention_for_cpu_backward",
+            [(2, 4, 10, 8)] * 4,
+            None,
+            5 * 2 * 2 * 4 * 10 * 10 * 8,
+        ),
+        ("aten.native_batch_norm", [], None, 0.0),
+        ("custom.fancy_kernel", [], None, None),
+    ],
+)
+def test_an_operator_has_the_flops_of_its_shapes(name: str, args: list[Any], result: Any, flops: float | None) -> None:
+    assert counted(name, args, result) == flops
+
+
+def collected(function: Any, *shapes: tuple[int, ...], dtype: Any = torch.float32) -> tuple[float, dict[str, int]]:
+    """FLOPs of what a function does with tensors of these shapes, and the operators that have no formula."""
+    from ncu_launch.workload.module_attribution import Attribution
+    from ncu_launch.workload.operator_collector import collector_class
+
+    attribution = Attribution()
+    collector = collector_class()(attribution, "meta", ("forward",))
+    with collector, attribution.during("forward"):
+        function(*(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes))
+    return sum(record["flops"] or 0.0 for record in collector.records), dict(collector.unknown)
+
+
+def test_a_vector_times_a_matrix_is_known_although_it_is_squeezed_in_place() -> None:
+    assert collected(torch.matmul, (5,), (5, 9)) == (2 * 5 * 9, {})
+
+
+@pytest.mark.parametrize("cell", [torch.nn.LSTMCell, torch.nn.GRUCell])
+def test_cells_of_recurrent_networks_are_known_although_their_gates_are_split_unsafely(cell: Any) -> None:
+    gates = 4 if cell is torch.nn.LSTMCell else 3
+    made = cell(8, 16, device="meta")
+    assert collected(made, (2, 8)) == (2 * 2 * (8 + 16) * gates * 16, {})
+
+
+def test_a_bag_of_embeddings_multiplies_nothing() -> None:
+    bag = torch.nn.EmbeddingBag(50, 8, mode="sum", device="meta")
+    assert collected(lambda rows: bag(rows.long()), (3, 4)) == (0.0, {})
+
+
+def test_complex_products_are_four_real_ones() -> None:
+    assert collected(torch.matmul, (3, 5), (5, 6), dtype=torch.complex64) == (4 * 2 * 3 * 5 * 6, {})
+
+
+@pytest.mark.parametrize(
+    ("mask", "times"), [([True, True, True], 2), ([False, True, False], 1), ([False, False, True], 0)]
+)
+def test_the_backward_pass_of_a_depthwise_convolution_costs_its_forward_pass_per_gradient(
+    mask: list[bool], times: int
+) -> None:
+    shape = [(2, 8, 8, 8), (2, 8, 8, 8), (8, 1, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 8, mask]
+    assert counted("aten.convolution_backward", shape) == times * 2 * 2 * 64 * 8 * 9
+
+
+def test_no_formula_is_also_declared_free_of_contractions() -> None:
+    from ncu_launch.workload.operator_flops import FORMULAS
+
+    assert set(FORMULAS) & FREE_OF_CONTRACTIONS == set()
+
+
+def classification_models() -> list[str]:
+    from ncu_launch.targets.torchvision_compat import import_torchvision
+
+    try:
+        models = import_torchvision().models
+    except ImportError:
+        return []
+    return list(models.list_models(module=models))
+
+
+@pytest.mark.parametrize("name", classification_models())
+def test_a_torchvision_models_flops_and_parameters_are_its_published_ones(name: str) -> None:
+    from ncu_launch.nvtx_ranges import RUN_PHASES
+    from ncu_launch.targets.models import build
+    from ncu_launch.targets.torchvision_compat import import_torchvision
+    from ncu_launch.workload.module_attribution import Attribution
+    from ncu_launch.workload.operator_collector import collector_class
+    from ncu_launch.workload.workload import differentiate
+    from ncu_launch.workload_spec import Workload
+
+    with parameters_on_meta():
+        built = build(Workload(name))
+    meta = import_torchvision().models.get_model_weights(name).DEFAULT.meta
+    assert sum(parameter.numel() for parameter in built.model.parameters()) == meta["num_params"]
+    attribution = Attribution()
+    collector = collector_class()(attribution, "cpu", RUN_PHASES)
+    with collector:
+        with attribution.during("forward"):
+            output = built.model.eval()(*(tensor.to("meta") for tensor in built.args))
+        with attribution.during("backward"):
+            differentiate(output)
+    flops = {
+        phase: sum(record["flops"] or 0 for record in collector.records if record["phase"] == phase)
+        for phase in ("forward", "backward")
+    }
+    assert flops["forward"] == pytest.approx(2e9 * meta["_ops"], rel=0.015)
+    assert 1.7 <= flops["backward"] / flops["forward"] <= 2.1
+    assert collector.unknown == {}

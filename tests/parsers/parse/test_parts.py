@@ -1,0 +1,253 @@
+"""Several reports at once: read in processes or one by one, the file is that of the table that `parse` makes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from ncu_parsers.parquet.reader import read_launches
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.parse import parallel_parse, parse
+from ncu_parsers.schema.tables import table_metadata
+from ncu_parsers.sources.sources import Source
+
+from tests.conftest import SAMPLES
+from tests.parsers.streaming.test_streaming import CACHE, TIME, launch_cells, row, wide_header
+from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
+
+OTHER = "sm__cycles_elapsed.avg"
+
+
+def report(path: Path, process: int, *metrics: tuple[str, str], value: str = "1.5", rows: int = 40) -> Source:
+    """A page of --page raw of one process, with the same value everywhere."""
+    lines = [row(*launch_cells(number, process=process), *(value for _ in metrics)) for number in range(rows)]
+    path.write_text("\n".join([*wide_header(*metrics), *lines, ""]), encoding="utf-8")
+    return Source(str(path))
+
+
+def different_reports(folder: Path) -> list[Source]:
+    """Reports whose columns differ in names and types, one that is none, and one of another dialect."""
+    folder.mkdir(exist_ok=True)
+    sources = [
+        report(folder / "a.csv", 7, (TIME, "us")),
+        report(folder / "b.csv", 8, (TIME, "us"), (OTHER, "cycle")),
+        report(folder / "c.csv", 9, (OTHER, ""), (CACHE, ""), value="CachePreferNone"),
+    ]
+    (folder / "d.csv").write_text("no report\n" * 10, encoding="utf-8")
+    return [*sources, Source(str(folder / "d.csv")), Source(str(SAMPLES / "d18-text.txt"))]
+
+
+@pytest.fixture
+def all_are_big(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files are streamed, and worth a process, too."""
+    monkeypatch.setattr(parse, "STREAMED_FROM_BYTES", 100)
+    monkeypatch.setattr(parallel_parse, "WORTH_A_PROCESS", 100)
+    monkeypatch.setattr(parallel_parse, "WORTH_A_PROCESS_IF_SLOW", 100)
+
+
+def assert_same(folder: Path, sources: Sequence[Source], result: parse.Parsed) -> None:
+    """The file `out.parquet` and its account are those of the table of all reports."""
+    plain = parse.parse(sources)
+    assert plain.table is not None
+    write_table(plain.table, folder / "plain.parquet")
+    one, other = read_launches(folder / "out.parquet"), read_launches(folder / "plain.parquet")
+    assert one.to_pylist() == other.to_pylist()
+    assert one.schema.equals(other.schema, check_metadata=True)
+    assert table_metadata(one) == table_metadata(other)
+    assert [report.rows for report in result.reports] == [report.rows for report in plain.reports]
+    assert [report.metric_names for report in result.reports] == [report.metric_names for report in plain.reports]
+    assert {name: error.paragraph for name, error in result.refused.items()} == {
+        name: error.paragraph for name, error in plain.refused.items()
+    }
+    assert {entry.name for entry in folder.iterdir()} == {"out.parquet", "plain.parquet", "reports"}
+
+
+@pytest.mark.usefixtures("all_are_big")
+class TestSeveralBigReports:
+    @pytest.mark.parametrize("processes", [1, 2])
+    def test_give_the_file_that_their_table_would(self, tmp_path: Path, processes: int) -> None:
+        sources = different_reports(tmp_path / "reports")
+        heard: list[Source] = []
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=processes, reading=heard.append)
+        assert result.table is None
+        assert set(heard) == set(sources)
+        assert_same(tmp_path, sources, result)
+
+    def test_are_joined_where_they_hold_the_same_launches(self, tmp_path: Path) -> None:
+        (tmp_path / "reports").mkdir()
+        sources = [report(tmp_path / "reports" / f"{name}.csv", 7, (name, "us")) for name in (TIME, OTHER)]
+        result = parse.parse_into(tmp_path / "out.parquet", sources)
+        assert len(read_launches(tmp_path / "out.parquet")) == 40
+        assert_same(tmp_path, sources, result)
+
+    def test_are_kept_apart_where_that_is_asked_for(self, tmp_path: Path) -> None:
+        sources = [report(tmp_path / f"{name}.csv", 7, (name, "us")) for name in (TIME, OTHER)]
+        result = parse.parse_into(tmp_path / "out.parquet", sources, join=False)
+        assert result.table is None
+        assert len(read_launches(tmp_path / "out.parquet")) == 80
+
+    def test_are_joined_also_where_only_later_launches_are_the_same(self, tmp_path: Path) -> None:
+        (tmp_path / "reports").mkdir()
+        sources = [
+            report(tmp_path / "reports" / "a.csv", 7, (TIME, "us")),
+            report(tmp_path / "reports" / "b.csv", 8, (OTHER, "")),
+        ]
+        with Path(sources[1].path).open("a", encoding="utf-8") as file:
+            file.write(row(*launch_cells(39, process=7), "1.5") + "\n")
+        result = parse.parse_into(tmp_path / "out.parquet", sources)
+        assert len(read_launches(tmp_path / "out.parquet")) == 80
+        assert_same(tmp_path, sources, result)
+
+    def test_take_the_attributes_of_a_session_page_beside_them(self, tmp_path: Path) -> None:
+        (tmp_path / "reports").mkdir()
+        session = Source(str(SAMPLES / "d22-session-page.csv"))
+        sources = [report(tmp_path / "reports" / "a.csv", 7, (TIME, "us")), session]
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
+        assert_same(tmp_path, sources, result)
+
+    def test_are_read_here_where_a_process_dies(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        sources = different_reports(tmp_path / "reports")
+        monkeypatch.setattr(parallel_parse, "read_apart", die)
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
+        assert_same(tmp_path, sources, result)
+
+    @pytest.mark.parametrize("missing", [ImportError, NotImplementedError, OSError])
+    def test_are_read_here_where_there_are_no_processes_to_be_had(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: type[Exception]
+    ) -> None:
+        """As on a machine without semaphores, which concurrent.futures finds out."""
+        asked: list[int] = []
+
+        def none_to_be_had(count: int, *_: object) -> None:
+            asked.append(count)
+            raise missing
+
+        monkeypatch.setattr(parallel_parse, "ProcessPoolExecutor", none_to_be_had)
+        sources = different_reports(tmp_path / "reports")
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
+        assert asked
+        assert_same(tmp_path, sources, result)
+
+    def test_leave_no_file_where_none_can_be_read(self, tmp_path: Path) -> None:
+        sources = [Source(str(tmp_path / name)) for name in ("a.csv", "b.csv")]
+        for source in sources:
+            Path(source.path).write_text("no report\n" * 100, encoding="utf-8")
+        result = parse.parse_into(tmp_path / "out.parquet", sources)
+        assert not result.written
+        assert set(result.refused) == {source.name for source in sources}
+        assert not (tmp_path / "out.parquet").exists()
+
+
+class TestManySmallReports:
+    """They are so many that together they are worth processes, which read some of them each."""
+
+    @pytest.fixture(autouse=True)
+    def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(parse, "MANY_BYTES", 1000)
+        monkeypatch.setattr(parallel_parse, "WORTH_A_PROCESS", 30_000)
+        monkeypatch.setattr(parallel_parse, "BATCH_BYTES", 12_000)
+
+    @pytest.fixture
+    def sources(self, tmp_path: Path) -> list[Source]:
+        folder = tmp_path / "reports"
+        found = different_reports(folder)
+        more = [report(folder / f"{number}.csv", number, (TIME, "us"), (OTHER, "")) for number in range(20, 32)]
+        return [*more[:5], *found, *more[5:]]
+
+    def test_are_shared_out_in_their_order(self, sources: list[Source]) -> None:
+        batches = parallel_parse._batches(sources)
+        assert len(batches) > 2
+        assert [source for batch in batches for source in batch] == sources
+        assert min(len(batch) for batch in batches[:-1]) > 1
+
+    @pytest.mark.parametrize("processes", [1, 2])
+    def test_give_the_file_that_their_table_would(self, tmp_path: Path, sources: list[Source], processes: int) -> None:
+        result = parse.parse_into(tmp_path / "out.parquet", sources, processes=processes)
+        assert result.table is None
+        assert len(result.refused) == 1
+        assert_same(tmp_path, sources, result)
+
+    def test_are_read_here_where_a_process_dies(
+        self, tmp_path: Path, sources: list[Source], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(parallel_parse, "read_apart", die)
+        assert_same(tmp_path, sources, parse.parse_into(tmp_path / "out.parquet", sources, processes=2))
+
+
+def test_ids_are_noted_exactly_however_large() -> None:
+    large = 2**53
+    columns = {
+        "process_id": pa.array([7, None, 7, large + 1, None], pa.int64()),
+        "launch_id": pa.array([large + 1, 3, large + 3, None, 5], pa.int64()),
+    }
+    ids: parallel_parse.Ids = {7: (large + 2, large + 2)}
+    parallel_parse._note_ids(ids, pa.table(columns))
+    assert ids == {7: (large + 1, large + 3), None: (3, 5)}
+
+
+def die(*_: object) -> None:
+    os._exit(3)
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 30
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return true()
+
+
+def is_running(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_parse_that_is_stopped_leaves_no_process_and_no_half_file(tmp_path: Path, how: signal.Signals) -> None:
+    for process in (7, 8):
+        report(tmp_path / f"{process}.csv", process, (TIME, "us"), value="1.5" + "0" * 400, rows=40_000)
+    out = tmp_path / "out"
+    out.mkdir()
+    running = subprocess.Popen(
+        [*PROGRAM, "parse", str(tmp_path), "-o", str(out / "launches.parquet")],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH}, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert eventually(lambda: any(out.glob(".*.parts/*")))
+    os.killpg(running.pid, how) if how == signal.SIGINT else running.send_signal(how)
+    _, said = running.communicate(timeout=30)
+    assert eventually(lambda: not is_running(running.pid))
+    assert not (out / "launches.parquet").exists()
+    if how != signal.SIGKILL:
+        assert running.returncode == (130 if how == signal.SIGINT else 143)
+        assert said.decode().strip() == "Stopped."
+        assert list(out.iterdir()) == []
+
+
+def test_many_small_reports_are_gathered_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse, "MANY_BYTES", 1000)
+    monkeypatch.setattr(parallel_parse, "ENOUGH_ROWS", 90)
+    (tmp_path / "reports").mkdir()
+    sources = [report(tmp_path / "reports" / f"{number}.csv", 100 + number, (TIME, "us")) for number in range(7)]
+    Path(sources[3].path).write_text("no report\n", encoding="utf-8")
+    result = parse.parse_into(tmp_path / "out.parquet", sources)
+    assert result.table is None
+    assert list(result.refused) == [sources[3].name]
+    assert_same(tmp_path, sources, result)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python knows the setting from 3.11 on")
+def test_processes_that_read_have_no_current_folder_on_their_path() -> None:
+    program = [sys.executable, "-c", "import sys; print('' in sys.path)"]
+    before = dict(os.environ)
+    with parallel_parse.without_the_current_folder():
+        assert subprocess.run(program, capture_output=True, text=True, check=True).stdout == "False\n"
+    assert dict(os.environ) == before

@@ -1,0 +1,129 @@
+"""Numbers in any locale and units in any scale come to the same base value."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_parsers.report_data.units import ABSENT, NumberFormat, instances, unit
+
+POINT, COMMA = NumberFormat("."), NumberFormat(",")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5,318,969,728.00", 5318969728.0),
+        ("27.595.520", 27595520.0),
+        ("65,77", 65.77),
+        ("65.77", 65.77),
+        ("1.234,5", 1234.5),
+        ("1 234,5", 1234.5),
+        ("1\u202f234\u202f567,25", 1234567.25),
+        ("1'234.5", 1234.5),
+        ("12,34,567.89", 1234567.89),
+        ("0.500", 0.5),
+        ("0,500", 0.5),
+        ("1234.567", 1234.567),
+        ("1e+10", 1e10),
+        ("1.5e-05", 1.5e-05),
+        ("-1.5", -1.5),
+        (".5", 0.5),
+        ("18446744073709551615", 18446744073709551615.0),
+    ],
+)
+def test_a_number_that_can_be_read_in_one_way_is_read_so_in_every_locale(text: str, value: float) -> None:
+    for number_format in (POINT, COMMA):
+        number = number_format.parse(text)
+        assert number is not None
+        assert number.value == pytest.approx(value, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "with_points", "with_commas"), [("117.344", 117.344, 117344.0), ("1,234", 1234.0, 1.234)]
+)
+def test_an_ambiguous_number_follows_the_locale_of_its_table(text: str, with_points: float, with_commas: float) -> None:
+    numbers = [number_format.parse(text) for number_format in (POINT, COMMA)]
+    assert [number and number.value for number in numbers] == [with_points, with_commas]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "nan", "n/a", "CachePreferNone", "0x12", "12 13", "1,2,3", "127.0.0.1", "--", "-", "1e400", "(1, 1, 1)"],
+)
+def test_what_is_no_number_is_none(text: str) -> None:
+    assert POINT.parse(text) is None
+    assert COMMA.parse(text) is None
+
+
+def test_a_number_knows_the_step_of_its_last_digit() -> None:
+    numbers = [POINT.parse(text) for text in ("12", "1,234.50", "0.000019")]
+    assert [number and number.step for number in numbers] == pytest.approx([1, 0.01, 1e-6])
+
+
+@given(
+    digits=st.integers(0, 10**15),
+    decimals=st.sampled_from([0, 2, 6]),
+    locale=st.sampled_from([(".", ","), (".", ""), (",", "."), (",", ""), (",", "\u202f"), (".", "'")]),
+)
+def test_any_number_written_in_a_locale_reads_back_in_it(digits: int, decimals: int, locale: tuple[str, str]) -> None:
+    decimal, grouping = locale
+    text = f"{digits:0{decimals + 1}d}"
+    whole, fraction = text[: len(text) - decimals], text[len(text) - decimals :]
+    written = f"{int(whole):,}".replace(",", grouping) + (decimal + fraction if fraction else "")
+    number = NumberFormat(decimal).parse(written)
+    assert number is not None
+    assert number.value == float(f"{digits}e-{decimals}")
+
+
+@given(st.text(max_size=30))
+def test_no_text_makes_the_number_reader_fail(text: str) -> None:
+    NumberFormat.infer([(text, "byte")]).parse(text)
+    instances(text)
+    unit(text)
+
+
+@pytest.mark.parametrize(
+    ("cells", "decimal"),
+    [
+        ([("65.77", "%"), ("117.344", "ns")], "."),
+        ([("65,77", "%"), ("117.344", "ns")], ","),
+        ([("27.595.520", "byte"), ("117.344", "ns")], ","),
+        ([("1,234", "byte")], "."),
+        ([("117.344", "ns"), ("12", "byte")], ","),  # ncu prints counts with no, two or six decimals
+        ([("117.344", "%")], "."),
+        ([("117.344", "ns"), ("1.618", "%")], "."),
+        ([("CachePreferNone", ""), ("10.2.1.5", "")], "."),
+        ([], "."),
+    ],
+)
+def test_the_locale_of_a_table_follows_from_its_numbers(cells: list[tuple[str, str]], decimal: str) -> None:
+    assert NumberFormat.infer(cells).decimal == decimal
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "factor"),
+    [
+        ("nsecond", "ns", 1), ("ns", "ns", 1), ("usecond", "ns", 1e3), ("us", "ns", 1e3), ("µs", "ns", 1e3),
+        ("μs", "ns", 1e3), ("msecond", "ns", 1e6), ("ms", "ns", 1e6), ("second", "ns", 1e9), ("s", "ns", 1e9),
+        ("byte", "byte", 1), ("Kbyte", "byte", 1e3), ("Mbyte", "byte", 1e6), ("Gbyte", "byte", 1e9), ("Tbyte", "byte", 1e12),
+        ("cycle/nsecond", "hz", 1e9), ("cycle/usecond", "hz", 1e6), ("cycle/second", "hz", 1), ("Ghz", "hz", 1e9),
+        ("Mhz", "hz", 1e6), ("hz", "hz", 1), ("Gbyte/second", "byte/s", 1e9), ("Gbyte/s", "byte/s", 1e9),
+        ("byte/second", "byte/s", 1), ("Kbyte/block", "byte/block", 1e3), ("inst/cycle", "inst/cycle", 1),
+        ("register/thread", "register/thread", 1), ("%", "%", 1), ("", "", 1), ("furlong", "furlong", 1),
+    ],
+)  # fmt: skip
+def test_a_unit_of_any_year_has_its_base_and_factor(text: str, base: str, factor: float) -> None:
+    assert unit(text).base == base
+    assert unit(text).factor == pytest.approx(factor)
+
+
+def test_instances_behind_a_value_are_told_from_it() -> None:
+    assert instances("30 (10; 20)") == ("30", "10; 20")
+    assert instances("1944 (0: 24; 512: 24)") == ("1944", "0: 24; 512: 24")
+    assert instances("5280946840 {929}") == ("5280946840", None)
+    assert instances("(1, 1, 1)") == ("(1, 1, 1)", None)
+
+
+def test_words_for_nothing_are_absent() -> None:
+    assert {"", "n/a", "nan", "no data"} <= ABSENT

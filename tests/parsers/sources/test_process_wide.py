@@ -1,0 +1,46 @@
+"""A setting of the whole process holds while any thread is inside, and is as it was when all have left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from ncu_parsers.parse.parallel_parse import SAFE_PATH, without_the_current_folder
+from ncu_parsers.sources.process_settings import process_wide
+
+
+@pytest.mark.parametrize("before", [None, "", "1"])
+def test_blocks_that_overlap_leave_what_was_there(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if before is None:
+        monkeypatch.delenv(SAFE_PATH, raising=False)
+    else:
+        monkeypatch.setenv(SAFE_PATH, before)
+    one, other = without_the_current_folder(), without_the_current_folder()
+    one.__enter__()
+    other.__enter__()
+    assert os.environ[SAFE_PATH] == "1"
+    one.__exit__(None, None, None)
+    assert os.environ[SAFE_PATH] == "1"
+    other.__exit__(None, None, None)
+    assert os.environ.get(SAFE_PATH) == before
+
+
+def test_it_is_made_once_and_put_back_once_also_after_an_error() -> None:
+    said: list[str] = []
+
+    @process_wide
+    def setting() -> Callable[[], None]:
+        said.append("made")
+        return lambda: said.append("put back")
+
+    with pytest.raises(ZeroDivisionError), ExitStack() as blocks:
+        for _ in range(3):
+            blocks.enter_context(setting())
+        said.append("inside")
+        raise ZeroDivisionError
+    assert said == ["made", "inside", "put back"]
+    with setting():
+        assert said[-1] == "made"
+    assert said[-1] == "put back"

@@ -1,0 +1,162 @@
+"""Reports come from files, folders, patterns, compressed files and standard input, in the encodings of their machines."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.parse.parse import Parsed, parse
+from ncu_parsers.sources.sources import Source, encoding_of, find_sources
+
+from tests.conftest import SAMPLES
+
+SAMPLE = SAMPLES / "d04-long-metrics.csv"
+
+
+def test_a_compressed_report_reads_like_the_plain_one_whatever_its_suffix(tmp_path: Path) -> None:
+    plain = read_report(Source(str(SAMPLE))).launches
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(SAMPLE.read_bytes()))
+    (tmp_path / "b.csv.zst").write_bytes(zstandard.compress(SAMPLE.read_bytes()))
+    (tmp_path / "c").write_bytes(gzip.compress(SAMPLE.read_bytes()))
+    for name in ("a.csv.gz", "b.csv.zst", "c"):
+        assert read_report(Source(str(tmp_path / name))).launches == plain
+
+
+def test_a_compressed_report_cut_in_the_middle_keeps_what_came_before(tmp_path: Path) -> None:
+    data = gzip.compress(SAMPLE.read_bytes(), compresslevel=1)
+    (tmp_path / "cut.csv.gz").write_bytes(data[: len(data) * 3 // 4])
+    report = read_report(Source(str(tmp_path / "cut.csv.gz")))
+    assert 0 < len(report.launches) <= 8
+    assert any("ends in damage" in note for note in report.notes)
+
+
+def test_damage_from_the_start_is_an_error_with_the_name(tmp_path: Path) -> None:
+    (tmp_path / "bad.csv.gz").write_bytes(b"\x1f\x8b" + b"garbage" * 9)
+    with pytest.raises(NcuBenchError, match=r"bad\.csv\.gz could not be read"):
+        read_report(Source(str(tmp_path / "bad.csv.gz")))
+
+
+def test_a_folder_stands_for_every_report_below_it(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("a.csv", "deep/b.TXT", "deep/c.csv.gz", "d.log", "notes.md", "picture.png"):
+        (tmp_path / name).write_text("x")
+    assert [Path(source.path).name for source in find_sources([str(tmp_path)])] == [
+        "a.csv",
+        "d.log",
+        "b.TXT",
+        "c.csv.gz",
+    ]
+
+
+def test_a_pattern_the_shell_left_alone_is_expanded(tmp_path: Path) -> None:
+    for name in ("a1.csv", "a2.csv", "b.csv"):
+        (tmp_path / name).write_text("x")
+    assert [Path(source.path).name for source in find_sources([str(tmp_path / "a*.csv")])] == ["a1.csv", "a2.csv"]
+
+
+def test_a_report_named_twice_is_read_once() -> None:
+    assert find_sources([str(SAMPLE), str(SAMPLE)]) == [Source(str(SAMPLE))]
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> None:
+    odd = tmp_path / "run[1].csv"
+    odd.write_bytes(SAMPLE.read_bytes())
+    assert find_sources([str(odd)]) == [Source(str(odd))]
+
+
+@pytest.mark.parametrize("argument", ["no-such-file.csv", "no-such-*.csv"])
+def test_an_argument_that_names_nothing_is_an_error(argument: str) -> None:
+    with pytest.raises(NcuBenchError, match="does not exist"):
+        find_sources([argument])
+
+
+def test_a_folder_without_reports_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NcuBenchError, match="names no report"):
+        find_sources([str(tmp_path)])
+
+
+def test_what_cannot_be_opened_is_an_error_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(NcuBenchError, match="Is a directory"):
+        read_report(Source(str(tmp_path)))
+
+
+def test_standard_input_is_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(SAMPLE.read_bytes()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    parsed = parse(find_sources(["-"]))
+    assert parsed.table is not None
+    assert set(parsed.table.column("report").to_pylist()) == {"standard input"}
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> Parsed:
+    """What parsing standard input gives, when a program pipes `data` into it."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
+    return parse(find_sources(["-"]))
+
+
+COMPRESSIONS = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.compress}
+
+
+@pytest.mark.parametrize("compressed", COMPRESSIONS.values(), ids=COMPRESSIONS)
+def test_a_trace_on_standard_input_is_read_like_the_file(
+    compressed: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": f"k{number % 99}", "ts": number, "dur": 2.5} for number in range(9999)
+    ]
+    data = json.dumps({"schemaVersion": 1, "traceEvents": kernels}).encode()
+    (tmp_path / "trace.json").write_bytes(data)
+    expected = parse([Source(str(tmp_path / "trace.json"))]).table
+    found = piped(monkeypatch, compressed(data)).table
+    assert expected is not None
+    assert found is not None
+    assert found.drop_columns(["report"]).equals(expected.drop_columns(["report"]))
+
+
+@pytest.mark.parametrize("compressed", COMPRESSIONS.values(), ids=COMPRESSIONS)
+def test_a_report_on_standard_input_loses_nothing_to_the_look_at_its_beginning(
+    compressed: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (report,) = piped(monkeypatch, compressed(SAMPLE.read_bytes())).reports
+    assert report.launches == read_report(Source(str(SAMPLE))).launches
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"SQLite format 3\0" + bytes(99), "Save it to a file and name that file"),
+        (b"NVR\0" + bytes(99), "Save it to a file and name that file"),
+        (b"\x1f\x8b" + b"garbage" * 9, "could not be read"),
+        (b'{"neither": "a trace"}', "holds no table"),
+        (b"", "is empty"),
+    ],
+)
+def test_what_standard_input_cannot_be_is_refused_with_advice(
+    data: bytes, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (error,) = piped(monkeypatch, data).refused.values()
+    assert words in error.paragraph
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        (b'"ID","Process ID"', "utf-8"),
+        (b'\xef\xbb\xbf"ID"', "utf-8-sig"),
+        ('"ID"'.encode("utf-16"), "utf-16"),
+        ('"ID","x"'.encode("utf-16-le"), "utf-16-le"),
+        ('"ID","x"'.encode("utf-16-be"), "utf-16-be"),
+        (b"", "utf-8"),
+        (b"x", "utf-8"),
+    ],
+)
+def test_the_encoding_shows_in_the_first_bytes(data: bytes, encoding: str) -> None:
+    assert encoding_of(data) == encoding

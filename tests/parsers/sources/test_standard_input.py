@@ -1,0 +1,170 @@
+"""What comes through a pipe is read as a file is: as fast, as often as it takes, with the same launches."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.parquet.reader import read_launches
+from ncu_parsers.parse.parse import parse_into
+from ncu_parsers.sources import memory, standard_input
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.sources.standard_input import BLOCK_BYTES, IN_MEMORY_BYTES, LOOKED_AT_BYTES, opened
+from ncu_parsers.streaming import streaming_reader
+
+from ncu_tools.runs.loading import load
+from tests.conftest import SAMPLES
+from tests.parsers.parse.test_parts import report
+from tests.parsers.streaming.test_streaming import TIME
+from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report that is streamed, and that would be kept in the cache if it were a file."""
+    path = tmp_path_factory.mktemp("big") / "report.csv"
+    report(path, 7, (TIME, "us"), value="1.5" + "0" * 400, rows=10_000)
+    return path
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
+
+
+def program(*arguments: str, stdin: io.BufferedReader | None = None, data: bytes | None = None) -> str:
+    done = subprocess.run(
+        [*PROGRAM, *arguments], stdin=stdin, input=data, capture_output=True, check=True,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+    )  # fmt: skip
+    return done.stdout.decode()
+
+
+class TestABigReport:
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_through_a_pipe_gives_the_launches_of_the_file(self, packed: bool, big: Path, tmp_path: Path) -> None:
+        data = gzip.compress(big.read_bytes(), 1) if packed else big.read_bytes()
+        program("parse", "-", "-o", str(tmp_path / "piped.parquet"), data=data)
+        program("parse", str(big), "-o", str(tmp_path / "file.parquet"))
+        found, expected = read_launches(tmp_path / "piped.parquet"), read_launches(tmp_path / "file.parquet")
+        assert set(found.column("report").to_pylist()) == {"standard input"}
+        assert found.drop_columns(["report"]).equals(expected.drop_columns(["report"]))
+
+    def test_behind_a_sign_of_the_shell_is_read_from_where_the_shell_is(self, big: Path, tmp_path: Path) -> None:
+        (tmp_path / "with-noise.csv").write_bytes(b"a line that head took\n" + big.read_bytes())
+        with (tmp_path / "with-noise.csv").open("rb") as rest:
+            os.lseek(rest.fileno(), len(b"a line that head took\n"), os.SEEK_SET)
+            said = program("parse", "-", "-o", str(tmp_path / "l.parquet"), "--format", "json", stdin=rest)
+        (row,) = json.loads(said)["rows"]
+        assert (row["launches"], row["skipped"]) == (10_000, None)
+
+    def test_has_the_kernels_of_the_file(self, big: Path) -> None:
+        found = json.loads(program("hotspots", "-", "--format", "json", data=big.read_bytes()))
+        assert found["rows"] == json.loads(program("hotspots", str(big), "--format", "json"))["rows"]
+        assert found["rows"][0]["launches"] == 10_000
+
+    @pytest.mark.parametrize("rows", [3, 10_000])
+    def test_is_called_standard_input_and_so_is_a_small_one(
+        self, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        report(tmp_path / "report.csv", 7, (TIME, "us"), value="1.5" + "0" * 400, rows=rows)
+        piped(monkeypatch, (tmp_path / "report.csv").read_bytes())
+        run = load("-")
+        assert (run.name, len(run.table)) == ("standard input", rows)
+
+    def test_is_streamed_and_not_read_whole(self, big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        piped(monkeypatch, big.read_bytes())
+        assert parse_into(tmp_path / "l.parquet", [Source("-")]).table is None
+
+    def test_that_cannot_be_streamed_is_read_again_from_its_beginning(
+        self, big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        packed = gzip.compress(big.read_bytes(), 0)
+        piped(monkeypatch, packed[: len(packed) // 2])
+        assert streaming_reader.stream_report(Source("-"), Nowhere()) is None  # it ends in damage
+        result = parse_into(tmp_path / "l.parquet", [Source("-")])
+        assert result.written
+        assert any("ends in damage" in note for note in result.reports[0].notes)
+        assert 4000 < len(read_launches(tmp_path / "l.parquet")) < 6000
+
+
+def test_a_page_of_what_came_through_a_pipe_is_titled_by_it(tmp_path: Path) -> None:
+    program("report", "-", "-o", str(tmp_path / "page.html"), data=(SAMPLES / "d01-wide-raw.csv").read_bytes())
+    assert re.search(r'"title": *"standard input"', (tmp_path / "page.html").read_text("utf-8"))
+
+
+class Nowhere:
+    """Takes tables, and keeps none."""
+
+    def write(self, table: object) -> None:
+        pass
+
+    def restart(self) -> None:
+        pass
+
+
+class TestWhatCame:
+    @pytest.mark.parametrize("size", [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, LOOKED_AT_BYTES + 3])
+    @pytest.mark.parametrize("in_memory", [1, IN_MEMORY_BYTES])
+    def test_is_all_there_each_time_it_is_opened(
+        self, size: int, in_memory: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(standard_input, "IN_MEMORY_BYTES", in_memory)
+        data = os.urandom(size)
+        piped(monkeypatch, data)
+        came = standard_input.standard_input()
+        assert came.size == min(size, LOOKED_AT_BYTES)
+        with opened(came) as one, opened(came) as other:
+            halves = one.read(size // 2), other.read(size // 3), one.read(), other.read()
+        assert halves[0] + halves[2] == halves[1] + halves[3] == data
+
+    def test_is_waited_for_where_the_pipe_does_not_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        data = os.urandom(3 * BLOCK_BYTES + 5)
+
+        def write_slowly() -> None:
+            with os.fdopen(writing, "wb", buffering=0) as pipe:
+                for at in range(0, len(data), BLOCK_BYTES // 2):
+                    time.sleep(0.02)
+                    pipe.write(data[at : at + BLOCK_BYTES // 2])
+
+        writer = threading.Thread(target=write_slowly)
+        with os.fdopen(reading, encoding="utf-8") as stream:
+            monkeypatch.setattr(sys, "stdin", stream)
+            writer.start()
+            assert opened(standard_input.standard_input()).read() == data
+            writer.join()
+
+    def test_of_a_file_is_what_the_shell_left_of_it(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"0123456789")
+        with (tmp_path / "file").open(encoding="utf-8") as file:
+            os.lseek(file.fileno(), 4, os.SEEK_SET)
+            monkeypatch.setattr(sys, "stdin", file)
+            assert Source("-").size == 6
+            assert [Source("-").head(3), Source("-").head(99)] == [b"456", b"456789"]
+
+    def test_is_refused_each_time_where_it_takes_too_much_of_the_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memory, "limit", lambda: BLOCK_BYTES)
+        piped(monkeypatch, os.urandom(6 * BLOCK_BYTES))
+        for _ in range(2):  # what is left of it is no report
+            with pytest.raises(memory.TooBig, match=r"Standard input takes more than 4\.19MB.* Save it to a file"):
+                Source("-").head(5 * BLOCK_BYTES)
+
+    def test_that_cannot_be_kept_says_where_else_it_could_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(standard_input, "IN_MEMORY_BYTES", 1)
+        monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+        piped(monkeypatch, bytes(99))
+        for _ in range(2):
+            with pytest.raises(NcuBenchError, match=r"in a temporary file: No such file.* set TMPDIR"):
+                Source("-").head(10)

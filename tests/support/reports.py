@@ -1,0 +1,55 @@
+"""What the tests know about the reports on disk: which there are, and how to sum one up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.parse.parse import parse
+from ncu_parsers.schema import tables
+from ncu_parsers.sources.sources import Source
+
+from tests.conftest import SAMPLES, SHARED
+
+REPORT_SUFFIXES = {".csv", ".txt"}
+
+
+def sample_files() -> list[Path]:
+    """Every sample report of the project."""
+    return sorted(path for path in SAMPLES.iterdir() if path.suffix in REPORT_SUFFIXES)
+
+
+def shared_reports(folder: str) -> list[Path]:
+    """Real reports made by others, kept beside the project and never in it; [] where they are missing."""
+    return sorted(path for path in (SHARED / "reports" / folder).glob("*") if path.is_file())
+
+
+needs_shared_reports = pytest.mark.skipif(
+    not (SHARED / "reports").is_dir(), reason="the folder ../shared/reports with other people's real reports is missing"
+)
+
+
+def first_line(error: NcuBenchError) -> str:
+    """What an error says first, without the path of the file."""
+    return error.what.partition(" ")[2] if "/" in error.what.split()[0] else error.what
+
+
+def summed_up(path: Path) -> dict[str, Any]:
+    """Launches, total time, FLOPs and DRAM bytes of a report, or the refusal's first line."""
+    parsed = parse([Source(str(path))])
+    if parsed.table is None:
+        error = next(iter(parsed.refused.values()))
+        return {"refused": first_line(error)}
+    table = parsed.table
+    invocations = np.nan_to_num(tables.floats(table, "invocations"), nan=1.0)
+    totals = {name: tables.floats(table, name) * invocations for name in ("duration_ns", "flops", "dram_bytes")}
+    return {
+        "dialect": " + ".join(parsed.reports[0].dialects),
+        "launches": int(invocations.sum()),
+        "failed": sum(table.column("failed").to_pylist()),
+        "metrics": len(parsed.reports[0].metric_names),
+        **{name: None if np.isnan(values).all() else float(np.nansum(values)) for name, values in totals.items()},
+    }

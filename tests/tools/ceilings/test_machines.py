@@ -1,0 +1,147 @@
+"""Machine files are valid, sourced, agree with the studies' figures and with the arithmetic of their chips."""
+
+from __future__ import annotations
+
+import pytest
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.ceilings.machine_files import (
+    find_machine,
+    machine_files,
+    machine_of_device,
+    machines,
+    parse_machine,
+    problems,
+)
+from ncu_tools.roofline.roofline import of_machine
+
+WANTED = [
+    "v100-sxm2-16gb",
+    "v100-pcie-32gb",
+    "t4",
+    "rtx-2080-ti",
+    "a100-pcie-40gb",
+    "a100-sxm4-40gb",
+    "a100-pcie-80gb",
+    "a100-sxm4-80gb",
+    "a10g",
+    "a40",
+    "l4",
+    "l40s",
+    "rtx-3090",
+    "rtx-4090",
+    "h100-pcie",
+    "h100-sxm",
+    "h200",
+    "gh200",
+    "b200",
+    "rtx-5090",
+    "apple-m1",
+    "xeon-gold-6448y-amx-2-cores",
+    "wormhole-n300s",
+    "gaudi-3",
+    "colab-cpu",
+]
+
+CUDA_LANES = {"7.0": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.9": 128, "9.0": 128, "12.0": 128}
+
+
+@pytest.mark.parametrize(("machine_id", "text"), machine_files(), ids=lambda value: value if len(value) < 40 else "")
+def test_a_machine_file_is_valid(machine_id: str, text: str) -> None:
+    assert problems(text) == []
+    machine = parse_machine(machine_id, text)
+    assert all(rate.source for rate in machine.rates.values())
+
+
+@pytest.mark.parametrize("machine_id", WANTED)
+def test_a_machine_people_ask_for_is_there(machine_id: str) -> None:
+    assert machines()[machine_id].bandwidths
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [machine for machine in machines().values() if machine.compute_capability in CUDA_LANES],
+    ids=lambda machine: machine.id,
+)
+def test_the_fp32_peak_is_two_flops_per_lane_and_cycle(machine: object) -> None:
+    known = machines()[machine.id]  # type: ignore[attr-defined]
+    assert known.sm_count
+    assert known.boost_clock_hz
+    lanes = CUDA_LANES[known.compute_capability or ""]
+    assert known.rates["fp32"].value == pytest.approx(2 * lanes * known.sm_count * known.boost_clock_hz, rel=0.015)
+
+
+def test_no_two_machines_share_a_device_name() -> None:
+    names = [name.casefold() for machine in machines().values() for name in machine.device_names]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("machine_id", "unit", "value"),
+    [
+        ("a100-sxm4-40gb", "fp32", 19.5e12),
+        ("a100-sxm4-40gb", "tensor_fp16", 312e12),
+        ("a100-sxm4-40gb", "dram", 1555e9),
+        ("t4", "fp32", 8.1e12),
+        ("t4", "tensor_fp16", 65e12),
+        ("l4", "fp32", 30.3e12),
+        ("l4", "tensor_fp16", 121e12),  # dense; 242 is the sparse figure
+        ("apple-m1", "fp32", 2.61e12),
+        ("apple-m1", "dram", 67e9),
+        ("xeon-gold-6448y-amx-2-cores", "tensor_int8", 33.58e12),
+        ("wormhole-n300s", "tensor_fp8", 466e12),
+        ("wormhole-n300s", "dram", 576e9),
+        ("gaudi-3", "tensor_bf16", 1835e12),
+        ("gaudi-3", "dram", 3.7e12),
+        ("colab-cpu", "fp32", 70.4e9),
+    ],
+)
+def test_the_figures_of_the_studies_are_there(machine_id: str, unit: str, value: float) -> None:
+    assert machines()[machine_id].rates[unit].value == pytest.approx(value, rel=5e-3)
+
+
+def test_sparse_figures_stand_apart_from_dense_ones() -> None:
+    h100 = machines()["h100-sxm"].rates["tensor_fp8"]
+    assert (h100.value, h100.sparse) == (pytest.approx(1979e12, rel=1e-3), pytest.approx(3958e12, rel=1e-3))
+
+
+def test_the_ridge_point_of_an_a100_on_its_tensor_cores_is_200_6() -> None:
+    ridge = next(ridge for ridge in of_machine(machines()["a100-sxm4-40gb"]).ridges if ridge.unit == "tensor_fp16")
+    assert ridge.intensity == pytest.approx(200.6, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a100-sxm4-40gb", "A100 SXM4 40GB".replace("A100", "NVIDIA A100"), "nvidia_a100-sxm4-40gb", "A100-SXM4-40GB"],
+)
+def test_a_machine_is_found_by_id_name_or_device_name(name: str) -> None:
+    assert find_machine(name).id == "a100-sxm4-40gb"
+
+
+def test_an_unknown_machine_suggests_near_ones() -> None:
+    with pytest.raises(WrongUsage, match="h100-sxm"):
+        find_machine("h100-sxm5")
+
+
+def test_a_device_that_is_not_listed_is_not_taken_for_another() -> None:
+    assert machine_of_device("NVIDIA GeForce RTX 5070") is None
+    assert machine_of_device("NVIDIA A100-SXM4-40GB MIG 1g.5gb") is None
+    assert machine_of_device(None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("name = ", "not TOML"),
+        ("", "name is missing"),
+        ('schema = 1\nname="x"\nkind="gpu"\nvendor="x"\nsource="x"\ncolour="red"', "colour is not a key"),
+        ('[[peak]]\nunit="fp31"\nvalue=1e12', "fp31 is no unit"),
+        ('[[peak]]\nunit="fp32"\nvalue=19.5', "not a plausible rate"),
+        ('[[peak]]\nunit="fp32"\nvalue=1e12\nsparse=3e12', "not about twice"),
+        ('[[peak]]\nunit="fp32"\nvalue=1e12\nmma_sync=1e12', "not between half and all"),
+        ('[[peak]]\nunit="fp32"\nvalue=1e12\n[[peak]]\nunit="fp32"\nvalue=1e12', "stands twice"),
+        ('kind="toaster"', "kind is none of"),
+    ],
+)
+def test_a_wrong_machine_file_is_told_what_is_wrong(text: str, problem: str) -> None:
+    assert any(problem in found for found in problems(text))

@@ -1,0 +1,106 @@
+"""Errors on their way from one process to another, and answers of tools that are no text."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from ncu_launch.errors import NcuBenchError, WrongUsage, spoken_in
+from ncu_launch.files.atomic_files import replacing
+from ncu_launch.files.manifest import DamagedManifest
+from ncu_launch.profilers.installed_tools import ask
+from ncu_launch.profilers.tool_failures import FAILURES, ToolFailed
+from ncu_parsers.parquet.footer import DamagedFooter
+from ncu_parsers.report_data.refusals import NotAReport
+from ncu_parsers.sources.memory import TooBig
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.nsys_sqlite import NoGpuWork
+
+from ncu_tools.cli import run
+from ncu_tools.runs.dask_engine import GivenUp
+
+PARTS = ("It broke.", "It was old.", "Buy another.")
+
+
+@pytest.mark.parametrize("kind", [NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork, GivenUp])
+def test_an_error_is_the_same_in_another_process(kind: type[NcuBenchError]) -> None:
+    error = kind(*PARTS)
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert type(again) is kind
+    assert (again.what, again.cause, again.advice, again.exit_code) == (*PARTS, kind.exit_code)
+    assert str(again) == "It broke. It was old. Buy another."
+
+
+def test_a_failure_of_a_tool_is_the_same_in_another_process() -> None:
+    error = ToolFailed("report.csv", FAILURES[0], "==ERROR==")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert (type(again), again.failure, again.paragraph) == (ToolFailed, FAILURES[0], error.paragraph)
+
+
+def test_every_kind_of_error_is_among_those_above() -> None:
+    def below(kind: type[NcuBenchError]) -> set[type[NcuBenchError]]:
+        return {kind}.union(*map(below, kind.__subclasses__()))
+
+    tested = {NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork, GivenUp, ToolFailed}
+    ours = {kind for kind in below(NcuBenchError) if kind.__module__.startswith(("ncu_", "launch", "parsers"))}
+    assert ours <= tested
+    assert not issubclass(DamagedFooter, NcuBenchError)
+
+
+def test_an_error_that_is_spoken_is_heard() -> None:
+    error = spoken_in(WrongUsage(*PARTS).spoken)
+    assert error is not None
+    assert (error.what, error.cause, error.advice, error.exit_code) == (*PARTS, 2)
+    assert spoken_in("a line of the program") is None
+
+
+def test_an_answer_of_a_tool_may_hold_bytes_that_are_no_text(tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    tool.write_bytes(b"#!/bin/sh\nprintf 'caf\\351 2024.1'\nread line && echo $line\n")
+    tool.chmod(0o755)
+    assert ask([str(tool)]) == (1, "caf\ufffd 2024.1")
+
+
+def test_an_error_of_who_reads_a_report_is_not_one_of_the_report(tmp_path: Path) -> None:
+    report = tmp_path / "report.csv"
+    report.write_text("x")
+    with pytest.raises(OSError, match="No space left"), Source(str(report)).open():
+        raise OSError(28, "No space left on device")
+
+
+def test_files_written_by_many_threads_have_the_mode_of_the_umask_and_leave_it(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+
+        def write(name: str) -> None:
+            for _ in range(50):
+                with replacing(tmp_path / name) as temporary:
+                    temporary.write_text(name)
+
+        threads = [threading.Thread(target=write, args=(str(number),)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        after = os.umask(before)
+    assert after == 0o027
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o640}
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["0", "1", "2", "3"]
+
+
+def test_debug_of_a_profiled_program_is_not_that_of_ncu_bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "missing")
+    assert run(["hotspots", missing, "--debug"]) == 2  # click knows none behind the command
+    with pytest.raises(NcuBenchError):
+        run(["--debug", "hotspots", missing])
+    profile = ["profile", "--ncu", missing, "--tool", "ncu", "--", "program", "--debug"]
+    monkeypatch.setattr("sys.argv", ["ncu-bench", *profile])
+    assert run(profile) == 1
+    assert "Error: " in capsys.readouterr().err

@@ -1,0 +1,507 @@
+"""Two runs compared kernel by kernel, the intervals of what changed, and the gates that hold changes to limits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import statistics
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.manifest import Manifest, write_manifest
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import SCHEMA_VERSION, Floats, with_metadata
+
+from ncu_tools.cli import run
+from ncu_tools.compare.change import Change
+from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, compare, ordered
+from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
+from ncu_tools.compare.matching.kernel_pairs import BY_PLACE, BY_SHORT_NAME, BY_SHORT_NAME_ALONE
+from ncu_tools.compare.per_launch import OF_ALL, WITHIN_WORKS
+from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of, differences, known_of_one
+from ncu_tools.numbers.statistics import Codes, Moments, ratio_interval, student_quantile, totals
+from tests.support.launches import launch, metric, sass, table, taken
+
+GRID, BLOCK = (8, 1, 1), (128, 1, 1)
+
+
+def one(name: str = "kernel", ns: float | None = 100.0, flops: float = 200.0, **attributes: Any) -> Launch:
+    attributes = {"grid": GRID, "block": BLOCK, "dram": 1000.0, **attributes}
+    device = {"Device Name": attributes.pop("device", "NVIDIA A100")}
+    return launch(name, sass(ffma=flops / 2), ns=ns, attributes=device, **attributes)
+
+
+def several(name: str, *times: float, **attributes: Any) -> list[Launch]:
+    return [one(name, ns, **attributes) for ns in times]
+
+
+def known_of(found: pa.Table, manifest: Manifest | None = None) -> Conditions:
+    return conditions_of(taken(Observed, found), manifest)
+
+
+def compared(base: list[Launch], new: list[Launch]) -> Comparison:
+    before, after = table(*base), table(*new)
+    return compare(taken(Works, before), taken(Works, after), (known_of(before), known_of(after)))
+
+
+def only(comparison: Comparison) -> ComparedKernel:
+    (kernel,) = comparison.kernels
+    return kernel
+
+
+def gated(text: str, base: list[Launch], new: list[Launch]) -> GateOutcome:
+    return evaluate(parse_gate(text), compared(base, new).subjects)
+
+
+def side_of(times: Floats, strata: Codes) -> tuple[float, float, float]:
+    count = int(strata.max()) + 1
+    found = totals(Moments.of(times, strata, count), np.zeros(count, np.int64), 1)
+    return float(found.total[0]), float(found.variance[0]), float(found.freedom[0])
+
+
+class TestIntervals:
+    @pytest.mark.parametrize(
+        ("freedom", "expected"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (10, 2.2281), (30, 2.0423), (100, 1.9840)]
+    )
+    def test_quantiles_are_those_of_published_tables(self, freedom: int, expected: float) -> None:
+        assert student_quantile(0.95, freedom) == pytest.approx(expected, abs=5e-5)
+
+    def test_quantiles_of_many_degrees_of_freedom_are_those_of_the_normal_distribution(self) -> None:
+        normal = statistics.NormalDist().inv_cdf(0.975)
+        assert student_quantile(0.95, 1e6) == pytest.approx(normal, abs=1e-5)
+
+    def test_quantiles_of_two_degrees_of_freedom_follow_the_closed_form(self) -> None:
+        for confidence in (0.5, 0.9, 0.99):
+            assert student_quantile(confidence, 2) == pytest.approx(confidence * math.sqrt(2 / (1 - confidence**2)))
+
+    def test_an_interval_is_that_of_welch_written_out(self) -> None:
+        base, new = [10.0, 11.0, 12.5, 9.5], [14.0, 13.0, 15.0]
+        parts = [statistics.variance(side) / len(side) / statistics.mean(side) ** 2 for side in (base, new)]
+        freedom = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2)
+        reach = student_quantile(0.95, freedom) * math.sqrt(sum(parts))
+        change = only(compared(several("k", *base), several("k", *new))).changes["time"]
+        mean_ratio = statistics.mean(new) / statistics.mean(base)
+        assert change.low == pytest.approx(mean_ratio * math.exp(-reach), rel=1e-4)
+        assert change.high == pytest.approx(mean_ratio * math.exp(reach), rel=1e-4)
+
+    @pytest.mark.parametrize(
+        ("before", "after", "works", "least", "most"),
+        [
+            (2, 2, 1, 0.95, 0.985),
+            (2, 2, 3, 0.95, 0.985),
+            (5, 5, 1, 0.945, 0.97),
+            (30, 30, 2, 0.94, 0.96),
+            (3, 20, 2, 0.92, 0.96),
+        ],
+    )
+    def test_about_95_of_100_intervals_hold_the_true_ratio(
+        self, before: int, after: int, works: int, least: float, most: float
+    ) -> None:
+        random, trials, held = np.random.default_rng(7), 4000, 0
+        means = np.array([900.0, 100.0, 10.0])[:works]
+        for _ in range(trials):
+            sides = []
+            for launches, factor in ((before, 1.0), (after, 1.3)):
+                strata = np.repeat(np.arange(works), launches)
+                sides.append(side_of(factor * means[strata] * (1 + 0.1 * random.standard_normal(len(strata))), strata))
+            interval = ratio_interval(sides[0], sides[1])
+            assert interval is not None
+            held += interval[0] <= 1.3 * after / before <= interval[1]
+        assert least <= held / trials <= most
+
+    def test_bytes_that_scatter_in_no_work_have_no_interval(self) -> None:
+        base = [*several("k", 1, 2, dram=10.0), *several("k", 1, 2, dram=9000.0, grid=(1, 1, 1))]
+        comparison = compared(base, base)
+        assert only(comparison).changes["dram_bytes"].low is None
+        assert comparison.total.changes["dram_bytes"].low is None
+
+    def test_the_difference_between_works_is_no_noise(self) -> None:
+        base = several("k", 10, 10.1, grid=(1, 1, 1)) + several("k", 990, 1000)
+        new = several("k", 11, 11.1, grid=(1, 1, 1)) + several("k", 1190, 1200)
+        change = only(compared(base, new)).changes["time"]
+        assert change.basis == WITHIN_WORKS
+        assert change.low is not None
+        assert change.low > 1.1
+
+    def test_works_that_ran_once_leave_the_scatter_of_all_launches(self) -> None:
+        base = [one("k", 10, grid=(1, 1, 1)), one("k", 1000)]
+        change = only(compared(base, [one("k", 11, grid=(1, 1, 1)), one("k", 1190)])).changes["time"]
+        assert (change.basis, change.outcome) == (OF_ALL, "no change shown")
+
+    @pytest.mark.parametrize(
+        ("base", "new"),
+        [
+            (several("k", 100), several("k", 120, 121)),
+            (several("k", 100, 100), several("k", 120, 120)),
+            ([one("k", 100, invocations=5)] * 2, several("k", 120, 121)),
+        ],
+        ids=["a single launch", "launches that do not differ", "averages"],
+    )
+    def test_without_a_known_scatter_there_is_no_interval(self, base: list[Launch], new: list[Launch]) -> None:
+        change = only(compared(base, new)).changes["time"]
+        assert (change.low, change.high, change.noise_is_known) == (None, None, False)
+
+    times = st.lists(st.floats(1, 1e6), min_size=2, max_size=6)
+
+    @given(times, times)
+    def test_an_interval_holds_its_ratio_and_turns_around_with_the_runs(self, a: list[float], b: list[float]) -> None:
+        there, back = (
+            ratio_interval(side_of(np.array(x), np.zeros_like(x, int)), side_of(np.array(y), np.zeros_like(y, int)))
+            for x, y in ((a, b), (b, a))
+        )
+        if there is None or back is None:
+            assert there is back
+            return
+        assert there[0] <= sum(b) / sum(a) * (1 + 1e-9)
+        assert there[1] >= sum(b) / sum(a) * (1 - 1e-9)
+        assert (1 / back[1], 1 / back[0]) == pytest.approx(there, rel=1e-6)
+
+
+class TestMatching:
+    def test_one_name_in_two_spellings_is_one_kernel(self) -> None:
+        kernel = only(
+            compared([one("void f<(int)128, (bool)1>(const float *)")], [one("void f<128, true>(float const*)")])
+        )
+        assert (kernel.pair.matched_by, kernel.pair.was) == ("name", None)
+
+    def test_a_kernel_with_new_template_arguments_is_found_by_its_shape(self) -> None:
+        kernel = only(compared([one("void f<1>(int)")], [one("void f<2, float>(int)")]))
+        assert (kernel.pair.was, kernel.pair.matched_by) == ("void f<1>(int)", BY_SHORT_NAME_ALONE)
+
+    def test_the_range_tells_two_renamed_kernels_of_one_shape_apart(self) -> None:
+        base = [one("f<1>", 10, nvtx_path=("conv1",)), one("f<2>", 20, nvtx_path=("conv2",))]
+        new = [one("f<3>", 10, nvtx_path=("conv1",)), one("f<4>", 20, nvtx_path=("conv2",))]
+        found = {
+            (kernel.pair.was, kernel.pair.kernel, kernel.pair.matched_by) for kernel in compared(base, new).kernels
+        }
+        assert found == {("f<1>", "f<3>", BY_SHORT_NAME), ("f<2>", "f<4>", BY_SHORT_NAME)}
+
+    def test_a_kernel_with_another_name_is_found_by_shape_and_range(self) -> None:
+        base = [one("ampere_sgemm", nvtx_path=("iteration 3", "forward", "fc"))]
+        kernel = only(compared(base, [one("sm80_xmma_gemm", nvtx_path=("iteration 9", "forward", "fc"))]))
+        assert (kernel.pair.was, kernel.pair.matched_by) == ("ampere_sgemm", BY_PLACE)
+
+    def test_two_kernels_in_one_place_are_not_told_apart_without_names(self) -> None:
+        base, new = ([one(name, nvtx_path=("fc",)) for name in names] for names in ("ab", "c"))
+        found = compared(base, new).kernels
+        assert {(kernel.pair.kernel, kernel.is_gone, kernel.is_new) for kernel in found} == {
+            ("a", True, False), ("b", True, False), ("c", False, True),
+        }  # fmt: skip
+
+    launches = st.lists(
+        st.builds(
+            lambda name, grid, ns: one(name, ns, grid=(grid, 1, 1)),
+            st.sampled_from(["f<1>", "f<2>", "g", "h<1>(int)", "h<2>(int)"]), st.integers(1, 2), st.floats(1, 100),
+        ), min_size=1, max_size=8,
+    )  # fmt: skip
+
+    @given(launches, launches)
+    def test_every_launch_is_in_one_row(self, base: list[Launch], new: list[Launch]) -> None:
+        comparison = compared(base, new)
+        for launches, side in ((base, "base"), (new, "new")):
+            rows = [getattr(kernel, side) for kernel in comparison.kernels if getattr(kernel, side)]
+            assert sum(row.launches for row in rows) == len(launches)
+            times = [float(each.metrics["gpu__time_duration.sum"].value) for each in launches]
+            assert sum(row.time_total_ns for row in rows) == pytest.approx(sum(times))
+
+    @given(launches)
+    def test_a_run_does_not_differ_from_itself(self, launches: list[Launch]) -> None:
+        comparison = compared(launches, launches)
+        assert {change.outcome for kernel in comparison.kernels for change in kernel.changes.values()} == {"same"}
+        gates = [parse_gate(text) for text in ("time>0%", "flops>0%", "launches>0%", "kernel:.:time>0%")]
+        assert {evaluate(gate, comparison.subjects).outcome for gate in gates} == {"passed"}
+
+
+class TestComparison:
+    def test_counts_are_exact_and_times_are_noisy(self) -> None:
+        changes = only(compared(several("k", 99, 101), several("k", 100, 104, flops=202))).changes
+        assert changes["time"].outcome == "no change shown"
+        assert changes["flops"].outcome == "more"
+        assert changes["flops"].noise_is_known
+
+    def test_the_total_holds_what_is_gone_and_what_is_new(self) -> None:
+        comparison = compared(
+            [*several("a", 10, 12), one("b", 5)], [*several("a", 10, 12), one("c", 50, grid=(9, 1, 1))]
+        )
+        assert (comparison.total.changes["time"].base, comparison.total.changes["time"].new) == (27, 72)
+        assert [kernel.pair.kernel for kernel in comparison.kernels] == ["c", "b", "a"]
+
+    def test_by_time_the_kernel_that_takes_most_comes_first(self) -> None:
+        comparison = compared([one("a", 100), one("b", 5)], [one("a", 101), one("b", 15)])
+        assert [kernel.pair.kernel for kernel in ordered(comparison.kernels, "time")] == ["a", "b"]
+
+    def test_the_total_has_an_interval_where_every_kernel_has_a_scatter(self) -> None:
+        total = compared(several("a", 10, 11) + several("b", 5, 6), several("a", 20, 21) + several("b", 5, 6)).total
+        assert total.changes["time"].low is not None
+        lone = compared([*several("a", 10, 11), one("b", 5)], [*several("a", 20, 21), one("b", 5)]).total
+        assert lone.changes["time"].basis is None or lone.changes["time"].basis == OF_ALL
+
+    def test_failed_launches_are_left_out_and_noted(self) -> None:
+        comparison = compared([one("k")], [one("k"), one("k", 9e9, failed=True)])
+        assert comparison.total.changes["launches"].growth == 0
+        assert "1 failed launch of the new run left out" in comparison.notes
+
+    def test_a_run_in_which_every_launch_failed_leaves_nothing_to_hold_a_gate_to(self) -> None:
+        base, new = several("k", 1, 2), [one("k", failed=True)]
+        assert only(compared(base, new)).is_gone
+        assert gated("time>5%", base, new).outcome == "not evaluated"
+        assert gated("kernel:k:time>5%", base, new).outcome == "not evaluated"
+
+    def test_flops_of_other_units_are_no_change(self) -> None:
+        fp32 = {name: value for name, value in sass(ffma=100).items() if "_f" in name}
+        kernel = only(compared([launch("k", fp32, ns=1)], [launch("k", sass(ffma=100, hadd=5), ns=1)]))
+        assert kernel.changes["flops"].growth is None
+        assert kernel.changes["flops"].unlike
+
+    def test_a_kernel_without_flop_counters_has_no_change_of_flops(self) -> None:
+        assert only(compared([launch("k", ns=5)], [one("k")])).changes["flops"].outcome == "not known"
+
+    def test_no_change_is_infinite_but_one_from_nothing(self) -> None:
+        assert Change("time", 0.0, 5.0).growth == math.inf
+        assert Change("time", 0.0, 0.0).growth == 0
+        assert Change("time", None, 5.0).growth is None
+
+
+class TestConditions:
+    def manifest(self, **values: Any) -> Manifest:
+        return Manifest([], "ncu", "", **values)
+
+    def test_other_gpus_and_clock_modes_are_refused_and_dtypes_noted(self) -> None:
+        base = known_of(table(one()), self.manifest(clock_control="base", workload={"dtype": "fp32"}))
+        new = known_of(
+            table(one(device="NVIDIA T4", capability="7.5")),
+            self.manifest(clock_control="none", workload={"dtype": "fp16"}),
+        )
+        found = {difference.condition: difference.refused for difference in differences(base, new)}
+        assert found == {"GPU": True, "compute capability": True, "clock control": True, "dtype": False}
+
+    def test_other_numbers_of_threads_are_refused(self) -> None:
+        base, new = (known_of(table(one()), self.manifest(facts={"threads": threads})) for threads in (1, 8))
+        (difference,) = differences(base, new)
+        assert (str(difference), difference.refused) == ("threads: 1 in the base, 8 in the new run", True)
+
+    def test_what_only_one_run_knows_is_said(self) -> None:
+        base = known_of(table(one()), self.manifest(cache_control="all"))
+        assert known_of_one(base, known_of(table(one()))) == ["cache control"]
+
+    def test_a_clock_that_reports_show_to_differ_is_noted(self) -> None:
+        clock = "sm__cycles_elapsed.avg.per_second"
+        base, new = (launch("k", {clock: metric(hz, "hz")}, ns=5) for hz in (1.1e9, 1.4e9))
+        assert any("1.1 GHz" in note and "1.4 GHz" in note for note in compared([base], [new]).notes)
+
+
+class TestGates:
+    def test_a_gate_is_a_measure_and_a_limit_or_one_on_kernels(self) -> None:
+        assert (parse_gate("time>5%").limit, parse_gate("time>5%").pattern) == (0.05, None)
+        gate = parse_gate("kernel:at::native::.*relu:dram_bytes > 2.5 %")
+        assert gate.pattern is not None
+        assert (gate.pattern.pattern, gate.measure, gate.limit) == ("at::native::.*relu", "dram_bytes", 0.025)
+
+    @pytest.mark.parametrize(
+        "text", ["", "time", "time<5%", "time>5", "speed>5%", "time>-5%", "kernel::time>5%", "time>%"]
+    )
+    def test_what_is_no_gate_is_wrong_usage(self, text: str) -> None:
+        with pytest.raises(WrongUsage, match="is no gate"):
+            parse_gate(text)
+
+    def test_a_broken_regular_expression_is_wrong_usage(self) -> None:
+        with pytest.raises(WrongUsage, match="no regular expression"):
+            parse_gate("kernel:f(:time>5%")
+
+    def test_a_change_above_the_limit_trips_with_its_numbers(self) -> None:
+        found = gated("time>5%", several("k", 100, 101), several("k", 120, 121))
+        assert found.outcome == "tripped"
+        assert "201 ns -> 241 ns: +19.9 %" in found.reason
+
+    def test_a_change_within_its_noise_does_not_trip_and_says_so(self) -> None:
+        found = gated("time>5%", several("k", 50, 150), several("k", 70, 180))
+        assert found.outcome == "not shown"
+        assert "within the noise" in found.reason
+
+    def test_a_change_below_the_limit_passes_however_sure(self) -> None:
+        assert gated("time>5%", several("k", 100, 100.01), several("k", 103, 103.01)).outcome == "passed"
+
+    def test_without_a_known_noise_the_change_itself_decides_and_says_so(self) -> None:
+        found = gated("time>5%", [one(ns=100)], [one(ns=110)])
+        assert found.outcome == "tripped"
+        assert "noise not known" in found.reason
+
+    def test_exact_counts_trip_at_the_smallest_growth(self) -> None:
+        assert gated("flops>0%", [one(flops=2e12)], [one(flops=2e12 + 20_000)]).outcome == "tripped"
+        assert gated("flops>0%", [one(flops=200)], [one(flops=180)]).outcome == "passed"
+        assert gated("launches>0%", [one()], [one(), one()]).outcome == "tripped"
+
+    def test_growth_of_exactly_the_limit_passes(self) -> None:
+        assert gated("launches>10%", several("k", *[1.0] * 10), several("k", *[1.0] * 11)).outcome == "passed"
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("memory>2%", "memory"),
+            ("kernel:nothing:time>5%", "no kernel that it finds"),
+            ("kernel:lost:time>5%", "has left the new run"),
+            ("dram_bytes>1%", "dram_bytes is not known of every launch in the new run"),
+        ],
+    )
+    def test_a_gate_without_data_is_not_evaluated(self, text: str, reason: str) -> None:
+        found = gated(text, [one("k"), one("lost")], [one("k", dram=None)])
+        assert found.outcome == "not evaluated"
+        assert reason in found.reason
+
+    def test_a_gate_on_kernels_holds_each_of_them(self) -> None:
+        base, new = [one("gemm_a", 100), one("gemm_b", 100)], [one("gemm_a", 50), one("gemm_b", 130)]
+        found = gated("kernel:gemm:time>10%", base, new)
+        assert found.outcome == "tripped"
+        assert found.reason.startswith("gemm_b: ")
+        assert gated("kernel:gemm_a:time>10%", base, new).outcome == "passed"
+
+    def test_a_gate_finds_a_renamed_kernel_by_its_old_name(self) -> None:
+        assert gated("kernel:<1>:time>10%", [one("f<1>", 100)], [one("f<2>", 150)]).outcome == "tripped"
+
+    def test_a_new_kernel_trips_a_gate_that_finds_it(self) -> None:
+        found = gated("kernel:gemm:time>10%", [one("other")], [one("other"), one("gemm", grid=(3, 1, 1))])
+        assert found.outcome == "tripped"
+        assert "from nothing" in found.reason
+
+    def test_the_exit_code_is_3_if_one_trips_and_1_if_one_has_no_data(self) -> None:
+        base, new = [one(ns=100)], [one(ns=110)]
+        tripped, passed, unknown = (gated(text, base, new) for text in ("time>5%", "flops>0%", "memory>2%"))
+        assert exit_code([passed]) == 0
+        assert exit_code([passed, unknown]) == 1
+        assert exit_code([passed, unknown, tripped]) == 3
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    """A run, and one in which a kernel became slower and has a name with signs that XML reserves."""
+    return (
+        written(tmp_path / "base.parquet", [*several("f<1>(A&)", 100, 101), one("old")]),
+        written(tmp_path / "new.parquet", [*several("f<1>(A&)", 120, 121), one("fresh", grid=(2, 1, 1))]),
+    )
+
+
+def written(path: Path, launches: list[Launch]) -> str:
+    found: pa.Table = with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION})
+    write_table(found, path)
+    return str(path)
+
+
+class TestTheCommand:
+    def test_shows_what_changed_and_ends_well(self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["compare", *files]) == 0
+        out = capsys.readouterr().out
+        for words in ("more time", "new", "gone", "all kernels", "+19.9 %"):
+            assert words in out
+
+    def test_ends_with_3_where_a_gate_trips(self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["compare", *files, "--fail-on", "kernel:f<1>:time>5%", "--fail-on", "launches>0%"]) == 3
+        out = capsys.readouterr().out
+        assert "tripped" in out
+        assert "passed" in out
+
+    def test_ends_with_1_where_a_gate_has_no_data(self, files: tuple[str, str]) -> None:
+        assert run(["compare", *files, "--fail-on", "memory>2%"]) == 1
+
+    @pytest.mark.parametrize(
+        "more", [["--fail-on", "time>x%"], ["--fail-on", "kernel:(:time>1%"], ["--junit", "x.xml"]]
+    )
+    def test_ends_with_2_on_wrong_usage(self, files: tuple[str, str], more: list[str]) -> None:
+        assert run(["compare", *files, *more]) == 2
+
+    def test_a_run_is_named_once_and_standard_input_too(
+        self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for runs, twice in (([*files, files[1]], files[1]), (["-", "-"], "-"), ([*files, "-", "-"], "-")):
+            assert run(["compare", *runs]) == 2
+            assert f"{twice} is given twice." in capsys.readouterr().err
+        assert run(["compare", files[0], files[0]]) == 0
+
+    def test_writes_json_with_ratios_differences_and_gates(
+        self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run(["compare", *files, "--format", "json", "--fail-on", "kernel:f<1>:time>5%"])
+        found = json.loads(capsys.readouterr().out)
+        row = next(row for row in found["rows"] if row["kernel"] == "f<1>(A&)")
+        assert row["time_ratio"] == pytest.approx(241 / 201)
+        assert row["time_ratio_low"] < row["time_ratio"] < row["time_ratio_high"]
+        assert row["flops_ratio"] == 1
+        assert not row["is_total"]
+        assert found["rows"][-1]["is_total"]
+        assert found["rows"][-1]["new_launches"] == 3
+        assert [gate["outcome"] for gate in found["gates"]] == ["tripped"]
+
+    def test_compares_each_further_run_with_the_base(
+        self, files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        again = written(tmp_path / "again.parquet", several("f<1>(A&)", 100, 101))
+        assert run(["compare", *files, again, "--format", "csv"]) == 0
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        ratios = {row["run"]: row["time_ratio"] for row in rows if row["kernel"] == "f<1>(A&)"}
+        assert float(ratios[files[1]]) > 1.15
+        assert float(ratios[again]) == 1
+
+    def test_shows_the_gates_first_in_markdown(
+        self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(["compare", *files, "--format", "markdown", "--fail-on", "kernel:f<1>:time>5%"]) == 3
+        assert capsys.readouterr().out.startswith("| gate | outcome | numbers |")
+
+    def test_writes_gates_as_junit_whatever_is_in_their_names(self, files: tuple[str, str], tmp_path: Path) -> None:
+        file = tmp_path / "gates.xml"
+        gates = ["kernel:f<1>.A&:time>5%", "launches>0%", 'kernel:"\x1b:time>5%']
+        arguments = [word for gate in gates for word in ("--fail-on", gate)]
+        assert run(["compare", *files, *arguments, "--junit", str(file)]) == 3
+        (suite,) = ET.fromstring(file.read_bytes())  # noqa: S314 - written by the test itself
+        assert [case.get("name") for case in suite] == [*gates[:2], 'kernel:"\\x1b:time>5%']
+        assert [case[0].tag for case in suite] == ["failure", "system-out", "error"]
+        assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+
+    def test_top_hides_kernels_and_never_the_total(
+        self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run(["compare", *files, "--top", "1", "--format", "json"])
+        found = json.loads(capsys.readouterr().out)
+        assert [row["is_total"] for row in found["rows"]] == [False, True]
+        assert "2 more kernels; --top shows more" in found["notes"]
+
+
+class TestRunsThatAreNotAlike:
+    def folder(self, path: Path, clocks: str) -> str:
+        path.mkdir()
+        written(path / "launches.parquet", [one()])
+        write_manifest(Manifest([], "ncu", "", clock_control=clocks), path)
+        return str(path)
+
+    def test_are_refused_with_the_difference_and_fail_their_gates(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        runs = self.folder(tmp_path / "a", "base"), self.folder(tmp_path / "b", "none")
+        file = tmp_path / "gates.xml"
+        assert run(["compare", *runs, "--fail-on", "time>5%", "--junit", str(file)]) == 1
+        error = capsys.readouterr().err
+        assert "clock control: base in the base, none in the new run" in error
+        assert "--anyway" in error
+        assert b"<error message=" in file.read_bytes()
+
+    def test_are_compared_anyway_with_a_note(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        runs = self.folder(tmp_path / "a", "base"), self.folder(tmp_path / "b", "none")
+        assert run(["compare", *runs, "--anyway"]) == 0
+        assert "note: the runs differ in clock control" in capsys.readouterr().err
+
+    def test_raise_an_error_from_the_library_too(self) -> None:
+        from ncu_tools.compare.compare_kernels import hold_comparable
+
+        base, new = (known_of(table(one(device=name))) for name in ("NVIDIA A100", "NVIDIA T4"))
+        with pytest.raises(NcuBenchError, match="GPU: NVIDIA A100 in the base, NVIDIA T4 in the new run"):
+            hold_comparable(base, new, ("a", "b"))

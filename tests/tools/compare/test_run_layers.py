@@ -1,0 +1,90 @@
+"""Runs condensed to what their layers are made of: in pieces or whole, layers and their changes are the same."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_parsers.parquet import reader, writer
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+from ncu_parsers.sources import memory
+
+from ncu_tools.compare.compare_layers import LayerComparison, compare_layers
+from ncu_tools.compare.layer_sums import LayerSums, layers_of_run
+from ncu_tools.compare.run_conditions import conditions_of
+from ncu_tools.layers.layers import condensed, layers, sums_by_iteration, whole_run
+from ncu_tools.runs.loading import on_disk
+from tests.support.launches import launch, sass, table, taken
+from tests.tools.compare.test_run_works import in_pieces
+
+
+@st.composite
+def launches(draw: st.DrawFn) -> Launch:
+    attributes: dict[str, Any] = {
+        "module": draw(st.sampled_from([None, "net", "net.a", "net.a.b", "net.c"])),
+        "phase": draw(st.sampled_from([None, "forward", "backward"])),
+        "iteration": draw(st.sampled_from([0, 1, 1, 2])),
+        "dram": draw(st.sampled_from([None, 64.0, 100.0])),
+        "failed": draw(st.sampled_from([False, False, False, True])),
+        "invocations": draw(st.sampled_from([None, None, None, 1, 3])),
+    }
+    name, ns = draw(st.sampled_from(["gemm", "relu"])), draw(st.sampled_from([None, 128.0, 256.0, 1024.0]))
+    return launch(name, sass(ffma=draw(st.integers(0, 3))), ns=ns, **attributes)
+
+
+@given(st.lists(launches(), min_size=1, max_size=14), st.lists(st.integers(0, 14), max_size=3), st.booleans())
+def test_layers_of_condensed_launches_are_those_of_all(found: list[Launch], cuts: list[int], merged: bool) -> None:
+    whole = table(*found)
+    sums = in_pieces(LayerSums, whole, cuts, merged=merged)
+    for phase in (None, "forward", ""):
+        assert layers(sums.launches, phase=phase) == layers(whole, phase=phase)
+        assert asdict(whole_run(sums.launches, phase)) == asdict(whole_run(whole, phase))
+        for column in ("duration_ns", "dram_bytes"):
+            ours, theirs = (sums_by_iteration(one, column, phase) for one in (sums.launches, whole))
+            assert {name: [str(value) for value in values] for name, values in ours.items()} == {
+                name: [str(value) for value in values] for name, values in theirs.items()
+            }
+    assert sums.observed.failed == sum(one.failed for one in found)
+
+
+def ranks(count: int) -> pa.Table:
+    """The same two layers, three iterations of them, on each rank."""
+    return table(*(
+        launch("gemm", sass(ffma=8), ns=100.0 + rank + iteration, dram=64.0, module=f"net.{layer}", phase="forward",
+               iteration=iteration)
+        for rank in range(count) for iteration in range(3) for layer in "ab"
+    ))  # fmt: skip
+
+
+def test_what_is_kept_does_not_grow_with_the_ranks() -> None:
+    assert [len(condensed(ranks(count))) for count in (1, 2, 16)] == [6, 6, 6]
+    assert layers(condensed(ranks(16))) == layers(ranks(16))
+
+
+def test_runs_that_do_not_fit_in_memory_are_compared_by_layers_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "ROWS_OF_A_GROUP", 7)
+    monkeypatch.setattr(reader, "ROWS_OF_A_STRETCH", 7)
+    sides = []
+    for count in (3, 8):
+        path = tmp_path / f"{count}.parquet"
+        write_table(with_metadata(ranks(count), {"schema_version": SCHEMA_VERSION, "notes": [f"{count} ranks"]}), path)
+        run = on_disk(str(path))
+        assert run is not None
+        sides.append(run)
+    monkeypatch.setattr(memory, "limit", lambda: 100)
+    before, after = map(layers_of_run, sides)
+    assert list(before.reports) == ["3 ranks"]
+
+    def compared(base: LayerSums, new: LayerSums) -> LayerComparison:
+        return compare_layers(base, new, (conditions_of(base.observed), conditions_of(new.observed)))
+
+    assert compared(before, after) == compared(taken(LayerSums, ranks(3)), taken(LayerSums, ranks(8)))

@@ -1,0 +1,98 @@
+"""Our diagnoses held against NVIDIA's own rule results: no contradiction without a reason, and the published table."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from benchmarks.rule_agreement import (
+    AGREED,
+    OUTCOMES,
+    WITH_REASON,
+    WITHOUT,
+    Result,
+    judged,
+    markdown,
+    reports_in,
+    results,
+)
+from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, KernelCause, RuledOut
+from ncu_tools.kernels.diagnosis.limits import BusyResource
+from tests.conftest import ROOT, SAMPLES, SHARED
+from tests.support.reports import needs_shared_reports
+
+
+@cache
+def found_in(folder: Path) -> list[Result]:
+    return [one for report in reports_in([str(folder)]) for one in results(report)]
+
+
+def rule(name: str, text: str, kind: str = "OPT", speedup: str = "") -> dict[str, str]:
+    return {"name": name, "kind": kind, "description": text, "speedup": speedup}
+
+
+def with_cause(name: str, says: str = "", cost: float | None = 0.5, resource: str = "dram") -> Diagnosis:
+    return Diagnosis(
+        BusyResource(resource, resource.upper(), 0.9, "metric"), [KernelCause(name, says, cost, [], "source")]
+    )
+
+
+class TestAContradiction:
+    def test_of_the_busiest_unit_is_seen(self) -> None:
+        dram = rule("SOLBottleneck", "greater than 80.0%. Start by analyzing DRAM in the Memory section.", "INF")
+        assert judged(dram, with_cause(AT_ITS_LIMIT)) == AGREED
+        assert judged(dram, with_cause(AT_ITS_LIMIT, resource="l1")) == WITHOUT
+
+    def test_of_the_limiter_of_the_occupancy_is_seen(self) -> None:
+        text = "This kernel's theoretical occupancy (50.0%) is limited by the number of required registers."
+        registers, shared = (
+            with_cause("theoretical occupancy", f"occupancy: 50 % at most, limited by {what}: 1 block")
+            for what in ("registers", "shared memory")
+        )
+        assert judged(rule("TheoreticalOccupancy", text), registers) == AGREED
+        assert judged(rule("TheoreticalOccupancy", text), shared) == WITHOUT
+
+    def test_with_a_reason_is_one_that_the_sentence_shows(self) -> None:
+        ruled_out = RuledOut("stalled", "stalls (at a barrier)", "85 % of the issue slots are used")
+        ours = Diagnosis(None, [], [ruled_out])
+        text = (
+            "spends 9.0 cycles being stalled waiting for sibling warps at a CTA barrier. represents about 60.0% of the"
+        )
+        assert judged(rule("CPIStall", text), ours) == WITH_REASON
+        assert f"ruled out, as {ruled_out.reason}: {ruled_out.label}" in ours.text
+
+
+def test_the_samples_hold_no_contradiction_that_is_not_explained() -> None:
+    found = found_in(SAMPLES)
+    assert found
+    assert [one for one in found if one.outcome == WITHOUT] == []
+
+
+@needs_shared_reports
+def test_real_reports_hold_no_contradiction_that_is_not_explained() -> None:
+    found = found_in(SHARED / "reports")
+    assert [one for one in found if one.outcome == WITHOUT] == []
+    for one in found:
+        if one.outcome == WITH_REASON:
+            assert "ruled out, as " in one.ours
+    told = Counter(one.outcome for one in found)
+    assert told[AGREED] > told[WITH_REASON] * 3
+
+
+@needs_shared_reports
+def test_the_table_of_agreement_in_the_docs_is_what_the_script_prints() -> None:
+    docs = (ROOT / "docs" / "diagnosis.md").read_text("utf-8")
+    table = markdown([*found_in(SAMPLES), *found_in(SHARED / "reports")])
+    assert table in docs
+    assert table.splitlines()[0] == "| rule | results | " + " | ".join(OUTCOMES) + " |"
+
+
+@needs_shared_reports
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_every_outcome_is_explained_in_the_docs(outcome: str) -> None:
+    docs = (ROOT / "docs" / "diagnosis.md").read_text("utf-8")
+    assert re.search(rf"\* \*\*{re.escape(outcome)}\*\*", docs)

@@ -1,0 +1,148 @@
+"""Estimates: FLOPs, bytes by two named conventions and roofline times of models that were never run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.cli import cli
+from ncu_tools.expected.estimate import unit_of
+
+pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+
+# A published study's estimates at batch 256, one forward pass: FLOPs, bytes, seconds on an A100 (FP16 tensor peak).
+STUDY = {
+    "resnet18": (928.82e9, 5288565000, 0.00340101), "alexnet": (365.92e9, 904585000, 0.00117282),
+    "vgg16": (7.92e12, 14591645000, 0.02538462),
+}  # fmt: skip
+STUDY_T4_SECONDS = {"resnet18": 0.11466914, "alexnet": 0.04517531, "vgg16": 0.97777778}
+
+
+def rows(*arguments: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(cli, ["estimate", *arguments, "--format", "json"])
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)["rows"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def study() -> dict[tuple[str, str], dict[str, Any]]:
+    forward = ("--batch-size", "256", "--phase", "forward")
+    on_a100 = rows(*STUDY, "--machine", "a100-sxm4-40gb", "--unit", "tensor_fp16", *forward)
+    on_t4 = rows(*STUDY, "--machine", "t4", *forward)
+    return {(row["target"], row["machine"]): row for row in (*on_a100, *on_t4)}
+
+
+class TestAPublishedStudy:
+    @pytest.mark.parametrize("model", STUDY)
+    def test_has_the_same_flops_bytes_and_times(self, model: str, study: dict[tuple[str, str], dict[str, Any]]) -> None:
+        flops, moved, seconds = STUDY[model]
+        row = study[model, "a100-sxm4-40gb"]
+        assert row["flops"] == pytest.approx(flops, rel=1e-3)
+        assert row["bytes_model"] == pytest.approx(moved, rel=1e-3)
+        assert row["time_model_ns"] / 1e9 == pytest.approx(seconds, rel=5e-3)
+        assert study[model, "t4"]["time_model_ns"] / 1e9 == pytest.approx(STUDY_T4_SECONDS[model], rel=5e-3)
+
+    def test_names_what_bounds_each(self, study: dict[tuple[str, str], dict[str, Any]]) -> None:
+        assert study["resnet18", "a100-sxm4-40gb"]["bound"] == "DRAM"
+        assert study["vgg16", "a100-sxm4-40gb"]["bound"] == "tensor FP16"
+        assert study["resnet18", "t4"]["bound"] == "FP32"
+
+    def test_has_a_second_byte_model_beside_it(self, study: dict[tuple[str, str], dict[str, Any]]) -> None:
+        row = study["resnet18", "t4"]
+        assert row["bytes_operators"] > row["bytes_model"]
+        assert row["time_operators_ns"] > row["time_model_ns"]
+
+    def test_has_one_definition_of_bytes_for_the_intensity_the_time_and_the_bound(
+        self, study: dict[tuple[str, str], dict[str, Any]]
+    ) -> None:
+        for (_, machine), row in study.items():
+            rates = find_machine(machine).rates
+            peak = rates["tensor_fp16" if machine.startswith("a100") else "fp32"].value
+            assert row["whole_bytes"] == "model"
+            assert row["arithmetic_intensity"] == pytest.approx(row["flops"] / row["bytes_model"])
+            is_below_the_ridge = row["arithmetic_intensity"] < peak / rates["dram"].value
+            assert is_below_the_ridge == (row["bound"] == "DRAM")
+
+
+class TestAnEstimate:
+    def test_tells_forward_and_backward_apart(self) -> None:
+        forward, backward = rows("resnet18", "--batch-size", "2")
+        assert (forward["phase"], backward["phase"]) == ("forward", "backward")
+        assert backward["flops"] / forward["flops"] == pytest.approx(1.935, abs=0.001)
+        assert forward["parameters"] == 11_689_512
+        assert backward["bytes_model"] is None
+        assert (forward["whole_bytes"], backward["whole_bytes"]) == ("model", "operators")
+        assert backward["arithmetic_intensity"] == pytest.approx(backward["flops"] / backward["bytes_operators"])
+
+    def test_has_no_times_without_a_machine_or_without_a_peak_of_the_type(self) -> None:
+        assert rows("alexnet", "--phase", "forward")[0]["time_model_ns"] is None
+        (row,) = rows("alexnet", "--phase", "forward", "--dtype", "bf16", "--machine", "t4")
+        assert (row["machine"], row["time_model_ns"], row["bound"]) == ("t4", None, None)
+
+    def test_takes_several_batches_and_types_and_keeps_going_past_a_target_that_fails(self) -> None:
+        found = rows("alexnet", "no_such_model", "--phase", "forward", "--batch-size", "1,2", "--dtype", "fp32,fp16")
+        assert [(row["batch_size"], row["dtype"]) for row in found[:4]] == [
+            (1, "fp32"),
+            (2, "fp32"),
+            (1, "fp16"),
+            (2, "fp16"),
+        ]
+        assert found[1]["flops"] == pytest.approx(2 * found[0]["flops"])
+        assert found[2]["bytes_operators"] == pytest.approx(found[0]["bytes_operators"] / 2, rel=0.01)
+        assert all("no_such_model" in row["failed"] and row["flops"] is None for row in found[4:])
+
+    def test_keeps_going_past_a_target_that_exits(self, tmp_path: Path) -> None:
+        (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
+        left, other = rows(f"{tmp_path / 'script.py'}:model", "alexnet", "--phase", "forward")
+        assert left["flops"] is None
+        assert left["failed"].endswith("ends the process that builds or runs it.")
+        assert other["flops"] > 0
+
+    def test_of_nothing_but_failures_fails(self) -> None:
+        result = CliRunner().invoke(cli, ["estimate", "no_such_file.py:model"])
+        assert "Nothing could be estimated" in str(result.exception)
+
+    def test_of_work_that_is_known_is_exact(self) -> None:
+        (row,) = rows("gemm:1024,2048,512,bf16", "--machine", "a100-sxm4-40gb")
+        assert row["flops"] == 2 * 1024 * 2048 * 512
+        assert row["bytes_operators"] == 2 * (1024 * 512 + 512 * 2048 + 1024 * 2048)
+
+    def test_of_integer_products_takes_the_time_of_its_integers(self) -> None:
+        (row,) = rows("gemm:4096,4096,4096,int8", "--machine", "a100-sxm4-40gb")
+        assert (row["flops"], row["integer_operations"]) == (0, 2 * 4096**3)
+        assert row["time_model_ns"] / 1e9 == pytest.approx(2 * 4096**3 / 624e12)
+        assert row["bound"] == "tensor INT8"
+
+
+class TestThePeak:
+    def test_is_that_of_the_type_the_fastest_first(self) -> None:
+        a100, t4 = find_machine("a100-sxm4-40gb"), find_machine("t4")
+        assert unit_of(a100, "fp16") == "tensor_fp16"
+        assert unit_of(a100, "fp32") == "fp32"
+        assert unit_of(t4, "bf16") is None
+
+    def test_that_was_asked_for_must_exist(self) -> None:
+        with pytest.raises(WrongUsage, match="has no peak for tensor_fp8"):
+            unit_of(find_machine("t4"), "fp32", "tensor_fp8")
+
+
+@pytest.mark.parametrize("option", [["--batch-size", "0"], ["--dtype", "fp12"], ["--machine", "no-such-machine"]])
+def test_wrong_options_are_refused_before_anything_is_counted(option: list[str]) -> None:
+    result = CliRunner().invoke(cli, ["estimate", "alexnet", *option])
+    assert result.exit_code != 0
+
+
+def test_machines_may_be_listed_or_given_one_by_one() -> None:
+    listed, apart = (
+        CliRunner().invoke(cli, ["estimate", "alexnet", "--phase", "forward", "--format", "json", *machines]).stdout
+        for machines in (["--machine", "t4,l4"], ["--machine", "t4", "--machine", "l4"])
+    )
+    assert [row["machine"] for row in json.loads(apart)["rows"]] == ["t4", "l4"]
+    assert json.loads(listed)["rows"] == json.loads(apart)["rows"]

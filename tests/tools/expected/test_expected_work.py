@@ -1,0 +1,172 @@
+"""Expected work: what a workload will do, from shapes alone, against the collector, published and made figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ncu_launch.workload_spec import Workload
+from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.sources.sources import Source
+
+from tests.launch.workload.test_operators import needs, profile, rows
+
+pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+
+
+def run(folder: Path, workload: Workload) -> subprocess.CompletedProcess[str]:
+    (folder / "workload.json").write_text(workload.to_json())
+    return subprocess.run(
+        [sys.executable, "-m", "ncu_launch.workload.meta_device_count", "workload.json", "expected.jsonl", "summary.json"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def expected(folder: Path, workload: Workload) -> dict[str, Any]:
+    done = run(folder, workload)
+    assert done.returncode == 0, done.stderr
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary
+
+
+def table(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = launches_table(read_report(Source(str(folder / "expected.jsonl")))).to_pylist()
+    return found
+
+
+def test_resnet18_is_expected_to_do_what_its_paper_says_and_every_row_is_an_estimate(tmp_path: Path) -> None:
+    summary = expected(tmp_path, Workload("resnet18", phases=("forward",)))
+    assert summary["flops"] == pytest.approx(3.628e9, rel=1e-3)
+    assert summary["parameter_bytes"] == 4 * 11_689_512
+    found = table(tmp_path)
+    assert summary["operators"] == len(found)
+    assert summary["flops"] == sum(row["flops"] for row in found)
+    assert summary["bytes"] == sum(row["dram_bytes"] for row in found)
+    assert {row["source"] for row in found} == {"estimate"}
+    assert {row["flops_basis"] for row in found} == {"expected: operator formulas, contractions only"}
+    assert {row["duration_ns"] for row in found} == {None}
+    assert {row["device_name"] for row in found} == {None}
+
+
+@pytest.mark.parametrize(
+    ("target", "options"), [("resnet18", {}), ("vit_b_16", {}), ("hf:bert-base", {"sequence_length": 16})]
+)
+def test_it_equals_what_the_collector_counts_by_phase_and_module(
+    target: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    if target.startswith("hf:"):
+        needs("transformers")
+    expected(tmp_path, Workload(target, **options))
+    arguments = ["--seq-len", "16"] if options else []
+    assert profile(target, *arguments, "--warmup", "0", "-o", "run", cwd=tmp_path).code == 0
+    assert flops_of(table(tmp_path)) == flops_of(rows(tmp_path / "run"))
+
+
+def flops_of(found: list[dict[str, Any]]) -> dict[tuple[str, str | None], float]:
+    sums: dict[tuple[str, str | None], float] = {}
+    for row in found:
+        if row["flops"]:
+            sums[row["phase"], row["module"]] = sums.get((row["phase"], row["module"]), 0.0) + row["flops"]
+    return sums
+
+
+@pytest.mark.parametrize(("target", "flops"), [("resnet18", 928.82e9), ("alexnet", 365.92e9), ("vgg16", 7.92e12)])
+def test_a_large_batch_needs_no_memory(target: str, flops: float, tmp_path: Path) -> None:
+    summary = expected(tmp_path, Workload(target, batch_size=256, phases=("forward",)))
+    assert summary["flops"] == pytest.approx(flops, rel=1e-3)
+
+
+MODELS = """
+import torch
+from torch import nn
+
+def two_layers():
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), torch.randn(32, 8)
+
+class DataDependent(nn.Module):
+    def forward(self, x):
+        return x.repeat(int(x.sum()))
+
+def data_dependent():
+    return DataDependent(), torch.randn(4)
+
+class OwnNumbers(nn.Linear):
+    def __init__(self):
+        super().__init__(8, 8)
+        self.scale = self.weight.sum().item()
+
+def own_numbers():
+    return OwnNumbers(), torch.randn(2, 8)
+
+def tied():
+    first, last = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
+    last.weight = first.weight
+    return nn.Sequential(first, last), torch.randn(2, 8)
+"""
+
+
+class TestOwnModels:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "models.py").write_text(MODELS)
+        return tmp_path
+
+    def test_what_is_alive_at_the_peak_is_what_a_step_keeps(self, folder: Path) -> None:
+        parameters, inputs, hidden = (8 + 1) * 16 + (16 + 1) * 4, 32 * 8, 32 * 16
+        forward = expected(folder, Workload("models.py:two_layers", phases=("forward",)))
+        assert forward["alive_bytes"] == 4 * (parameters + inputs)
+        both = expected(folder, Workload("models.py:two_layers"))
+        assert both["alive_bytes"] == 4 * (2 * parameters + inputs + hidden)
+
+    def test_only_what_is_profiled_counts(self, folder: Path) -> None:
+        forward, backward, both = (
+            expected(folder, Workload("models.py:two_layers", phases=phases))["flops"]
+            for phases in (("forward",), ("backward",), ("forward", "backward"))
+        )
+        assert forward + backward == both > forward > 0
+
+    def test_tied_weights_stay_tied(self, folder: Path) -> None:
+        assert expected(folder, Workload("models.py:tied", phases=("forward",)))["parameter_bytes"] == 4 * 64
+
+    def test_a_model_that_looks_at_its_weights_is_built_with_them(self, folder: Path) -> None:
+        assert expected(folder, Workload("models.py:own_numbers", phases=("forward",)))["flops"] == 2 * 2 * 8 * 8
+
+    def test_a_model_that_depends_on_data_is_an_error_and_leaves_no_file(self, folder: Path) -> None:
+        done = run(folder, Workload("models.py:data_dependent", phases=("forward",)))
+        assert done.returncode == 1
+        assert "cannot be run without data" in json.loads(done.stderr.splitlines()[-1])["ncu_bench_error"]["what"]
+        assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {"models.py", "workload.json"}
+
+    def test_what_autocast_and_compile_change_is_said(self, folder: Path) -> None:
+        asked = Workload("models.py:two_layers", dtype="bf16", autocast=True, mode="compile", device="cpu")
+        notes = expected(folder, asked)["notes"]
+        assert "unconverted types" in notes[0]
+        assert "before compile" in notes[1]
+
+
+def test_a_name_that_is_not_known_is_wrong_usage(tmp_path: Path) -> None:
+    done = run(tmp_path, Workload("resnet19"))
+    assert done.returncode == 2
+    assert "Near names: resnet18" in json.loads(done.stderr.splitlines()[-1])["ncu_bench_error"]["cause"]
+
+
+def test_known_work_is_expected_to_be_its_true_flops(tmp_path: Path) -> None:
+    assert expected(tmp_path, Workload("gemm:32,32,32,bf16", phases=("forward",)))["flops"] == 2 * 32**3
+    integers = expected(tmp_path, Workload("gemm:32,32,32,int8", phases=("forward",)))
+    assert (integers["flops"], integers["unknown_operators"]) == (0, {})
+    (product,) = [row for row in table(tmp_path) if row["kernel_short"] == "_int_mm"]
+    assert product["integer_operations"] == 2 * 32**3
+
+
+def test_types_shrink_the_bytes_and_not_the_flops(tmp_path: Path) -> None:
+    full, half = (
+        expected(tmp_path, Workload("resnet18", dtype=dtype, phases=("forward",))) for dtype in ("fp32", "bf16")
+    )
+    assert half["flops"] == full["flops"]
+    indices_of_max_pooling = 8 * 64 * 56 * 56
+    assert 2 * (half["bytes"] - indices_of_max_pooling) == full["bytes"] - indices_of_max_pooling

@@ -1,0 +1,190 @@
+"""The layers of a model: sums that add up along the tree, in the order in which layers ran, of one iteration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+
+from ncu_tools.cli import cli
+from ncu_tools.layers.layers import NO_MODULE, Layer, condensed, layers, layers_table
+from ncu_tools.report.plot.layer_bars import draw_bars
+from tests.support.launches import launch, metric, sass, table
+
+
+def ran(module: str | None, ns: float | None, *, phase: str = "forward", iteration: int = 0, fma: float = 0) -> Launch:
+    """A launch of a layer with fp32 arithmetic and idle tensor cores."""
+    idle = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
+    return launch("k", {**sass(ffma=fma), **idle}, ns=ns, dram=100.0, module=module, phase=phase, iteration=iteration)
+
+
+def by_module(*launches: Launch, **options: Any) -> dict[str, Layer]:
+    return {row.module: row for row in layers(table(*launches), **options).rows}
+
+
+class TestALayer:
+    def test_has_everything_below_it(self) -> None:
+        found = by_module(ran("net.a.x", 10, fma=5), ran("net.a.y", 20, fma=7), ran("net.b", 70), ran("net", 1))
+        assert {module: row.time_ns for module, row in found.items()} == {
+            "net": 101, "net.a": 30, "net.a.x": 10, "net.a.y": 20, "net.b": 70,
+        }  # fmt: skip
+        assert (found["net.a"].flops, found["net.a"].dram_bytes) == (24, 200)
+        assert found["net.a"].arithmetic_intensity == pytest.approx(0.12)
+        assert found["net.a"].time_share == pytest.approx(30 / 101)
+        assert [found[name].is_leaf for name in ("net", "net.a", "net.b")] == [False, False, True]
+
+    def test_tells_phases_apart(self) -> None:
+        found = by_module(ran("net.a", 10), ran("net.a", 25, phase="backward"), ran(None, 5, phase="optimizer"))
+        assert (found["net.a"].forward_ns, found["net.a"].backward_ns, found["net.a"].optimizer_ns) == (10, 25, None)
+        assert found[NO_MODULE].optimizer_ns == 5
+
+    def test_is_a_mean_over_iterations(self) -> None:
+        found = by_module(*(ran("net.a", 10 * (n + 1), iteration=n, fma=4) for n in range(2)))
+        assert (found["net.a"].time_ns, found["net.a"].launches, found["net.a"].flops) == (15, 1, 8)
+
+    def test_does_not_know_what_one_of_its_launches_does_not(self) -> None:
+        found = by_module(ran("net.a", 10), ran("net.b", None))
+        assert (found["net.a"].time_ns, found["net.b"].time_ns, found["net"].time_ns) == (10, None, None)
+        assert found["net.a"].time_share is None
+
+    def test_counts_the_kernels_that_it_is_made_of(self) -> None:
+        found = by_module(ran("net.a", 1), ran("net.a", 2), launch("other", ns=1, module="net.b", phase="forward"))
+        assert {module: row.kernels for module, row in found.items()} == {"net": 2, "net.a": 1, "net.b": 1}
+
+    def test_of_one_phase_has_its_launches_alone_in_its_order(self) -> None:
+        launches = (
+            ran("net.a", 1),
+            ran("net.b", 2),
+            ran("net.b", 4, phase="backward"),
+            ran("net.a", 8, phase="backward"),
+        )
+        found = by_module(*launches, phase="backward")
+        assert [(module, row.time_ns) for module, row in found.items()] == [("net", 12), ("net.b", 4), ("net.a", 8)]
+
+    def test_leaves_out_launches_that_failed(self) -> None:
+        broken = ran("net.a", 1000)
+        broken.failed = True
+        assert by_module(ran("net.a", 10), broken)["net"].time_ns == 10
+
+
+class TestTheTree:
+    def test_has_parents_before_children_and_siblings_in_the_order_in_which_they_ran(self) -> None:
+        found = layers(table(ran("net.z.one", 1), ran("net.a", 1), ran("net.z.two", 1), ran(None, 1)))
+        assert [row.module for row in found.rows] == ["net", "net.z", "net.z.one", "net.z.two", "net.a", NO_MODULE]
+        assert [row.depth for row in found.rows] == [0, 1, 2, 2, 1, 0]
+
+    def test_is_cut_below_a_depth_without_losing_what_is_there(self) -> None:
+        found = by_module(ran("net.a.x", 10), ran("net.b", 5), depth=1)
+        assert {module: row.time_ns for module, row in found.items()} == {"net": 15, "net.a": 10, "net.b": 5}
+
+    def test_says_how_much_of_the_time_bars_of_its_deepest_layers_leave_out(self) -> None:
+        assert layers(table(ran("net.a", 30), ran("net", 10))).share_above == pytest.approx(0.25)
+        assert layers(table(ran("net.a", 30), ran(None, 10))).share_above == pytest.approx(0)
+        assert layers(table(ran("net.a", None))).share_above is None
+
+    def test_as_a_table_has_a_column_for_each_number(self) -> None:
+        made = layers_table(layers(table(ran("net.a", 10), ran("net.b", None))).rows)
+        assert made.column("time_ns").to_pylist() == [None, 10, None]
+        assert made.column("module").to_pylist() == ["net", "net.a", "net.b"]
+        assert made.column("kernels").to_pylist() == [1, 1, 1]
+
+    def test_of_launches_without_modules_is_empty_and_says_why(self) -> None:
+        found = layers(table(launch(ns=5)))
+        assert found.rows == []
+        assert "no launch knows its module" in found.notes[0]
+
+    @given(st.lists(st.tuples(st.sampled_from(["m", "m.a", "m.a.x", "m.b", None]), st.integers(1, 100)), min_size=1))
+    def test_adds_up(self, rows: list[tuple[str | None, int]]) -> None:
+        found = layers(table(*(ran(module, ns) for module, ns in rows))).rows
+        roots = [row.time_ns or 0 for row in found if row.depth == 0]
+        if found:
+            assert sum(roots) == pytest.approx(sum(ns for _, ns in rows))
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        launches = table(ran("net.a<b>", 10, fma=3), ran("net.c", 20, phase="backward"))
+        launches = with_metadata(launches, {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []})
+        write_table(launches, tmp_path / "launches.parquet")
+        return tmp_path
+
+    def test_indents_the_tree(self, run: Path) -> None:
+        result = CliRunner().invoke(cli, ["layers", str(run)])
+        assert result.exit_code == 0, result.output
+        names = [line[:10].rstrip() for line in result.stdout.splitlines()[2:]]
+        assert names == [" net", "   a<b>", "   c"]
+
+    def test_gives_whole_paths_in_csv_and_one_number_per_cell(self, run: Path) -> None:
+        lines = CliRunner().invoke(cli, ["layers", str(run), "--format", "csv"]).stdout.splitlines()
+        header = lines[0].split(",")
+        assert {"module", "time_ns", "forward_ns", "flops", "is_leaf"} <= set(header)
+        assert lines[2].split(",")[header.index("module")] == "net.a<b>"
+
+    @pytest.mark.parametrize(("suffix", "magic"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
+    def test_draws_bars(self, run: Path, suffix: str, magic: bytes) -> None:
+        picture = run / f"bars.{suffix}"
+        result = CliRunner().invoke(cli, ["layers", str(run), "-o", str(picture)])
+        assert result.exit_code == 0, result.output
+        assert picture.read_bytes().startswith(magic)
+
+    def test_says_what_the_bars_leave_out(self, tmp_path: Path) -> None:
+        launches = with_metadata(
+            table(ran("net.a", 30), ran("net", 10)), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []}
+        )
+        write_table(launches, tmp_path / "launches.parquet")
+        result = CliRunner().invoke(cli, ["layers", str(tmp_path), "-o", str(tmp_path / "bars.svg")])
+        assert "the bars leave out 25.0 % of the time" in result.stderr
+
+    def test_refuses_a_picture_of_another_kind(self, run: Path) -> None:
+        result = CliRunner().invoke(cli, ["layers", str(run), "-o", "bars.gif"])
+        assert "no suffix of a picture" in str(result.exception)
+
+
+def test_a_picture_of_many_layers_has_the_hottest_ones() -> None:
+    rows = layers(table(*(ran(f"net.l{number}", number + 1) for number in range(100)))).rows
+    drawn = draw_bars([row for row in rows if row.is_leaf], "svg").decode()
+    assert drawn == draw_bars([row for row in rows if row.is_leaf], "svg").decode()
+    assert "<script" not in drawn
+
+
+def test_drawing_leaves_the_backend_of_matplotlib_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import matplotlib
+
+    monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
+    draw_bars(layers(table(ran("net.a", 1))).rows, "png")
+    assert matplotlib.rcParams["backend"] == "svg"
+
+
+def averaged(module: str, ns: float, launches: int, fma: float = 0) -> Launch:
+    found = ran(module, ns, fma=fma)
+    found.invocations = launches
+    return found
+
+
+def test_averages_over_launches_count_as_often_as_there_were_launches() -> None:
+    launches = (averaged("net.conv", 100, 10, fma=5), averaged("net.fc", 50, 1, fma=5))
+    found = by_module(*launches)
+    assert {module: (row.time_ns, row.launches) for module, row in found.items()} == {
+        "net": (1050, 11), "net.conv": (1000, 10), "net.fc": (50, 1),
+    }  # fmt: skip
+    assert (found["net"].flops, found["net"].dram_bytes) == (110, 1100)
+    assert found["net.conv"].time_share == pytest.approx(1000 / 1050)
+
+
+def test_averages_that_were_condensed_count_the_same() -> None:
+    whole = table(averaged("net.conv", 100, 10, fma=5), averaged("net.fc", 50, 1, fma=5))
+    assert layers(condensed(whole)).rows == layers(condensed(condensed(whole))).rows == layers(whole).rows
+
+
+def test_a_module_whose_name_begins_with_a_dot_has_a_place_in_the_tree() -> None:
+    found = by_module(ran(".net", 10), ran("other.a", 20))
+    assert list(found) == ["", ".net", "other", "other.a"]
+    assert found[".net"].time_ns == 10

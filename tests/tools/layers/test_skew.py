@@ -1,0 +1,134 @@
+"""Skew: each kernel and layer across ranks, the slowest rank, and where it loses its time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from ncu_launch.files.manifest import Manifest
+from ncu_launch.profile.plan import Request
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema import arrays
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+
+from ncu_tools.cli.collecting.ranked_profile import notes_on_collectives
+from ncu_tools.layers.rank_skew import collective_share, skew
+from tests.support.launches import launch, table
+from tests.tools.cli.test_cli import process
+
+GEMM, NCCL = "ampere_sgemm_128x64_nn", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)"
+SECONDS = {"gemm": (100.0, 110.0, 180.0, 120.0), "relu": (10.0, 10.0, 12.0, 10.0), "nccl": (90.0, 80.0, 5.0, 70.0)}
+"""Three kernels on four ranks, in ns: rank 2 is late, so it waits least."""
+
+
+def of_ranks(*rows: tuple[int | None, Launch], host: str | None = "gpu1") -> pa.Table:
+    made = table(*(one for _, one in rows))
+    ranks = arrays.integers([rank for rank, _ in rows], pa.int32())
+    made = made.set_column(made.schema.get_field_index("rank"), "rank", ranks)
+    return made.append_column("host", arrays.dictionary([host] * len(rows)))
+
+
+@pytest.fixture
+def four_ranks() -> pa.Table:
+    names = {"gemm": (GEMM, "net.fc"), "relu": ("relu_kernel", "net.block.relu"), "nccl": (NCCL, None)}
+    return of_ranks(
+        *(
+            (rank, launch(name, ns=times[rank], module=module))
+            for key, (name, module) in names.items()
+            for times in [SECONDS[key]]
+            for rank in range(4)
+        )
+    )
+
+
+def test_the_slowest_rank_is_the_one_that_works_longest_not_the_one_that_waits_longest(four_ranks: pa.Table) -> None:
+    result = skew(four_ranks)
+    assert result.slowest == 2
+    late = result.ranks[2]
+    assert (late.time_ns, late.collective_ns, late.work_ns) == (197.0, 5.0, 192.0)
+    assert late.excess_ns == 192.0 - np.median([110.0, 120.0, 192.0, 130.0])
+
+
+def test_a_kernel_has_its_extremes_and_median_over_ranks(four_ranks: pa.Table) -> None:
+    (gemm,) = [row for row in skew(four_ranks).rows if row.name == GEMM]
+    assert (gemm.min_ns, gemm.median_ns, gemm.max_ns) == (100.0, 115.0, 180.0)
+    assert (gemm.slowest, gemm.skew_ns, gemm.excess_ns, gemm.ranks, gemm.launches) == (2, 65.0, 65.0, 4, 4)
+
+
+def test_what_the_slowest_rank_loses_most_time_in_comes_first(four_ranks: pa.Table) -> None:
+    result = skew(four_ranks)
+    assert [row.name for row in result.rows][:2] == [GEMM, "relu_kernel"]
+    assert result.rows[-1].is_collective
+    assert result.rows[-1].excess_ns == 5.0 - 75.0
+    assert any("rank 2 on gpu1 is the slowest" in note and "53.6 % more" in note for note in result.notes)
+    assert any(note.startswith("it loses most against the median rank in ampere_sgemm") for note in result.notes)
+
+
+def test_layers_are_taken_at_a_depth_and_collectives_apart(four_ranks: pa.Table) -> None:
+    rows = {row.name: row for row in skew(four_ranks, by="layer", depth=1).rows}
+    assert set(rows) == {"net.fc", "net.block", "(collectives)"}
+    assert rows["net.block"].max_ns == 12.0
+    assert {row.name for row in skew(four_ranks, by="layer").rows} == {"net.fc", "net.block.relu", "(collectives)"}
+
+
+def test_a_rank_that_ran_without_a_kernel_took_no_time_for_it() -> None:
+    (alone, _) = skew(of_ranks((0, launch("log", ns=9.0)), (0, launch("a", ns=1.0)), (1, launch("a", ns=1.0)))).rows
+    assert (alone.name, alone.ranks, alone.min_ns, alone.median_ns, alone.max_ns) == ("log", 1, 0.0, 4.5, 9.0)
+
+
+def test_a_launch_without_a_time_leaves_its_rank_unknown_and_nobody_the_slowest() -> None:
+    result = skew(of_ranks((0, launch("a", ns=1.0)), (1, launch("a")), (2, launch("b", ns=3.0))))
+    assert result.slowest is None
+    assert [rank.time_ns for rank in result.ranks] == [1.0, None, 3.0]
+    (row,) = [row for row in result.rows if row.name == "a"]
+    assert (row.min_ns, row.median_ns, row.max_ns, row.slowest) == (None, None, None, None)
+
+
+def test_a_row_that_stands_for_many_launches_counts_as_many() -> None:
+    result = skew(of_ranks((0, launch("a", ns=5.0, invocations=10)), (1, launch("a", ns=5.0))))
+    assert [rank.time_ns for rank in result.ranks] == [50.0, 5.0]
+    assert result.rows[0].launches == 11
+
+
+def test_launches_that_failed_or_know_no_rank_are_left_out_and_noted() -> None:
+    rows = ((0, launch("a", ns=1.0)), (1, launch("a", ns=1.0)), (None, launch("a", ns=50.0)))
+    result = skew(of_ranks(*rows))
+    assert [rank.time_ns for rank in result.ranks] == [1.0, 1.0]
+    assert any("1 launch failed" in note for note in result.notes)
+
+
+def test_a_run_of_one_process_has_nothing_to_compare() -> None:
+    result = skew(table(launch("a", ns=1.0)))
+    assert result.rows == []
+    assert any("--nproc" in note for note in result.notes)
+
+
+def test_the_share_of_collectives_is_known_where_every_time_is(four_ranks: pa.Table) -> None:
+    assert collective_share(four_ranks) == pytest.approx((245.0, 245.0 / 797.0))
+    assert collective_share(table(launch("a"))) is None
+
+
+@pytest.mark.parametrize("collectives", ["exclude", "include"])
+def test_a_run_of_ncu_says_how_long_the_kernels_take_that_it_left_out(
+    four_ranks: pa.Table, tmp_path: Path, collectives: str
+) -> None:
+    (tmp_path / "timeline").mkdir()
+    write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), tmp_path / "timeline/launches.parquet")
+    notes = notes_on_collectives(Request((), (), collectives=collectives), Manifest([], "ncu", ""), tmp_path)
+    said = "collectives were left out: on the timeline they take 0.000 ms over all ranks, 30.7 % of the time"
+    assert [note.startswith(said) for note in notes] == [True] * (collectives == "exclude")
+
+
+def test_the_command_shows_kernels_layers_and_ranks(four_ranks: pa.Table, tmp_path: Path) -> None:
+    path = str(tmp_path / "launches.parquet")
+    write_table(with_metadata(four_ranks, {"schema_version": SCHEMA_VERSION}), Path(path))
+    kernels = process("skew", path)
+    assert kernels.code == 0
+    assert "max - median" in kernels.out
+    assert "rank 2 on gpu1 is the slowest" in kernels.err
+    assert "net.block" in process("skew", path, "--by", "layer", "--depth", "1").out
+    assert "in collectives" in process("skew", path, "--by", "rank").out
+    assert '"excess_ns": 65' in process("skew", path, "--format", "json").out

@@ -1,0 +1,115 @@
+"""profile --budget from end to end: a stand-in for nsys gives a timeline, a stand-in for ncu the counts."""
+
+from __future__ import annotations
+
+import csv
+import shlex
+
+import pytest
+from ncu_launch.errors import WrongUsage
+from ncu_parsers.parquet.reader import read_launches
+
+from ncu_tools.cli.collecting.budgeted_profile import seconds_of
+from tests.conftest import SAMPLES
+from tests.support.timelines import KERNELS, database, kernel
+from tests.whole.test_profile_with_a_stand_in import Bench, bench
+
+__all__ = ["bench"]
+
+
+def sampled_kernels() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    """Name, grid and block of the launches that the stand-in for ncu gives."""
+    with (SAMPLES / "d01-wide-raw.csv").open(encoding="utf-8") as stream:
+        header, _, *rows = csv.reader(line for line in stream if line.startswith('"'))
+    places = [header.index(name) for name in ("Kernel Name", "Grid Size", "Block Size")]
+
+    def shape(text: str) -> tuple[int, ...]:
+        return tuple(int(part) for part in text.strip("()").split(","))
+
+    return [(row[places[0]], shape(row[places[1]]), shape(row[places[2]])) for row in rows]
+
+
+@pytest.fixture
+def traced(bench: Bench) -> Bench:
+    """A stand-in for nsys whose timeline has the sample's kernels, each 1 ms, and a short one that nothing counts."""
+    launches = [*sampled_kernels(), ("void other(int)", (1, 1, 1), (32, 1, 1))]
+    names = list(dict.fromkeys(name for name, _, _ in launches))
+    rows, at = [], 0
+    for number, (name, grid, block) in enumerate(launches):
+        length = 1_000_000 if name != "void other(int)" else 1000
+        shapes = {f"{kind}{axis}": size for kind, sizes in (("grid", grid), ("block", block))
+                  for axis, size in zip("XYZ", sizes, strict=True)}  # fmt: skip
+        rows.append({**kernel(at, number, end=at + length, name=names.index(name) + 1), **shapes})
+        at += length + 10
+    timeline = database(bench.folder / "timeline.sqlite", {KERNELS: rows}, names)
+    script = bench.folder / "empty" / "nsys"
+    script.write_text(
+        "#!/bin/sh\n[ $1 = --version ] && echo NVIDIA Nsight Systems version 2022.4.2 && exit 0\n"
+        f'if [ $1 = export ]; then /bin/cp "{timeline}" "$7"; exit; fi\n'
+        'while [ $# -gt 0 ]; do [ "$1" = --output ] && out=$2; shift; done\n'
+        "printf 'NVIDIA Tegra Profiler Report 1.\\n' > \"$out.nsys-rep\"\n"
+    )
+    script.chmod(0o755)
+    return bench
+
+
+class TestABudget:
+    def test_counts_the_kernels_that_take_the_time_and_gives_them_the_timelines_times(self, traced: Bench) -> None:
+        result = traced.profile("asked", "--budget", "60s", "--metrics", "flops,dram", "--format", "json")
+        assert result.code == 0, result.err
+        (ran,) = traced.manifest()["tool_runs"]
+        pattern = ran["command"][ran["command"].index("--kernel-name") + 1]
+        assert pattern.startswith("regex:^(")
+        assert "triad" in pattern
+        assert "other" not in pattern
+        assert ran["command"][ran["command"].index("--launch-count") + 1] == "8"
+        launches = traced.launches()
+        assert len(launches) == 9
+        assert {launch["source"] for launch in launches} == {"ncu+nsys", "nsys"}
+        assert {launch["duration_ns"] for launch in launches} == {1e6, 1e3}
+        (other,) = [launch for launch in launches if launch["kernel_short"] == "other"]
+        assert other["flops"] is None
+        assert sum(launch["flops"] is not None for launch in launches) >= 6
+
+    def test_says_what_is_not_counted(self, traced: Bench) -> None:
+        result = traced.profile("asked", "--budget", "5m", "--metrics", "flops,dram")
+        assert "ncu counts 8 launches of" in result.err
+        assert "is not counted" in result.err
+        assert "matched" in result.err
+
+    def test_that_is_small_counts_less(self, traced: Bench) -> None:
+        result = traced.profile("asked", "--budget", "0.05s", "--metrics", "dram")
+        assert "more do not fit the budget" in result.err
+
+    def test_without_room_for_one_launch_says_so(self, traced: Bench) -> None:
+        result = traced.profile("asked", "--budget", "0.001s", "--metrics", "dram")
+        assert result.code == 1
+        assert "No launch can be counted in 0.001 s." in result.err
+
+    def test_keeps_the_timeline_as_a_run_of_its_own(self, traced: Bench) -> None:
+        traced.profile("asked", "--budget", "60s", "--metrics", "dram")
+        kept = read_launches(traced.run / "timeline" / "launches.parquet")
+        assert len(kept) == 9
+        assert (traced.run / "timeline" / "manifest.json").is_file()
+
+    def test_prints_the_first_command_in_a_dry_run(self, traced: Bench) -> None:
+        result = traced.profile("asked", "--budget", "60s", "--dry-run")
+        assert shlex.split(result.out)[1] == "profile"
+        assert "then ncu" in result.err
+        assert not traced.run.exists()
+
+    def test_does_not_go_with_filters(self, traced: Bench) -> None:
+        result = traced.profile("asked", "--budget", "60s", "--kernel", "gemm")
+        assert result.code == 2
+        assert "--budget chooses the kernels itself" in result.err
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60", 60), ("60s", 60), ("1.5 m", 90), ("2min", 120), ("1h", 3600)])
+def test_times_are_read_with_their_units(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5", "0", "5 days"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(WrongUsage, match="is no time"):
+        seconds_of(text)

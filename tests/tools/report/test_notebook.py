@@ -1,0 +1,154 @@
+"""The Python API: what docs/python.md shows runs as a notebook, and its views draw without harm."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.report_data.report import Launch
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+
+import ncu_tools
+import ncu_tools.report.notebook.profiled_run
+from tests.conftest import ROOT, SAMPLES
+from tests.support.launches import launch, metric, sass, table
+
+EVIL = "<script>alert(1)</script>"
+MANUAL = (ROOT / "docs" / "python.md").read_text("utf-8")
+HEAVY = ("numpy", "pandas", "pyarrow", "matplotlib", "duckdb")
+
+
+def kept(folder: Path, *launches: Launch) -> str:
+    """The launches as a run folder."""
+    made = with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": ["odd"]})
+    write_table(made, folder / "launches.parquet")
+    return str(folder)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> ncu_tools.report.notebook.profiled_run.ProfiledRun:
+    complete = {**sass(ffma=5e7), "sm__inst_executed_pipe_tensor.sum": metric(0.0)}
+    path = kept(
+        tmp_path,
+        launch(EVIL, complete, ns=2e6, dram=1e6, module="net.a", phase="forward", iteration=0),
+        launch("plain", complete, ns=1e6, dram=1e6, module="net.b", phase="backward", iteration=0),
+        launch("unknown", ns=1e5),
+    )
+    return ncu_tools.load(path, machine="a100-sxm4-40gb")
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    check = f"import sys, ncu_tools; print([name for name in {HEAVY!r} if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert said.stdout.strip() == "[]"
+
+
+class TestTables:
+    def test_are_pandas_with_what_is_missing_missing(self, run: Any) -> None:
+        launches = run.launches
+        assert launches["flops"].isna().tolist() == [False, False, True]
+        assert launches["iteration"].tolist()[:2] == [0, 0]
+        assert str(launches["iteration"].dtype) == "Int32"
+        assert launches["kernel_name"].tolist()[0] == EVIL
+        assert run.notes == ["odd"]
+
+    def test_of_kernels_have_the_longest_first(self, run: Any) -> None:
+        assert run.kernels["kernel"].tolist() == [EVIL, "plain", "unknown"]
+        assert run.kernels["bound"].tolist()[0] == "FP32"
+
+    def test_are_copies(self, run: Any) -> None:
+        launches = run.launches
+        launches["duration_ns"] = 0
+        assert run.launches["duration_ns"].sum() == 3.1e6
+
+
+class TestViews:
+    def test_of_hotspots_escape_names_and_say_how_many_are_left(self, run: Any) -> None:
+        view = run.hotspots(by="headroom", top=2, diagnose=True)
+        page = view._repr_html_()
+        assert "<script>" not in page
+        assert page.count("&lt;script&gt;") == 2  # the cell, and the whole name when pointed at
+        assert "1 more kernel in .table" in page
+        assert len(view.table) == 3
+        assert view.table["diagnosis"].tolist()[0].startswith("not explained by what was collected: busiest is FP32")
+
+    def test_show_nothing_for_what_is_unknown(self, run: Any) -> None:
+        page = run.hotspots(top=3)._repr_html_()
+        assert ">None<" not in page
+        assert ">nan<" not in page
+
+    def test_of_layers_draw_and_hold_the_tree(self, run: Any) -> None:
+        view = run.layers(depth=1)
+        assert view._repr_svg_().startswith("<?xml")
+        assert view.table["module"].tolist() == ["net", "net.a", "net.b", "(no module)"]
+        assert view.table["forward_ns"].isna().tolist() == [False, False, True, True]
+
+    def test_of_rooflines_take_other_runs(self, run: Any) -> None:
+        other = ncu_tools.load(str(SAMPLES / "d01-wide-raw.csv"))
+        view = run.roofline(other)
+        assert view._repr_svg_().startswith("<?xml")
+        assert set(view.table["run"]) == {run.name, other.name}
+
+    def test_of_rooflines_of_runs_that_are_called_the_same_tell_them_apart(self, run: Any) -> None:
+        view = run.roofline(run, run)
+        assert set(view.table["run"]) == {run.name, f"{run.name} (2)", f"{run.name} (3)"}
+
+    def test_are_saved_as_pictures_only(self, run: Any, tmp_path: Path) -> None:
+        assert run.layers().save(tmp_path / "l.png").read_bytes().startswith(b"\x89PNG")
+        with pytest.raises(WrongUsage, match="is no picture"):
+            run.layers().save("l.gif")
+
+
+class TestMistakes:
+    def test_in_options_name_what_there_is(self, run: Any) -> None:
+        with pytest.raises(WrongUsage, match="Use one of: time, headroom, flops, dram"):
+            run.hotspots(by="fame")
+        with pytest.raises(WrongUsage, match="Use one of: name, short, grid, nvtx"):
+            run.roofline(group="colour")
+
+    def test_of_asking_for_layers_of_a_report_without_modules_are_explained(self) -> None:
+        with pytest.raises(NcuBenchError, match="no launch knows its module"):
+            ncu_tools.load(SAMPLES / "d01-wide-raw.csv").layers()
+
+
+def test_the_manual_names_ten_things_and_no_more() -> None:
+    named = set(re.findall(r"`(?:ncu_tools|run|view)\.(\w+)", MANUAL.partition("These are all")[0]))
+    assert named == {
+        "load", "name", "notes", "launches", "kernels", "hotspots", "roofline", "layers", "table", "save"
+    }  # fmt: skip
+    public = {name for name in dir(ncu_tools.report.notebook.profiled_run.ProfiledRun) if not name.startswith("_")}
+    assert public | {"name", "notes", "load", "table", "save"} == named
+
+
+@pytest.mark.skipif(find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="nbclient is not installed")
+def test_the_manual_runs_as_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real kernel executes every example in order; views show as HTML and SVG, pictures of others still work."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    for variable in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    kept(tmp_path, launch("k", sass(ffma=1), ns=5, dram=7, module="net.a", phase="backward", iteration=0))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "launches.parquet").rename(tmp_path / "run" / "launches.parquet")
+    (tmp_path / "sample_reports").symlink_to(SAMPLES)
+    cells = re.findall(r"^```python\n(.*?)^```", MANUAL, re.MULTILINE | re.DOTALL)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown: list[dict[str, Any]] = [
+        next((output["data"] for output in cell["outputs"] if output["output_type"] == "execute_result"), {})
+        for cell in notebook["cells"]
+    ]
+    assert shown[0]["text/plain"].startswith("<ncu-bench run")
+    assert "text/html" in shown[3]
+    assert shown[4]["image/svg+xml"].lstrip().startswith(("<?xml", "<svg"))
+    assert (tmp_path / "roofline.png").stat().st_size > 5000
+    assert shown[6]["image/svg+xml"]
+    assert "net.a" in shown[7]["text/plain"]

@@ -1,0 +1,167 @@
+"""SQL over a run: right answers, nothing else within reach, and complaints that help."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_parsers.parquet.reader import read_launches
+from ncu_parsers.parquet.writer import write_table
+from ncu_parsers.schema.bench_table import bench_table
+
+from benchmarks import generate
+from ncu_tools.bench.bench_runs import points_of
+from ncu_tools.cli import cli
+from ncu_tools.runs.sql_query import Answer, held_in_memory, query
+from tests.conftest import SAMPLES
+from tests.support.launches import launch, table
+
+pytest.importorskip("duckdb", reason="duckdb is not installed (pip install 'ncu-bench[query]')")
+
+REPORT = str(SAMPLES / "d01-wide-raw.csv")
+EVIL = "=cmd|' /C calc'!A0 <script>\x1b[31m"
+
+
+def ask(sql: str, *options: str, report: str = REPORT) -> Result:
+    return CliRunner().invoke(cli, ["query", report, sql, *options])
+
+
+def answer(sql: str) -> Answer:
+    launches = table(launch(EVIL, ns=5), launch("b", ns=None), launch("b", ns=7, grid=(1, 2, 3)))
+    return query(sql, {"launches": held_in_memory(launches)})
+
+
+class TestASweep:
+    @pytest.fixture
+    def sweep(self, tmp_path: Path) -> str:
+        rows = [
+            {"target": "a", "batch_size": batch, "outcome": "ok", "latency_mean_ns": batch * 1e6} for batch in (1, 8)
+        ]
+        write_table(bench_table(rows), tmp_path / "bench.parquet")
+        return str(tmp_path)
+
+    def test_is_asked_by_its_points(self, sweep: str) -> None:
+        asked = ask("SELECT batch_size / latency_mean_ns * 1e9 AS rate FROM points", "--format", "csv", report=sweep)
+        assert asked.stdout == "rate\n1000.0\n1000.0\n"
+
+    def test_shows_lists_of_numbers_as_text(self, sweep: str) -> None:
+        assert "[1.5, 2.5]" in ask("SELECT [1.5, 2.5] AS samples_ns FROM points LIMIT 1", report=sweep).stdout
+
+    def test_has_no_launches_and_says_what_it_has(self, sweep: str) -> None:
+        with pytest.raises(WrongUsage) as refused:
+            query("SELECT * FROM launches", {"points": held_in_memory(points_of(sweep))})
+        assert "points has target, batch_size" in refused.value.paragraph
+        assert "DESCRIBE points" in refused.value.paragraph
+
+    def test_takes_no_machine(self, sweep: str) -> None:
+        refused = ask("SELECT 1", "--machine", "t4", report=sweep).exception
+        assert isinstance(refused, WrongUsage)
+        assert "points have no ceilings" in refused.paragraph
+
+
+class TestAnAnswer:
+    def test_counts_nulls_as_sql_does(self) -> None:
+        assert answer("SELECT count(*), count(duration_ns), sum(duration_ns) FROM launches").rows == [(3, 2, 12.0)]
+
+    def test_keeps_kernel_names_as_they_are(self) -> None:
+        assert answer("SELECT kernel_name FROM launches LIMIT 1").rows == [(EVIL,)]
+
+    def test_tells_columns_of_one_name_apart(self) -> None:
+        assert answer("SELECT 1 a, 2 a, 3 AS a_2").columns == ["a", "a_2", "a_2_2"]
+
+    def test_agrees_with_the_kernels_of_hotspots(self) -> None:
+        asked = json.loads(ask("SELECT kernel, bound_fraction FROM kernels", "--format", "json").stdout)["rows"]
+        shown = json.loads(CliRunner().invoke(cli, ["hotspots", REPORT, "--format", "json"]).stdout)["rows"]
+        assert asked == [{name: row[name] for name in ("kernel", "bound_fraction")} for row in shown]
+
+    def test_leaves_cells_empty_where_null_and_shows_the_column(self) -> None:
+        said = ask("SELECT NULL AS nothing, rules, 1 AS one FROM launches LIMIT 1", "--format", "csv").stdout
+        assert said == "nothing,rules,one\n,,1\n"
+        assert "nothing" in ask("SELECT NULL AS nothing, 1 AS one").stdout
+
+    def test_has_lists_in_json_and_their_text_elsewhere(self) -> None:
+        asked = "SELECT grid FROM launches WHERE launch_id = 1"
+        grid = json.loads(ask(asked, "--format", "json").stdout)["rows"][0]["grid"]
+        (cells,) = list(csv.reader(io.StringIO(ask(asked, "--format", "csv").stdout)))[1:]
+        assert json.loads(cells[0]) == grid
+        assert len(grid) == 3
+
+    def test_cannot_act_on_a_terminal(self) -> None:
+        assert "\x1b" not in ask("SELECT chr(27) || '[31m' AS x").stdout
+
+    @pytest.mark.parametrize("output_format", ["text", "json", "csv", "markdown"])
+    def test_without_rows_still_names_its_columns(self, output_format: str) -> None:
+        result = ask("SELECT kernel FROM kernels WHERE false", "--format", output_format)
+        assert result.exit_code == 0
+        assert "kernel" in result.stdout
+
+
+class TestNothingElseIsWithinReach:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "SELECT * FROM read_csv('{file}')",
+            "SELECT * FROM read_text('{file}')",
+            "SELECT * FROM '{file}'",
+            "SELECT * FROM glob('{folder}/*')",
+            "SELECT * FROM sqlite_scan('{file}', 'x')",
+            "COPY launches TO '{folder}/written.csv'",
+            "ATTACH '{folder}/written.db'",
+            "INSTALL httpfs",
+            "LOAD httpfs",
+            "SET enable_external_access = true",
+            "SELECT 1; DROP VIEW launches",
+            "CREATE TABLE t AS SELECT 1",
+            "PRAGMA database_list",
+            "SELECT * FROM secret",
+        ],
+    )
+    def test_neither_files_nor_settings_nor_variables(self, sql: str, tmp_path: Path) -> None:
+        secret = tmp_path / "secret.csv"
+        secret.write_text("secret\n1\n", "utf-8")
+        with pytest.raises(WrongUsage) as raised:
+            answer(sql.format(file=secret, folder=tmp_path))
+        assert "\n" not in raised.value.paragraph
+        assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["secret.csv"]
+
+
+class TestAMistake:
+    def test_in_a_name_is_answered_with_the_names_there_are(self) -> None:
+        result = ask("SELECT duration FROM launches")
+        assert isinstance(result.exception, WrongUsage)
+        said = result.exception.paragraph
+        assert 'Referenced column "duration" not found' in said
+        assert "launches has source, " in said
+        assert "kernels has kernel, " in said
+        assert "LINE 1" not in said
+
+    def test_does_not_list_columns_that_hold_nothing(self) -> None:
+        with pytest.raises(WrongUsage) as raised:
+            answer("SELECT nope FROM launches")
+        assert "tensor_flops" not in raised.value.cause
+        assert "duration_ns" in raised.value.cause
+
+    @pytest.mark.parametrize("sql", ["", "   ", "-- nothing", "selec 1", "SELECT (", "EXPLAIN SELECT 1"])
+    def test_in_the_query_is_one_paragraph(self, sql: str) -> None:
+        with pytest.raises(WrongUsage):
+            answer(sql)
+
+    def test_of_having_no_duckdb_says_what_to_type(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "duckdb", None)
+        with pytest.raises(NcuBenchError, match=r"pip install 'ncu-bench\[query\]'"):
+            answer("SELECT 1")
+
+
+def test_a_report_that_was_streamed_is_asked_like_any_other(tmp_path: Path) -> None:
+    report, launches = tmp_path / "big.csv", tmp_path / "launches.parquet"
+    generate.write("long", report, 2)
+    assert CliRunner().invoke(cli, ["parse", str(report), "-o", str(launches)]).exit_code == 0
+    counted = [json.loads(ask("SELECT count(*) AS n FROM launches", "--format", "json", report=str(one)).stdout)["rows"]
+               for one in (launches, report)]  # fmt: skip
+    assert counted[0] == counted[1] == [{"n": len(read_launches(launches))}]

@@ -1,0 +1,121 @@
+"""The documentation cannot rot: commands, columns, links and examples in it are checked against the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import pytest
+
+from ncu_tools.cli import COMMANDS, cli, run
+from tests.conftest import ROOT
+from tests.update_expectations import with_columns
+from tests.whole.test_house import MODULES, folder_of, modules_imported_by
+
+TOPS = ("launch/ncu_launch", "parsers/ncu_parsers", "ncu_tools")
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("**/*.md")),
+    ROOT / "sample_reports" / "README.md",
+]
+
+
+def blocks(text: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_first_two_blocks_of_the_readme_are_one_line_each() -> None:
+    first, second = blocks(README)[:2]
+    assert first.count("\n") == second.count("\n") == 1
+    assert "ncu-bench profile resnet18 --metrics flops,dram" in first
+    assert "pytest" in second
+
+
+def test_ci_runs_the_second_command_of_the_readme() -> None:
+    assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+@pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed (the extra models)")
+def test_every_ncu_bench_line_of_the_readmes_first_command_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [part.strip() for part in blocks(README)[0].split("&&") if "ncu-bench" in part]
+    assert len(lines) == 2
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        assert run(shlex.split(line)[1:]) == 0
+    assert (tmp_path / "roofline.svg").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_in_the_readmes_table(name: str) -> None:
+    assert re.search(rf"^\| `ncu-bench {name}\b", README, re.MULTILINE)
+
+
+def test_the_readmes_table_lists_no_command_that_does_not_exist() -> None:
+    assert set(re.findall(r"^\| `ncu-bench (\w+)", README, re.MULTILINE)) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_option_in_the_documentation_exists(page: Path) -> None:
+    context = click.Context(cli)
+    known = {"--help", "--version", "--debug"}
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        known |= {option for parameter in command.params for option in parameter.opts}
+    text = page.read_text("utf-8")
+    for line in re.findall(r"ncu-bench (?:\w+) [^\n`|]*", text):
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= known, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_and_picture_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.is_file(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}, (
+                target
+            )
+
+
+def test_the_columns_in_the_architecture_page_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    assert with_columns(text) == text
+    assert "`flops_basis`" in text
+
+
+def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    listed: list[str] = []
+    top = ""
+    for line in text.partition("## Folders")[2].partition("### ")[0].splitlines():
+        if found := re.match(r" {4}(\S+)/$", line):
+            top = found[1]
+            listed.append(top)
+        elif found := re.match(r" {8}(\S+)/ ", line):
+            listed.append(f"{top}/{found[1]}")
+    assert set(listed) == {folder_of(module) for module in MODULES}
+    place = {folder: number for number, folder in enumerate(listed)}
+    wrong = {
+        (folder_of(module), folder_of(name))
+        for module in MODULES
+        for name in modules_imported_by(module)
+        if place[folder_of(name)] > place[folder_of(module)] and folder_of(module) not in TOPS
+    }
+    assert wrong == set()
+
+
+def test_the_number_of_machines_in_the_readme_is_right() -> None:
+    count = len(list((ROOT / "ncu_tools" / "ceilings" / "machines").glob("*.toml")))
+    assert f"of {count} machines" in README

@@ -1,0 +1,112 @@
+"""Ten thousand mutated inputs for every parser, what was ever found by them, and the account of every line.
+
+Longer runs: python -m tests.fuzz all --inputs 1000000
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.parse.file_kinds import read_artefact
+from ncu_parsers.report_data.report import READ_KINDS
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.streaming.streaming_reader import stream_report
+from ncu_parsers.timelines import nsys_sqlite
+
+from tests.conftest import ROOT
+from tests.fuzz.campaign import NAMES, Campaign, fuzz
+from tests.fuzz.expectations import hold_lines, hold_refusal, lines_of
+from tests.fuzz.targets import TARGETS, Sink, try_input
+from tests.support.reports import needs_shared_reports, sample_files, shared_reports
+from tests.support.timelines import KERNELS, RANGES, database, kernel, pushed
+
+FOUND = sorted(path for path in (ROOT / "tests" / "fuzz" / "found").glob("*/*") if path.is_file())
+INPUTS, SEED = 10_000, 9
+needs_atheris = pytest.mark.skipif(
+    find_spec("atheris") is None, reason="atheris is not installed (pip install 'ncu-bench[fuzz]'; Linux on x86-64)"
+)
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_what_fuzzing_once_found_stays_an_answer_or_an_error_with_a_reason(path: Path) -> None:
+    try_input(TARGETS[path.parent.name], path.read_bytes(), thorough=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_fuzzing_begins_with_is_read(name: str) -> None:
+    for seed in TARGETS[name].seeds():
+        try_input(TARGETS[name], seed, thorough=True)
+
+
+def test_every_target_can_be_named_on_the_command_line() -> None:
+    assert tuple(TARGETS) == NAMES
+
+
+@pytest.fixture(scope="module")
+def campaigns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Campaign]]]:
+    """Every target, two at a time and the slowest first: a process each."""
+    folder = tmp_path_factory.mktemp("findings")
+    slowest_first = sorted(NAMES, key=lambda name: name not in ("fast-path", "nsys-cells", "parquet-schema", "bench"))
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        yield {name: pool.submit(fuzz, name, INPUTS, SEED, folder / name) for name in slowest_first}
+
+
+@needs_atheris
+@pytest.mark.parametrize("name", NAMES)
+def test_ten_thousand_mutated_inputs_give_nothing_but_answers_and_reasons(
+    name: str, campaigns: dict[str, Future[Campaign]]
+) -> None:
+    campaign = campaigns[name].result()
+    assert campaign.findings == [], f"{campaign}\n" + "\n".join(map(_told, campaign.findings))
+    assert campaign.inputs >= INPUTS, str(campaign)
+
+
+def _told(finding: Path) -> str:
+    error = finding.with_name(f"{finding.name}.txt")
+    return error.read_text("utf-8") if error.is_file() else f"{finding.name}: the process ended"
+
+
+def test_operations_of_a_timeline_that_have_no_start_are_counted_and_noted(tmp_path: Path) -> None:
+    path = database(
+        tmp_path / "report.sqlite",
+        {KERNELS: [kernel(100, 1), {**kernel(9, 2), "start": None}], RANGES: [pushed("step", 0, 99)]},
+    )
+    report = nsys_sqlite.read_report(Source(str(path)))
+    assert report.lines == {"metric row": 1, "broken row": 1}
+    assert "1 operations have no start and were left out" in report.notes
+
+
+# --------------------------------------------------------------------------------------------------- losses accounted
+
+
+@pytest.mark.parametrize("path", sample_files(), ids=lambda path: path.name)
+def test_lines_of_a_sample_are_header_units_data_or_skipped_with_a_reason(path: Path) -> None:
+    _hold_every_line(path)
+
+
+@needs_shared_reports
+@pytest.mark.parametrize("path", shared_reports("ncu_csv"), ids=lambda path: path.name)
+def test_lines_of_a_real_report_are_too(path: Path) -> None:
+    _hold_every_line(path)
+
+
+def _hold_every_line(path: Path) -> None:
+    count = lines_of(path.read_bytes())
+    streamed = stream_report(Source(str(path)), Sink())
+    if streamed is not None:
+        hold_lines(streamed, count)
+    try:
+        report = read_artefact(Source(str(path)))
+    except NcuBenchError as error:
+        hold_refusal(error)
+        return
+    hold_lines(report, count)
+    assert set(report.lines) & READ_KINDS, "a report has a line that was read"
+    if streamed is not None:
+        assert streamed.lines == report.lines

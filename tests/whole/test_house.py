@@ -1,0 +1,236 @@
+"""The house rules: imports in one direction, folders one can survey, nothing said twice, nothing printed from below."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests import conftest
+from tests.conftest import ROOT
+
+STAGES = ("ncu_launch", "ncu_parsers", "ncu_tools")
+FOLDERS = {
+    "ncu_launch": ROOT / "launch" / "ncu_launch",
+    "ncu_parsers": ROOT / "parsers" / "ncu_parsers",
+    "ncu_tools": ROOT / "ncu_tools",
+}
+MOST_ENTRIES, MOST_ENTRIES_OF_TESTS, MOST_LINES, MOST_PARAMETERS = 14, 20, 530, 36
+"""What the fullest folder, the longest file and the widest function have at most. Lower them when they shrink."""
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a file, that of the package for its `__init__`."""
+    top = next(folder.parent for folder in FOLDERS.values() if path.is_relative_to(folder))
+    parts = path.relative_to(top).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+TREES = {path: ast.parse(path.read_text("utf-8")) for folder in FOLDERS.values() for path in folder.rglob("*.py")}
+MODULES = {module_of(path): path for path in TREES}
+
+
+def imported(tree: ast.AST, here: str, *, is_package: bool = False) -> Iterator[str]:
+    """Every name that code imports, at the top or in a function, as an absolute one; of `from a import b` also a.b.
+
+    Names of modules in strings count too: they are imported by importlib.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = here.split(".")[: len(here.split(".")) - node.level + is_package] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(STAGES):
+            yield node.value
+
+
+def imports_of(module: str) -> set[str]:
+    path = MODULES[module]
+    return set(imported(TREES[path], module, is_package=path.name == "__init__.py"))
+
+
+def modules_imported_by(module: str) -> set[str]:
+    """The project's modules that one needs; a package is needed for what is in its `__init__` alone."""
+    named = imports_of(module) & MODULES.keys()
+    return {name for name in named if not any(other.startswith(f"{name}.") for other in named)} - {module}
+
+
+class TestImports:
+    def test_go_from_a_stage_only_to_those_on_its_left(self) -> None:
+        wrong = {
+            (module, name)
+            for module in MODULES
+            for name in imports_of(module)
+            for right in (
+                *STAGES[STAGES.index(module.partition(".")[0]) + 1 :],
+                "tests",
+                "sample_reports",
+                "benchmarks",
+            )
+            if name.partition(".")[0] == right
+        }
+        assert wrong == set()
+
+    def test_make_no_cycle_of_modules(self) -> None:
+        assert_no_cycle({module: modules_imported_by(module) for module in MODULES})
+
+    def test_make_no_cycle_of_folders(self) -> None:
+        between: dict[str, set[str]] = {}
+        for module in MODULES:
+            here = folder_of(module)
+            between.setdefault(here, set()).update({folder_of(name) for name in modules_imported_by(module)} - {here})
+        assert_no_cycle(between)
+
+    def test_of_the_analysis_reach_no_report(self) -> None:
+        telling = ("ncu_tools.report", "ncu_tools.cli", "ncu_tools.profiling")
+        wrong = {
+            (module, name)
+            for module in MODULES
+            if module != "ncu_tools" and not module.startswith(telling)
+            for name in modules_imported_by(module)
+            if name.startswith("ncu_tools.report")
+        }
+        assert wrong == set()
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "import ncu_tools.cli.options",
+            "from ncu_tools.cli import options",
+            "from ..cli import options",
+            "def late():\n    from ncu_tools.cli.options import show",
+            "importlib.import_module('ncu_tools.cli.options')",
+        ],
+    )
+    def test_are_seen_however_they_are_written(self, text: str) -> None:
+        found = set(imported(ast.parse(text), "ncu_tools.runs.loading"))
+        assert "ncu_tools.cli.options" in found
+
+    def test_that_make_a_cycle_are_seen(self) -> None:
+        with pytest.raises(AssertionError, match="a -> b -> a"):
+            assert_no_cycle({"a": {"b"}, "b": {"a"}})
+
+
+def folder_of(module: str) -> str:
+    return str(MODULES[module].parent.relative_to(ROOT))
+
+
+def assert_no_cycle(graph: dict[str, set[str]]) -> None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(" -> ".join(sorted_cycle(error.args[1]))) from None
+
+
+def sorted_cycle(cycle: list[str]) -> list[str]:
+    """A cycle from its first name on, so that it reads the same every time."""
+    names = cycle[:-1]
+    first = names.index(min(names))
+    return [*names[first:], *names[:first], min(names)]
+
+
+PRINTING = {"print", "exit", "quit", "sys.exit", "click.echo", "click.secho", "echo"}
+EVALUATING = {"eval", "exec", "subprocess.check_output", "os.system", "os.popen", "pickle.load", "pickle.loads"}
+
+
+def calls_in(tree: ast.AST) -> set[str]:
+    """What is called, as it is written: `print`, `click.echo`."""
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+def test_only_the_command_line_prints_or_ends_the_program_and_nothing_evaluates_text() -> None:
+    for path, tree in TREES.items():
+        if "cli" not in path.parts:
+            assert calls_in(tree) & PRINTING == set(), path
+        assert calls_in(tree) & EVALUATING == set(), path
+
+
+@pytest.mark.parametrize("text", ["def f():\n    print(1)", "click.echo('x')", "sys.exit(3)"])
+def test_a_module_that_prints_would_be_seen(text: str) -> None:
+    assert calls_in(ast.parse(text)) & PRINTING
+
+
+def test_processes_are_started_where_one_looks_for_them() -> None:
+    started = {module for module in MODULES if imports_of(module) & {"subprocess", "multiprocessing"}}
+    assert started == {
+        "ncu_launch.profilers.subprocesses", "ncu_launch.profilers.installed_tools", "ncu_parsers.parse.parallel_parse",
+    }  # fmt: skip
+
+
+def entries(folder: Path) -> list[str]:
+    """What a reader sees of a folder: its files of code, and the folders with such."""
+    code = (".py", ".c", ".h")
+    return [
+        one.name for one in folder.iterdir()
+        if (one.suffix in code and one.name != "__init__.py")
+        or (one.is_dir() and any(inner.suffix in code for inner in one.rglob("*")))
+    ]  # fmt: skip
+
+
+def test_no_folder_file_or_function_is_too_big_to_survey() -> None:
+    for folder in FOLDERS.values():
+        for one in (folder, *(inner for inner in folder.rglob("*") if inner.is_dir())):
+            assert len(entries(one)) <= MOST_ENTRIES, one
+    for one in (ROOT / "tests").rglob("*"):
+        if one.is_dir():
+            assert len(entries(one)) <= MOST_ENTRIES_OF_TESTS, one
+    for path, tree in TREES.items():
+        assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES, path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                count = len(node.args.posonlyargs) + len(node.args.args) + len(node.args.kwonlyargs)
+                assert count <= MOST_PARAMETERS, (path, node.name)
+
+
+SAME_NAME = 24
+"""How many names of classes stand for several. None should; lower it when one goes."""
+
+
+def test_a_name_of_a_class_stands_for_one_class() -> None:
+    classes = {
+        (node.name, path) for path, tree in TREES.items() for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }  # fmt: skip
+    several = {name for name, count in Counter(name for name, _ in classes).items() if count > 1}
+    assert len(several) <= SAME_NAME, sorted(several)
+
+
+def test_what_is_on_disk_is_shipped_and_has_a_name() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    packages = {module for module, path in MODULES.items() if path.name == "__init__.py"}
+    assert set(config["options"]["packages"].split()) == packages
+    assert {path.stem for path in TREES} & {"utils", "common", "helpers", "manager", "misc"} == set()
+    long = [path for path in TREES if path.name == "__init__.py" and path.parent.name != "cli"]
+    assert max(len(path.read_text("utf-8").splitlines()) for path in long) <= 7
+
+
+class TestSkippingInCI:
+    def forbidden(self, reason: str) -> bool:
+        return conftest._is_forbidden(pytest.TestReport("a test", ("a file", 1, ""), {}, "skipped", reason, "setup"))
+
+    @pytest.fixture(autouse=True)
+    def _in_ci(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NCU_BENCH_NO_SKIPS", "1")
+
+    def test_is_a_failure_where_something_can_be_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(conftest, "SHARED", Path("nowhere"))
+        assert self.forbidden("nsys is not installed")
+        assert self.forbidden("got empty parameter set for (path)")
+
+    def test_is_allowed_for_the_lack_of_other_peoples_reports_alone(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        reason = "the folder ../shared/reports with other people's real reports is missing"
+        monkeypatch.setattr(conftest, "SHARED", tmp_path / "nowhere")
+        assert not self.forbidden(reason)
+        monkeypatch.setattr(conftest, "SHARED", tmp_path)
+        assert self.forbidden(reason)
