@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels.diagnosis.rules import BY_RULE, Known, facts
@@ -25,16 +26,17 @@ def printed_numbers(table: pa.Table) -> dict[str, Floats]:
     """Quantity -> float64, one per launch, as a rule prints it; NaN where none does. The largest of several counts."""
     if RULES not in table.column_names:
         return {}
-    rules = table.column(RULES).combine_chunks()
-    if isinstance(rules, pa.ChunkedArray):
-        rules = pa.concat_arrays(rules.chunks)
-    flat, launches = rules.flatten(), pa.compute.list_parent_indices(rules)
     found: dict[str, Floats] = {}
-    names, texts = flat.field("name").to_pylist(), flat.field("description").to_pylist()
-    for launch, name, text in zip(launches.to_pylist(), names, texts, strict=True):
-        for quantity, number in _numbers(name, text or ""):
-            values = found.setdefault(quantity, np.full(len(table), np.nan))
-            values[launch] = np.fmax(values[launch], number)
+    before = 0
+    for rules in table.column(RULES).chunks:
+        starts = arrays.values_of(rules.offsets, np.int32)
+        names, texts = (rules.values.field(name) for name in ("name", "description"))
+        for launch in np.flatnonzero(arrays.present(rules) & (np.diff(starts) > 0)).tolist():
+            for at in range(starts[launch], starts[launch + 1]):
+                for quantity, number in _numbers(names[at].as_py(), texts[at].as_py() or ""):
+                    values = found.setdefault(quantity, np.full(len(table), np.nan))
+                    values[before + launch] = np.fmax(values[before + launch], number)
+        before += len(rules)
     return found
 
 

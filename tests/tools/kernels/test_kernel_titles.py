@@ -164,8 +164,8 @@ REPORTS = [*sample_files(), *(path for folder in FOLDERS for path in shared_repo
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.name)
 def test_in_real_reports_no_short_name_is_a_bare_word_nor_of_two_functions(path: Path) -> None:
     found = parse([Source(str(path))]).table
-    if found is None:
-        pytest.skip("the report is refused")
+    if found is None:  # refused: it has no kernels to name
+        return
     numbers, titles = grouping(found, "short")
     assert not [title for title in titles if names_nothing(title)]
     functions: dict[int, set[str]] = {}
