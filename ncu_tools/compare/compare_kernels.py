@@ -32,8 +32,9 @@ from ncu_tools.compare.per_launch import (
 )
 from ncu_tools.compare.run_conditions import Conditions, Difference, Observed, clock_note, differences, known_of_one
 from ncu_tools.compare.same_work import OtherWork, other_work
-from ncu_tools.kernels.hotspots import OPERATORS, Hotspot, kernels_of, run_total
+from ncu_tools.kernels.hotspots import Hotspot, kernels_of, run_total
 from ncu_tools.kernels.kernel_sums import or_none
+from ncu_tools.kernels.operator_times import operators_note
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import Codes, ratio_interval, totals
 
@@ -256,8 +257,7 @@ def notes_on_conditions(
     for title, side in zip(("base", "new run"), observed, strict=True):
         if side.failed:
             notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
-    if any("operators" in side.words["source"] for side in observed):
-        notes.append(OPERATORS)
+    notes += [note for note in [operators_note(observed[0].times | observed[1].times)] if note]
     return notes
 
 

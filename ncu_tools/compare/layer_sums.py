@@ -9,6 +9,7 @@ import pyarrow as pa
 from ncu_parsers.parquet.reader import launch_stretches
 
 from ncu_tools.compare.run_conditions import OF_LAUNCHES, Observed
+from ncu_tools.kernels.operator_times import NEEDED as OF_TIMES
 from ncu_tools.layers.layers import NEEDED, condensed
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import notes_of_reports, sums_of_run
@@ -58,4 +59,6 @@ def layers_of_run(run: OnDisk | Run) -> LayerSums:
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
-    return sums_of_run(run, LayerSums, partial(launch_stretches, columns={*NEEDED, *OF_LAUNCHES, "sm_clock_hz"}))
+    return sums_of_run(
+        run, LayerSums, partial(launch_stretches, columns={*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz"})
+    )

@@ -12,6 +12,8 @@ from ncu_launch.files.manifest import Manifest
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats, table_metadata
 
+from ncu_tools.kernels.operator_times import clocks_of
+
 END = "end"
 """Whether a run ended as it should or early; only manifests know."""
 REFUSED = ("source", "GPU", "compute capability", "clock control", "threads", END)
@@ -48,6 +50,8 @@ class Observed:
         self.words: dict[str, set[str]] = {name: set() for name in OF_LAUNCHES}
         self.tool_versions: set[str] = set()
         self.failed = 0
+        self.times: set[str] = set()
+        """What the times of launches are: GPU times of kernels ("time"), or self times of operators."""
         self._clocks: Counter[float] = Counter()
 
     def add(self, table: pa.Table) -> None:
@@ -59,6 +63,7 @@ class Observed:
         self.tool_versions.update(version for version in versions if isinstance(version, str) and version)
         if "failed" in table.column_names:
             self.failed += int(np.nansum(tables.floats(table, "failed")))
+        self.times |= clocks_of(table)
         clocks = tables.floats(table, "sm_clock_hz")
         values, counts = np.unique(_rounded(clocks[clocks > 0]), return_counts=True)
         self._clocks.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
@@ -69,6 +74,7 @@ class Observed:
             known |= other.words[name]
         self.tool_versions |= other.tool_versions
         self.failed += other.failed
+        self.times |= other.times
         self._clocks.update(other._clocks)
 
     @property

@@ -30,7 +30,6 @@ from ncu_tools.kernels.kernel_row import run_total as run_total
 from ncu_tools.kernels.kernel_row import used_units as used_units
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches, or_none
 from ncu_tools.kernels.kernel_titles import names_nothing, short_title
-from ncu_tools.kernels.operator_times import OPERATORS as OPERATORS
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 
 GROUPS = ("name", "short", "grid", "nvtx")

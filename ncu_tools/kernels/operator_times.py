@@ -20,12 +20,6 @@ TIME, SELF_CPU, SELF_GPU, SELF_UNKNOWN = "time", "self CPU", "self GPU", "self t
 NEEDED = (OPERATOR_DEVICE, THREADS)
 """The columns of launches that say it, beside `source`."""
 
-OPERATORS = (
-    "times of PyTorch operators are self CPU times, on a GPU self GPU times; FLOPs and bytes are counted from "
-    "operators, not by hardware; DRAM stands for inputs + weights + outputs"
-)
-"""What is said where nobody asks which of the two."""
-
 _OF_DEVICE = {"cpu": SELF_CPU, "cuda": SELF_GPU}
 
 

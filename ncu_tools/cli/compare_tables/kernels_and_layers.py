@@ -11,6 +11,7 @@ from ncu_launch.files.manifest import read_manifest
 
 from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared, change_cells, short_names, verdict
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
+from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def compared_kernels(asked: Asked) -> Compared:
         for name, one in found.items()
     }
     machine = (*KERNEL, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
-    table = _table(asked, "kernel", lines, notes, machine if asked.machine_readable else (*KERNEL, MATCHED_BY))
+    columns = machine if asked.machine_readable else (*KERNEL, MATCHED_BY)
+    table = _table(asked, "kernel", lines, notes, columns, _time_title(sides))
     table.extra["differences"] = _differences(found)
     several = len(found) > 1
     anyway = ", compared anyway" if asked.anyway else ""
@@ -106,7 +108,8 @@ def compared_layers(asked: Asked) -> Compared:
 
     found: dict[str, LayerComparison] = {}
     notes: dict[str, list[str]] = {}
-    for ours, theirs in _pairs(asked, _layered):
+    sides = _pairs(asked, _layered)
+    for ours, theirs in sides:
         one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=asked.depth)
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
@@ -116,7 +119,7 @@ def compared_layers(asked: Asked) -> Compared:
     }
     counts = [column._replace(kind="number") for column in COUNTS]
     columns = (*LAYER, *counts, *SUMS, VERDICT, *FOR_MACHINES) if asked.machine_readable else LAYER
-    table = _table(asked, "layer", lines, notes, columns)
+    table = _table(asked, "layer", lines, notes, columns, _time_title(sides))
     table.extra["differences"] = _differences(found)
     return Compared(table, {name: one.subjects for name, one in found.items()})
 
@@ -138,6 +141,13 @@ def _pairs(
         for side in theirs:
             hold_comparable(ours.conditions, side.conditions, (ours.name, side.name))
     return [(ours, side) for side in theirs]
+
+
+def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
+    """What the times of all these runs are called: "time", or "self CPU" where each is of operators on a CPU."""
+    from ncu_tools.kernels.operator_times import time_title
+
+    return time_title({kind for pair in sides for side in pair for kind in side.run.observed.times})
 
 
 def _summed(path: str, found: OnDisk | Run) -> _Side[Works]:
@@ -177,10 +187,12 @@ def _table(
     lines: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]],
     notes: dict[str, list[str]],
     columns: Sequence[Column],
+    time: str,
 ) -> Table:
     """The first lines of each comparison and its total, which is never hidden.
 
-    `columns` are all of them for machines. People get those of what is compared behind them.
+    `columns` are all of them for machines. People get those of what is compared behind them. `time` is what the times
+    are called.
     """
     shown = None if asked.top is None and asked.machine_readable else asked.top or ROWS_SHOWN
     several = len(lines) > 1
@@ -192,9 +204,9 @@ def _table(
         said += [f"{names[name]}: {note}" if several else note for note in [*hidden, *notes[name]]]
     if not asked.machine_readable:
         rows = [_with_short_names(row) for row in rows]
-        columns = (*columns, *_for_people(rows, names[asked.runs[0]] if several else "", what))
+        columns = (*columns, *_for_people(rows, names[asked.runs[0]] if several else "", what, time))
     columns = (RUN, *columns) if several or asked.machine_readable else columns
-    return Table("compare", columns, rows, said, {"base": asked.runs[0]})
+    return with_time_title(Table("compare", columns, rows, said, {"base": asked.runs[0]}), time)
 
 
 def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +226,7 @@ def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _for_people(rows: list[dict[str, Any]], base: str, what: str) -> list[Column]:
+def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> list[Column]:
     """Columns of both sides and of what changed. Of several runs, `base` is the name of the base; others name rows."""
     before, after = (base, "") if base else ("base", "new")
 
@@ -226,8 +238,8 @@ def _for_people(rows: list[dict[str, Any]], base: str, what: str) -> list[Column
     counts = "count" if what == "kernel" else "number"
     return [
         *sides("launches", "launches", counts, UNCHANGED if same["launches"] else LAUNCHES_CHANGED),
-        *sides("compared_ns", "time", "time", 1),
-        Column("time_change", "time changed [95 %]", spare=0),
+        *sides("compared_ns", time, "time", 1),
+        Column("time_change", f"{time} changed [95 %]", spare=0),
         VERDICT,
         Column("flops_change", "FLOPs changed", spare=UNCHANGED if same["flops"] else CHANGED),
         Column("dram_bytes_change", "DRAM changed [95 %]", spare=UNCHANGED if same["dram_bytes"] else CHANGED),

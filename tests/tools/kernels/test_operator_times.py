@@ -13,7 +13,7 @@ import pytest
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
 from ncu_tools.kernels.kernel_cache import keep_kernels
-from ncu_tools.kernels.operator_times import OPERATORS, clocks_of, operators_note, time_title
+from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.layers.layers import layers
 from ncu_tools.report.html_content import ReportedRun, content
 from ncu_tools.report.plot.canvas import Canvas
@@ -152,7 +152,6 @@ def test_a_file_that_does_not_say_where_it_ran_has_self_times(tmp_path: Path) ->
     assert clocks_of(unknown) == {"self time"}
     older = launches_of(written(tmp_path / "b.jsonl", {"device_name": "a processor", "threads": 1}))
     assert clocks_of(older) == {"self CPU"}
-    assert "self CPU" in OPERATORS
 
 
 def test_the_collector_on_this_cpu_says_self_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,3 +162,8 @@ def test_the_collector_on_this_cpu_says_self_cpu(tmp_path: Path, capsys: pytest.
     heads, notes = heads_of(capsys, *arguments)
     assert "self CPU" in heads
     assert "times are self CPU times" in notes
+    for more in ([], ["--layers"]):
+        heads, notes = heads_of(capsys, "compare", str(tmp_path / "run"), str(tmp_path / "run"), *more)
+        assert "base self CPU" in heads
+        assert "new self CPU" in heads
+        assert "times are self CPU times" in notes
