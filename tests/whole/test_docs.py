@@ -119,3 +119,10 @@ def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() 
 def test_the_number_of_machines_in_the_readme_is_right() -> None:
     count = len(list((ROOT / "ncu_tools" / "ceilings" / "machines").glob("*.toml")))
     assert f"of {count} machines" in README
+
+
+def test_every_file_that_the_pages_for_contributors_name_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = set(re.findall(r"`((?:launch|parsers|ncu_tools|tests|sample_reports|docs|benchmarks)/[\w./]*)", text))
+    assert len(named) > 15
+    assert {path for path in named if not (ROOT / path).exists()} == set()
