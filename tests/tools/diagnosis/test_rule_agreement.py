@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from ncu_parsers.parse.parse import parse
+from ncu_parsers.sources.sources import find_sources
 
 from benchmarks.rule_agreement import (
     AGREED,
@@ -20,8 +22,10 @@ from benchmarks.rule_agreement import (
     reports_in,
     results,
 )
-from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, KernelCause, RuledOut
+from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, KernelCause, RuledOut, diagnoses
 from ncu_tools.kernels.diagnosis.limits import BusyResource
+from ncu_tools.kernels.hotspots import hotspots
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.reports import needs_shared_reports
 
@@ -96,3 +100,18 @@ def test_the_table_of_agreement_in_the_docs_is_what_the_script_prints() -> None:
 def test_every_outcome_is_explained_in_the_docs(outcome: str) -> None:
     docs = (ROOT / "docs" / "diagnosis.md").read_text("utf-8")
     assert re.search(rf"\* \*\*{re.escape(outcome)}\*\*", docs)
+
+
+@needs_shared_reports
+def test_the_examples_of_the_docs_are_what_real_reports_get() -> None:
+    page = (ROOT / "docs" / "diagnosis.md").read_text("utf-8").partition("The parts of a sentence")[0]
+    blocks = [re.sub(r"\s+", " ", block).strip() for block in re.findall(r"(?:^ {4}.+\n)+", page, re.M)]
+    examples = [block.removesuffix("...").rstrip(", ") for block in blocks if "ncu-bench" not in block]
+    assert len(examples) == 3
+    said = set()
+    for name in ("ncu_rep_full/AlpriElse*CUDA*", "ncu_rep/AveryClapp*", "ncu_rep/eschnett*"):
+        (report,) = (SHARED / "reports").glob(name)
+        table = parse(find_sources([str(report)])).table
+        assert table is not None
+        said |= {one.text for one in diagnoses(table, hotspots(table, ceilings_of(table)).rows, "name").values()}
+    assert [example for example in examples if not any(text.startswith(example) for text in said)] == []
