@@ -97,6 +97,22 @@ def noise_line(folder: Path, megabytes: float, rounds: int) -> str:
     return f"| a messy report / a long one | {ratio(runs['messy'], runs['long'])} |"
 
 
+def utf_16_line(folder: Path, megabytes: float, rounds: int) -> str:
+    """One line for what a report in UTF-16 costs, as a ratio to the same text in UTF-8."""
+    path, twin = folder / "long.csv", folder / "long-utf-16.csv"
+    write("long", path, megabytes)
+    with path.open(encoding="utf-8", newline="") as text, twin.open("w", encoding="utf-16", newline="") as wide:
+        for line in text:
+            wide.write(line)
+    narrow, wide_runs = [], []
+    for _ in range(rounds):
+        narrow.append(parse(path))
+        wide_runs.append(parse(twin))
+    path.unlink()
+    twin.unlink()
+    return f"| a long report in UTF-16 / in UTF-8 | {ratio(wide_runs, narrow)} |"
+
+
 def piped_line(folder: Path, megabytes: float, rounds: int) -> str:
     """One line for what coming through a pipe costs a long report, where it is kept first."""
     path = folder / "long.csv"
@@ -169,6 +185,7 @@ def measure(shapes: Sequence[str], megabytes: float, rounds: int) -> None:
             print(shape_line(shape, Path(folder), megabytes, rounds), flush=True)
         print("\n| whole processes | ratio |\n|---|---|")
         print(noise_line(Path(folder), megabytes, rounds), flush=True)
+        print(utf_16_line(Path(folder), megabytes, rounds), flush=True)
         print(piped_line(Path(folder), megabytes, rounds), flush=True)
         print(script_line(Path(folder), megabytes, rounds), flush=True)
         print("\n".join(start_lines(Path(folder), rounds)))

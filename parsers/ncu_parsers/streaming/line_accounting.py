@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -83,8 +84,8 @@ def read_lines(account: LineAccount, stream: BinaryIO, reader_of: Callable[[Long
     lines = io.BufferedReader(_Held(stream, account.report.source), BUFFER_BYTES)
     encoding = encoding_of(lines.peek(4096)[:4096])
     if encoding not in ("utf-8", "utf-8-sig"):
-        raise NotCertain(f"it is written in {encoding}")
-    if encoding == "utf-8-sig":
+        lines = io.BufferedReader(_InUtf8(lines, encoding), BUFFER_BYTES)
+    elif encoding == "utf-8-sig":
         lines.read(3)
     return reader_of(_first_page(account, lines)).read(lines)
 
@@ -98,6 +99,36 @@ def _first_page(account: LineAccount, lines: Iterable[bytes]) -> LongPage | Wide
             return page
         account.note(before_any_page(text), text)
     raise NotCertain("it has no page")
+
+
+class _InUtf8(io.RawIOBase):
+    """A UTF-16 file as the bytes of its text in UTF-8, without a byte order mark.
+
+    Raises `NotCertain` at bytes that are no text, or at the character that stands for such: the plain reader counts the
+    lines with them.
+    """
+
+    def __init__(self, stream: io.BufferedIOBase, encoding: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            block = self._stream.read1(BUFFER_BYTES)
+            text = self._decoder.decode(block, final=not block)
+            if "\ufffd" in text:
+                raise NotCertain("it holds bytes that are no text")
+            self._left = text.encode("utf-8")
+            if not block:
+                break
+        count = min(len(self._left), len(buffer))
+        buffer[:count] = self._left[:count]
+        self._left = self._left[count:]
+        return count
 
 
 class _Held(io.RawIOBase):

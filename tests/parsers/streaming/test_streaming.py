@@ -26,6 +26,7 @@ from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import (
     compiled_loops,
     launch_pipeline,
+    line_accounting,
     long_blocks,
     number_cells,
     row_batch,
@@ -452,11 +453,32 @@ class TestWhatIsLeftToThePlainReader:
         rows = [row(*launch_cells(number), "1.50" if number < 30 else "2,50") for number in range(60)]
         assert streamed(file_of(tmp_path, [*wide_header((TIME, "us")), *rows]), tmp_path) is None
 
-    def test_utf_16(self, tmp_path: Path) -> None:
-        path = tmp_path / "report.csv"
-        path.write_bytes("\n".join([*wide_header((TIME, "us")), row(*launch_cells(1), "1.5"), ""]).encode("utf-16"))
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+    def test_utf_16_with_bytes_that_are_no_text(self, encoding: str, tmp_path: Path) -> None:
+        path = in_utf_16(tmp_path, encoding)
+        whole = path.read_bytes()
+        unpaired = b"\xdc\x00" if encoding == "utf-16-be" else b"\x00\xdc"
+        path.write_bytes(whole.replace("1".encode(encoding)[-2:], unpaired, 1))
+        assert path.read_bytes() != whole
         assert streamed(path, tmp_path) is None
         assert plainly(path) is not None
+
+
+def in_utf_16(folder: Path, encoding: str) -> Path:
+    """A wide page of 60 launches of kernels with names outside of Latin, of which one lies where blocks end."""
+    rows = [row(*launch_cells(number, "k1 \u03bb\U0001f600(int)"), f"{number}.5") for number in range(60)]
+    path = folder / "report.csv"
+    path.write_bytes("\n".join([*wide_header((TIME, "us")), *rows, ""]).encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("block", [7, 1 << 18], ids=["cut inside of characters", "whole"])
+def test_utf_16_is_streamed_like_its_utf_8_twin(
+    encoding: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_accounting, "BUFFER_BYTES", block)
+    assert_streams_the_same(in_utf_16(tmp_path, encoding), tmp_path)
 
 
 class TestParsingIntoAFile:
