@@ -533,7 +533,7 @@ def _exported(timeline: Path) -> bytes:
 class TestRanksUnderAStandInForNcu:
     def test_are_joined_with_what_is_known_of_their_collectives(self, folder: Path) -> None:
         ncu = folder / "ncu"
-        stand_in = ROOT / "tests" / "stand_in_ncu.py"
+        stand_in = ROOT / "tests" / "support" / "stand_in_ncu.py"
         ncu.write_text(f"#!{PYTHON}\nimport runpy\nrunpy.run_path({str(stand_in)!r}, run_name='__main__')\n")
         ncu.chmod(0o755)
         done = profile(
