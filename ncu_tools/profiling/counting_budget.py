@@ -22,11 +22,11 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.compare.matching.launch_signatures import Launches, is_one_of, launches_of
+from ncu_tools.profiling.profile_request import COVERAGE
 
 AS_A_WHOLE = ("graph",)
 """What timelines call CUDA graphs that were recorded without their kernels, which ncu cannot be asked for by name."""
 
-COVERAGE = 0.95
 LAUNCHES_EACH = 3
 
 

@@ -210,7 +210,7 @@ def test_what_is_on_disk_is_shipped_and_has_a_name() -> None:
     assert set(config["options"]["packages"].split()) == packages
     assert {path.stem for path in TREES} & {"utils", "common", "helpers", "manager", "misc"} == set()
     long = [path for path in TREES if path.name == "__init__.py" and path.parent.name != "cli"]
-    assert max(len(path.read_text("utf-8").splitlines()) for path in long) <= 7
+    assert max(len(path.read_text("utf-8").splitlines()) for path in long) <= 8
 
 
 class TestSkippingInCI:

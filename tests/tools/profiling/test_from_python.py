@@ -1,0 +1,152 @@
+"""`ncu_tools.profile`: the pipeline of `ncu-bench profile` from a notebook or a script."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.profile.plan import Request
+
+import ncu_tools
+from ncu_tools.profiling.listener import Listener
+from ncu_tools.profiling.pipeline import plan_profile, run_profile
+from ncu_tools.profiling.profile_request import ProfileRequest
+from tests.whole.test_profile_with_a_stand_in import Bench, bench
+
+__all__ = ["bench"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder from which neither ncu, nsys nor a GPU is found."""
+    (tmp_path / "empty").mkdir(exist_ok=True)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def on_path(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The stand-in for ncu where this process finds it, without a GPU."""
+    for name, value in bench.environment("good").items():
+        monkeypatch.setenv(name, value)
+    (bench.folder / "empty" / "ncu").symlink_to(bench.ncu)
+    monkeypatch.chdir(bench.folder)
+    return bench
+
+
+class TestAModel:
+    def test_is_profiled_by_its_operators_where_there_is_no_gpu(self, folder: Path) -> None:
+        pytest.importorskip("torch")
+        run = ncu_tools.profile("gemm:64,64,64,fp32", metrics=("flops", "dram"))
+        assert run.folder is not None
+        assert run.folder.parent == Path("runs")
+        assert (run.folder / "manifest.json").is_file()
+        assert run.launches["flops"].sum() == 2 * 64**3
+        assert "FLOPs and bytes are counted from operators, not by hardware" in run.notes
+        assert ncu_tools.load(run.folder).launches.equals(run.launches)
+
+    def test_that_does_not_exist_is_refused_with_near_names_before_anything_runs(self, folder: Path) -> None:
+        with pytest.raises(WrongUsage, match="gemm"):
+            ncu_tools.profile("gemm:64,64,fp32")
+        assert not (folder / "runs").exists()
+
+
+class TestAProgram:
+    def test_under_ncu_is_loaded_with_its_notes_and_folder(self, on_path: Bench) -> None:
+        run = ncu_tools.profile([sys.executable, "-c", "pass"], tool="ncu", output=on_path.run)
+        assert run.folder == on_path.run
+        assert len(run.launches) == len(on_path.launches()) > 0
+        assert any("the chip is not known" in note for note in run.notes)
+        assert on_path.manifest()["asked"][0] == "ncu_tools.profile"
+
+    def test_that_fails_raises_and_says_where_its_launches_are(
+        self, on_path: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("STAND_IN_NCU", "crash")
+        with pytest.raises(NcuBenchError, match=r"ncu_tools\.load"):
+            ncu_tools.profile([sys.executable, "-c", "pass"], tool="ncu", output=on_path.run)
+        assert len(ncu_tools.load(on_path.run).launches)
+
+    def test_cannot_be_profiled_without_a_tool(self, folder: Path) -> None:
+        with pytest.raises(NcuBenchError, match="only be profiled under ncu or nsys"):
+            ncu_tools.profile(["python", "train.py"])
+
+
+class Heard(Listener):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+class TestThePipeline:
+    def test_returns_the_run_and_tells_a_listener_what_it_does(self, on_path: Bench) -> None:
+        asked = ProfileRequest(Request(("me",), ("dram",), program=("true",), tool="ncu"), on_path.run)
+        heard = Heard()
+        collected = run_profile(asked, heard)
+        assert collected is not None
+        assert (collected.folder, collected.failure) == (on_path.run, None)
+        assert collected.table is not None
+        assert len(collected.table) == len(on_path.launches())
+        assert heard.messages == [f"Collecting with ncu 2024.1.1.0 into {on_path.run}."]
+
+    def test_replaces_two_runs_that_launched_other_kernels_by_one_replayed(
+        self, on_path: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("STAND_IN_NCU", "unsteady")
+        run = Request(("me",), ("flops", "dram"), program=("true",), tool="ncu", plan="two-runs")
+        heard = Heard()
+        collected = run_profile(ProfileRequest(run, on_path.run), heard)
+        assert collected is not None
+        assert len(collected.manifest.tool_runs) == 3
+        assert heard.messages[-1].endswith("Running it once more, each kernel replayed.")
+
+    def test_plans_without_writing_anything(self, on_path: Bench) -> None:
+        before = sorted(on_path.folder.iterdir())
+        asked = ProfileRequest(Request(("me",), ("dram",), program=("./app",), tool="ncu"), on_path.run)
+        assert plan_profile(asked, Heard()).commands[0][-1] == "./app"
+        assert sorted(on_path.folder.iterdir()) == before
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            ({"dtype": "fp12"}, "dtype='fp12' is not known. Use one of: fp32"),
+            ({"phases": ("forward", "sideways")}, "phases='sideways' is not known"),
+            ({"device": "tpu"}, "device='tpu' is not known"),
+            ({"tool": "gdb"}, "tool='gdb' is not known"),
+            ({"batch_size": 0}, "batch_size=0 is too small. The least is 1."),
+            ({"input_size": 4}, "input_size=4 is too small. The least is 8."),
+            ({"metrics": ("flop",)}, "flop"),
+            ({"metrics": "flops,nothing"}, "nothing"),
+            ({"budget": "soon"}, "soon is no time"),
+            ({"machine": "nowhere"}, "nowhere"),
+        ],
+    )
+    def test_in_arguments_are_refused_before_anything_runs(
+        self, arguments: dict[str, Any], said: str, folder: Path
+    ) -> None:
+        with pytest.raises(WrongUsage) as error:
+            ncu_tools.profile("resnet18", **arguments)
+        assert said in error.value.paragraph
+        assert not (folder / "runs").exists()
+
+    def test_of_naming_no_word_of_a_program_are_refused(self) -> None:
+        with pytest.raises(WrongUsage, match="No target was named"):
+            ncu_tools.profile([])
+
+    def test_of_profiling_in_every_rank_of_a_launcher_are_refused(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        with pytest.raises(WrongUsage, match="is for one process, and torchrun started 2 ranks"):
+            ncu_tools.profile("resnet18")
