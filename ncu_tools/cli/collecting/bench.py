@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, say_notes, show
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, options_in, say_notes, show
 from ncu_tools.numbers.number_format import counted, digits, duration
 from ncu_tools.report.table import Column, Table, printable
 
@@ -84,6 +85,42 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str | None
     return tuple(map(int, words))
 
 
+@dataclass(frozen=True)
+class SweepOptions:
+    """The options that say which points a sweep has."""
+
+    batch_sizes: tuple[int, ...]
+    input_sizes: tuple[int, ...] | None
+    sequence_lengths: tuple[int, ...] | None
+    dtypes: tuple[str, ...]
+    modes: tuple[str, ...]
+    devices: tuple[str, ...]
+    phases: tuple[str, ...]
+    autocast: bool
+    channels_last: bool
+
+    def of(self, targets: tuple[str, ...]) -> Sweep:
+        """The sweep of these models."""
+        options = asdict(self)
+        for name in ("input_sizes", "sequence_lengths"):
+            options[name] = options[name] or (None,)
+        return Sweep(targets, **options)
+
+
+@dataclass(frozen=True)
+class EffortOptions:
+    """The options that say how long a point is timed: `precision` in percent, `max_time` in s, `warmup` iterations."""
+
+    precision: float
+    max_time: float
+    warmup: int
+
+    @property
+    def effort(self) -> Effort:
+        """The same, as the processes that time take it."""
+        return Effort(precision=self.precision / 100, max_s=self.max_time, warmup=self.warmup)
+
+
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
@@ -127,23 +164,15 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str | None
     help="Have the workers of a dask scheduler measure, one point at a time on each of their GPUs.",
 )
 @format_option
+@options_in(SweepOptions, "points_asked")
+@options_in(EffortOptions, "timing")
 def command(
     targets: tuple[str, ...],
     output: Path | None,
     resume: bool,
     retry_failed: bool,
-    batch_sizes: tuple[int, ...],
-    input_sizes: tuple[int, ...] | None,
-    sequence_lengths: tuple[int, ...] | None,
-    dtypes: tuple[str, ...],
-    autocast: bool,
-    modes: tuple[str, ...],
-    channels_last: bool,
-    devices: tuple[str, ...],
-    phases: tuple[str, ...],
-    precision: float,
-    max_time: float,
-    warmup: int,
+    points_asked: SweepOptions,
+    timing: EffortOptions,
     processes: int,
     timeout: float,
     dask: str | None,
@@ -167,11 +196,7 @@ def command(
     if len(wrong) == len(targets):
         raise wrong[0]
     say_notes([f"{error.paragraph} The others are measured." for error in wrong])
-    sweep = Sweep(
-        targets, batch_sizes, input_sizes or (None,), sequence_lengths or (None,), dtypes, modes, devices, phases,
-        autocast, channels_last,
-    )  # fmt: skip
-    effort = Effort(precision=precision / 100, max_s=max_time, warmup=warmup)
+    sweep, effort = points_asked.of(targets), timing.effort
     asked = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     _check_folder(folder, resume, retry_failed)
