@@ -14,7 +14,7 @@ from ncu_launch.files.manifest import Manifest, ToolRun
 from ncu_launch.files.run_files import NODES, RANKS, REPORTS
 from ncu_launch.profile.collect_ranks import (
     LOST_AFTER_S,
-    Launch,
+    RankLaunch,
     collect_node,
     collect_rank,
     explain_ranks,
@@ -72,7 +72,7 @@ class StartedHere:
     """Ranks that this process starts, and whether they may be traced first."""
 
     request: Request
-    launch: Launch
+    launch: RankLaunch
     timeline: bool
 
 
@@ -97,7 +97,7 @@ def _ranks_of(asked: ProfileRequest) -> StartedHere | StartedByLauncher:
         meeting_host=os.environ.get("MASTER_ADDR") or request.meeting_host,
     )
     if place is None or starts_ranks(asked.nproc, place):
-        launch = Launch(asked.nproc or 1, folder, nodes_of(place, os.environ))
+        launch = RankLaunch(asked.nproc or 1, folder, nodes_of(place, os.environ))
         return StartedHere(replace(request, ranks=launch.world_size), launch, asked.timeline)
     return StartedByLauncher(replace(request, ranks=place.world_size, place=place), folder, place)
 
@@ -148,7 +148,7 @@ def _traces(ranks: StartedHere, plan: Plan) -> bool:
     return ranks.timeline and leaves_out and ranks.launch.nodes is None
 
 
-def _plan_of_first(request: Request, launch: Launch, *, dry: bool) -> Plan:
+def _plan_of_first(request: Request, launch: RankLaunch, *, dry: bool) -> Plan:
     """The plan as the first rank has it; what each rank runs is planned again where it runs."""
     if request.tool_per == "node":
         return plan_around_ranks(request, launch, dry=dry)
@@ -160,18 +160,18 @@ def _whose(request: Request) -> str:
     return "rank 0" if request.tool_per == "rank0" else "each rank"
 
 
-def _run_here(request: Request, launch: Launch, plan: Plan) -> ToolRun:
+def _run_here(request: Request, launch: RankLaunch, plan: Plan) -> ToolRun:
     if request.tool_per == "node":
         return collect_node(request, launch, plan).tool_runs[-1]
     return launch_ranks(request, launch)
 
 
-def _count(request: Request, launch: Launch) -> int:
+def _count(request: Request, launch: RankLaunch) -> int:
     """How many ranks, or nodes, leave a folder."""
     return launch.world_size // launch.nproc if request.tool_per == "node" else launch.world_size
 
 
-def _trace(request: Request, launch: Launch, listener: Listener) -> None:
+def _trace(request: Request, launch: RankLaunch, listener: Listener) -> None:
     """Run the ranks once under nsys, to know how long the kernels take that ncu will leave out."""
     listener.message("Tracing the ranks with nsys first, for the time of the kernels that ncu leaves out.")
     tracing = replace(request.to_trace(), tool_per="rank")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_outcomes import OK
-from ncu_launch.bench.sweep import Point, Sweep, has_all, points, process_means, rows_of, sizes_of
+from ncu_launch.bench.sweep import BenchPoint, Sweep, has_all, points, process_means, rows_of, sizes_of
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
@@ -250,7 +250,7 @@ def _kept(folder: Path, retry_failed: bool) -> pa.Table | None:
     return table.filter([outcome == OK for outcome in table.column("outcome").to_pylist()]) if retry_failed else table
 
 
-def _left_of(asked: list[Point], kept: pa.Table | None, processes: int) -> tuple[list[Point], list[Row]]:
+def _left_of(asked: list[BenchPoint], kept: pa.Table | None, processes: int) -> tuple[list[BenchPoint], list[Row]]:
     """The points that need a process, and the rows of those among them that had some of theirs."""
     if kept is None:
         return asked, []
@@ -260,7 +260,7 @@ def _left_of(asked: list[Point], kept: pa.Table | None, processes: int) -> tuple
     return missing, kept.filter([name in begun for name in kept.column("point").to_pylist()]).to_pylist()
 
 
-def _rows_of(folder: Path, asked: list[Point]) -> list[Row]:
+def _rows_of(folder: Path, asked: list[BenchPoint]) -> list[Row]:
     """The rows of these points, in the order asked for."""
     from ncu_parsers.parquet.reader import read_bench
 
@@ -274,7 +274,7 @@ def _rows_of(folder: Path, asked: list[Point]) -> list[Row]:
 def _measured(
     folder: Path,
     kept: pa.Table | None,
-    missing: list[Point],
+    missing: list[BenchPoint],
     begun: list[Row],
     effort: Effort,
     timeout: float,
@@ -327,7 +327,7 @@ def _measured(
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[tuple[Callable[[Point, str], None], Callable[[Row], None]]]:
+def _progress(total: int) -> Iterator[tuple[Callable[[BenchPoint, str], None], Callable[[Row], None]]]:
     """What to call with how far a point is, and with the row of one that is done: lines, and on a terminal a status."""
     from rich.console import Console
     from rich.text import Text
@@ -336,7 +336,7 @@ def _progress(total: int) -> Iterator[tuple[Callable[[Point, str], None], Callab
     began, done = time.monotonic(), 0
     status = console.status("") if console.is_terminal and total else None
 
-    def heard(point: Point, stage: str) -> None:
+    def heard(point: BenchPoint, stage: str) -> None:
         if status is not None:
             left = _left(time.monotonic() - began, done, total)
             status.update(Text(printable(f"{done + 1}/{total} {point.name}: {stage}{left}")))

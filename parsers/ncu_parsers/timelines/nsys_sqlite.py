@@ -29,7 +29,7 @@ from ncu_parsers.timelines import nsys_cuda_graphs, nsys_nvtx
 from ncu_parsers.timelines.gpu_busy_time import busy_notes
 from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys_devices import Devices, read_devices
-from ncu_parsers.timelines.nsys_nvtx import Codes, Label, Ranges, process_of, read_ranges
+from ncu_parsers.timelines.nsys_nvtx import Codes, Label, TracedRanges, process_of, read_ranges
 
 DIALECT = "nsys sqlite"
 SOURCE = "nsys"
@@ -203,7 +203,7 @@ def _copy_kinds(database: Database) -> dict[int, str]:
 # ------------------------------------------------------------------------------------------------- launching calls
 
 
-def _launching_calls(database: Database, operations: Operations, ranges: Ranges | None) -> Calls:
+def _launching_calls(database: Database, operations: Operations, ranges: TracedRanges | None) -> Calls:
     """The API call behind each operation, and the ranges that were open around it."""
     parts = [database.integers(table, "start", "globalTid", "correlationId") for table in CALLS]
     start, thread, correlation = (
@@ -250,7 +250,7 @@ def _first_match(
     return np.where(matches, order[at], -1)
 
 
-def _captures(database: Database, operations: Operations, ranges: Ranges | None) -> Captures:
+def _captures(database: Database, operations: Operations, ranges: TracedRanges | None) -> Captures:
     """The ranges around the making of each operation's graph node, where the file tells."""
     result = Captures(np.full(len(operations), -1), [])
     if ranges is None:
@@ -266,7 +266,7 @@ def _captures(database: Database, operations: Operations, ranges: Ranges | None)
 
 
 def _table(
-    name: str, operations: Operations, calls: Calls, captures: Captures, devices: Devices, ranges: Ranges | None
+    name: str, operations: Operations, calls: Calls, captures: Captures, devices: Devices, ranges: TracedRanges | None
 ) -> pa.Table:
     """The operations as a table of the contract, with what only timelines know behind it."""
     rows, columns = len(operations), operations.columns
@@ -352,7 +352,7 @@ def _elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
     return (end.view(np.uint64) - start.view(np.uint64)).astype(np.float64)
 
 
-def _attribution(calls: Calls, captures: Captures, ranges: Ranges | None) -> dict[str, pa.Array]:
+def _attribution(calls: Calls, captures: Captures, ranges: TracedRanges | None) -> dict[str, pa.Array]:
     """The NVTX path of each operation, and what the ranges of our own launcher say."""
     if ranges is None or not (calls.paths or captures.paths):
         return {}
@@ -505,7 +505,7 @@ def _omissions(database: Database) -> list[str]:
     ]
 
 
-def _no_gpu_work(database: Database, name: str, ranges: Ranges | None) -> NoGpuWork:
+def _no_gpu_work(database: Database, name: str, ranges: TracedRanges | None) -> NoGpuWork:
     """Why a timeline has nothing that a GPU did."""
     held = "no NVTX range" if ranges is None or not len(ranges) else f"{len(ranges)} NVTX ranges"
     said = next((text for text in database.texts(DIAGNOSTICS, "text") if text and "CUDA" in text), None)
