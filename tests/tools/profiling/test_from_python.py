@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage
-from ncu_launch.profile.plan import Request
+from ncu_launch.profile.plan import NOT_BY_HARDWARE, Plan, Request
 
 import ncu_tools
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
+from ncu_tools.profiling.planned_run import announce
 from ncu_tools.profiling.profile_request import ProfileRequest
 from tests.whole.test_profile_with_a_stand_in import Bench, bench
 
@@ -85,6 +87,9 @@ class Heard(Listener):
     def message(self, text: str) -> None:
         self.messages.append(text)
 
+    def notes(self, notes: Sequence[str]) -> None:
+        self.messages += [f"note: {note}" for note in notes]
+
 
 class TestThePipeline:
     def test_returns_the_run_and_tells_a_listener_what_it_does(self, on_path: Bench) -> None:
@@ -95,7 +100,8 @@ class TestThePipeline:
         assert (collected.folder, collected.failure) == (on_path.run, None)
         assert collected.table is not None
         assert len(collected.table) == len(on_path.launches())
-        assert heard.messages == [f"Collecting with ncu 2024.1.1.0 into {on_path.run}."]
+        assert heard.messages[0] == f"Collecting with ncu 2024.1.1.0 into {on_path.run}."
+        assert {f"note: {note}" for note in collected.told} <= set(heard.messages)
 
     def test_replaces_two_runs_that_launched_other_kernels_by_one_replayed(
         self, on_path: Bench, monkeypatch: pytest.MonkeyPatch
@@ -150,3 +156,19 @@ class TestMistakes:
         monkeypatch.setenv("WORLD_SIZE", "2")
         with pytest.raises(WrongUsage, match="is for one process, and torchrun started 2 ranks"):
             ncu_tools.profile("resnet18")
+
+
+class TestAnnouncing:
+    def test_an_operator_run_says_why_and_repeats_no_note(self) -> None:
+        notes = ("ncu is not on PATH", NOT_BY_HARDWARE, "without effect, since ncu does not run: --kernel")
+        heard = Heard()
+        announce(Plan("operators", (), notes, "", (), "ncu is not on PATH"), Path("run"), heard)
+        assert heard.messages == [
+            f"Collecting with the embedded operator collector (ncu is not on PATH): {NOT_BY_HARDWARE}.",
+            "note: without effect, since ncu does not run: --kernel",
+        ]
+
+    def test_a_run_of_ncu_says_its_version_its_folder_and_why_it_has_these_runs(self) -> None:
+        heard = Heard()
+        announce(Plan("ncu", (), ("a note",), "2024.1", (), runs="one run"), Path("run"), heard)
+        assert heard.messages == ["Collecting with ncu 2024.1 into run.", "note: plan: one run", "note: a note"]
