@@ -35,10 +35,10 @@ def profile_within_budget(asked: ProfileRequest, folder: Path, budget_s: float, 
     announce(tracing_plan, timeline_folder(folder), listener)
     timeline = _timeline_of(run_plan(tracing, tracing_plan, timeline_folder(folder), listener), folder)
     counting = _chosen(asked, folder, timeline, budget_s)
-    plan = make_plan(counting.request, folder, expect=expecting(listener))
-    announce(plan, folder, listener)
+    counting_plan = make_plan(counting.request, folder, expect=expecting(listener))
+    announce(counting_plan, folder, listener)
     listener.notes([counting.note])
-    manifest = run_plan(counting.request, plan, folder, listener)
+    manifest = run_plan(counting.request, counting_plan, folder, listener)
     return replace(_joined(manifest, folder, timeline), told=(counting.note,))
 
 

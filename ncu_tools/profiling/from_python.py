@@ -54,16 +54,14 @@ def profile(
     _hold_one_of("tool", [tool], TOOLS)
     if machine is not None:
         find_machine(machine)  # a wrong name is better found before a run that may take long
-    metrics = tuple(metrics.split(",") if isinstance(metrics, str) else metrics)
+    metrics = tuple(name.strip() for name in (metrics.split(",") if isinstance(metrics, str) else metrics))
     refuse_unknown(metrics)
-    workload: Workload | None = None
-    program: tuple[str, ...] = ()
-    if isinstance(target, str):
-        sizes = (batch_size, input_size, sequence_length)
-        workload = _checked(Workload(target, *sizes, dtype=dtype, phases=tuple(phases), device=device))
-    else:
-        program = _words_of(target)
-    run = Request(("ncu_tools.profile", *(program or (str(target),))), metrics, workload, program, tool=tool)
+    is_model = isinstance(target, str)
+    sizes = (batch_size, input_size, sequence_length)
+    model = Workload(str(target), *sizes, dtype=dtype, phases=tuple(phases), device=device)
+    words = (str(target),) if is_model else _words_of(target)
+    workload, program = (_checked(model), ()) if is_model else (None, words)
+    run = Request(("ncu_tools.profile", *words), metrics, workload, program, tool=tool)
     seconds = seconds_of(budget) if budget is not None else None
     collected = run_profile(ProfileRequest(run, Path(output) if output is not None else None, seconds), Listener())
     return _loaded(collected, machine)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
 from ncu_tools.profiling.planned_run import announce
 from ncu_tools.profiling.profile_request import ProfileRequest
+from tests.tools.cli.test_cli import PYTHONPATH
 from tests.whole.test_profile_with_a_stand_in import Bench, bench
 
 __all__ = ["bench"]
@@ -50,6 +52,22 @@ class TestAModel:
         assert run.launches["flops"].sum() == 2 * 64**3
         assert "FLOPs and bytes are counted from operators, not by hardware" in run.notes
         assert ncu_tools.load(run.folder).launches.equals(run.launches)
+
+    @pytest.mark.skipif(find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="nbclient is missing")
+    def test_is_profiled_in_a_notebook_and_draws_itself(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("torch")
+        import nbformat
+        from nbclient import NotebookClient
+
+        for variable in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
+            monkeypatch.setenv(variable, str(tmp_path / variable))
+        monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
+        code = 'import ncu_tools\nncu_tools.profile("gemm:64,64,64,fp32", output="run").hotspots()'
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+        NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+        (shown,) = [one for one in notebook["cells"][0]["outputs"] if one["output_type"] == "execute_result"]
+        assert "text/html" in shown["data"]
+        assert (tmp_path / "run" / "manifest.json").is_file()
 
     def test_that_does_not_exist_is_refused_with_near_names_before_anything_runs(self, folder: Path) -> None:
         with pytest.raises(WrongUsage, match="gemm"):
