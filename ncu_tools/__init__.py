@@ -1,7 +1,8 @@
-"""Analysis of kernel launches: tables in; tables, text and pictures out. `load` is the way in from a notebook."""
+"""Analysis of launches: tables in; tables, text and pictures out. `load` and `profile` are the ways in from Python."""
 
 from ncu_launch.version import VERSION
 
+from ncu_tools.profiling.from_python import profile as profile
 from ncu_tools.report.notebook.profiled_run import load as load
 
 __version__ = VERSION

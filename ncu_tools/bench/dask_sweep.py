@@ -16,7 +16,7 @@ from typing import Any
 
 from ncu_launch.bench.device_locks import CPU, environment_of, turn, visible_gpus
 from ncu_launch.bench.latency_statistics import Effort
-from ncu_launch.bench.sweep import Environment, Point, Row, rows_of, unmeasured
+from ncu_launch.bench.sweep import BenchPoint, Environment, Row, rows_of, unmeasured
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.targets.user_functions import in_any_folder
@@ -38,7 +38,7 @@ class Job:
     `turns` is the folder where those on its machine take turns, None for that of its temporary files.
     """
 
-    point: Point
+    point: BenchPoint
     effort: Effort
     timeout: float
     processes: int
@@ -62,7 +62,7 @@ Measured = tuple[Row, dict[str, bytes]]
 
 
 def rows_by_dask(
-    where: str, asked: Sequence[Point], effort: Effort, timeout: float, processes: int, logs: Path
+    where: str, asked: Sequence[BenchPoint], effort: Effort, timeout: float, processes: int, logs: Path
 ) -> Iterator[Row]:
     """The row of each point as soon as it is measured by the workers that `where` names, logs written into `logs`.
 
@@ -107,7 +107,7 @@ def placement(device: str, workers: Mapping[str, Seen]) -> Placement:
     )
 
 
-def _in_any_folder(point: Point) -> Point:
+def _in_any_folder(point: BenchPoint) -> BenchPoint:
     """The same point for a process that runs in another folder."""
     return replace(point, workload=replace(point.workload, target=in_any_folder(point.workload.target)))
 
@@ -163,7 +163,7 @@ def _ends_of(log: Path) -> bytes:
 # ------------------------------------------------------------------------------------------------------------- here
 
 
-def _kept(point: Point, stem: str, found: Measured | NcuBenchError | None, logs: Path) -> Row:
+def _kept(point: BenchPoint, stem: str, found: Measured | NcuBenchError | None, logs: Path) -> Row:
     """The row of a point as it was asked for, with its logs under a name of their own in the run folder."""
     if found is None or isinstance(found, NcuBenchError):
         error = found or NcuBenchError(f"{point.name} was given up by its dask worker.")

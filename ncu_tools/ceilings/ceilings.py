@@ -11,7 +11,7 @@ board's limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,13 +19,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
-from ncu_parsers.report_data.operator_records import THREADS
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.ceilings.device_attributes import Board, Peak, board_of
+from ncu_tools.ceilings.launch_devices import (
+    Device,
+    Rows,
+    devices_of,
+    differs_by_threads,
+    measured_of,
+    with_other_threads,
+)
 from ncu_tools.ceilings.levels import shared_roof
-from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device, machines_of_capability, measured_machines
+from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device, machines_of_capability
 from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.ceilings.work_by_unit import LEFT_OUT, UNIT_COLUMNS
 from ncu_tools.numbers.number_format import counted
@@ -50,9 +57,6 @@ PEAK_COLUMNS: dict[str, str] = {
     "l1": "peak_l1_bytes",
 }
 """Unit or memory level -> the column that holds its ceiling."""
-
-Rows = npt.NDArray[np.int64]
-"""Which launches of a table, by number."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -144,14 +148,6 @@ class Ceilings:
         self.origin_of[unit][where] = self.origins.index(origin)
 
 
-class Device(NamedTuple):
-    """What launches ran on, as far as they say: on a CPU with how many threads."""
-
-    name: str | None
-    capability: str | None
-    threads: int | None
-
-
 class _Fallback(NamedTuple):
     """What a machine file gives for the launches of one device."""
 
@@ -168,7 +164,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     board = board_of(table)
     shared = shared_roof(table)
     counted_in = ~np.isnan(tables.floats(table, "flops")) | ~np.isnan(tables.floats(table, "dram_bytes"))
-    devices = _devices(table)
+    devices = devices_of(table)
     for device, at in devices.items():
         name, capability, threads = device
         title = (
@@ -176,7 +172,7 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
             or (machine.name if machine else None)
             or (f"compute capability {capability}" if capability else "unknown device")
         )
-        if _differs_by_threads(device, devices):
+        if differs_by_threads(device, devices):
             title += f", {counted(threads, 'thread', 'threads') if threads else 'threads not known'}"
         result.capability_of[title] = capability
         _set_dram(result, title, at, board)
@@ -195,36 +191,6 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
                 Ceiling(title, "shared", roof, f"report, {_clock(board, at, 'shared')}", PROFILED_CLOCK)
             )
     return result
-
-
-def _differs_by_threads(device: Device, devices: Iterable[Device]) -> bool:
-    """Whether its ceilings may be others than those of the same device with another number of threads."""
-    if sum(other[:2] == device[:2] for other in devices) > 1:
-        return True
-    return device.threads is not None and len({machine.threads for machine in measured_machines(device.name)}) > 1
-
-
-def _devices(table: pa.Table) -> dict[Device, Rows]:
-    """The launches of each device, in the order of their first launch."""
-    names, name_texts = tables.codes(table, "device_name")
-    capabilities, capability_texts = tables.codes(table, "compute_capability")
-    threads, thread_of = _threads(table)
-    each = (names.astype(np.int64) * len(capability_texts) + capabilities) * len(threads) + thread_of
-    launches = {device: np.flatnonzero(each == device) for device in np.flatnonzero(np.bincount(each)).tolist()}
-    result = {}
-    for device, at in sorted(launches.items(), key=lambda item: int(item[1][0])):
-        rest, thread = divmod(device, len(threads))
-        name, capability = divmod(rest, len(capability_texts))
-        result[Device(name_texts[name], capability_texts[capability], threads[thread])] = at
-    return result
-
-
-def _threads(table: pa.Table) -> tuple[list[int | None], Rows]:
-    """The numbers of threads that launches had, and for each launch which of them."""
-    if THREADS not in table.column_names:
-        return [None], np.zeros(len(table), np.int64)
-    numbers, codes = np.unique(tables.floats(table, THREADS), return_inverse=True)
-    return [int(number) if np.isfinite(number) else None for number in numbers], codes.astype(np.int64)
 
 
 def _missing(result: Ceilings, at: Rows) -> list[str]:
@@ -343,21 +309,12 @@ def _add_others(result: Ceilings, title: str, at: Rows, board: Board) -> None:
 
 def _draw_measured(result: Ceilings, title: str, device: Device) -> None:
     """What was measured of a device, beside the ceilings that bound its launches, as a device of its own."""
-    machine = _measured(device)
+    machine = measured_of(device)
     if machine is None or any(ceiling.kind == MEASURED for ceiling in result.drawn if ceiling.device == title):
         return
     for unit, rate in machine.rates.items():
         if unit in result.per_launch:
             result.drawn.append(Ceiling(f"{title}, measured", unit, rate.value, rate.source, MEASURED))
-
-
-def _measured(device: Device) -> Machine | None:
-    """What was measured of a device with as many threads as its launches had; None where nobody can tell."""
-    found = measured_machines(device.name)
-    if device.threads is None and all(machine.threads is not None for machine in found):
-        return found[0] if len({machine.threads for machine in found}) == 1 else None
-    fitting = (machine for threads in (device.threads, None) for machine in found if machine.threads == threads)
-    return next(fitting, None)
 
 
 def _is_slower(peak: Peak, board: Board, at: Rows) -> bool:
@@ -399,7 +356,7 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
     if machine is not None:
         kind = MEASURED if machine.measured else DATA_SHEET
         return _Fallback(machine.rates, f"--machine {machine.id}", machine.boost_clock_hz, chosen=True, kind=kind)
-    measured = _measured(device)
+    measured = measured_of(device)
     if measured is not None:
         return _Fallback(measured.rates, f"machine file {measured.id}", None, kind=MEASURED)
     family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
@@ -419,7 +376,7 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
         known_ones = f" (of compute capability {capability} there are {', '.join(others)})" if others else ""
         other_way = "or collect the report's own with --section SpeedOfLight_RooflineChart"
         if name and not capability:  # what has a name and no compute capability was not measured by ncu
-            known_ones = _with_other_threads(device)
+            known_ones = with_other_threads(device)
             chosen = f"OMP_NUM_THREADS={device.threads} " if known_ones and device.threads else ""
             other_way = f"or measure it where it is with {chosen}ncu-bench machines measure"
         what = "no ceilings are" if len(needed) > 1 else f"no {unit_title(needed[0])} ceiling is"
@@ -445,15 +402,6 @@ def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows)
         f"the report says compute capability {device.capability}{f' of {device.name}' if device.name else ''}, and "
         f"--machine {machine.id} has {machine.compute_capability}: its ceilings are those of another chip"
     ]
-
-
-def _with_other_threads(device: Device) -> str:
-    """With how many threads a device was measured, where launches had another number or do not say theirs."""
-    measured = sorted({machine.threads for machine in measured_machines(device.name) if machine.threads})
-    if not measured:
-        return ""
-    own = f"the run had {device.threads}" if device.threads else "the run does not say its own"
-    return f" (it was measured with {' and '.join(map(str, measured))} threads, and {own})"
 
 
 def _ids(family: Sequence[Machine]) -> str:

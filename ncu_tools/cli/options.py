@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
+from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from ncu_launch.errors import WrongUsage
@@ -28,6 +30,20 @@ MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
 PARQUET = b"PAR1"
 """How a Parquet file begins."""
+
+
+def options_in(kind: type[Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options that are fields of the frozen dataclass `kind` together, as its argument `name`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def gathered(**values: Any) -> Any:
+            options = {field.name: values.pop(field.name) for field in fields(kind)}
+            return command(**values, **{name: kind(**options)})
+
+        return gathered
+
+    return decorate
 
 
 def format_option(function: Function) -> Function:

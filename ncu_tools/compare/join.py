@@ -27,7 +27,15 @@ from ncu_parsers.schema.tables import (
     with_metadata,
 )
 
-from ncu_tools.compare.matching.launch_signatures import KEYS, Launches, Mask, Matching, is_one_of, launches_of, match
+from ncu_tools.compare.matching.launch_signatures import (
+    KEYS,
+    LaunchSignatures,
+    Mask,
+    Matching,
+    is_one_of,
+    launches_of,
+    match,
+)
 from ncu_tools.kernels.hotspots import BETWEEN_BASES
 
 TOLERANCE = 0.01
@@ -196,7 +204,7 @@ def _metadata(counts: pa.Table, timeline: pa.Table, notes: list[str]) -> dict[st
 class _Values:
     """The columns of the counted launches, as one value per group of a matching."""
 
-    def __init__(self, counted: Launches, matching: Matching, tolerance: float) -> None:
+    def __init__(self, counted: LaunchSignatures, matching: Matching, tolerance: float) -> None:
         self.tolerance = tolerance
         self.spreads: dict[str, float] = {}
         self._counted = counted
@@ -277,7 +285,7 @@ class _Values:
         return mean, disagree
 
 
-def _outcomes(timed: Launches, matching: Matching, values: _Values) -> npt.NDArray[np.int64]:
+def _outcomes(timed: LaunchSignatures, matching: Matching, values: _Values) -> npt.NDArray[np.int64]:
     """For each launch of the timeline the place of its outcome in `OUTCOMES`."""
     outcome = np.full(len(timed.table), OUTCOMES.index(UNMATCHED))
     found = matching.group >= 0
@@ -293,7 +301,7 @@ def _outcomes(timed: Launches, matching: Matching, values: _Values) -> npt.NDArr
 # --------------------------------------------------------------------------------------------------------- the table
 
 
-def _table(timed: Launches, matching: Matching, values: _Values, outcome: npt.NDArray[np.int64]) -> pa.Table:
+def _table(timed: LaunchSignatures, matching: Matching, values: _Values, outcome: npt.NDArray[np.int64]) -> pa.Table:
     """The launches of the timeline, with the columns of the counts in place of their empty ones and behind them."""
     table = timed.table
     found = matching.group >= 0
@@ -333,7 +341,7 @@ def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 # ------------------------------------------------------------------------------------------------------------ account
 
 
-def _shares(timed: Launches, outcome: npt.NDArray[np.int64]) -> tuple[list[Share], list[Share]]:
+def _shares(timed: LaunchSignatures, outcome: npt.NDArray[np.int64]) -> tuple[list[Share], list[Share]]:
     """Time and launches of every outcome that occurs, and of each kernel that is ambiguous or unmatched."""
     launches = timed.weight
     time = np.nan_to_num(tables.floats(timed.table, "duration_ns")) * launches
@@ -355,7 +363,9 @@ def _shares(timed: Launches, outcome: npt.NDArray[np.int64]) -> tuple[list[Share
     return [one for one in totals if one.launches], sorted(lacking, key=lambda one: (-one.time_ns, one.kernel or ""))
 
 
-def _notes(counted: Launches, timed: Launches, matching: Matching, values: _Values, outcomes: list[Share]) -> list[str]:
+def _notes(
+    counted: LaunchSignatures, timed: LaunchSignatures, matching: Matching, values: _Values, outcomes: list[Share]
+) -> list[str]:
     notes = []
     kinds = {one.outcome: one for one in outcomes}
     if BY_ORDER in kinds:
@@ -383,7 +393,7 @@ def _notes(counted: Launches, timed: Launches, matching: Matching, values: _Valu
     return notes
 
 
-def _key_notes(timed: Launches, matching: Matching) -> list[str]:
+def _key_notes(timed: LaunchSignatures, matching: Matching) -> list[str]:
     """How many launches found their counts by a key looser than name, grid and block."""
     notes = []
     for place, key in enumerate(KEYS):

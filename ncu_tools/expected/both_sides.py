@@ -66,7 +66,7 @@ def filters_in(command: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass
-class Launches:
+class MeasuredLaunches:
     """The measured launches as columns; failed ones are left out."""
 
     table: pa.Table

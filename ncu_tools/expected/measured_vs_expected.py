@@ -15,8 +15,8 @@ import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.expected.both_sides import Collection, Launches, Operators, Place, Places
-from ncu_tools.expected.mismatch_causes import Evidence, Explanation, Work, explain
+from ncu_tools.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places
+from ncu_tools.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
 from ncu_tools.layers.layers import NO_MODULE, NO_PHASE
 from ncu_tools.numbers.number_format import counted, scaled
 
@@ -52,7 +52,7 @@ class Row:
 
 
 @dataclass
-class Comparison:
+class ExpectedComparison:
     """The model, its phases, then its layers with the most work first."""
 
     rows: list[Row]
@@ -62,7 +62,7 @@ class Comparison:
 
 def compare(
     measured: pa.Table, expected: pa.Table, *, collection: Collection | None = None, depth: int | None = None
-) -> Comparison:
+) -> ExpectedComparison:
     """Set the launches of `measured` beside the operators of `expected`, which is one iteration.
 
     A layer is the module that a launch belongs to, without the modules inside it. With `depth`, layers are the first
@@ -70,15 +70,15 @@ def compare(
     row for the model alone.
     """
     collection = collection or Collection()
-    launches = Launches(measured)
+    launches = MeasuredLaunches(measured)
     if launches.are_unattributed:
         expected = expected.drop_columns(["phase", "module"])
     operators = Operators(expected)
-    work = Work(launches, operators, collection, launches.iterations(collection.iterations))
+    work = BothSides(launches, operators, collection, launches.iterations(collection.iterations))
     everything = np.arange(launches.rows), np.arange(len(operators.places))
     rows = [_row(work, MODEL, None, None, *everything)]
     if launches.are_unattributed:
-        return Comparison(rows, work.iterations, _notes(work))
+        return ExpectedComparison(rows, work.iterations, _notes(work))
     rows += [
         _row(work, PHASE, place[0], None, *found)
         for place, found in _grouped(work, lambda place: (place[0], "")).items()
@@ -89,7 +89,7 @@ def compare(
         for place, found in _grouped(work, lambda place: (place[0], _ancestor(place[1], depth))).items()
     ]
     layers.sort(key=lambda row: (-max(row.expected_flops or 0.0, row.measured_flops or 0.0), _order(row.phase)))
-    return Comparison([*rows, *layers], work.iterations, _notes(work))
+    return ExpectedComparison([*rows, *layers], work.iterations, _notes(work))
 
 
 def _ancestor(module: str, depth: int | None) -> str:
@@ -100,7 +100,7 @@ def _order(phase: str | None) -> int:
     return RUN_PHASES.index(phase) if phase in RUN_PHASES else len(RUN_PHASES)
 
 
-def _grouped(work: Work, key: Callable[[Place], Place]) -> dict[Place, tuple[Places, Places]]:
+def _grouped(work: BothSides, key: Callable[[Place], Place]) -> dict[Place, tuple[Places, Places]]:
     """For every group of places the rows of its launches and of its operators."""
     launches, operators = _rows_by(map(key, work.launches.places)), _rows_by(map(key, work.operators.places))
     nothing = np.empty(0, np.int64)
@@ -114,7 +114,9 @@ def _rows_by(places: Iterable[Place]) -> dict[Place, Places]:
     return {place: np.array(rows, dtype=np.int64) for place, rows in found.items()}
 
 
-def _row(work: Work, scope: str, phase: str | None, module: str | None, launches: Places, operators: Places) -> Row:
+def _row(
+    work: BothSides, scope: str, phase: str | None, module: str | None, launches: Places, operators: Places
+) -> Row:
     is_lower_bound = bool(work.launches.is_lower_bound[launches].any())
     measured = _total(work.launches.flops[launches], work.iterations)
     if is_lower_bound and measured == 0:
@@ -134,7 +136,7 @@ def _row(work: Work, scope: str, phase: str | None, module: str | None, launches
     )  # fmt: skip
 
 
-def _integers(work: Work, launches: Places, operators: Places) -> tuple[float | None, float | None, float | None]:
+def _integers(work: BothSides, launches: Places, operators: Places) -> tuple[float | None, float | None, float | None]:
     """Measured and expected integer operations and their ratio, where any are expected."""
     expected = _total(work.operators.integer_operations[operators])
     if not expected:
@@ -154,7 +156,7 @@ def _ratio(measured: float | None, expected: float | None) -> float | None:
 
 
 def _why_no_ratio(
-    work: Work, launches: Places, operators: Places, measured: float | None, expected: float | None
+    work: BothSides, launches: Places, operators: Places, measured: float | None, expected: float | None
 ) -> tuple[str, ...]:
     """Why FLOPs cannot be compared, where there is something to compare."""
     if expected is None and len(operators):
@@ -180,7 +182,7 @@ def _filters(collection: Collection) -> str:
     return "no filter was asked for" if collection.filters is not None else "whether any were filtered out is not known"
 
 
-def _notes(work: Work) -> list[str]:
+def _notes(work: BothSides) -> list[str]:
     notes = [] if work.iterations == 1 else [f"measured values are means over {work.iterations} iterations"]
     if work.launches.are_unattributed:
         return [*notes, UNATTRIBUTED]
@@ -192,7 +194,7 @@ def _notes(work: Work) -> list[str]:
     return notes
 
 
-def summary(comparison: Comparison) -> list[str]:
+def summary(comparison: ExpectedComparison) -> list[str]:
     """A sentence for the model and each phase: measured and expected FLOPs, their ratio, and what fits it."""
     return [_sentence(row) for row in comparison.rows if row.scope != LAYER]
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.expected.both_sides import Collection, Launches, Mask, Operators, Places
+from ncu_tools.expected.both_sides import Collection, Mask, MeasuredLaunches, Operators, Places
 from ncu_tools.expected.tile_padding import SLICE, TILES, padded_flops
 from ncu_tools.numbers.number_format import counted, digits, scaled
 
@@ -48,10 +48,10 @@ FUSED_OVER_PLAIN_BACKWARD = 5 / 4
 
 
 @dataclass(frozen=True)
-class Work:
+class BothSides:
     """Both sides of a comparison, whole."""
 
-    launches: Launches
+    launches: MeasuredLaunches
     operators: Operators
     collection: Collection
     iterations: int
@@ -81,7 +81,7 @@ class Work:
 class Evidence:
     """One row of a comparison: its launches, its operators, and measured / expected FLOPs."""
 
-    work: Work
+    work: BothSides
     launches: Places
     operators: Places
     expected_flops: float

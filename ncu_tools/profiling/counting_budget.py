@@ -21,12 +21,12 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.compare.matching.launch_signatures import Launches, is_one_of, launches_of
+from ncu_tools.compare.matching.launch_signatures import LaunchSignatures, is_one_of, launches_of
+from ncu_tools.profiling.profile_request import COVERAGE
 
 AS_A_WHOLE = ("graph",)
 """What timelines call CUDA graphs that were recorded without their kernels, which ncu cannot be asked for by name."""
 
-COVERAGE = 0.95
 LAUNCHES_EACH = 3
 
 
@@ -46,7 +46,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CountingPlan:
     """The signatures to count, longest first, and those needed for the coverage that the budget has no room for.
 
     `covered` is the share of kernel time whose signatures are counted, `cost_s` what ncu is estimated to add, with the
@@ -71,7 +71,7 @@ def plan(
     passes: int,
     coverage: float = COVERAGE,
     launches_each: int = LAUNCHES_EACH,
-) -> Plan:
+) -> CountingPlan:
     """Spend `budget_s` seconds of ncu on the signatures that take `coverage` of the kernels' time.
 
     Every signature gets one launch before any gets a second, up to `launches_each` and no more than it has. ncu runs
@@ -89,7 +89,7 @@ def plan(
     return _within(in_order, _with_at_most(ideal, 1), budget_s, passes)
 
 
-def _ideal(timeline: pa.Table, budget_s: float, passes: int, coverage: float, launches_each: int) -> Plan:
+def _ideal(timeline: pa.Table, budget_s: float, passes: int, coverage: float, launches_each: int) -> CountingPlan:
     """What to count if ncu could choose single launches."""
     wanted = _covering(_signatures(timeline), coverage)
     counted = [0] * len(wanted)
@@ -102,7 +102,7 @@ def _ideal(timeline: pa.Table, budget_s: float, passes: int, coverage: float, la
                 left -= cost
     pairs = list(zip(wanted, counted, strict=True))
     chosen = tuple(replace(signature, counted=count) for signature, count in pairs if count)
-    return Plan(
+    return CountingPlan(
         chosen,
         tuple(signature for signature, count in pairs if not count),
         _share(chosen),
@@ -110,13 +110,13 @@ def _ideal(timeline: pa.Table, budget_s: float, passes: int, coverage: float, la
     )
 
 
-def kernel_pattern(plan: Plan) -> str:
+def kernel_pattern(plan: CountingPlan) -> str:
     """A regular expression for ncu that matches the function names of the kernels to count, and no other."""
     functions = dict.fromkeys(short_name(kernel) for kernel in plan.kernels)
     return f"^({'|'.join(re.escape(function) for function in functions)})$"
 
 
-def launch_count(timeline: pa.Table, plan: Plan) -> int:
+def launch_count(timeline: pa.Table, plan: CountingPlan) -> int:
     """How many launches that match the pattern ncu has to count until it has those of the plan.
 
     ncu counts launches as they come, so other shapes of the same functions are counted on the way.
@@ -136,7 +136,7 @@ class _Walk:
 class _InOrder:
     """The kernels of a timeline in the order in which ncu meets them."""
 
-    def __init__(self, launches: Launches) -> None:
+    def __init__(self, launches: LaunchSignatures) -> None:
         rows = np.flatnonzero(launches.is_kernel)
         rows = rows[np.argsort(launches.start[rows], kind="stable")]
         self._functions = [short_name(name) for name in launches.names]
@@ -163,7 +163,7 @@ class _InOrder:
         return _Walk(count, cost, not left)
 
 
-def _within(in_order: _InOrder, plan: Plan, budget_s: float, passes: int) -> Plan:
+def _within(in_order: _InOrder, plan: CountingPlan, budget_s: float, passes: int) -> CountingPlan:
     """The plan with those signatures, longest first, that leave everything counted on the way within the budget."""
     chosen: list[Signature] = []
     cost, left_out = 0.0, list(plan.left_out)
@@ -175,10 +175,10 @@ def _within(in_order: _InOrder, plan: Plan, budget_s: float, passes: int) -> Pla
         else:
             left_out.append(replace(signature, counted=0))
     left_out.sort(key=lambda one: -one.time_ns)
-    return Plan(tuple(chosen), tuple(left_out), _share(chosen), cost)
+    return CountingPlan(tuple(chosen), tuple(left_out), _share(chosen), cost)
 
 
-def _with_at_most(plan: Plan, most: int) -> Plan:
+def _with_at_most(plan: CountingPlan, most: int) -> CountingPlan:
     """The plan with no more than so many launches of each signature."""
     return replace(plan, signatures=tuple(replace(one, counted=min(one.counted, most)) for one in plan.signatures))
 

@@ -21,7 +21,7 @@ from ncu_tools.ceilings.levels import needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.expected.both_sides import Collection, collection_of
-from ncu_tools.expected.measured_vs_expected import LAYER, Comparison, compare
+from ncu_tools.expected.measured_vs_expected import LAYER, ExpectedComparison, compare
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.diagnosis.sums import looked_at
 from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
@@ -425,7 +425,7 @@ def _expected(run: ReportedRun) -> dict[str, Any]:
     return {**_table(EXPECTED_COLUMNS, cells), "notes": notes}
 
 
-def _most_work(comparison: Comparison) -> tuple[list[Any], list[str]]:
+def _most_work(comparison: ExpectedComparison) -> tuple[list[Any], list[str]]:
     """The model, its phases and the layers with the most work, with a note on the others."""
     heads = [row for row in comparison.rows if row.scope != LAYER]
     found = [row for row in comparison.rows if row.scope == LAYER]

@@ -20,7 +20,7 @@ from ncu_tools.kernels.kernel_cache import Summed, hotspots_of
 from ncu_tools.kernels.kernel_row import Hotspots, ranked
 from ncu_tools.roofline import views
 from ncu_tools.roofline.density import DenseLaunches, weights
-from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Place
+from ncu_tools.roofline.scene import KERNELS, LAUNCHES, LevelPlace
 from ncu_tools.roofline.views import Look, seen_as
 from ncu_tools.runs.loading import OnDisk
 from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_run
@@ -53,12 +53,12 @@ class Intensities:
         before = self.sums.get(key, (0.0, 0.0))
         self.sums[key] = before[0] + work, before[1] + traffic
 
-    def places(self) -> dict[str, tuple[Place, ...]]:
+    def places(self) -> dict[str, tuple[LevelPlace, ...]]:
         """For each point its intensities, FLOPs per byte, where they are known and above 0."""
-        found: dict[str, tuple[Place, ...]] = {}
+        found: dict[str, tuple[LevelPlace, ...]] = {}
         for (level, name), (work, traffic) in self.sums.items():
             if work > 0 and traffic > 0 and np.isfinite(intensity := work / traffic):
-                found[name] = (*found.get(name, ()), Place(level, intensity))
+                found[name] = (*found.get(name, ()), LevelPlace(level, intensity))
         return found
 
 
@@ -70,7 +70,7 @@ class Points:
     """
 
     spots: Hotspots
-    places: dict[str, tuple[Place, ...]]
+    places: dict[str, tuple[LevelPlace, ...]]
     works: list[Work] = field(default_factory=list)
     launches: DenseLaunches | None = None
 
@@ -128,5 +128,5 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
     return Points(spots, sums.intensities.places(), list(sums.works))
 
 
-def _dram_place(intensity: float | None) -> tuple[Place, ...]:
-    return (Place(DRAM, intensity),) if intensity else ()
+def _dram_place(intensity: float | None) -> tuple[LevelPlace, ...]:
+    return (LevelPlace(DRAM, intensity),) if intensity else ()

@@ -40,7 +40,7 @@ from ncu_tools.numbers.number_format import scaled
 from ncu_tools.roofline.density import DENSE_FROM, DenseLaunches, density_of
 from ncu_tools.roofline.level_notes import on_missing_points, on_missing_roofs
 from ncu_tools.roofline.point_sums import Intensities, Points
-from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, Place, Run
+from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, SceneRun
 from ncu_tools.roofline.views import Look as Look
 from ncu_tools.roofline.views import says_nothing, seen_as
 from ncu_tools.runs import loading
@@ -72,7 +72,7 @@ class Point:
 
     run: str
     hotspot: Hotspot
-    places: tuple[Place, ...] = ()
+    places: tuple[LevelPlace, ...] = ()
 
     @property
     def place(self) -> tuple[float, float]:
@@ -98,7 +98,7 @@ class Roofline:
     view: str = KERNELS
     levels: tuple[str, ...] = (DRAM,)
     bytes_by_level: dict[str, str] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    runs: list[SceneRun] = field(default_factory=list)
     known: list[Ceiling] = field(default_factory=list)
     sparse_units: set[str] = field(default_factory=set)
     density: Density | None = None
@@ -206,17 +206,17 @@ def _add_points(result: Roofline, name: str, points: Points, look: Look) -> None
     ]
 
 
-def _places(seen: pa.Table, look: Look) -> dict[str, tuple[Place, ...]]:
+def _places(seen: pa.Table, look: Look) -> dict[str, tuple[LevelPlace, ...]]:
     intensities = Intensities()
     intensities.add(seen, look)
     return intensities.places()
 
 
-def _run(name: str, table: pa.Table, rows: list[Hotspot]) -> Run:
+def _run(name: str, table: pa.Table, rows: list[Hotspot]) -> SceneRun:
     known = [row.time_total_ns for row in rows if row.launches]
     time = sum(value for value in known if value is not None) if known and None not in known else None
     devices = {tables.codes(table, "device_name")[1][code] for code in np.unique(tables.codes(table, "device_name")[0])}
-    return Run(name, PurePath(name).name or name, time, next(iter(devices)) if len(devices) == 1 else None)
+    return SceneRun(name, PurePath(name).name or name, time, next(iter(devices)) if len(devices) == 1 else None)
 
 
 def _add_density(result: Roofline, runs: Sequence[DenseLaunches], look: Look) -> None:

@@ -56,7 +56,7 @@ def _shortest_end(run: str, others: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class LevelPlace:
     """The arithmetic intensity of one thing at one memory level: FLOP per byte of that level."""
 
     level: str
@@ -76,7 +76,7 @@ class Mark:
     label: str
     run: int
     flops_per_s: float
-    places: tuple[Place, ...]
+    places: tuple[LevelPlace, ...]
     weight: float
     time_ns: float | None = None
     time_share: float | None = None
@@ -88,7 +88,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Run:
+class SceneRun:
     """One run: its path or name, what it is called in the plot, its time, and its device if it has only one."""
 
     name: str
@@ -172,7 +172,7 @@ class Scene:
     x_title: str = "arithmetic intensity (FLOP per DRAM byte)"
     levels: tuple[str, ...] = (DRAM,)
     bytes_by_level: dict[str, str] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    runs: list[SceneRun] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     not_drawn: int = 0
     roofs: list[Roof] = field(default_factory=list)
@@ -214,7 +214,7 @@ def scene_from_json(document: Mapping[str, Any]) -> Scene:
 
 def _scene(document: Mapping[str, Any]) -> Scene:
     density = document["density"]
-    runs = [record_of(Run, entry) for entry in document["runs"]]
+    runs = [record_of(SceneRun, entry) for entry in document["runs"]]
     return Scene(
         view=str(document["view"]),
         title=str(document["title"]),
@@ -232,8 +232,8 @@ def _scene(document: Mapping[str, Any]) -> Scene:
     )
 
 
-def _mark(entry: Mapping[str, Any], runs: Sequence[Run]) -> Mark:
-    places = tuple(record_of(Place, place) for place in entry["places"])
+def _mark(entry: Mapping[str, Any], runs: Sequence[SceneRun]) -> Mark:
+    places = tuple(record_of(LevelPlace, place) for place in entry["places"])
     mark = record_of(Mark, {**entry, "places": places})
     if not 0 <= mark.run < len(runs):
         raise ValueError(f"a mark is of run {mark.run}, of {len(runs)}")

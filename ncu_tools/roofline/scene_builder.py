@@ -14,7 +14,18 @@ from ncu_tools.ceilings.machine_files import DRAM
 from ncu_tools.kernels.kernel_titles import names_nothing, short_title
 from ncu_tools.roofline.drawn_ceilings import AUTO, ridge_points, roofs
 from ncu_tools.roofline.roofline import Point, Roofline
-from ncu_tools.roofline.scene import KERNELS, LAUNCHES, RUNS, Arrow, Mark, Place, Run, Scene, axis_titles, short_names
+from ncu_tools.roofline.scene import (
+    KERNELS,
+    LAUNCHES,
+    RUNS,
+    Arrow,
+    LevelPlace,
+    Mark,
+    Scene,
+    SceneRun,
+    axis_titles,
+    short_names,
+)
 
 MOST_ARROWS = 30
 """Of more pairs those of the longest time have an arrow."""
@@ -62,7 +73,7 @@ def scene_of(
     )
 
 
-def _labelled(runs: Sequence[Run], labels: Sequence[str], models: Mapping[str, str]) -> list[Run]:
+def _labelled(runs: Sequence[SceneRun], labels: Sequence[str], models: Mapping[str, str]) -> list[SceneRun]:
     texts = [*labels, *short_names([run.name for run in runs])[len(labels) :]]
     return [replace(run, label=text, model=models.get(run.name)) for run, text in zip(runs, texts, strict=True)]
 
@@ -79,7 +90,7 @@ def _x_title(result: Roofline, work: str) -> str:
 # ----------------------------------------------------------------------------------------------------------- marks
 
 
-def _marks(points: Sequence[Point], runs: Sequence[Run], view: str) -> list[Mark]:
+def _marks(points: Sequence[Point], runs: Sequence[SceneRun], view: str) -> list[Mark]:
     number = {run.name: place for place, run in enumerate(runs)}
     longest = longest_time(points, runs)
     return [
@@ -89,7 +100,7 @@ def _marks(points: Sequence[Point], runs: Sequence[Run], view: str) -> list[Mark
     ]
 
 
-def longest_time(points: Sequence[Point], runs: Sequence[Run]) -> float:
+def longest_time(points: Sequence[Point], runs: Sequence[SceneRun]) -> float:
     """The time of the longest run in ns, which the weights of marks are shares of; 0 where none is known."""
     return max((run.time_ns or _known_time(points, run) for run in runs), default=0.0)
 
@@ -99,19 +110,19 @@ def weight_of(time_ns: float | None, longest: float) -> float:
     return (time_ns or 0.0) / longest if longest else 0.0
 
 
-def _known_time(points: Sequence[Point], run: Run) -> float:
+def _known_time(points: Sequence[Point], run: SceneRun) -> float:
     """The time of a run's points whose time is known."""
     return sum(point.hotspot.time_total_ns or 0.0 for point in points if point.run == run.name)
 
 
-def _places(point: Point) -> tuple[Place, ...]:
+def _places(point: Point) -> tuple[LevelPlace, ...]:
     if point.places:
         return point.places
-    return (Place(DRAM, point.place[0]),) if point.place[0] > 0 else ()
+    return (LevelPlace(DRAM, point.place[0]),) if point.place[0] > 0 else ()
 
 
 def _mark(
-    point: Point, places: tuple[Place, ...], run: int, longest: float, runs: Sequence[Run], view: str
+    point: Point, places: tuple[LevelPlace, ...], run: int, longest: float, runs: Sequence[SceneRun], view: str
 ) -> Mark:  # fmt: skip
     spot = point.hotspot
     return Mark(
@@ -145,7 +156,7 @@ def short_label(name: str, view: str = KERNELS) -> str:
 # ---------------------------------------------------------------------------------------------------------- arrows
 
 
-def _arrows(marks: Sequence[Mark], runs: Sequence[Run], result: Roofline) -> list[Arrow]:
+def _arrows(marks: Sequence[Mark], runs: Sequence[SceneRun], result: Roofline) -> list[Arrow]:
     """From each mark to the same of the next run, those of the longest time."""
     if result.view == RUNS:
         return _between_runs(marks, runs)
@@ -159,7 +170,7 @@ def _arrows(marks: Sequence[Mark], runs: Sequence[Run], result: Roofline) -> lis
     return found[:MOST_ARROWS]
 
 
-def _between_runs(marks: Sequence[Mark], runs: Sequence[Run]) -> list[Arrow]:
+def _between_runs(marks: Sequence[Mark], runs: Sequence[SceneRun]) -> list[Arrow]:
     """Between the runs of each model on a device in their order; runs of no known model are taken as of one."""
     of_run = {mark.run: number for number, mark in enumerate(marks)}
     chains: dict[tuple[str | None, str | None], list[int]] = {}

@@ -43,7 +43,7 @@ from ncu_parsers.streaming import (
     streaming_reader,
     wide_page_blocks,
 )
-from ncu_parsers.timelines import kineto, nsys_sqlite
+from ncu_parsers.timelines import kineto, nsys_operations, nsys_sqlite
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import machine_files_in, parse_machine, problems
@@ -213,7 +213,7 @@ def nsys_cells(data: bytes, thorough: bool) -> None:
         found = nsys_sqlite.read_report(Source(str(path)))
     hold_table(table_of(found))
     assert not (tables.floats(table_of(found), "duration_ns") < 0).any()
-    hold_lines(found, sum(len(timeline.get(table, ())) for table in nsys_sqlite.ACTIVITIES.values()))
+    hold_lines(found, sum(len(timeline.get(table, ())) for table in nsys_operations.ACTIVITIES.values()))
 
 
 def _change_rows(tables: dict[str, list[Row]], choices: Choices) -> None:

@@ -20,7 +20,7 @@ FOLDERS = {
     "ncu_parsers": ROOT / "parsers" / "ncu_parsers",
     "ncu_tools": ROOT / "ncu_tools",
 }
-MOST_ENTRIES, MOST_ENTRIES_OF_TESTS, MOST_LINES, MOST_PARAMETERS = 14, 20, 530, 36
+MOST_ENTRIES, MOST_ENTRIES_OF_TESTS, MOST_LINES, MOST_PARAMETERS = 14, 20, 500, 12
 """What the fullest folder, the longest file and the widest function have at most. Lower them when they shrink."""
 
 
@@ -190,17 +190,12 @@ def test_no_folder_file_or_function_is_too_big_to_survey() -> None:
                 assert count <= MOST_PARAMETERS, (path, node.name)
 
 
-SAME_NAME = 24
-"""How many names of classes stand for several. None should; lower it when one goes."""
-
-
 def test_a_name_of_a_class_stands_for_one_class() -> None:
-    classes = {
-        (node.name, path) for path, tree in TREES.items() for node in ast.walk(tree)
+    names = Counter(
+        node.name for tree in TREES.values() for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    }  # fmt: skip
-    several = {name for name, count in Counter(name for name, _ in classes).items() if count > 1}
-    assert len(several) <= SAME_NAME, sorted(several)
+    )  # fmt: skip
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_what_is_on_disk_is_shipped_and_has_a_name() -> None:
@@ -210,7 +205,7 @@ def test_what_is_on_disk_is_shipped_and_has_a_name() -> None:
     assert set(config["options"]["packages"].split()) == packages
     assert {path.stem for path in TREES} & {"utils", "common", "helpers", "manager", "misc"} == set()
     long = [path for path in TREES if path.name == "__init__.py" and path.parent.name != "cli"]
-    assert max(len(path.read_text("utf-8").splitlines()) for path in long) <= 7
+    assert max(len(path.read_text("utf-8").splitlines()) for path in long) <= 8
 
 
 class TestSkippingInCI:

@@ -44,7 +44,7 @@ class Bench:
         (folder / "empty").mkdir()
         self.ncu.write_text(
             f"#!{sys.executable}\nimport runpy\n"
-            f"runpy.run_path({str(ROOT / 'tests' / 'stand_in_ncu.py')!r}, run_name='__main__')\n"
+            f"runpy.run_path({str(ROOT / 'tests' / 'support' / 'stand_in_ncu.py')!r}, run_name='__main__')\n"
         )
         self.ncu.chmod(0o755)
 

@@ -20,7 +20,7 @@ from ncu_launch.files.manifest import Manifest, read_manifest, write_manifest
 from ncu_launch.files.run_files import STATE
 from ncu_launch.profile.collect_ranks import (
     Beats,
-    Launch,
+    RankLaunch,
     Watch,
     failure_of,
     plan_around_ranks,
@@ -198,7 +198,7 @@ def by_graph_node() -> list[str]:
 
 class TestTheCommands:
     def test_start_the_ranks_of_one_machine(self) -> None:
-        assert Launch(4, Path("RUN")).command() == [
+        assert RankLaunch(4, Path("RUN")).command() == [
             *OWN_PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "--no-python",
             *OWN_PYTHON, "-m", "ncu_launch.profile.collect_ranks", "RUN",
         ]  # fmt: skip
@@ -235,7 +235,7 @@ class TestTheCommands:
 
     def test_have_one_tool_around_the_ranks_of_a_node(self) -> None:
         request = Request((), (), program=("./app",), tool="nsys", tool_per="node", ranks=2)
-        plan = plan_around_ranks(request, Launch(2, Path("RUN")), dry=True)
+        plan = plan_around_ranks(request, RankLaunch(2, Path("RUN")), dry=True)
         assert list(plan.command)[10:] == [
             "--output", "RUN/nodes/0/reports/timeline", *by_graph_node(),
             *OWN_PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python",
@@ -533,7 +533,7 @@ def _exported(timeline: Path) -> bytes:
 class TestRanksUnderAStandInForNcu:
     def test_are_joined_with_what_is_known_of_their_collectives(self, folder: Path) -> None:
         ncu = folder / "ncu"
-        stand_in = ROOT / "tests" / "stand_in_ncu.py"
+        stand_in = ROOT / "tests" / "support" / "stand_in_ncu.py"
         ncu.write_text(f"#!{PYTHON}\nimport runpy\nrunpy.run_path({str(stand_in)!r}, run_name='__main__')\n")
         ncu.chmod(0o755)
         done = profile(

@@ -56,21 +56,21 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Point:
+class BenchPoint:
     """One measurement of a sweep. `name` says all that was asked, and stays the same from one sweep to the next."""
 
     name: str
     workload: Workload
 
 
-def points(sweep: Sweep) -> list[Point]:
+def points(sweep: Sweep) -> list[BenchPoint]:
     """Every combination once, the batch size varying fastest. Sizes that a target does not have are not varied.
 
     Raises `WrongUsage` for a target that starts like known work and is not written as such, and for a user's function
     that has no argument for a size that is asked for.
     """
     _check_functions(sweep)
-    found: dict[str, Point] = {}
+    found: dict[str, BenchPoint] = {}
     for target in sweep.targets:
         axes = sizes_of(target)
         own = own_dtype(target)
@@ -88,7 +88,7 @@ def points(sweep: Sweep) -> list[Point]:
                 device=device,
             )  # fmt: skip
             name = _name(workload, batch)
-            found.setdefault(name, Point(name, workload))
+            found.setdefault(name, BenchPoint(name, workload))
     return list(found.values())
 
 
@@ -140,7 +140,7 @@ def _name(workload: Workload, batch: int | None) -> str:
 
 
 def measured(
-    point: Point,
+    point: BenchPoint,
     effort: Effort,
     timeout: float,
     log: Path,
@@ -185,12 +185,12 @@ def _changed(changes: Environment) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def unmeasured(point: Point, reason: str, log: Path) -> Row:
+def unmeasured(point: BenchPoint, reason: str, log: Path) -> Row:
     """The row of a point that was lost with what should have measured it: nobody knows when and how long."""
     return {**_asked(point), "outcome": CRASHED, "reason": reason, "log": log.name}
 
 
-def _asked(point: Point) -> Row:
+def _asked(point: BenchPoint) -> Row:
     workload = point.workload
     sizes = sizes_of(workload.target)
     return {
@@ -247,12 +247,12 @@ def _signal_name(number: int) -> str:
 
 
 def rows_of(
-    asked: list[Point],
+    asked: list[BenchPoint],
     effort: Effort,
     timeout: float,
     logs: Path,
     *,
-    heard: Callable[[Point, str], None],
+    heard: Callable[[BenchPoint, str], None],
     processes: int = 1,
     begun: Iterable[Row] = (),
     **process: Any,

@@ -47,7 +47,7 @@ class Counter:
 
 
 @dataclass(frozen=True)
-class Selection:
+class MetricSelection:
     """What was asked for, resolved: the groups, the counters, and notes on what was corrected or left out.
 
     `tensor_type` says which tensor counters `flops` has among them: half, fp32 (none, only their instructions), tf32,
@@ -71,7 +71,7 @@ class Selection:
         groups = (hardware & set(self.groups)) - {"time"}
         return frozenset(self.tensor_type if group == "flops" else group for group in groups)
 
-    def without_unlisted(self, listed: Collection[str]) -> Selection:
+    def without_unlisted(self, listed: Collection[str]) -> MetricSelection:
         """The same without counters that ncu does not list for the chip by their base name; a note names them."""
         kept = [counter for counter in self.counters if counter.by_tool or _is_listed(counter.name, listed)]
         if len(kept) == len(self.counters):
@@ -114,7 +114,7 @@ def select(
     *,
     dtype: str | None = None,
     listed: Sequence[str] = (),
-) -> Selection:
+) -> MetricSelection:
     """The counters that groups, metric names and patterns stand for, on a chip and in a version of ncu.
 
     Time is always among them, and so are the ceilings of what is asked for, where they cost nothing. `dtype` is the
@@ -140,7 +140,7 @@ def select(
     unique = {counter.name: counter for counter in reversed(counters)}
     in_order = dict.fromkeys(counter.name for counter in counters)
     chosen = tuple(unique[name] for name in in_order)
-    return Selection(tuple(dict.fromkeys(groups)), chosen, tuple(notes), _tensor_type(chosen, dtype))
+    return MetricSelection(tuple(dict.fromkeys(groups)), chosen, tuple(notes), _tensor_type(chosen, dtype))
 
 
 def refuse_unknown(wanted: Sequence[str]) -> None:

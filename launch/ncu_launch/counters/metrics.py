@@ -29,7 +29,7 @@ Alternative = dict[str, float]
 """Counters that together make one quantity, each with its factor."""
 
 
-class Ceiling(NamedTuple):
+class CounterPeak(NamedTuple):
     """A peak a report can hold: `metric` x `factor` x the clock of the domain `clock`."""
 
     column: str
@@ -115,9 +115,9 @@ def has_system_memory_alone(compute_capability: str | None) -> bool:
     return compute_capability in table("bytes")["system_memory"]["compute_capabilities"]
 
 
-def ceilings() -> list[Ceiling]:
+def ceilings() -> list[CounterPeak]:
     """Every ceiling a report can hold, best alternative first for each column."""
-    return [Ceiling(**entry) for entry in table("ceilings")["peak"]]
+    return [CounterPeak(**entry) for entry in table("ceilings")["peak"]]
 
 
 def clock_metrics(domain: str) -> list[str]:

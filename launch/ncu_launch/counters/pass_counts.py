@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ncu_launch.counters.chips import Chip
-from ncu_launch.counters.metric_groups import Selection
+from ncu_launch.counters.metric_groups import MetricSelection
 from ncu_launch.counters.metrics import table
 
 
@@ -48,7 +48,7 @@ def _replays(passes: int | None) -> int | None:
     return passes if passes is None or passes <= 1 else passes + 1
 
 
-def passes_of(selection: Selection, chip: Chip | None) -> Passes:
+def passes_of(selection: MetricSelection, chip: Chip | None) -> Passes:
     """The passes that a selection takes on a chip.
 
     Those of the hardware counters are None where the chip is not known or was not counted, and where metrics were asked

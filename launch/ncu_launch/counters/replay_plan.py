@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ncu_launch.counters.metric_groups import Selection
+from ncu_launch.counters.metric_groups import MetricSelection
 from ncu_launch.counters.pass_counts import Passes
 
 PLANS = ("auto", "one-run", "two-runs")
@@ -50,7 +50,9 @@ class RunPlan:
     why: str
 
 
-def plan_runs(selection: Selection, passes: Passes, asked: str = "auto", program: Program | None = None) -> RunPlan:
+def plan_runs(
+    selection: MetricSelection, passes: Passes, asked: str = "auto", program: Program | None = None
+) -> RunPlan:
     """The runs that collect a selection. `asked` is one of `PLANS`; `program` is None where nothing is known of it."""
     sass = tuple(counter.name for counter in selection.counters if counter.is_sass)
     hardware = tuple(name for name in selection.names if name not in sass)

@@ -186,7 +186,7 @@ def _write(path: Path, values: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True)
-class Launch:
+class RankLaunch:
     """The ranks that are started on this machine: how many, as one of which nodes, into which run folder."""
 
     nproc: int
@@ -215,7 +215,7 @@ class Launch:
         return torchrun_command(self.nproc, words, self.nodes)
 
 
-def launch_ranks(request: Request, launch: Launch, *, heard: Heard = lambda line: None) -> ToolRun:
+def launch_ranks(request: Request, launch: RankLaunch, *, heard: Heard = lambda line: None) -> ToolRun:
     """Start the ranks of this machine, a tool in each, and wait for them all; returns how the launcher ended.
 
     When one fails, the launcher ends the others. What is left over of a rank that was killed is ended, too.
@@ -231,12 +231,12 @@ def launch_ranks(request: Request, launch: Launch, *, heard: Heard = lambda line
     return ToolRun(arguments, done.exit_code, round(done.seconds, 3), done.timed_out, done.interrupted, log)
 
 
-def plan_around_ranks(request: Request, launch: Launch, *, dry: bool = False) -> Plan:
+def plan_around_ranks(request: Request, launch: RankLaunch, *, dry: bool = False) -> Plan:
     """The plan of one tool around all ranks of this machine. Raises what `make_plan` does."""
     return make_plan(request, node_folder(launch.folder, launch.number), dry=dry, started_by=launch.command_in_tool)
 
 
-def collect_node(request: Request, launch: Launch, plan: Plan, *, heard: Heard = lambda line: None) -> Manifest:
+def collect_node(request: Request, launch: RankLaunch, plan: Plan, *, heard: Heard = lambda line: None) -> Manifest:
     """Run one tool around the ranks of this machine; the manifest of its folder says which process was which rank."""
     folder = node_folder(launch.folder, launch.number)
     if (folder / REPORTS).exists():

@@ -92,7 +92,7 @@ class Lock:
 
 
 @dataclass(frozen=True)
-class Facts:
+class MachineFacts:
     """All that the checks look at. None is what this machine does not say."""
 
     ncu: Tool | None
@@ -111,10 +111,10 @@ class Facts:
     lock: Lock
 
 
-def gather() -> Facts:
+def gather() -> MachineFacts:
     """Ask this machine for everything the checks need."""
     nsys = find_tool("nsys")
-    return Facts(
+    return MachineFacts(
         ncu=find_tool("ncu"),
         nsys=nsys,
         nvidia_smi=shutil.which("nvidia-smi") is not None,
@@ -132,7 +132,7 @@ def gather() -> Facts:
     )
 
 
-def examine(facts: Facts) -> list[Check]:
+def examine(facts: MachineFacts) -> list[Check]:
     """Every check, in the order in which they matter."""
     return [
         check_ncu(facts.ncu),

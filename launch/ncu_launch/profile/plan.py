@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.counters.chips import Chip, chip_of
-from ncu_launch.counters.metric_groups import Selection, select
+from ncu_launch.counters.metric_groups import MetricSelection, select
 from ncu_launch.counters.pass_counts import passes_of
 from ncu_launch.counters.replay_plan import NcuRun, RunPlan, plan_runs
 from ncu_launch.errors import NcuBenchError, WrongUsage
@@ -260,7 +260,7 @@ def _not_expected(expectation: Expectation | None) -> list[str]:
     return [f"what the model should do is not known, so nothing is compared with it: {expectation.why_not}"]
 
 
-def _selection(request: Request, chip: Chip | None, ncu: Tool) -> Selection:
+def _selection(request: Request, chip: Chip | None, ncu: Tool) -> MetricSelection:
     """What to collect: what was asked for, without what this ncu does not list for the chip."""
     listed = listed_metrics(ncu, chip.name) if chip is not None else frozenset()
     dtype = request.workload.dtype if request.workload else None
@@ -270,7 +270,7 @@ def _selection(request: Request, chip: Chip | None, ncu: Tool) -> Selection:
 
 def _planned(
     request: Request,
-    selection: Selection,
+    selection: MetricSelection,
     chip: Chip | None,
     here: tuple[Gpu, ...],
     expectation: Expectation | None,
@@ -307,7 +307,7 @@ def _goes_without_tool(request: Request) -> bool:
     return request.tool_per == "rank0" and request.place is not None and request.place.rank != 0
 
 
-def _one_run(selection: Selection, chip: Chip | None) -> RunPlan:
+def _one_run(selection: MetricSelection, chip: Chip | None) -> RunPlan:
     """The one run that ranks can have: a second would meet what the first left in their rendezvous."""
     plan = plan_runs(selection, passes_of(selection, chip), "one-run")
     return replace(plan, why=f"ranks run once: {plan.why.removeprefix('as asked: ')}")

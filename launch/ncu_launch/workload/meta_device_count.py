@@ -32,7 +32,7 @@ STARTED = time.perf_counter()
 
 
 @dataclass
-class Summary:
+class EstimateSummary:
     """The whole of an estimate, of one iteration and its profiled phases.
 
     `flops` is None when operators have none that are known; those are in `unknown_operators`, with their calls. `bytes`
@@ -189,7 +189,7 @@ def _without_fast_paths() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _run(step: Step, path: Path, seconds: float) -> Summary:
+def _run(step: Step, path: Path, seconds: float) -> EstimateSummary:
     attribution = Attribution()
     collector = collector_class()(attribution, "meta", step.workload.profiled_phases)
     attribution.attach(step.watched, step.root)
@@ -209,10 +209,10 @@ def _run(step: Step, path: Path, seconds: float) -> Summary:
 
 def _summary(
     step: Step, collector: Any, stream: TextIO, alive: _Alive, outputs: _LayerOutputs, seconds: float
-) -> Summary:
+) -> EstimateSummary:
     records = list(collector.records)
     collector.flush(stream)
-    return Summary(
+    return EstimateSummary(
         flops=None if collector.unknown else float(sum(record["flops"] for record in records)),
         bytes=sum(record["read"] + record["written"] for record in records),
         parameters=sum(int(parameter.numel()) for parameter in step.watched.parameters()),

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.bench.latency_statistics import Effort
 from ncu_launch.bench.point_outcomes import OK
-from ncu_launch.bench.sweep import Point, Sweep, has_all, points, process_means, rows_of, sizes_of
+from ncu_launch.bench.sweep import BenchPoint, Sweep, has_all, points, process_means, rows_of, sizes_of
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
@@ -22,7 +23,7 @@ from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, say_notes, show
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, options_in, say_notes, show
 from ncu_tools.numbers.number_format import counted, digits, duration
 from ncu_tools.report.table import Column, Table, printable
 
@@ -84,6 +85,42 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str | None
     return tuple(map(int, words))
 
 
+@dataclass(frozen=True)
+class SweepOptions:
+    """The options that say which points a sweep has."""
+
+    batch_sizes: tuple[int, ...]
+    input_sizes: tuple[int, ...] | None
+    sequence_lengths: tuple[int, ...] | None
+    dtypes: tuple[str, ...]
+    modes: tuple[str, ...]
+    devices: tuple[str, ...]
+    phases: tuple[str, ...]
+    autocast: bool
+    channels_last: bool
+
+    def of(self, targets: tuple[str, ...]) -> Sweep:
+        """The sweep of these models."""
+        options = asdict(self)
+        for name in ("input_sizes", "sequence_lengths"):
+            options[name] = options[name] or (None,)
+        return Sweep(targets, **options)
+
+
+@dataclass(frozen=True)
+class EffortOptions:
+    """The options that say how long a point is timed: `precision` in percent, `max_time` in s, `warmup` iterations."""
+
+    precision: float
+    max_time: float
+    warmup: int
+
+    @property
+    def effort(self) -> Effort:
+        """The same, as the processes that time take it."""
+        return Effort(precision=self.precision / 100, max_s=self.max_time, warmup=self.warmup)
+
+
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
@@ -127,23 +164,15 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str | None
     help="Have the workers of a dask scheduler measure, one point at a time on each of their GPUs.",
 )
 @format_option
+@options_in(SweepOptions, "points_asked")
+@options_in(EffortOptions, "timing")
 def command(
     targets: tuple[str, ...],
     output: Path | None,
     resume: bool,
     retry_failed: bool,
-    batch_sizes: tuple[int, ...],
-    input_sizes: tuple[int, ...] | None,
-    sequence_lengths: tuple[int, ...] | None,
-    dtypes: tuple[str, ...],
-    autocast: bool,
-    modes: tuple[str, ...],
-    channels_last: bool,
-    devices: tuple[str, ...],
-    phases: tuple[str, ...],
-    precision: float,
-    max_time: float,
-    warmup: int,
+    points_asked: SweepOptions,
+    timing: EffortOptions,
     processes: int,
     timeout: float,
     dask: str | None,
@@ -167,11 +196,7 @@ def command(
     if len(wrong) == len(targets):
         raise wrong[0]
     say_notes([f"{error.paragraph} The others are measured." for error in wrong])
-    sweep = Sweep(
-        targets, batch_sizes, input_sizes or (None,), sequence_lengths or (None,), dtypes, modes, devices, phases,
-        autocast, channels_last,
-    )  # fmt: skip
-    effort = Effort(precision=precision / 100, max_s=max_time, warmup=warmup)
+    sweep, effort = points_asked.of(targets), timing.effort
     asked = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     _check_folder(folder, resume, retry_failed)
@@ -225,7 +250,7 @@ def _kept(folder: Path, retry_failed: bool) -> pa.Table | None:
     return table.filter([outcome == OK for outcome in table.column("outcome").to_pylist()]) if retry_failed else table
 
 
-def _left_of(asked: list[Point], kept: pa.Table | None, processes: int) -> tuple[list[Point], list[Row]]:
+def _left_of(asked: list[BenchPoint], kept: pa.Table | None, processes: int) -> tuple[list[BenchPoint], list[Row]]:
     """The points that need a process, and the rows of those among them that had some of theirs."""
     if kept is None:
         return asked, []
@@ -235,7 +260,7 @@ def _left_of(asked: list[Point], kept: pa.Table | None, processes: int) -> tuple
     return missing, kept.filter([name in begun for name in kept.column("point").to_pylist()]).to_pylist()
 
 
-def _rows_of(folder: Path, asked: list[Point]) -> list[Row]:
+def _rows_of(folder: Path, asked: list[BenchPoint]) -> list[Row]:
     """The rows of these points, in the order asked for."""
     from ncu_parsers.parquet.reader import read_bench
 
@@ -249,7 +274,7 @@ def _rows_of(folder: Path, asked: list[Point]) -> list[Row]:
 def _measured(
     folder: Path,
     kept: pa.Table | None,
-    missing: list[Point],
+    missing: list[BenchPoint],
     begun: list[Row],
     effort: Effort,
     timeout: float,
@@ -302,7 +327,7 @@ def _measured(
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[tuple[Callable[[Point, str], None], Callable[[Row], None]]]:
+def _progress(total: int) -> Iterator[tuple[Callable[[BenchPoint, str], None], Callable[[Row], None]]]:
     """What to call with how far a point is, and with the row of one that is done: lines, and on a terminal a status."""
     from rich.console import Console
     from rich.text import Text
@@ -311,7 +336,7 @@ def _progress(total: int) -> Iterator[tuple[Callable[[Point, str], None], Callab
     began, done = time.monotonic(), 0
     status = console.status("") if console.is_terminal and total else None
 
-    def heard(point: Point, stage: str) -> None:
+    def heard(point: BenchPoint, stage: str) -> None:
         if status is not None:
             left = _left(time.monotonic() - began, done, total)
             status.update(Text(printable(f"{done + 1}/{total} {point.name}: {stage}{left}")))

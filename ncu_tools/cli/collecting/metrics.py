@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 from ncu_launch.counters.chips import Chip, chip_of, chips, find_chip, version_of, version_text
-from ncu_launch.counters.metric_groups import Selection, group_meaning, group_names, select
+from ncu_launch.counters.metric_groups import MetricSelection, group_meaning, group_names, select
 from ncu_launch.counters.pass_counts import Passes, passes_of
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profilers.command_line import Version
@@ -129,11 +129,11 @@ def _of_all_chips(wanted: Sequence[str], version: Version | None, dtype: str | N
     return Table("metrics", CHIP_COLUMNS, rows, [unknown] if notes else [])
 
 
-def _alone(group: str, chip: Chip | None, version: Version | None, dtype: str | None) -> Selection:
+def _alone(group: str, chip: Chip | None, version: Version | None, dtype: str | None) -> MetricSelection:
     return select([] if group == "time" else [group], chip, version, dtype=dtype)
 
 
-def _takes(selection: Selection, chip: Chip | None) -> dict[str, int | None]:
+def _takes(selection: MetricSelection, chip: Chip | None) -> dict[str, int | None]:
     passes = passes_of(selection, chip)
     return {"metrics": len(selection.names), "passes": passes.in_library, "passes_in_ncu": passes.in_ncu}
 

@@ -2,31 +2,126 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
-from contextlib import nullcontext
-from dataclasses import replace
-from datetime import datetime, timezone
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.counters.replay_plan import PLANS
 from ncu_launch.errors import WrongUsage
-from ncu_launch.files.manifest import Manifest
-from ncu_launch.files.run_files import REPORTS
-from ncu_launch.profile.collect import collect, collect_replayed
-from ncu_launch.profile.plan import NOT_BY_HARDWARE, TOOLS, Plan, Request, default_folder, make_plan
-from ncu_launch.profile.run_outcome import explain
-from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER, place_here
-from ncu_launch.targets.model_name_check import misspelt
-from ncu_launch.targets.reference_kernels import default_phases, own_dtype
-from ncu_launch.workload.meta_device_process import Expectation, expectation_of
+from ncu_launch.profile.collect import Heard
+from ncu_launch.profile.plan import TOOLS, Request
+from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 
-from ncu_tools.cli.options import format_option, machine_option, say_notes, top_option
-from ncu_tools.report.table import printable
+from ncu_tools.cli.options import (
+    format_option,
+    machine_option,
+    options_in,
+    rows_shown,
+    say_notes,
+    show,
+    top_option,
+)
+from ncu_tools.cli.time_titles import with_time_title
+from ncu_tools.profiling.listener import Listener
+from ncu_tools.profiling.pipeline import plan_profile, run_profile
+from ncu_tools.profiling.profile_request import COVERAGE, ProfileRequest, checked_workload, seconds_of
+from ncu_tools.report.table import Table, printable
+
+if TYPE_CHECKING:
+    from ncu_tools.profiling.collected_profile import CollectedProfile
+
+
+@dataclass(frozen=True)
+class WorkloadOptions:
+    """The options that say how a model runs."""
+
+    batch_size: int
+    input_size: int | None
+    seq_len: int | None
+    dtype: str
+    autocast: bool
+    mode: str
+    channels_last: bool
+    phases: tuple[str, ...]
+    warmup: int
+    iterations: int
+    device: str
+
+    def of(self, target: str) -> Workload:
+        """The target, run so."""
+        options = asdict(self)
+        return Workload(target, sequence_length=options.pop("seq_len"), **options)
+
+
+@dataclass(frozen=True)
+class ToolOptions:
+    """The options that say what is collected, and by which tool."""
+
+    metrics: str
+    plan: str
+    tool: str
+    kernel: str | None
+    launch_skip: int | None
+    launch_count: int | None
+    nvtx_include: tuple[str, ...]
+    clock_control: str
+    cache_control: str
+    ncu: str | None
+    ncu_args: str
+    timeout: float | None
+
+    def request(self, workload: Workload | None, program: tuple[str, ...]) -> Request:
+        """The request for one run. Raises `WrongUsage` for unknown metrics, and for a quote that does not close."""
+        options = asdict(self)
+        metrics = tuple(part.strip() for part in options.pop("metrics").split(",") if part.strip())
+        refuse_unknown(metrics)  # whatever tool will run
+        extra = _words(options.pop("ncu_args"))
+        return Request(tuple(sys.argv), metrics, workload, program, extra=extra, **options)
+
+
+@dataclass(frozen=True)
+class RunsOptions:
+    """The options that say which runs make up the profile: within a budget, or of several ranks."""
+
+    output: Path | None
+    budget: str | None
+    coverage: float
+    nproc: int | None
+    tool_per: str
+    collectives: str
+    timeline: bool
+
+    def around(self, run: Request) -> ProfileRequest:
+        """The whole profile around one run. Raises `WrongUsage` for a budget that is no time."""
+        options = asdict(self)
+        budget = options.pop("budget")
+        return ProfileRequest(run, budget_s=seconds_of(budget) if budget is not None else None, **options)
+
+
+@dataclass(frozen=True)
+class ShownOptions:
+    """The options that say how the kernels are shown."""
+
+    top: int | None
+    machine_name: str | None
+    output_format: str
+
+
+def _words(arguments: str) -> tuple[str, ...]:
+    """The words of --ncu-args as a shell would split them. Raises `WrongUsage` where a quote does not close."""
+    try:
+        return tuple(shlex.split(arguments))
+    except ValueError as error:
+        raise WrongUsage(
+            f"--ncu-args {arguments} could not be split into words: {error}.", advice="Close every quote in it."
+        ) from error
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -40,7 +135,6 @@ from ncu_tools.report.table import printable
 )
 @click.option(
     "--plan",
-    "runs",
     type=click.Choice(PLANS),
     default="auto",
     show_default=True,
@@ -95,7 +189,7 @@ from ncu_tools.report.table import printable
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 1, min_open=True),
-    default=0.95,
+    default=COVERAGE,
     show_default=True,
     help="With --budget, the share of the time whose kernels are counted.",
 )
@@ -124,43 +218,18 @@ from ncu_tools.report.table import printable
 @top_option("kernels")
 @machine_option
 @format_option
+@options_in(WorkloadOptions, "model")
+@options_in(ToolOptions, "collecting")
+@options_in(RunsOptions, "runs")
+@options_in(ShownOptions, "shown")
 def command(
     target: str | None,
     program: tuple[str, ...],
-    metrics: str,
-    runs: str,
-    output: Path | None,
-    tool: str,
-    batch_size: int,
-    input_size: int | None,
-    seq_len: int | None,
-    dtype: str,
-    autocast: bool,
-    mode: str,
-    channels_last: bool,
-    phases: tuple[str, ...],
-    warmup: int,
-    iterations: int,
-    device: str,
-    kernel: str | None,
-    launch_skip: int | None,
-    launch_count: int | None,
-    nvtx_include: tuple[str, ...],
-    clock_control: str,
-    cache_control: str,
-    ncu: str | None,
-    ncu_args: str,
-    timeout: float | None,
-    budget: str | None,
-    coverage: float,
-    nproc: int | None,
-    tool_per: str,
-    collectives: str,
-    timeline: bool,
+    model: WorkloadOptions,
+    collecting: ToolOptions,
+    runs: RunsOptions,
+    shown: ShownOptions,
     dry_run: bool,
-    top: int | None,
-    machine_name: str | None,
-    output_format: str,
 ) -> None:
     """Profile a model by its name, or any program, and show which kernels take the time.
 
@@ -179,120 +248,55 @@ def command(
       ncu-bench profile --metrics flops,dram -- python train.py
       ncu-bench profile --nproc 4 -- train.py
     """
-    after_dashes = _is_program(target)
-    workload = None
-    if not after_dashes and target is not None:
+    workload: Workload | None = None
+    words: tuple[str, ...] = ()
+    if _is_program(target) and target is not None:
+        words = (target, *program)
+    elif target is not None:
         if program:
             raise WrongUsage(
                 f"{shlex.join(program)} is too much: a target stands alone.", advice="Put a program behind --."
             )
-        error = misspelt(target)
-        if error is not None:
-            raise error
-        workload = Workload(
-            target, batch_size, input_size, seq_len, own_dtype(target) or dtype, autocast, mode, channels_last,
-            phases or default_phases(target), warmup, iterations, device,
-        )  # fmt: skip
-    words = (target, *program) if after_dashes and target is not None else ()
-    if workload is None and not words:
+        workload = checked_workload(model.of(target))
+    else:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
-    wanted = tuple(part.strip() for part in metrics.split(",") if part.strip())
-    refuse_unknown(wanted)  # whatever tool will run
-    request = Request(
-        asked=tuple(sys.argv),
-        metrics=wanted,
-        workload=workload,
-        program=words,
-        tool=tool,
-        ncu=ncu,
-        kernel=kernel,
-        launch_skip=launch_skip,
-        launch_count=launch_count,
-        nvtx_include=nvtx_include,
-        clock_control=clock_control,
-        cache_control=cache_control,
-        extra=_words(ncu_args),
-        timeout=timeout,
-        plan=runs,
-    )
-    if nproc is not None or place_here(os.environ) is not None:
-        from ncu_tools.cli.collecting import ranked_profile
-
-        if budget is not None:
-            raise WrongUsage("--budget is for one process, not for ranks.", advice="Leave it out, or --nproc.")
-        ranked_request = replace(request, tool_per=tool_per, collectives=collectives)
-        shown = ranked_profile.Shown(top, machine_name, output_format)
-        ranked_profile.profile_ranks(ranked_request, nproc, output, shown, timeline=timeline, dry_run=dry_run)
-        return
-    folder = output or default_folder(request, datetime.now(timezone.utc))
-    if budget is not None:
-        _within_budget(request, folder, budget, coverage, top, machine_name, output_format, dry_run=dry_run)
-        return
-    plan = make_plan(request, folder, dry=dry_run, expect=_expected)
+    asked = runs.around(collecting.request(workload, words))
     if dry_run:
-        for one in plan.commands:
-            click.echo(shlex.join(one.arguments))
-        say_notes([*_why_these_runs(plan), *plan.notes])
+        planned = plan_profile(asked, Terminal())
+        for one in planned.commands:
+            click.echo(shlex.join(one))
+        say_notes(planned.notes)
         return
-    _announce(plan, folder)
-    manifest = _collected(request, plan, folder)
-    manifest.notes = [note for note in manifest.notes if note not in plan.notes]  # those were said at the start
-    _show(request, plan, manifest, folder, top, machine_name, output_format)
+    collected = run_profile(asked, Terminal())
+    if collected is not None:
+        _show(collected, shown)
 
 
-def _within_budget(
-    request: Request,
-    folder: Path,
-    budget: str,
-    coverage: float,
-    top: int | None,
-    machine_name: str | None,
-    output_format: str,
-    *,
-    dry_run: bool,
-) -> None:
-    """Trace with nsys, count the hottest kernels with ncu, and show the timeline's launches with those counts."""
-    from ncu_tools.cli.collecting import budgeted_profile
+class Terminal(Listener):
+    """Prints what a profile does on standard error, with the tool's own progress on a terminal."""
 
-    seconds = budgeted_profile.seconds_of(budget)
-    tracing, tracing_plan = budgeted_profile.tracing(request, folder, dry=dry_run)
-    if dry_run:
-        click.echo(shlex.join(tracing_plan.command))
-        say_notes(["then ncu, for the kernels that this timeline shows to take the time"])
-        return
-    _announce(tracing_plan, budgeted_profile.timeline_folder(folder))
-    traced = _collected(tracing, tracing_plan, budgeted_profile.timeline_folder(folder))
-    timeline = budgeted_profile.timeline_of(traced, folder)
-    counting, plan, notes = budgeted_profile.counting(request, folder, timeline, seconds, coverage, _expected)
-    _announce(plan, folder)
-    say_notes(notes)
-    manifest = _collected(counting, plan, folder)
-    budgeted_profile.show(manifest, folder, timeline, top, machine_name, output_format)
+    def message(self, text: str) -> None:
+        """Print a sentence."""
+        click.echo(text, err=True)
 
+    def notes(self, notes: Sequence[str]) -> None:
+        """Print notes, the first dozen."""
+        say_notes(list(notes))
 
-def _why_these_runs(plan: Plan) -> list[str]:
-    return [f"plan: {plan.runs}"] if plan.runs else []
+    @contextmanager
+    def step(self, title: str) -> Iterator[Heard]:
+        """Show the last line that the tool or the program printed, while the block runs."""
+        from rich.console import Console
+        from rich.text import Text
 
+        console = Console(stderr=True)
+        with console.status(title) if console.is_terminal else nullcontext() as status:
 
-def _expected(workload: Workload) -> Expectation:
-    """What the model should do, counted while the terminal says so."""
-    from rich.console import Console
+            def heard(line: str) -> None:
+                if status is not None:
+                    status.update(Text(printable(line.strip()[:100]) or title))  # brackets would be markup
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        return expectation_of(workload)
-    with console.status("counting what the model should do"):
-        return expectation_of(workload)
-
-
-def _words(arguments: str) -> tuple[str, ...]:
-    """The words of --ncu-args as a shell would split them. Raises `WrongUsage` where a quote does not close."""
-    try:
-        return tuple(shlex.split(arguments))
-    except ValueError as error:
-        raise WrongUsage(
-            f"--ncu-args {arguments} could not be split into words: {error}.", advice="Close every quote in it."
-        ) from error
+            yield heard
 
 
 def _is_program(target: str | None) -> bool:
@@ -300,65 +304,29 @@ def _is_program(target: str | None) -> bool:
     return target is not None and "--" in sys.argv and sys.argv[sys.argv.index("--") + 1 :][:1] == [target]
 
 
-def _announce(plan: Plan, folder: Path) -> None:
-    if plan.tool == "operators":
-        why = f" ({plan.why})" if plan.why else ""
-        click.echo(f"Collecting with the embedded operator collector{why}: {NOT_BY_HARDWARE}.", err=True)
-        say_notes([note for note in plan.notes if note not in (plan.why, NOT_BY_HARDWARE)])
-    else:
-        click.echo(f"Collecting with {plan.tool} {plan.version} into {folder}.", err=True)
-        say_notes([*_why_these_runs(plan), *plan.notes])
+def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
+    """Show the kernels with everything worth knowing of the run; then raise what went wrong, if anything did."""
+    from ncu_tools.ceilings.ceilings import ceilings_of
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.cli.reading.hotspots import COLUMNS, hidden_kernels
+    from ncu_tools.kernels.hotspots import hotspots
+    from ncu_tools.runs.loading import ENDED_EARLY
 
-
-def _collected(request: Request, plan: Plan, folder: Path, before: Manifest | None = None) -> Manifest:
-    """Run the plan, with the tool's own progress on a terminal.
-
-    With the manifest of two runs `before`, the single run that takes their place.
-    """
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(stderr=True)
-    with console.status("running") if console.is_terminal else nullcontext() as status:
-
-        def heard(line: str) -> None:
-            if status is not None:
-                status.update(Text(printable(line.strip()[:100]) or "running"))  # brackets would be markup
-
-        if before is not None:
-            return collect_replayed(request, plan, folder, before, heard=heard)
-        return collect(request, plan, folder, heard=heard)
-
-
-def _show(
-    request: Request,
-    plan: Plan,
-    manifest: Manifest,
-    folder: Path,
-    top: int | None,
-    machine_name: str | None,
-    output_format: str,
-) -> None:
-    """Show what was collected; then say what went wrong, if anything did.
-
-    Two runs that launched different kernels are replaced by one in which each kernel is replayed.
-    """
-    from ncu_tools.cli.collecting.finished_profile import nothing, parsed_reports, show_collected, without_gpu_work
-
-    failure = explain(manifest, folder)
-    parsed = parsed_reports(manifest, folder)
-    reason = without_gpu_work(parsed)
-    if reason is not None and failure is None:
-        click.echo(f"The timeline is in {folder / REPORTS}. {reason}", err=True)
+    if collected.table is None:
+        click.echo(collected.idle, err=True)
         return
-    if parsed is not None and parsed.mismatch and not manifest.partial:
-        click.echo(f"{parsed.mismatch} Running it once more, each kernel replayed.", err=True)
-        manifest = _collected(request, plan, folder, manifest)
-        failure = explain(manifest, folder)
-        parsed = parsed_reports(manifest, folder)
-    if parsed is None or parsed.table is None:
-        raise nothing(parsed, failure, folder)
-    notes = [*parsed.notes, *([parsed.mismatch] if parsed.mismatch else [])]
-    show_collected(parsed.table, notes, manifest, folder, top, machine_name, output_format)
-    if failure is not None:
-        raise failure
+    machine = find_machine(shown.machine_name) if shown.machine_name else None
+    result = hotspots(collected.table, ceilings_of(collected.table, machine))
+    top = rows_shown(shown.top, shown.output_format)
+    notes = [
+        *([ENDED_EARLY] if collected.manifest.partial else []),
+        *hidden_kernels(result.rows, top),
+        *collected.notes,
+        *result.notes,
+        *collected.against_expected,
+        f"the run is in {collected.folder}",
+    ]
+    table = Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes)
+    show(with_time_title(table, result.time_title), shown.output_format)
+    if collected.failure is not None:
+        raise collected.failure

@@ -89,11 +89,11 @@ def compared_points(asked: Asked) -> Compared:
     from ncu_tools.compare.compare_kernels import hold_alike
 
     runs = [load_bench(path) for path in asked.runs]
-    if asked.across:
-        found, base = compare_across(runs, asked.across), ", ".join(asked.runs)
+    if asked.how.across:
+        found, base = compare_across(runs, asked.how.across), ", ".join(asked.runs)
     else:
         found, base = [compare_runs(runs[0], new, gated=asked.gated) for new in runs[1:]], asked.runs[0]
-    for one in () if asked.anyway else found:
+    for one in () if asked.how.anyway else found:
         hold_alike(one.differences, (base, one.name), f", or compare just that: --across {','.join(meant(one))}")
     told = [(one, summary) for one in found for summary in summaries(one)]
     sentences = [summary.sentence for _, summary in told]
@@ -104,7 +104,7 @@ def compared_points(asked: Asked) -> Compared:
     table.notes = [*notes, *table.notes, *(note for run in runs for note in run.notes)]
     table.extra = {
         "base": base,
-        "across": list(asked.across),
+        "across": list(asked.how.across),
         "differences": [{RUN.name: one.name, **asdict(each)} for one in found for each in one.differences],
         "summaries": [{RUN.name: one.name, **asdict(each), "sentence": each.sentence} for one, each in told],
     }
@@ -154,10 +154,10 @@ def hold_bench(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
 def _table(found: Sequence[PointComparison], asked: Asked) -> Table:
     from ncu_tools.bench.compare_points import ASKED, in_words
 
-    groups = _ordered(_groups(found), asked.by)
-    shown = groups[: asked.top]
+    groups = _ordered(_groups(found), asked.how.by)
+    shown = groups[: asked.how.top]
     rows = [cells for group in shown for cells in _lines(group)]
-    notes = hidden_rows(len(groups), asked.top, "more point", "more points")
+    notes = hidden_rows(len(groups), asked.how.top, "more point", "more points")
     if asked.machine_readable:
         return Table("compare", (RUN, *FOR_MACHINES), rows, notes)
     points = [point for one in found for point in one.points]

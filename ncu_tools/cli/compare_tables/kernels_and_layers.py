@@ -79,14 +79,14 @@ def compared_kernels(asked: Asked) -> Compared:
     notes: dict[str, list[str]] = {}
     sides = _pairs(asked, _summed)
     names = [side.run.signatures.names for side in (sides[0][0], *(theirs for _, theirs in sides))]
-    pairs = asked_pairs(asked.pairs, names[0], names[1:])
+    pairs = asked_pairs(asked.how.pairs, names[0], names[1:])
     for ours, theirs in sides:
         conditions = ours.conditions, theirs.conditions
-        one = compare(ours.run, theirs.run, conditions, asked=pairs, sums_anyway=asked.anyway)
+        one = compare(ours.run, theirs.run, conditions, asked=pairs, sums_anyway=asked.how.anyway)
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
-        name: ([_kernel_cells(kernel) for kernel in ordered(one.kernels, asked.by or BY)], _total_cells(one, asked))
+        name: ([_kernel_cells(kernel) for kernel in ordered(one.kernels, asked.how.by or BY)], _total_cells(one, asked))
         for name, one in found.items()
     }
     machine = (*KERNEL, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
@@ -94,7 +94,7 @@ def compared_kernels(asked: Asked) -> Compared:
     table = _table(asked, "kernel", lines, notes, columns, _time_title(sides))
     table.extra["differences"] = _differences(found)
     several = len(found) > 1
-    anyway = ", compared anyway" if asked.anyway else ""
+    anyway = ", compared anyway" if asked.how.anyway else ""
     other = [
         (f"{name}: " if several else "") + f"all kernels: {one.other_work}{anyway}"
         for name, one in found.items() if one.other_work
@@ -110,11 +110,11 @@ def compared_layers(asked: Asked) -> Compared:
     notes: dict[str, list[str]] = {}
     sides = _pairs(asked, _layered)
     for ours, theirs in sides:
-        one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=asked.depth)
+        one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=asked.how.depth)
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
-        name: ([_layer_cells(layer) for layer in ordered(one.layers, asked.by or BY)], _layer_cells(one.total))
+        name: ([_layer_cells(layer) for layer in ordered(one.layers, asked.how.by or BY)], _layer_cells(one.total))
         for name, one in found.items()
     }
     counts = [column._replace(kind="number") for column in COUNTS]
@@ -137,7 +137,7 @@ def _pairs(
     with engine_of(asked.dask) as engine, progress("Reading") as reading:
         found = ((path, locate(path, reading=reading, engine=engine)) for path in asked.runs)
         ours, *theirs = (side_of(path, asked.only.of(run) if asked.only is not None else run) for path, run in found)
-    if not asked.anyway:
+    if not asked.how.anyway:
         for side in theirs:
             hold_comparable(ours.conditions, side.conditions, (ours.name, side.name))
     return [(ours, side) for side in theirs]
@@ -194,7 +194,7 @@ def _table(
     `columns` are all of them for machines. People get those of what is compared behind them. `time` is what the times
     are called.
     """
-    shown = None if asked.top is None and asked.machine_readable else asked.top or ROWS_SHOWN
+    shown = None if asked.how.top is None and asked.machine_readable else asked.how.top or ROWS_SHOWN
     several = len(lines) > 1
     names = {name: name for name in asked.runs} if asked.machine_readable else short_names(asked.runs)
     rows, said = [], []

@@ -21,21 +21,31 @@ VERDICTS = {"more": "more time", "less": "less time"}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command was asked: the runs, of which the first is the base, and how to compare and show them."""
+class CompareOptions:
+    """How to compare: by `layers` down to `depth`, measured points `across` dimensions, kernels with `pairs`.
 
-    runs: tuple[str, ...]
+    `by` is the order of the rows, of which `top` are shown; `anyway` compares what is refused without it.
+    """
+
     layers: bool = False
     depth: int | None = None
     across: tuple[str, ...] = ()
     by: str | None = None
     top: int | None = None
-    gated: bool = False
     anyway: bool = False
+    pairs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command was asked: the runs, of which the first is the base, and how to compare and show them."""
+
+    runs: tuple[str, ...]
+    how: CompareOptions = CompareOptions()
+    gated: bool = False
     dask: str | None = None
     machine_readable: bool = False
     only: Selection | None = None
-    pairs: tuple[str, ...] = ()
 
 
 @dataclass

@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.compare_tables.bench_points import compared_points, dimensions, hold_bench
 from ncu_tools.cli.compare_tables.kernels_and_layers import compared_kernels, compared_layers
-from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared
+from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared, CompareOptions
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     ROWS_SHOWN,
@@ -19,6 +19,7 @@ from ncu_tools.cli.options import (
     echo_text,
     format_option,
     hold_apart,
+    options_in,
     say_notes,
     show,
     terminal_width,
@@ -78,17 +79,12 @@ SUMMARY = Column("sentence", "summary")
 @selection_options
 @dask_option
 @format_option
+@options_in(CompareOptions, "how")
 def command(
     runs: tuple[str, ...],
-    layers: bool,
-    depth: int | None,
-    across: tuple[str, ...],
-    by: str | None,
-    top: int | None,
+    how: CompareOptions,
     gates: tuple[str, ...],
     junit: Path | None,
-    pairs: tuple[str, ...],
-    anyway: bool,
     full_names: bool,
     dask: str | None,
     output_format: str,
@@ -119,13 +115,12 @@ def command(
         raise WrongUsage("--junit has nothing to write.", "It writes how gates ended.", 'Add one: --fail-on "time>5%"')
     if junit is not None:
         hold_apart(junit, runs)
-    if depth is not None and not layers:
+    if how.depth is not None and not how.layers:
         raise WrongUsage("--depth goes with --layers.", advice="Add --layers.")
     hold_whole(only, dask)
     machine_readable = output_format in MACHINE_FORMATS
     try:
-        asked = Asked(runs, layers, depth, across, by, top, bool(limits), anyway, dask, machine_readable, only, pairs)
-        compared = _compared(asked)
+        compared = _compared(Asked(runs, how, bool(limits), dask, machine_readable, only))
     except NcuBenchError as error:
         if not isinstance(error, WrongUsage):
             _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
@@ -148,16 +143,16 @@ def command(
 
 def _compared(asked: Asked) -> Compared:
     base, *new = asked.runs
-    base_is_read_once = asked.across or base == "-"
+    base_is_read_once = asked.how.across or base == "-"
     repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if base_is_read_once else set())
     if repeated:
         raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
-    of_bench = hold_bench(asked.runs, asked.across)
-    if asked.pairs and (of_bench or asked.layers):
+    of_bench = hold_bench(asked.runs, asked.how.across)
+    if asked.how.pairs and (of_bench or asked.how.layers):
         raise WrongUsage("--pair goes with kernels.", advice="Leave it out: layers and points keep their names.")
     if not of_bench:
-        return compared_layers(asked) if asked.layers else compared_kernels(asked)
-    if asked.layers:
+        return compared_layers(asked) if asked.how.layers else compared_kernels(asked)
+    if asked.how.layers:
         raise WrongUsage("Measured points have no layers.", advice="Leave --layers out, or compare runs of profile.")
     if asked.dask:
         raise WrongUsage("Measured points are compared here.", advice="Leave --dask out.")

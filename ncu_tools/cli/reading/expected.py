@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ncu_tools.expected.both_sides import Collection
-    from ncu_tools.expected.measured_vs_expected import Comparison, Row
+    from ncu_tools.expected.measured_vs_expected import ExpectedComparison, Row
 
 LOWER = "flops_lower_bound"
 
@@ -177,7 +177,7 @@ def _cells(row: Row) -> dict[str, object]:
     }
 
 
-def _notes(comparison: Comparison, rows: list[Row]) -> list[str]:
+def _notes(comparison: ExpectedComparison, rows: list[Row]) -> list[str]:
     """What the comparison notes, then the causes of every row that has any, the model first."""
     from ncu_tools.expected.measured_vs_expected import title
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from ncu_tools.cli.options import (
     format_option,
     group_option,
     hidden_rows,
+    options_in,
     progress,
     rows_shown,
     say_notes,
@@ -94,13 +95,24 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Shown:
+class DrawnOptions:
     """What of a roofline is drawn: ceilings of which kind and units, what runs are called, whether arrows join them."""
 
     ceilings: str
-    units: tuple[str, ...]
+    units: str
     labels: tuple[str, ...]
     arrows: bool
+
+
+@dataclass(frozen=True)
+class PointOptions:
+    """What the points are, and by which bytes they are placed."""
+
+    points: str
+    group: str
+    depth: int | None
+    levels: str
+    cache_bytes: str
 
 
 @click.command()
@@ -143,23 +155,16 @@ class Shown:
 @selection_options
 @dask_option
 @format_option
+@options_in(Style, "style")
+@options_in(PointOptions, "placed")
+@options_in(DrawnOptions, "drawn")
 def command(
     runs: tuple[str, ...],
-    output: Path | None,
-    points: str,
-    depth: int | None,
-    levels: str,
-    cache_bytes: str,
-    ceilings: str,
-    units: str,
-    arrows: bool,
-    labels: tuple[str, ...],
+    style: Style,
+    placed: PointOptions,
+    drawn: DrawnOptions,
     machine_names: tuple[str, ...],
-    theme: str,
-    size: str,
-    title: str,
     top: int | None,
-    group: str,
     dask: str | None,
     output_format: str,
     only: Selection | None,
@@ -187,7 +192,8 @@ def command(
     from ncu_tools.roofline.load_for_roofline import drawn_before
     from ncu_tools.roofline.roofline import Look
 
-    style = Style(output, title or (only.words if only is not None else ""), theme, size)
+    title = style.title
+    style = replace(style, title=title or (only.words if only is not None else ""))
     _check(style)
     if only is not None and (not runs or any(map(drawn_before, runs))):
         raise WrongUsage(
@@ -201,14 +207,15 @@ def command(
         raise WrongUsage(
             "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
         )
-    look = Look(points, group, depth, _levels(levels), cache_bytes, follow=arrows)
+    levels = _levels(placed.levels)
+    look = Look(placed.points, placed.group, placed.depth, levels, placed.cache_bytes, follow=drawn.arrows)
     hold_whole(only, dask)
     result, notes, models = _roofline(runs, machines, look, dask, only)
-    scene = _scene(result, Shown(ceilings, tuple(_listed(units)), labels, arrows), style.title, models)
-    notes += _arrow_note(scene, arrows)
-    if output is not None:
+    scene = _scene(result, drawn, style.title, models)
+    notes += _arrow_note(scene, drawn.arrows)
+    if style.output is not None:
         _write_picture(scene, style)
-        notes += [f"the picture is {output}", *_note_on_boxes(scene, title)]
+        notes += [f"the picture is {style.output}", *_note_on_boxes(scene, title)]
     bare = not result.runs and output_format != "json"
     table = _bare_table(result, notes, output_format) if bare else _table(result, scene, notes, top, output_format)
     show(table, output_format)
@@ -294,24 +301,24 @@ def _roofline(
     return result, notes, models
 
 
-def _scene(result: Roofline, shown: Shown, title: str, models: dict[str, str]) -> Scene:
+def _scene(result: Roofline, drawn: DrawnOptions, title: str, models: dict[str, str]) -> Scene:
     from ncu_tools.roofline.scene_builder import scene_of
 
-    if len(set(shown.labels)) < len(shown.labels):
+    if len(set(drawn.labels)) < len(drawn.labels):
         raise WrongUsage("Two runs have the same label.", advice="Give each run a --label of its own.")
-    if shown.labels and len(shown.labels) != len(result.runs):
+    if drawn.labels and len(drawn.labels) != len(result.runs):
         raise WrongUsage(
-            f"There are {len(result.runs)} runs and {len(shown.labels)} labels.",
+            f"There are {len(result.runs)} runs and {len(drawn.labels)} labels.",
             advice="Say --label once for each run; each point of a sweep is one.",
         )
     return scene_of(
         result,
         title=title,
-        ceilings=shown.ceilings,
-        units=shown.units,
-        labels=shown.labels,
+        ceilings=drawn.ceilings,
+        units=tuple(_listed(drawn.units)),
+        labels=drawn.labels,
         models=models,
-        arrows=shown.arrows,
+        arrows=drawn.arrows,
     )
 
 

@@ -65,7 +65,7 @@ class Signatures:
 
 
 @dataclass(frozen=True)
-class Launches(Signatures):
+class LaunchSignatures(Signatures):
     """The launches of one side, as columns: their signatures, and where they ran."""
 
     table: pa.Table
@@ -85,7 +85,7 @@ class Launches(Signatures):
         return np.array([shape is None for shape in self.shapes], dtype=bool)
 
 
-def launches_of(table: pa.Table) -> Launches:
+def launches_of(table: pa.Table) -> LaunchSignatures:
     """The signatures of a table of launches.
 
     Ranges that number iterations are left out: they differ between launches of the same work. `lanes` are process,
@@ -94,7 +94,7 @@ def launches_of(table: pa.Table) -> Launches:
     codes, names = tables.codes(table, "kernel_name")
     grids, blocks, paths = (table.column(name).to_pylist() for name in ("grid", "block", "nvtx_path"))
     lanes = (table.column(name).to_pylist() for name in ("process_id", "rank", "device_id"))
-    return Launches(
+    return LaunchSignatures(
         codes.astype(np.int64),
         [name or "?" for name in names],
         [_shape(grid, block) for grid, block in zip(grids, blocks, strict=True)],
@@ -180,7 +180,7 @@ class Matching:
     groups: int = 0
 
 
-def match(counted: Launches, timed: Launches) -> Matching:
+def match(counted: LaunchSignatures, timed: LaunchSignatures) -> Matching:
     """Find for each launch of the timeline the counted launches of the strictest key that it shares with any."""
     none = np.full(len(timed.table), -1, np.int64)
     result = Matching(none, none.copy(), none.copy())
@@ -196,7 +196,7 @@ def match(counted: Launches, timed: Launches) -> Matching:
     return result
 
 
-def _wanted(key: Key, counted: Launches, timed: Launches) -> Iterable[tuple[Mask, Mask]]:
+def _wanted(key: Key, counted: LaunchSignatures, timed: LaunchSignatures) -> Iterable[tuple[Mask, Mask]]:
     """Which launches of both sides a key may bring together, once for each side that may be the one it asks for."""
     of_counted, of_timed = np.ones(len(counted.table), dtype=bool), np.ones(len(timed.table), dtype=bool)
     if not key.bare and not key.shapeless:
@@ -206,7 +206,7 @@ def _wanted(key: Key, counted: Launches, timed: Launches) -> Iterable[tuple[Mask
     return [(asked_counted, of_timed), (of_counted, asked_timed)]
 
 
-def _parts(counted: Launches, timed: Launches) -> dict[str, Codes]:
+def _parts(counted: LaunchSignatures, timed: LaunchSignatures) -> dict[str, Codes]:
     """What keys consist of, as numbers over the counted launches and then those of the timeline; -1 is not known."""
     sides = (counted, timed)
     found = {}
@@ -239,7 +239,9 @@ def _combined(parts: Sequence[Codes], first: int) -> tuple[Codes, Codes]:
     return combined[:first], combined[first:]
 
 
-def _take(result: Matching, place: int, counted: Launches, timed: Launches, ours: Codes, theirs: Codes) -> None:
+def _take(
+    result: Matching, place: int, counted: LaunchSignatures, timed: LaunchSignatures, ours: Codes, theirs: Codes
+) -> None:
     """Give the launches that have no group yet the groups of one key, in place."""
     open_rows = (result.group < 0) & (theirs >= 0)
     shared = np.intersect1d(ours[ours >= 0], theirs[open_rows])
@@ -261,8 +263,8 @@ def _take(result: Matching, place: int, counted: Launches, timed: Launches, ours
 
 
 def _equals(
-    counted: Launches,
-    timed: Launches,
+    counted: LaunchSignatures,
+    timed: LaunchSignatures,
     counted_rows: Codes,
     counted_group: Codes,
     timed_rows: Codes,

@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas
     import pyarrow as pa
 
@@ -38,11 +40,13 @@ def load(run: str | os.PathLike[str], *, machine: str | None = None) -> Profiled
 class ProfiledRun:
     """One run. `launches` and `kernels` are pandas tables; `hotspots()`, `roofline()` and `layers()` draw themselves.
 
-    Missing is NaN or NA, never 0. `notes` say what was odd about reading it. The tables are copies, yours to change.
+    Missing is NaN or NA, never 0. `notes` say what was odd about collecting and reading it. The tables are copies,
+    yours to change. `folder` is the run folder that `ncu_tools.profile` wrote, None for what was loaded.
     """
 
     def __init__(self, run: Run, machine: Machine | None) -> None:
         self.name = run.name
+        self.folder: Path | None = None
         self.notes = list(run.notes)
         self._table = run.table
         self._machine = machine

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ncu_tools.report.plot.label_placement import Room
-from ncu_tools.report.plot.page_size import Frame, Page, frame_of
+from ncu_tools.report.plot.page_size import Frame, PicturePage, frame_of
 from ncu_tools.report.plot.theme import Theme
 from ncu_tools.report.table import printable
 from ncu_tools.roofline.mark_area import scale_of
@@ -26,7 +26,7 @@ SAME_AREA = {
 class Canvas:
     """One picture while it is drawn. Positions of words are in points from the lower left corner of the page."""
 
-    def __init__(self, scene: Scene, page: Page, theme: Theme) -> None:
+    def __init__(self, scene: Scene, page: PicturePage, theme: Theme) -> None:
         from matplotlib.figure import Figure
         from matplotlib.transforms import Affine2D
 

@@ -69,7 +69,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Page:
+class PicturePage:
     """A page in points: the plot, the listing beside or under it, and the size of its words."""
 
     width: float
@@ -94,7 +94,7 @@ class Page:
         return min(1.3, max(0.45, self.plot.width / 540))
 
 
-def page_of(size: tuple[float, float], *, titled: bool, lines: int = LINES_UNDER) -> Page:
+def page_of(size: tuple[float, float], *, titled: bool, lines: int = LINES_UNDER) -> PicturePage:
     """The layout of a page of some inches, with room for a title where there is one.
 
     `lines` is how many lines the listing needs where it stands under the plot; it gets at most two fifths of the page.
@@ -105,10 +105,10 @@ def page_of(size: tuple[float, float], *, titled: bool, lines: int = LINES_UNDER
     if size[0] < NARROW:
         under = min(0.4 * height, (LINE * lines + 1.5) * text)
         plot = Box(left, under + bottom, width - 0.8 * text, top)
-        return Page(width, height, plot, Box(0.8 * text, 0.8 * text, width - 0.8 * text, under), text)
+        return PicturePage(width, height, plot, Box(0.8 * text, 0.8 * text, width - 0.8 * text, under), text)
     beside = min(max(0.255 * width, 15.5 * text), 28 * text)
     plot = Box(left, bottom, width - beside - 2.2 * text, top)
-    return Page(width, height, plot, Box(width - beside - 0.8 * text, 0.8 * text, width - 0.8 * text, top), text)
+    return PicturePage(width, height, plot, Box(width - beside - 0.8 * text, 0.8 * text, width - 0.8 * text, top), text)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def open_page(line: str, current: Page | None) -> Page | None:
 
 
 @dataclass
-class Reading:
+class TextReading:
     """The state of reading one file."""
 
     report: Report
@@ -102,7 +102,7 @@ def read_report(source: Source) -> Report:
     Raises `ToolFailed` when the file holds a failure of ncu instead of a profile, `NotAReport` when it holds nothing
     known, `NcuBenchError` when it cannot be read at all.
     """
-    reading = Reading(Report(source.name), [], deque(maxlen=50))
+    reading = TextReading(Report(source.name), [], deque(maxlen=50))
     with source.open() as stream:
         try:
             lines = Lines(stream, source.name)
@@ -145,7 +145,7 @@ def note_replaced(report: Report, lines: int) -> None:
         report.notes.append(f"{some} held bytes that are not text; they were replaced")
 
 
-def note_cut(result: Report, reading: Reading) -> None:
+def note_cut(result: Report, reading: TextReading) -> None:
     """A last line without its line end that could not be read as a row was cut off."""
     if result.lines[report.BROKEN] and reading.tail[-1][:200] == result.examples[report.BROKEN][1]:
         result.lines[report.BROKEN] -= 1

@@ -49,7 +49,7 @@ _PRINTED = NumberFormat(".")
 
 
 @dataclass(frozen=True)
-class Reading:
+class BinaryReading:
     """The launches that one way of reading gave, in the order of its answer, and what there is to say about it."""
 
     launches: list[Launch]
@@ -134,7 +134,7 @@ def _empty(source: Source, recording: Recording) -> NcuBenchError:
     )
 
 
-def _first_that_reads(source: Source, path: Path, recording: Recording, folder: Path) -> Reading:
+def _first_that_reads(source: Source, path: Path, recording: Recording, folder: Path) -> BinaryReading:
     failed = []
     for way in (_by_package, _by_ncu):
         try:
@@ -161,7 +161,7 @@ def _believed(launches: int, recording: Recording, who: str) -> None:
 # ------------------------------------------------------------------------------------------ through the package
 
 
-def _by_package(path: Path, recording: Recording, folder: Path) -> Reading:
+def _by_package(path: Path, recording: Recording, folder: Path) -> BinaryReading:
     """The launches as NVIDIA's package gives them, in the order of the file.
 
     Every action is asked for once and held: a range takes milliseconds to give one, an action microseconds a metric.
@@ -183,7 +183,7 @@ def _by_package(path: Path, recording: Recording, folder: Path) -> Reading:
         raise
     except Exception as error:  # it documents none; SWIG raises what the library throws
         raise NotRead(f"{PACKAGE} failed ({error})") from error
-    return Reading(launches)
+    return BinaryReading(launches)
 
 
 def _launch(action: Any) -> Launch:
@@ -279,7 +279,7 @@ def _shape(launch: Launch, name: str) -> Shape | None:
 # ------------------------------------------------------------------------------------------- through installed ncu
 
 
-def _by_ncu(path: Path, recording: Recording, folder: Path) -> Reading:
+def _by_ncu(path: Path, recording: Recording, folder: Path) -> BinaryReading:
     """The launches of the raw page that an installed ncu prints of the report."""
     ncu = find_tool("ncu")
     if ncu is None:
@@ -293,7 +293,9 @@ def _by_ncu(path: Path, recording: Recording, folder: Path) -> Reading:
         raise NotRead(f"{_named(ncu)} could not load it, most likely because it is older than the report") from error
     _believed(len(printed.launches), recording, _named(ncu))
     lost = f"read through the raw page of {_named(ncu)}, which lacks rule results and opcode counts; with {INSTALL} "
-    return Reading(printed.launches, (lost + "the report is read whole", *printed.notes), in_order_of_processes=True)
+    return BinaryReading(
+        printed.launches, (lost + "the report is read whole", *printed.notes), in_order_of_processes=True
+    )
 
 
 def _named(ncu: Tool) -> str:
@@ -303,7 +305,7 @@ def _named(ncu: Tool) -> str:
 # ------------------------------------------------------------------------------------------------ who and where
 
 
-def _identified(reading: Reading, recording: Recording, result: Report) -> list[Launch]:
+def _identified(reading: BinaryReading, recording: Recording, result: Report) -> list[Launch]:
     """The launches with process, host and time, numbered as ncu numbers them: process by process."""
     recorded = recording.launches
     if reading.in_order_of_processes:

@@ -17,7 +17,7 @@ from ncu_parsers.sources.sources import STANDARD_INPUT, TRACE_WORDS, Source
 HEAD_BYTES = 4096
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of file: the module that reads it, and the bytes it begins with or the ends of its name.
 
     With `words`, one of them stands near the beginning, too. Of the kinds here, only one that `streams` can be read
@@ -39,17 +39,17 @@ class Kind(NamedTuple):
         return head.startswith(self.magic) and (not self.words or any(word in head for word in self.words))
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind("ncu_parsers.ncu_rep.report_file", magic=(b"NVR\0",), by_others=True),
-    Kind("ncu_parsers.timelines.nsys_sqlite", magic=(b"SQLite format 3\0",)),
-    Kind("ncu_parsers.timelines.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
-    Kind(
+KINDS: tuple[FileKind, ...] = (
+    FileKind("ncu_parsers.ncu_rep.report_file", magic=(b"NVR\0",), by_others=True),
+    FileKind("ncu_parsers.timelines.nsys_sqlite", magic=(b"SQLite format 3\0",)),
+    FileKind("ncu_parsers.timelines.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
+    FileKind(
         "ncu_parsers.timelines.nsys_rep",
         suffixes=(".nsys-rep", ".qdrep", ".nsys-rep.gz", ".qdrep.gz", ".nsys-rep.zst", ".qdrep.zst"),
         by_others=True,
     ),
-    Kind("ncu_parsers.timelines.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
-    Kind("ncu_parsers.timelines.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
+    FileKind("ncu_parsers.timelines.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
+    FileKind("ncu_parsers.timelines.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
 )  # fmt: skip
 """The first that fits reads the file; what none fits is text."""
 
@@ -87,7 +87,7 @@ def read_with(sources: Sequence[Source]) -> str:
     return "; ".join(importlib.import_module(module).read_with() for module in sorted(kinds))
 
 
-def _kind_of(source: Source) -> Kind | None:
+def _kind_of(source: Source) -> FileKind | None:
     head = source.head(HEAD_BYTES)
     from_file = source.path != STANDARD_INPUT
     return next((kind for kind in KINDS if (from_file or kind.streams) and kind.fits(head, source.path)), None)

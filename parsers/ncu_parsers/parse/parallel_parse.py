@@ -27,7 +27,7 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.derived.table_builder import launches_table
-from ncu_parsers.detect.text_reader import Reading, read_report
+from ncu_parsers.detect.text_reader import TextReading, read_report
 from ncu_parsers.parquet.writer import ENOUGH_ROWS, RowGroups, write_table, writing_row_groups
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of
 from ncu_parsers.report_data.report import Report
@@ -168,7 +168,7 @@ def _first_launch(source: Source) -> tuple[int | None, int | None] | None:
             return None
     except NcuBenchError:
         return None
-    reading = Reading(Report(source.name), [], deque(maxlen=50))
+    reading = TextReading(Report(source.name), [], deque(maxlen=50))
     for number, line in enumerate(source.head(HEAD_BYTES).decode("utf-8", "replace").splitlines()[:-1], start=1):
         reading.take(number, line)
     launch = next((launch for page in reading.pages for launch in page.launches()), None)

@@ -33,7 +33,7 @@ Ids = Mapping[int | None, tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Work:
+class ReportToRead:
     """One report to read into a dataset: under which names, and where on disk to write until it is whole."""
 
     report: str
@@ -114,14 +114,14 @@ def _scratch(root: str) -> Iterator[str | None]:
         yield str(folder)
 
 
-def works_of(root: str, sources: Sequence[Source], run: str, scratch: str | None) -> list[Work]:
+def works_of(root: str, sources: Sequence[Source], run: str, scratch: str | None) -> list[ReportToRead]:
     """The reports by absolute paths, as every worker can read them, each under a name that no other of its run has."""
     place = file_at(root)
     target = str(place) if isinstance(place, RemoteFile) else str(place.absolute())
     paths = [source.path if source.path == STANDARD_INPUT else str(Path(source.path).absolute()) for source in sources]
     runs = [run or run_of(path) for path in paths]
     names = _told_apart(paths, [(one, _rank_of(path)) for one, path in zip(runs, paths, strict=True)])
-    return [Work(path, one, name, target, scratch) for path, one, name in zip(paths, runs, names, strict=True)]
+    return [ReportToRead(path, one, name, target, scratch) for path, one, name in zip(paths, runs, names, strict=True)]
 
 
 def run_of(path: str) -> str:
@@ -159,7 +159,7 @@ def _told_apart(paths: Sequence[str], places: Sequence[tuple[str, int | None]]) 
 # ------------------------------------------------------------------------------------------------------- one report
 
 
-def write_report(work: Work) -> Written:
+def write_report(work: ReportToRead) -> Written:
     """Read one report into its file. Raises `NcuBenchError` when it cannot be read, or the file not be written."""
     with TemporaryDirectory(dir=work.scratch, prefix="ncu-bench-" if work.scratch is None else "") as folder:
         file = Path(folder) / dataset_layout.LAUNCHES

@@ -21,7 +21,7 @@ HOST = "host"
 
 
 @dataclass(frozen=True)
-class Origin:
+class RankOrigin:
     """Where a report was made: its rank, or the ranks of its processes; None or {} where neither is known."""
 
     host: str | None
@@ -30,7 +30,7 @@ class Origin:
     rank_of_process: dict[int, int] = field(default_factory=dict)
 
 
-def origin_of(path: str) -> Origin | None:
+def origin_of(path: str) -> RankOrigin | None:
     """Where a report was made that lies in the folder of a rank or node of a run; None for every other.
 
     Of a rank that was killed there is no manifest: its folder says which one it was.
@@ -46,7 +46,7 @@ def origin_of(path: str) -> Origin | None:
     if not place:
         return None
     host, device = place.get("host"), _object(manifest.get("facts")).get("device_id")
-    return Origin(
+    return RankOrigin(
         host if isinstance(host, str) and host else None, _number(place.get("rank")), _number(device), _processes(place)
     )
 
@@ -92,7 +92,7 @@ def with_origin(table: pa.Table, path: str) -> pa.Table:
     return table.append_column(pa.field(HOST, host.type, metadata=meaning), host)
 
 
-def _ranks(table: pa.Table, origin: Origin) -> list[int | None]:
+def _ranks(table: pa.Table, origin: RankOrigin) -> list[int | None]:
     """The rank of each launch: the report's, or that of the process."""
     if origin.rank is not None:
         return [origin.rank] * len(table)

@@ -15,14 +15,14 @@ from ncu_parsers.report_data.report import Launch, shortened
 Signature = tuple[object, ...]
 
 
-class Joined(NamedTuple):
+class JoinedRuns(NamedTuple):
     """How many launches have the counters of both runs, and in words how the runs differ, "" where they do not."""
 
     matched: int
     mismatch: str
 
 
-def join_runs(first: Sequence[Launch], second: Sequence[Launch], *, ended_early: bool = False) -> Joined:
+def join_runs(first: Sequence[Launch], second: Sequence[Launch], *, ended_early: bool = False) -> JoinedRuns:
     """Give the launches of the first run the metrics of the second, in place.
 
     With `ended_early` the second run was broken off: launches that it does not have any more are no mismatch.
@@ -44,7 +44,7 @@ def join_runs(first: Sequence[Launch], second: Sequence[Launch], *, ended_early:
     differing += [
         f"{launches[0].kernel_short or launches[0].kernel_name} 0 and {len(launches)}" for launches in others.values()
     ]
-    return Joined(matched, _in_words(differing))
+    return JoinedRuns(matched, _in_words(differing))
 
 
 def _by_signature(launches: Sequence[Launch]) -> dict[Signature, list[Launch]]:

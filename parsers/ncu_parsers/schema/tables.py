@@ -28,7 +28,7 @@ METADATA_KEY = b"ncu_bench"
 FIELD_KEY = b"ncu_bench"
 
 
-class Column(NamedTuple):
+class Field(NamedTuple):
     """One column of the contract."""
 
     name: str
@@ -44,41 +44,39 @@ _RULES = pa.list_(
     pa.struct([(name, pa.string()) for name in ("section", "name", "kind", "description", "speedup_type", "speedup")])
 )
 
-IDENTITY_COLUMNS: tuple[Column, ...] = (
-    Column(
-        "source", _NAME, "", "how the numbers were got: ncu, nsys, kineto, ncu+nsys, operators or estimate", "never"
-    ),
-    Column("report", _NAME, "", "the file a row came from", "never"),
-    Column(
+IDENTITY_COLUMNS: tuple[Field, ...] = (
+    Field("source", _NAME, "", "how the numbers were got: ncu, nsys, kineto, ncu+nsys, operators or estimate", "never"),
+    Field("report", _NAME, "", "the file a row came from", "never"),
+    Field(
         "launch_id", pa.int64(), "", "the tool's own id, unique only together with process_id", "text pages print none"
     ),
-    Column("process_id", pa.int64(), "", "the profiled process"),
-    Column("rank", pa.int32(), "", "rank of the process in a distributed run", "not a distributed run"),
-    Column("device_id", pa.int32(), "", "CUDA device number"),
-    Column("device_name", _NAME, "", "the device as the driver calls it"),
-    Column("chip", _NAME, "", "the chip, as GH100"),
-    Column("compute_capability", _NAME, "", 'as "9.0"'),
-    Column("context", pa.int64(), "", "CUDA context"),
-    Column("stream", _NAME, "", "CUDA stream", "not in the report, or a range"),
-    Column("kernel_name", _NAME, "", "full demangled name", "never"),
-    Column("kernel_short", _NAME, "", "function name without namespaces, template arguments and parameters", "never"),
-    Column("grid", _SHAPE, "block", "blocks in x, y, z"),
-    Column("block", _SHAPE, "thread", "threads of a block in x, y, z"),
-    Column(
+    Field("process_id", pa.int64(), "", "the profiled process"),
+    Field("rank", pa.int32(), "", "rank of the process in a distributed run", "not a distributed run"),
+    Field("device_id", pa.int32(), "", "CUDA device number"),
+    Field("device_name", _NAME, "", "the device as the driver calls it"),
+    Field("chip", _NAME, "", "the chip, as GH100"),
+    Field("compute_capability", _NAME, "", 'as "9.0"'),
+    Field("context", pa.int64(), "", "CUDA context"),
+    Field("stream", _NAME, "", "CUDA stream", "not in the report, or a range"),
+    Field("kernel_name", _NAME, "", "full demangled name", "never"),
+    Field("kernel_short", _NAME, "", "function name without namespaces, template arguments and parameters", "never"),
+    Field("grid", _SHAPE, "block", "blocks in x, y, z"),
+    Field("block", _SHAPE, "thread", "threads of a block in x, y, z"),
+    Field(
         "nvtx_path", pa.list_(pa.string()), "", "NVTX ranges around the launch, outermost first", "no NVTX collected"
     ),
-    Column("phase", _NAME, "", "forward, backward or optimizer", "not known"),
-    Column("module", _NAME, "", "dotted path of the layer", "not known"),
-    Column("iteration", pa.int32(), "", "iteration of the training or inference loop", "not known"),
-    Column("invocations", pa.int64(), "", "launches this row is the average of", "the row is one launch"),
-    Column("failed", pa.bool_(), "", "the launch ended in an error, and its metrics mean nothing", "never"),
+    Field("phase", _NAME, "", "forward, backward or optimizer", "not known"),
+    Field("module", _NAME, "", "dotted path of the layer", "not known"),
+    Field("iteration", pa.int32(), "", "iteration of the training or inference loop", "not known"),
+    Field("invocations", pa.int64(), "", "launches this row is the average of", "the row is one launch"),
+    Field("failed", pa.bool_(), "", "the launch ended in an error, and its metrics mean nothing", "never"),
 )
 
-MEASURE_COLUMNS: tuple[Column, ...] = (
-    Column("duration_ns", pa.float64(), "ns", "GPU time of the launch"),
-    Column("flops_fp64", pa.float64(), "FLOP", "CUDA cores, FMA as 2", "a counter of add, mul and fma is missing"),
-    Column("flops_fp32", pa.float64(), "FLOP", "CUDA cores, FMA as 2, packed FP32 included", "a counter is missing"),
-    Column(
+MEASURE_COLUMNS: tuple[Field, ...] = (
+    Field("duration_ns", pa.float64(), "ns", "GPU time of the launch"),
+    Field("flops_fp64", pa.float64(), "FLOP", "CUDA cores, FMA as 2", "a counter of add, mul and fma is missing"),
+    Field("flops_fp32", pa.float64(), "FLOP", "CUDA cores, FMA as 2, packed FP32 included", "a counter is missing"),
+    Field(
         "flops_fp16",
         pa.float64(),
         "FLOP",
@@ -86,30 +84,30 @@ MEASURE_COLUMNS: tuple[Column, ...] = (
         "a counter is missing",
     ),
     *(
-        Column(f"tensor_flops_{precision}", pa.float64(), "FLOP", f"tensor cores, {precision} inputs", "not collected")
+        Field(f"tensor_flops_{precision}", pa.float64(), "FLOP", f"tensor cores, {precision} inputs", "not collected")
         for precision in TENSOR_FLOAT_PRECISIONS
     ),
     *(
-        Column(f"tensor_ops_{precision}", pa.float64(), "OP", f"tensor cores, {precision} inputs", "not collected")
+        Field(f"tensor_ops_{precision}", pa.float64(), "OP", f"tensor cores, {precision} inputs", "not collected")
         for precision in TENSOR_INTEGER_PRECISIONS
     ),
-    Column("tensor_flops", pa.float64(), "FLOP", "sum of the floating-point tensor columns", "none was collected"),
-    Column("flops", pa.float64(), "FLOP", "total floating-point operations", "what is needed for it was not collected"),
-    Column(
+    Field("tensor_flops", pa.float64(), "FLOP", "sum of the floating-point tensor columns", "none was collected"),
+    Field("flops", pa.float64(), "FLOP", "total floating-point operations", "what is needed for it was not collected"),
+    Field(
         "flops_basis", _NAME, "", "which counters and rule gave flops, and what was not collected", "no FLOP counters"
     ),
-    Column("dram_bytes", pa.float64(), "byte", "read and written between L2 and device memory"),
-    Column("dram_read_bytes", pa.float64(), "byte", "read from device memory"),
-    Column("dram_write_bytes", pa.float64(), "byte", "written to device memory"),
-    Column("l2_bytes", pa.float64(), "byte", "requested at L2 by all clients"),
-    Column("l1_bytes", pa.float64(), "byte", "requested at L1, without shared memory"),
-    Column("sm_clock_hz", pa.float64(), "hz", "SM clock while profiled"),
-    Column("dram_clock_hz", pa.float64(), "hz", "memory clock while profiled"),
-    Column("peak_flops_fp64", pa.float64(), "FLOP/s", "FP64 ceiling at the profiled clock"),
-    Column("peak_flops_fp32", pa.float64(), "FLOP/s", "FP32 ceiling at the profiled clock"),
-    Column("peak_flops_fp16", pa.float64(), "FLOP/s", "FP16 ceiling of the CUDA cores at the profiled clock"),
+    Field("dram_bytes", pa.float64(), "byte", "read and written between L2 and device memory"),
+    Field("dram_read_bytes", pa.float64(), "byte", "read from device memory"),
+    Field("dram_write_bytes", pa.float64(), "byte", "written to device memory"),
+    Field("l2_bytes", pa.float64(), "byte", "requested at L2 by all clients"),
+    Field("l1_bytes", pa.float64(), "byte", "requested at L1, without shared memory"),
+    Field("sm_clock_hz", pa.float64(), "hz", "SM clock while profiled"),
+    Field("dram_clock_hz", pa.float64(), "hz", "memory clock while profiled"),
+    Field("peak_flops_fp64", pa.float64(), "FLOP/s", "FP64 ceiling at the profiled clock"),
+    Field("peak_flops_fp32", pa.float64(), "FLOP/s", "FP32 ceiling at the profiled clock"),
+    Field("peak_flops_fp16", pa.float64(), "FLOP/s", "FP16 ceiling of the CUDA cores at the profiled clock"),
     *(
-        Column(
+        Field(
             f"peak_tensor_flops_{precision}",
             pa.float64(),
             "FLOP/s",
@@ -118,28 +116,26 @@ MEASURE_COLUMNS: tuple[Column, ...] = (
         for precision in TENSOR_FLOAT_PRECISIONS
     ),
     *(
-        Column(
-            f"peak_tensor_ops_{precision}", pa.float64(), "OP/s", f"dense {precision} tensor ceiling, profiled clock"
-        )
+        Field(f"peak_tensor_ops_{precision}", pa.float64(), "OP/s", f"dense {precision} tensor ceiling, profiled clock")
         for precision in TENSOR_INTEGER_PRECISIONS
     ),
-    Column(
+    Field(
         "peak_dram_bytes",
         pa.float64(),
         "byte/s",
         "DRAM peak by the counter, at the clock of this launch, which reads low in short ones",
     ),
-    Column("peak_l2_bytes", pa.float64(), "byte/s", "L2 ceiling at the profiled clock"),
-    Column("peak_l1_bytes", pa.float64(), "byte/s", "L1 ceiling at the profiled clock"),
+    Field("peak_l2_bytes", pa.float64(), "byte/s", "L2 ceiling at the profiled clock"),
+    Field("peak_l1_bytes", pa.float64(), "byte/s", "L1 ceiling at the profiled clock"),
 )
 
-RULES_COLUMN = Column("rules", _RULES, "", "results of NVIDIA's rules on the details page", "the report has none")
+RULES_COLUMN = Field("rules", _RULES, "", "results of NVIDIA's rules on the details page", "the report has none")
 
-COLUMNS: tuple[Column, ...] = (*IDENTITY_COLUMNS, *MEASURE_COLUMNS, RULES_COLUMN)
+COLUMNS: tuple[Field, ...] = (*IDENTITY_COLUMNS, *MEASURE_COLUMNS, RULES_COLUMN)
 COLUMN_NAMES = frozenset(column.name for column in COLUMNS)
 
 
-def field_of(column: Column) -> pa.Field:
+def field_of(column: Field) -> pa.Field:
     """The Arrow field of a contract column, with its unit and meaning in the metadata."""
     return pa.field(column.name, column.type, metadata=field_metadata(unit=column.unit, meaning=column.meaning))
 
@@ -186,7 +182,7 @@ def metadata_problem(schema: pa.Schema) -> str:
     return ""
 
 
-def column_problem(schema: pa.Schema, columns: Sequence[Column]) -> str:
+def column_problem(schema: pa.Schema, columns: Sequence[Field]) -> str:
     """Why a file cannot be used as a table of `columns`, whoever wrote it; "" where it can.
 
     Types may differ as far as values do not: texts in dictionaries or not, whole numbers of any width for numbers.

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, Protocol, cast
 
-from ncu_parsers.detect.text_reader import Reading, before_any_page, open_page
+from ncu_parsers.detect.text_reader import TextReading, before_any_page, open_page
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.report_data import report as kinds
 from ncu_parsers.report_data.report import Page, Report
@@ -42,7 +42,7 @@ class LineAccount:
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        self.reading = Reading(report, [], deque(maxlen=50))
+        self.reading = TextReading(report, [], deque(maxlen=50))
         self.number = 0
         self.replaced = 0
 

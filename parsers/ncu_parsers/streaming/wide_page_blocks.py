@@ -41,7 +41,7 @@ def metric_title(at: int) -> str:
 
 
 @dataclass
-class Layout:
+class WideLayout:
     """The columns of a wide page: identity titles and metric names by place, units of metrics.
 
     `odd` are the places of metrics that were not simple numbers throughout: those are read one by one from then on.
@@ -55,7 +55,7 @@ class Layout:
     odd: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, page: WidePage) -> Layout:
+    def of(cls, page: WidePage) -> WideLayout:
         """The layout of a page whose units are known. Raises `NotCertain` for one that is not read here."""
         identity = {name: index for index, name in page.other_columns}
         names = [metric_of_label("", "", page.titles[index]).name for index in page.metric_columns]
@@ -85,7 +85,7 @@ class Layout:
 
 
 @dataclass
-class Part:
+class BlockRows:
     """The rows of a block, and their metrics in base units as numbers; columns with anything else apart."""
 
     rows: Rows
@@ -107,8 +107,8 @@ class Part:
 
 
 def read_block(
-    block: bytes, layout: Layout, decimal: str, *, judged: bool = False, count_votes: bool = True
-) -> Part | None:
+    block: bytes, layout: WideLayout, decimal: str, *, judged: bool = False, count_votes: bool = True
+) -> BlockRows | None:
     """The rows of a block of lines; None where a line is anything but a row.
 
     `judged` says that each line was found to be a row already; `count_votes` is for pages whose
@@ -117,7 +117,7 @@ def read_block(
     rows = read_rows(block, layout.columns(), decimal, judged=judged, count_votes=count_votes)
     if rows is None or (not judged and any(map(may_open_a_page, rows.words()))):
         return None
-    part = Part(rows, decimal, [], {}, np.zeros(rows.count, np.int64), Votes())
+    part = BlockRows(rows, decimal, [], {}, np.zeros(rows.count, np.int64), Votes())
     number_format = NumberFormat(decimal)
     for at in range(len(layout.places)):
         cells, factor = rows.numbers[metric_title(at)], unit(layout.units[at]).factor
@@ -131,7 +131,7 @@ def read_block(
     return part
 
 
-def _read_odd(part: Part, at: int, cells: Cells, layout: Layout, number_format: NumberFormat) -> None:
+def _read_odd(part: BlockRows, at: int, cells: Cells, layout: WideLayout, number_format: NumberFormat) -> None:
     column = MetricColumn(part.values[at], unit(layout.units[at]).base)
     part.nans += filled(column, cells, [layout.units[at]] * part.rows.count, number_format)
     part.odd[at] = column
@@ -145,11 +145,11 @@ class WideReader:
         self.account = flow.account
         self.page = page
         self.state = flow.begin_page()
-        self.layout: Layout | None = None
+        self.layout: WideLayout | None = None
         self._decimal = "."
-        self._parts: list[Part] = []
+        self._parts: list[BlockRows] = []
         self._rows = 0
-        self._queue: deque[tuple[bytes, Layout | None, Future[Part | None] | None]] = deque()
+        self._queue: deque[tuple[bytes, WideLayout | None, Future[BlockRows | None] | None]] = deque()
 
     def read(self, stream: io.BufferedIOBase) -> bool:
         """Read all that follows; whether the last line was complete."""
@@ -169,7 +169,7 @@ class WideReader:
         while len(self._queue) > (BLOCKS_AHEAD if self.layout is not None else 0):
             self._collect()
 
-    def _begin(self, block: bytes) -> Future[Part | None]:
+    def _begin(self, block: bytes) -> Future[BlockRows | None]:
         assert self.layout is not None  # noqa: S101 - _feed() asks
         settled = self.state.locale.settled
         return self.flow.pool.submit(read_block, block, self.layout, self._decimal, count_votes=not settled)
@@ -209,14 +209,14 @@ class WideReader:
         if not rows.count:
             return
         if self.layout is None:
-            self.layout = Layout.of(self.page)
+            self.layout = WideLayout.of(self.page)
         block = rows.block()
         part = read_block(block, self.layout, self._decimal, judged=True)
         if part is None:
             raise NotCertain("a row of it is unusual")
         self._accept(part, block)
 
-    def _accept(self, part: Part, block: bytes) -> None:
+    def _accept(self, part: BlockRows, block: bytes) -> None:
         assert self.layout is not None  # noqa: S101 - parts are read with it
         if not self.state.locale.accepts(part.votes, part.decimal):
             self._decimal = self.state.locale.decimal or ("," if part.decimal == "." else ".")
@@ -261,7 +261,7 @@ class _Rows:
         return self._text.getvalue().encode("utf-8", "replace")
 
 
-def _joined(parts: list[Part], layout: Layout) -> Columns:
+def _joined(parts: list[BlockRows], layout: WideLayout) -> Columns:
     rows = sum(part.rows.count for part in parts)
     metrics: dict[str, MetricColumn] = {}
     for at, name in enumerate(layout.names):

@@ -53,7 +53,7 @@ BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 Thread = tuple[int | str, int | str]
 
 
-class Work(NamedTuple):
+class TracedWork(NamedTuple):
     """One row to be. Times in microseconds; None is what the trace does not say."""
 
     operation: str
@@ -74,7 +74,7 @@ class Work(NamedTuple):
     whole: float = math.nan
 
 
-class Place(NamedTuple):
+class HostPlace(NamedTuple):
     """Where on the host a row comes from."""
 
     thread: Thread
@@ -106,7 +106,7 @@ class Place(NamedTuple):
 class _Trace:
     """What a trace holds, by what it is for."""
 
-    work: list[Work] = field(default_factory=list)
+    work: list[TracedWork] = field(default_factory=list)
     host: dict[Thread, list[HostRange]] = field(default_factory=dict)
     calls: dict[int, tuple[Thread, float]] = field(default_factory=dict)
     host_events: int = 0
@@ -136,7 +136,7 @@ class _Trace:
         args = _mapping(event.get("args"))
         stream = _whole(args.get("stream"))
         self.work.append(
-            Work(
+            TracedWork(
                 operation,
                 name,
                 start,
@@ -256,9 +256,9 @@ def _thread(event: dict[str, Any]) -> Thread | None:
 # ------------------------------------------------------------------------------------------------ where rows come from
 
 
-def _places(trace: _Trace) -> list[Place | None]:
+def _places(trace: _Trace) -> list[HostPlace | None]:
     """For each row of GPU work the place that launched it; None where the trace lacks the call."""
-    places: list[Place | None] = [None] * len(trace.work)
+    places: list[HostPlace | None] = [None] * len(trace.work)
     launched: dict[Thread, dict[int, float]] = {}
     for row, work in enumerate(trace.work):
         call = None if work.correlation is None else trace.calls.get(work.correlation)
@@ -268,21 +268,21 @@ def _places(trace: _Trace) -> list[Place | None]:
         nested = ThreadRanges(trace.host.get(thread, []))
         around = nested.around(list(moments.values()))
         for (row, moment), ranges in zip(moments.items(), around, strict=True):
-            places[row] = Place(thread, moment, ranges)
+            places[row] = HostPlace(thread, moment, ranges)
         trace.too_deep += nested.too_deep
     return places
 
 
-def _operators(trace: _Trace) -> tuple[list[Work], list[Place | None]]:
+def _operators(trace: _Trace) -> tuple[list[TracedWork], list[HostPlace | None]]:
     """The operators of a trace without GPU work as rows, each with its own time, and the ranges they stand in."""
-    found: list[tuple[Work, Place]] = []
+    found: list[tuple[TracedWork, HostPlace]] = []
     for thread, ranges in trace.host.items():
         nested = ThreadRanges(ranges)
         own_times = nested.own_times(OPERATOR)
         for place, one in enumerate(nested.ranges):
             if one.kind == OPERATOR:
-                row = Work(CPU_OPERATION, one.name, one.start, own_times[place], whole=one.duration)
-                found.append((row, Place(thread, one.start, nested.path_to(place))))
+                row = TracedWork(CPU_OPERATION, one.name, one.start, own_times[place], whole=one.duration)
+                found.append((row, HostPlace(thread, one.start, nested.path_to(place))))
         trace.too_deep += nested.too_deep
     found.sort(key=lambda pair: pair[0].start)
     return [row for row, _ in found], [place for _, place in found]
@@ -299,7 +299,7 @@ def _steps(trace: _Trace) -> list[tuple[float, float, int]]:
     return sorted(steps)
 
 
-def _iterations(places: Sequence[Place | None], steps: Sequence[tuple[float, float, int]]) -> list[int | None]:
+def _iterations(places: Sequence[HostPlace | None], steps: Sequence[tuple[float, float, int]]) -> list[int | None]:
     starts = np.array([start for start, _, _ in steps])
     moments = np.array([math.nan if place is None else place.moment for place in places])
     at = np.searchsorted(starts, moments, side="right") - 1
@@ -315,8 +315,8 @@ def _iterations(places: Sequence[Place | None], steps: Sequence[tuple[float, flo
 
 def _table(
     name: str,
-    work: Sequence[Work],
-    places: Sequence[Place | None],
+    work: Sequence[TracedWork],
+    places: Sequence[HostPlace | None],
     steps: Sequence[tuple[float, float, int]],
     header: dict[str, Any],
 ) -> pa.Table:
@@ -333,7 +333,7 @@ def _table(
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _identity(work: Sequence[Work], header: dict[str, Any]) -> dict[str, pa.Array]:
+def _identity(work: Sequence[TracedWork], header: dict[str, Any]) -> dict[str, pa.Array]:
     """The columns that say what ran, and on which device."""
     devices = _devices(header)
     rank = _whole(_mapping(header.get("distributedInfo")).get("rank"), bits=31)
@@ -354,7 +354,7 @@ def _identity(work: Sequence[Work], header: dict[str, Any]) -> dict[str, pa.Arra
     }
 
 
-def _position(places: Sequence[Place | None], steps: Sequence[tuple[float, float, int]]) -> dict[str, pa.Array]:
+def _position(places: Sequence[HostPlace | None], steps: Sequence[tuple[float, float, int]]) -> dict[str, pa.Array]:
     """The columns that say which part of the program a row belongs to."""
     processes = [place.thread[0] if place else None for place in places]
     modules = [".".join(place.path(MODULE)) or None if place else None for place in places]
@@ -367,7 +367,7 @@ def _position(places: Sequence[Place | None], steps: Sequence[tuple[float, float
     }
 
 
-def _extras(work: Sequence[Work], places: Sequence[Place | None]) -> list[tuple[str, str, pa.Array]]:
+def _extras(work: Sequence[TracedWork], places: Sequence[HostPlace | None]) -> list[tuple[str, str, pa.Array]]:
     """Columns beyond the contract: name, unit, values. Shapes and types are JSON lists, one entry per argument."""
     operators = [place.innermost(OPERATOR) if place else None for place in places]
     inputs = [one.what if one else (None, None) for one in operators]
@@ -395,7 +395,7 @@ def _as_text(value: object) -> str | None:
     return json.dumps(value, separators=(",", ":")) if isinstance(value, list) else None
 
 
-def _short(row: Work) -> str:
+def _short(row: TracedWork) -> str:
     """The function's name; a copy's name is whole as it is, and an operator's goes without its namespace."""
     if row.operation == "kernel":
         return short_name(row.name)
@@ -429,7 +429,9 @@ def _devices(header: dict[str, Any]) -> dict[int, _Device]:
 # --------------------------------------------------------------------------------------------------- what was odd
 
 
-def _notes(trace: _Trace, work: Sequence[Work], places: Sequence[Place | None], events: TraceEvents) -> list[str]:
+def _notes(
+    trace: _Trace, work: Sequence[TracedWork], places: Sequence[HostPlace | None], events: TraceEvents
+) -> list[str]:
     notes = []
     if not trace.work:
         notes.append(
@@ -459,7 +461,7 @@ def _notes(trace: _Trace, work: Sequence[Work], places: Sequence[Place | None], 
     return notes
 
 
-def _busy(work: Sequence[Work]) -> list[str]:
+def _busy(work: Sequence[TracedWork]) -> list[str]:
     device = np.array([UNKNOWN if one.device is None else one.device for one in work], np.int64)
     times = np.array([(one.start, one.duration) for one in work]) * NS_PER_US
     start, duration = times.T

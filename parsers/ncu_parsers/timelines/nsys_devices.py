@@ -12,7 +12,7 @@ TABLE, OLD_TABLE, BY_PROCESS = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU", "TARGE
 
 
 @dataclass(frozen=True)
-class Gpu:
+class TracedGpu:
     """One GPU of the machine."""
 
     name: str | None
@@ -39,7 +39,7 @@ class Devices:
     """
 
     table: str
-    gpus: dict[int, Gpu]
+    gpus: dict[int, TracedGpu]
     by_process: dict[tuple[int, int], int]
     by_cuda_number: dict[int, int]
 
@@ -49,7 +49,7 @@ class Devices:
         result = Known(code.reshape(-1).astype(np.int64))
         for one, number in pairs.T.tolist():
             place = self.by_process.get((one, number), self.by_cuda_number.get(number, number))
-            gpu = self.gpus.get(place) or Gpu(None, None, None)
+            gpu = self.gpus.get(place) or TracedGpu(None, None, None)
             result.names.append(gpu.name)
             result.chips.append(gpu.chip)
             result.compute_capabilities.append(gpu.compute_capability)
@@ -71,7 +71,7 @@ def _new(database: Database) -> Devices:
     capabilities = _capabilities(numbers["computeMajor"], numbers["computeMinor"])
     places = numbers["id"].tolist()
     gpus = {
-        place: Gpu(names[row] if names else None, chips[row] if chips else None, capabilities[row])
+        place: TracedGpu(names[row] if names else None, chips[row] if chips else None, capabilities[row])
         for row, place in enumerate(places)
     }
     cuda_numbers = dict(zip(numbers["cuDevice"].tolist(), places, strict=True))
@@ -87,7 +87,7 @@ def _old(database: Database) -> Devices:
     names = database.texts(OLD_TABLE, "name")
     capabilities = _capabilities(numbers["computeCapabilityMajor"], numbers["computeCapabilityMinor"])
     gpus = {
-        number: Gpu(names[row] if names else None, None, capabilities[row])
+        number: TracedGpu(names[row] if names else None, None, capabilities[row])
         for row, number in enumerate(numbers["deviceId"].tolist())
     }
     return Devices(OLD_TABLE, gpus, {}, {})

@@ -39,7 +39,7 @@ def process_of(thread: Integers) -> Integers:
 
 
 @dataclass(frozen=True)
-class Ranges:
+class TracedRanges:
     """Ranges in the order of the file: `start` and `end` in ns, the thread's serialised id, `label` into `labels`."""
 
     start: Integers
@@ -58,7 +58,7 @@ class Ranges:
         return [self.labels[label][1] for label in self.label.tolist()]
 
 
-def read_ranges(database: Database, strings: dict[int, str]) -> Ranges | None:
+def read_ranges(database: Database, strings: dict[int, str]) -> TracedRanges | None:
     """The ranges of a timeline, None where NVTX was not recorded.
 
     A range without a name is left out; one that had not ended when the recording did is open to the end.
@@ -85,7 +85,7 @@ def read_ranges(database: Database, strings: dict[int, str]) -> Ranges | None:
     ]
     ends = event["end"][chosen]
     ends = np.where((ends == MISSING) | (ends == 0), FOREVER, ends)  # old schemas write 0 for null
-    return Ranges(
+    return TracedRanges(
         event["start"][chosen], ends, event["globalTid"][chosen], of_process[chosen], np.array(label, np.int64),
         list(places),
     )  # fmt: skip
@@ -111,7 +111,7 @@ def _domains(event: dict[str, Integers], names: list[str | None], created: int) 
     return {(processes[row], int(event["domainId"][row])): names[row] or "" for row in rows}
 
 
-def paths(ranges: Ranges, times: Integers, threads: Integers) -> tuple[Codes, list[tuple[Label, ...]], int]:
+def paths(ranges: TracedRanges, times: Integers, threads: Integers) -> tuple[Codes, list[tuple[Label, ...]], int]:
     """The ranges open at each of `times` on each of `threads`, outermost first: a number per time, and its path.
 
     Ranges of the process stand first, as in reports of ncu, and one that was pushed under the same name too is given
@@ -156,7 +156,7 @@ class _Paths:
 
 
 def _open_at(
-    ranges: Ranges, which: npt.NDArray[np.bool_], owner: Integers, times: Integers, owners: Integers
+    ranges: TracedRanges, which: npt.NDArray[np.bool_], owner: Integers, times: Integers, owners: Integers
 ) -> tuple[Codes, list[tuple[int, ...]], int]:
     """The labels of the ranges `which` that are open at each of `times` for each of `owners`, and how many are kept."""
     range_groups = _groups(owner, np.flatnonzero(which & (ranges.end > ranges.start)))

@@ -29,63 +29,30 @@ from ncu_parsers.timelines import nsys_cuda_graphs, nsys_nvtx
 from ncu_parsers.timelines.gpu_busy_time import busy_notes
 from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys_devices import Devices, read_devices
-from ncu_parsers.timelines.nsys_nvtx import Codes, Label, Ranges, process_of, read_ranges
+from ncu_parsers.timelines.nsys_nvtx import Codes, Label, TracedRanges, process_of, read_ranges
+from ncu_parsers.timelines.nsys_operations import (
+    ACTIVITIES,
+    GRAPH,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    SHAPES,
+    Operations,
+    elapsed,
+    read_operations,
+)
 
 DIALECT = "nsys sqlite"
 SOURCE = "nsys"
 
-KERNEL, MEMCPY, MEMSET, GRAPH = "kernel", "memcpy", "memset", "graph"
-ACTIVITIES = {
-    KERNEL: "CUPTI_ACTIVITY_KIND_KERNEL",
-    MEMCPY: "CUPTI_ACTIVITY_KIND_MEMCPY",
-    MEMSET: "CUPTI_ACTIVITY_KIND_MEMSET",
-    GRAPH: "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-}
 CALLS = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
 
-SHAPES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
-NAMES = ("demangledName", "mangledName", "shortName")
-FIELDS = (
-    "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId",
-    "bytes", "copyKind", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", *NAMES, *SHAPES,
-)  # fmt: skip
-
-COPY_KINDS = (
-    "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
-    "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer", "Unified Host-to-Device",
-    "Unified Device-to-Host", "Unified Device-to-Device",
-)  # fmt: skip
-"""copyKind of files without a table that names them: CUPTI's numbers, nsys's words."""
-
 CAPTURED_IN = "capture_nvtx_path"
-UNNAMED = "(kernel without a name)"
 
 
 class NoGpuWork(NotAReport):
     """The timeline was read, and holds no kernel, copy or memset."""
-
-
-@dataclass
-class Operations:
-    """What the GPUs did, sorted by start: one array per field of nsys, `MISSING` for null, and what each row is.
-
-    `kind` and `name` are numbers into `kinds` and `names`; `startless` rows of the file had no start and are left out.
-    """
-
-    columns: dict[str, Integers]
-    kind: Codes
-    name: Codes
-    names: list[str]
-    startless: int = 0
-    kinds: tuple[str, ...] = tuple(ACTIVITIES)
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    def count(self, kind: str) -> int:
-        """How many operations are of a kind."""
-        return int((self.kind == self.kinds.index(kind)).sum())
 
 
 @dataclass
@@ -151,59 +118,10 @@ def _report_of(database: Database, name: str) -> Report:
     return result
 
 
-# ------------------------------------------------------------------------------------------------------- operations
-
-
-def read_operations(database: Database, strings: dict[int, str]) -> Operations:
-    """Every kernel, copy, memset and graph launch of a timeline that has a start."""
-    parts = [database.integers(table, *FIELDS) for table in ACTIVITIES.values()]
-    kind = np.repeat(np.arange(len(parts)), [len(part["start"]) for part in parts])
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in FIELDS}
-    order = np.argsort(columns["start"], kind="stable")
-    order = order[columns["start"][order] != MISSING]
-    startless = len(kind) - len(order)
-    columns = {name: values[order] for name, values in columns.items()}
-    columns["graphNodeId"][columns["graphNodeId"] == 0] = MISSING  # old schemas write 0 for null
-    kind = kind[order]
-    name, names = _names(kind, columns, _copy_kinds(database), strings)
-    return Operations(columns, kind, name, names, startless)
-
-
-def _names(
-    kind: Codes, columns: dict[str, Integers], copies: dict[int, str], strings: dict[int, str]
-) -> tuple[Codes, list[str]]:
-    """What each operation is called, as `nsys stats` calls it; a graph by its number."""
-    number = columns[NAMES[0]].copy()
-    for other in NAMES[1:]:
-        number = np.where(number == MISSING, columns[other], number)
-    kinds = tuple(ACTIVITIES)
-    for of_kind, own in ((MEMCPY, "copyKind"), (GRAPH, "graphId")):
-        number = np.where(kind == kinds.index(of_kind), columns[own], number)
-    pairs, code = np.unique(np.stack([kind, number]), axis=1, return_inverse=True)
-    names = []
-    for what, one in pairs.T.tolist():
-        if kinds[what] == KERNEL:
-            names.append(strings.get(one, UNNAMED))
-        elif kinds[what] == MEMCPY:
-            names.append(f"[CUDA memcpy {copies.get(one, 'Unknown')}]")
-        elif kinds[what] == MEMSET:
-            names.append("[CUDA memset]")
-        else:
-            names.append(f"[CUDA graph{'' if one == MISSING else f' {one}'}]")
-    return code.reshape(-1).astype(np.int64), names
-
-
-def _copy_kinds(database: Database) -> dict[int, str]:
-    numbers = database.integers("ENUM_CUDA_MEMCPY_OPER", "id")["id"].tolist()
-    labels = database.texts("ENUM_CUDA_MEMCPY_OPER", "label")
-    named = {number: label for number, label in zip(numbers, labels, strict=False) if label is not None}
-    return {**dict(enumerate(COPY_KINDS)), **named}
-
-
 # ------------------------------------------------------------------------------------------------- launching calls
 
 
-def _launching_calls(database: Database, operations: Operations, ranges: Ranges | None) -> Calls:
+def _launching_calls(database: Database, operations: Operations, ranges: TracedRanges | None) -> Calls:
     """The API call behind each operation, and the ranges that were open around it."""
     parts = [database.integers(table, "start", "globalTid", "correlationId") for table in CALLS]
     start, thread, correlation = (
@@ -250,7 +168,7 @@ def _first_match(
     return np.where(matches, order[at], -1)
 
 
-def _captures(database: Database, operations: Operations, ranges: Ranges | None) -> Captures:
+def _captures(database: Database, operations: Operations, ranges: TracedRanges | None) -> Captures:
     """The ranges around the making of each operation's graph node, where the file tells."""
     result = Captures(np.full(len(operations), -1), [])
     if ranges is None:
@@ -266,12 +184,12 @@ def _captures(database: Database, operations: Operations, ranges: Ranges | None)
 
 
 def _table(
-    name: str, operations: Operations, calls: Calls, captures: Captures, devices: Devices, ranges: Ranges | None
+    name: str, operations: Operations, calls: Calls, captures: Captures, devices: Devices, ranges: TracedRanges | None
 ) -> pa.Table:
     """The operations as a table of the contract, with what only timelines know behind it."""
     rows, columns = len(operations), operations.columns
     device = _numbers(columns["deviceId"], pa.int32())
-    process = _processes(operations)
+    process = operations.processes
     known = devices.of(process, columns["deviceId"])
     shorts = [tables.short_name(one) if not one.startswith("[") else one for one in operations.names]
     launch_id = _numbers(columns["correlationId"], pa.int64())
@@ -291,7 +209,7 @@ def _table(
         "grid": _triples([columns[axis] for axis in SHAPES[:3]]),
         "block": _triples([columns[axis] for axis in SHAPES[3:]]),
         "failed": arrays.booleans([False] * rows),
-        "duration_ns": arrays.floats(_durations(operations)),
+        "duration_ns": arrays.floats(operations.durations),
         **_attribution(calls, captures, ranges),
     }
     fields = list(contract_fields())
@@ -334,25 +252,7 @@ def _own_columns(operations: Operations, calls: Calls, captures: Captures) -> li
     ]
 
 
-def _processes(operations: Operations) -> Integers:
-    """The id that the system gave the process of each operation; `MISSING` where it is not known."""
-    process = operations.columns["globalPid"]
-    return np.where(process == MISSING, MISSING, process_of(process) & 0xFFFFFF)
-
-
-def _durations(operations: Operations) -> npt.NDArray[np.float64]:
-    """end - start in ns, NaN where the end is missing or before the start."""
-    start, end = operations.columns["start"], operations.columns["end"]
-    known = (end != MISSING) & (end >= start)
-    return np.where(known, _elapsed(start, end), np.nan)
-
-
-def _elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
-    """end - start, right up to 64 bits, where signed numbers would overflow."""
-    return (end.view(np.uint64) - start.view(np.uint64)).astype(np.float64)
-
-
-def _attribution(calls: Calls, captures: Captures, ranges: Ranges | None) -> dict[str, pa.Array]:
+def _attribution(calls: Calls, captures: Captures, ranges: TracedRanges | None) -> dict[str, pa.Array]:
     """The NVTX path of each operation, and what the ranges of our own launcher say."""
     if ranges is None or not (calls.paths or captures.paths):
         return {}
@@ -483,7 +383,7 @@ def _graph_notes(database: Database, operations: Operations, captures: Captures)
 def _remarks(operations: Operations) -> list[str]:
     """What a reader of the sums should know."""
     notes = []
-    durations = _durations(operations)
+    durations = operations.durations
     broken = int(np.isnan(durations).sum())
     if broken:
         notes.append(f"{broken} operations have no end, or one before their start: their time is not known")
@@ -491,9 +391,9 @@ def _remarks(operations: Operations) -> list[str]:
         notes.append(f"{operations.startless} operations have no start and were left out")
     timed = ~np.isnan(durations)
     start, device = operations.columns["start"][timed], operations.columns["deviceId"][timed]
-    since_first = _elapsed(start[:1], start)  # sorted, and exact as a float for a hundred days
+    since_first = elapsed(start[:1], start)  # sorted, and exact as a float for a hundred days
     is_kernel = np.isin(operations.kind[timed], [operations.kinds.index(kind) for kind in (KERNEL, GRAPH)])
-    return [*notes, *busy_notes(_processes(operations)[timed], device, since_first, durations[timed], is_kernel)]
+    return [*notes, *busy_notes(operations.processes[timed], device, since_first, durations[timed], is_kernel)]
 
 
 def _omissions(database: Database) -> list[str]:
@@ -505,7 +405,7 @@ def _omissions(database: Database) -> list[str]:
     ]
 
 
-def _no_gpu_work(database: Database, name: str, ranges: Ranges | None) -> NoGpuWork:
+def _no_gpu_work(database: Database, name: str, ranges: TracedRanges | None) -> NoGpuWork:
     """Why a timeline has nothing that a GPU did."""
     held = "no NVTX range" if ranges is None or not len(ranges) else f"{len(ranges)} NVTX ranges"
     said = next((text for text in database.texts(DIAGNOSTICS, "text") if text and "CUDA" in text), None)

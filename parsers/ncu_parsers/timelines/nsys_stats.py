@@ -80,12 +80,12 @@ def _page_of(header: list[str], delimiter: str) -> Page | None:
     if {"start", "duration", "name"} <= found and ({"grdx", "corrid"} <= found or "gridxyz" in found):
         return TracePage(titles, units, delimiter)
     if {"total time", "instances", "operation", "category"} <= found:
-        return SummaryPage(titles, units, delimiter, "GPU summary", "operation", "instances")
+        return StatsSummaryPage(titles, units, delimiter, "GPU summary", "operation", "instances")
     if {"total time", "count", "operation"} <= found:
-        return SummaryPage(titles, units, delimiter, "memory time summary", "operation", "count")
+        return StatsSummaryPage(titles, units, delimiter, "memory time summary", "operation", "count")
     if {"total time", "instances", "name"} <= found:
         kind = SHAPED_SUMMARY if "gridxyz" in found else KERNEL_SUMMARY
-        return SummaryPage(titles, units, delimiter, kind, "name", "instances")
+        return StatsSummaryPage(titles, units, delimiter, kind, "name", "instances")
     if {"nvtx range", "kern inst", "total time", "name"} <= found:
         return RangeSummaryPage(titles, units, delimiter, "kernel summary by NVTX range", "name", "kern inst")
     if "total time" in found or {"start", "duration"} <= found or {"total", "count", "operation"} <= found:
@@ -169,7 +169,7 @@ class _Page:
         return amount
 
 
-class SummaryPage(_Page):
+class StatsSummaryPage(_Page):
     """A row per kernel or kind of copy: the time of all its launches, their number, and extremes."""
 
     def __init__(
@@ -206,7 +206,7 @@ class SummaryPage(_Page):
         return launch
 
 
-class RangeSummaryPage(SummaryPage):
+class RangeSummaryPage(StatsSummaryPage):
     """A row per kernel, thread and NVTX range: a kernel inside nested ranges stands in a row for each of them.
 
     `Domain:Name` of a range is one text, so only ranges of our own domain are told from names with a colon.

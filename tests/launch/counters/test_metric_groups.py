@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 from ncu_launch.counters.chips import Chip, chip_of, chips, exists, find_chip
-from ncu_launch.counters.metric_groups import Selection, counters_of, group_names, select
+from ncu_launch.counters.metric_groups import MetricSelection, counters_of, group_names, select
 from ncu_launch.counters.metrics import SASS_PREFIXES
 from ncu_launch.errors import WrongUsage
 from ncu_launch.profilers.command_line import Version
@@ -29,11 +29,11 @@ CUPTI = {
 BEFORE_TENSOR_OPERATIONS = (2023, 1)
 
 
-def everything(chip: Chip | None, version: Version | None = None, dtype: str | None = None) -> Selection:
+def everything(chip: Chip | None, version: Version | None = None, dtype: str | None = None) -> MetricSelection:
     return select(group_names(), chip, version, dtype=dtype)
 
 
-def base_names(selection: Selection) -> set[str]:
+def base_names(selection: MetricSelection) -> set[str]:
     """The base names of what the chip counts, without what ncu computes itself."""
     return {counter.name.split(".")[0] for counter in selection.counters if not counter.by_tool}
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 from ncu_launch.counters.chips import chips, find_chip
-from ncu_launch.counters.metric_groups import Selection, select
+from ncu_launch.counters.metric_groups import MetricSelection, select
 from ncu_launch.counters.pass_counts import Passes, passes_of
 from ncu_launch.counters.replay_plan import PLANS, Program, RunPlan, plan_runs
 
@@ -48,7 +48,7 @@ def counted() -> dict[str, dict[str, int]]:
     return found
 
 
-def selected(groups: list[str], chip: str, dtype: str | None = None) -> tuple[Selection, Passes]:
+def selected(groups: list[str], chip: str, dtype: str | None = None) -> tuple[MetricSelection, Passes]:
     selection = select(groups, find_chip(chip), dtype=dtype)
     return selection, passes_of(selection, find_chip(chip))
 

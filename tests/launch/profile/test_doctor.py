@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.profile import doctor
-from ncu_launch.profile.doctor import OK, PROBLEM, UNKNOWN, Check, Facts, Importer, Lock, Models
+from ncu_launch.profile.doctor import OK, PROBLEM, UNKNOWN, Check, Importer, Lock, MachineFacts, Models
 from ncu_launch.profilers.installed_tools import Gpu, Tool
 from ncu_parsers.streaming import compiled_loops
 
@@ -32,8 +32,8 @@ def tool(name: str, version: tuple[int, int] | None) -> Tool:
     return Tool(name, f"/usr/bin/{name}", version, "" if version is None else f"{version[0]}.{version[1]}.0")
 
 
-def healthy() -> Facts:
-    return Facts(
+def healthy() -> MachineFacts:
+    return MachineFacts(
         ncu=tool("ncu", (2025, 1)),
         nsys=tool("nsys", (2025, 1)),
         nvidia_smi=True,

@@ -20,7 +20,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.cli import run
 from ncu_tools.expected.both_sides import Collection, collection_of, filters_in
-from ncu_tools.expected.measured_vs_expected import Comparison, Row, compare, summary
+from ncu_tools.expected.measured_vs_expected import ExpectedComparison, Row, compare, summary
 from ncu_tools.expected.operators_of_layers import expected_of
 from ncu_tools.expected.tile_padding import padded_flops
 from ncu_tools.runs.loading import LAUNCHES
@@ -77,14 +77,14 @@ def against(tmp_path: Path) -> Any:
         operators: list[dict[str, Any]],
         collection: Collection = EVERYTHING,
         depth: int | None = None,
-    ) -> Comparison:
+    ) -> ExpectedComparison:
         write_expected(tmp_path, *operators)
         return compare(table(*launches), expected_of(str(tmp_path)), collection=collection, depth=depth)
 
     return compared
 
 
-def layer(comparison: Comparison, module: str, phase: str = "forward") -> Row:
+def layer(comparison: ExpectedComparison, module: str, phase: str = "forward") -> Row:
     (row,) = [row for row in comparison.rows if (row.scope, row.phase, row.module) == ("layer", phase, module)]
     return row
 
@@ -165,11 +165,11 @@ class TestRows:
         assert against([counted], [operator()]).rows[0].flops_ratio == 1.0
 
 
-def fitting(comparison: Comparison) -> tuple[str, ...]:
+def fitting(comparison: ExpectedComparison) -> tuple[str, ...]:
     return comparison.rows[0].fitting
 
 
-def against_it(comparison: Comparison, title: str) -> str:
+def against_it(comparison: ExpectedComparison, title: str) -> str:
     """What the second sentence says against a cause."""
     text: str = comparison.rows[0].causes[1]
     assert title in text, text

@@ -10,7 +10,7 @@ from ncu_launch.counters.replay_plan import PASS_S
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.report_data.report import Launch
 
-from ncu_tools.profiling.counting_budget import Plan, launch_count, plan
+from ncu_tools.profiling.counting_budget import CountingPlan, launch_count, plan
 from tests.support.launches import table
 
 
@@ -23,7 +23,7 @@ def kernels(times: dict[str, list[float]], grid: tuple[int, int, int] = (1, 1, 1
     ]
 
 
-def counted(found: Plan) -> dict[str, int]:
+def counted(found: CountingPlan) -> dict[str, int]:
     return {signature.kernel: signature.counted for signature in found.signatures}
 
 

@@ -9,7 +9,7 @@ import pytest
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.parquet.reader import read_launches
 
-from ncu_tools.cli.collecting.budgeted_profile import seconds_of
+from ncu_tools.profiling.profile_request import seconds_of
 from tests.conftest import SAMPLES
 from tests.support.timelines import KERNELS, database, kernel
 from tests.whole.test_profile_with_a_stand_in import Bench, bench

@@ -1,8 +1,9 @@
-"""What a profile collected -> the Parquet files of its run folder, and the table with its notes."""
+"""What a profile collected: its reports read, its launches kept in the run folder, and notes on them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,49 +15,50 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse, parse_two_runs
 from ncu_parsers.sources.sources import find_sources
 
-from ncu_tools.ceilings.ceilings import ceilings_of
-from ncu_tools.ceilings.machine_files import find_machine
-from ncu_tools.cli.options import rows_shown, show
-from ncu_tools.cli.reading.hotspots import COLUMNS, hidden_kernels
-from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.expected.both_sides import collection_of
 from ncu_tools.expected.measured_vs_expected import compare, summary
 from ncu_tools.expected.operators_of_layers import expected_of
-from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.kernel_cache import keep_kernels
-from ncu_tools.report.table import Table
-from ncu_tools.runs.loading import ENDED_EARLY, LAUNCHES
+from ncu_tools.runs.loading import LAUNCHES
 
 
-def show_collected(
-    table: pa.Table,
-    read_notes: list[str],
-    manifest: Manifest,
-    folder: Path,
-    top: int | None,
-    machine_name: str | None,
-    output_format: str,
-) -> None:
-    """Keep the launches and their kernels as Parquet, and show the kernels with everything worth knowing of the run."""
+@dataclass(frozen=True)
+class CollectedProfile:
+    """What a profile gave, kept in its run folder.
+
+    `table` has a row per launch and the columns of docs/architecture.md; it is None where a timeline was recorded well
+    and holds no GPU work, which `idle` then says. `told` are notes that the listener got before the run, `notes` all
+    others; `against_expected` are sentences on measured and expected FLOPs. `failure` is why the run gave less than
+    asked, None where it ended well.
+    """
+
+    folder: Path
+    manifest: Manifest
+    table: pa.Table | None = None
+    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    against_expected: tuple[str, ...] = ()
+    idle: str = ""
+    failure: NcuBenchError | None = None
+
+
+def kept(
+    table: pa.Table, read_notes: Sequence[str], manifest: Manifest, folder: Path, *, told: Sequence[str] = ()
+) -> CollectedProfile:
+    """Write the launches and their kernels as Parquet into the run folder, and gather what is worth knowing of the run.
+
+    `told` are notes of the manifest that the listener got already.
+    """
     write_table(table, folder / LAUNCHES)
     keep_kernels(folder / LAUNCHES)
-    machine = find_machine(machine_name) if machine_name else None
-    result = hotspots(table, ceilings_of(table, machine))
-    top = rows_shown(top, output_format)
     notes = [
-        *hidden_kernels(result.rows, top),
-        *manifest.notes,
+        *(note for note in manifest.notes if note not in told),
         *_unknown(manifest),
         *_unattributed(table),
         *read_notes,
-        *result.notes,
-        *_against_expected(manifest, table, folder),
-        f"the run is in {folder}",
     ]
-    if manifest.partial:
-        notes.insert(0, ENDED_EARLY)
-    shown = Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes)
-    show(with_time_title(shown, result.time_title), output_format)
+    expected = tuple(_against_expected(manifest, table, folder))
+    return CollectedProfile(folder, manifest, table, tuple(told), tuple(notes), expected)
 
 
 def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib.util import find_spec
 from pathlib import Path
 
-import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, ToolRun
 from ncu_launch.files.run_files import NODES, RANKS, REPORTS
 from ncu_launch.profile.collect_ranks import (
     LOST_AFTER_S,
-    Launch,
+    RankLaunch,
     collect_node,
     collect_rank,
     explain_ranks,
@@ -34,39 +32,74 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse
 from ncu_parsers.sources.sources import TIMELINE, Source, find_sources
 
-from ncu_tools.cli.collecting.finished_profile import nothing, show_collected, without_gpu_work
-from ncu_tools.cli.options import say_notes
 from ncu_tools.layers.rank_skew import collective_share, skew, summary
 from ncu_tools.numbers.number_format import counted, percent
+from ncu_tools.profiling.collected_profile import CollectedProfile, kept, nothing, without_gpu_work
+from ncu_tools.profiling.listener import Listener
+from ncu_tools.profiling.profile_request import DryRun, ProfileRequest
 from ncu_tools.runs.loading import LAUNCHES
 
 
+def profile_ranks(asked: ProfileRequest, listener: Listener) -> CollectedProfile | None:
+    """Profile all ranks that are started here, or the one that this process is.
+
+    The first one returns the whole run, the others None. Raises `WrongUsage` for a folder that already holds a run.
+    """
+    found = _ranks_of(asked)
+    if isinstance(found, StartedHere):
+        return _started_here(found, listener)
+    return _started_by_launcher(found, listener)
+
+
+def plan_ranks(asked: ProfileRequest) -> DryRun:
+    """The commands that `profile_ranks` would run, with nothing run."""
+    found = _ranks_of(asked)
+    if isinstance(found, StartedByLauncher):
+        _hold_tool_in_rank(found)
+        plan = make_plan(found.request, rank_folder(found.folder, found.place.rank), dry=True)
+        return DryRun([plan.command], list(plan.notes))
+    request, launch = found.request, found.launch
+    plan = _plan_of_first(request, launch, dry=True)
+    in_ranks = request.tool_per != "node"
+    below = [f"the second line is what {_whose(request)} runs"] if in_ranks else []
+    traced = ["before it, the same under nsys, for the time of the kernels left out"]
+    notes = [*below, *(traced if _traces(found, plan) else []), *plan.notes]
+    return DryRun([tuple(launch.command()), plan.command] if in_ranks else [plan.command], notes)
+
+
 @dataclass(frozen=True)
-class Shown:
-    """How the joined run is shown."""
+class StartedHere:
+    """Ranks that this process starts, and whether they may be traced first."""
 
-    top: int | None
-    machine_name: str | None
-    output_format: str
+    request: Request
+    launch: RankLaunch
+    timeline: bool
 
 
-def profile_ranks(
-    request: Request, nproc: int | None, output: Path | None, shown: Shown, *, timeline: bool, dry_run: bool
-) -> None:
-    """Profile all ranks that are started here, or the one that this process is; the first one shows the whole run."""
+@dataclass(frozen=True)
+class StartedByLauncher:
+    """The rank that this process is, which srun, mpirun or torchrun started."""
+
+    request: Request
+    folder: Path
+    place: Place
+
+
+def _ranks_of(asked: ProfileRequest) -> StartedHere | StartedByLauncher:
+    """Who starts the ranks. Raises `WrongUsage` where the ranks of a launcher have no folder in common."""
     place = place_here(os.environ)
-    folder = output or _common_folder(request, place)
+    request = replace(asked.run, tool_per=asked.tool_per, collectives=asked.collectives)
+    folder = asked.output or _common_folder(request, place)
     request = replace(
         request,
         program=runnable(request.program),
         workload=replace(request.workload, data_parallel=True) if request.workload else None,
         meeting_host=os.environ.get("MASTER_ADDR") or request.meeting_host,
     )
-    if starts_ranks(nproc, place):
-        launch = Launch(nproc or 1, folder, nodes_of(place, os.environ))
-        _started_here(replace(request, ranks=launch.world_size), launch, shown, timeline=timeline, dry_run=dry_run)
-    elif place is not None:
-        _started_by_launcher(replace(request, ranks=place.world_size, place=place), folder, shown, dry_run=dry_run)
+    if place is None or starts_ranks(asked.nproc, place):
+        launch = RankLaunch(asked.nproc or 1, folder, nodes_of(place, os.environ))
+        return StartedHere(replace(request, ranks=launch.world_size), launch, asked.timeline)
+    return StartedByLauncher(replace(request, ranks=place.world_size, place=place), folder, place)
 
 
 def _common_folder(request: Request, place: Place | None) -> Path:
@@ -85,17 +118,9 @@ def _common_folder(request: Request, place: Place | None) -> Path:
 # ----------------------------------------------------------------------------------------------------- started here
 
 
-def _started_here(request: Request, launch: Launch, shown: Shown, *, timeline: bool, dry_run: bool) -> None:
-    plan = _plan_shown(request, launch, dry=dry_run)
-    commands = [plan.command] if request.tool_per == "node" else [launch.command(), plan.command]
-    traces = timeline and plan.tool == "ncu" and request.collectives == "exclude" and launch.nodes is None
-    if dry_run:
-        for command in commands:
-            click.echo(shlex.join(command))
-        below = [] if request.tool_per == "node" else [f"the second line is what {_whose(request)} runs"]
-        traced = ["before it, the same under nsys, for the time of the kernels left out"] if traces else []
-        say_notes([*below, *traced, *plan.notes])
-        return
+def _started_here(ranks: StartedHere, listener: Listener) -> CollectedProfile | None:
+    request, launch = ranks.request, ranks.launch
+    plan = _plan_of_first(request, launch, dry=False)
     if find_spec("torch") is None:
         raise NcuBenchError(
             "torchrun is needed to start the ranks, and PyTorch is not installed beside ncu-bench.",
@@ -103,19 +128,27 @@ def _started_here(request: Request, launch: Launch, shown: Shown, *, timeline: b
         )
     if launch.nodes is None and any((launch.folder / name).exists() for name in (RANKS, NODES, REPORTS)):
         raise WrongUsage(f"{launch.folder} already holds a run.", advice="Name another folder with -o, or remove it.")
-    if traces and find_tool("nsys") is not None:
-        _trace(request, launch)
+    if _traces(ranks, plan) and find_tool("nsys") is not None:
+        _trace(request, launch, listener)
     tool = f"{plan.tool} {plan.version}".strip()
-    click.echo(f"Collecting {request.ranks} ranks with {tool} into {launch.folder}.", err=True)
-    say_notes(list(plan.notes))
+    listener.message(f"Collecting {request.ranks} ranks with {tool} into {launch.folder}.")
+    listener.notes(plan.notes)
     ran = _run_here(request, launch, plan)
-    if launch.number == 0:
-        # Of a single machine's ranks none is left when their launcher has ended, whatever they say of themselves.
-        lost_after = 0.0 if launch.nodes is None else LOST_AFTER_S
-        _join(request, launch.folder, _count(request, launch), [ran], shown, said=plan.notes, lost_after=lost_after)
+    if launch.number != 0:
+        return None
+    # Of a single machine's ranks none is left when their launcher has ended, whatever they say of themselves.
+    lost_after = 0.0 if launch.nodes is None else LOST_AFTER_S
+    missing = wait_for_parts(launch.folder, _count(request, launch), lost_after=lost_after)
+    return _joined(request, launch.folder, [ran], missing, told=plan.notes)
 
 
-def _plan_shown(request: Request, launch: Launch, *, dry: bool) -> Plan:
+def _traces(ranks: StartedHere, plan: Plan) -> bool:
+    """True if the ranks run once under nsys first, where there is one."""
+    leaves_out = plan.tool == "ncu" and ranks.request.collectives == "exclude"
+    return ranks.timeline and leaves_out and ranks.launch.nodes is None
+
+
+def _plan_of_first(request: Request, launch: RankLaunch, *, dry: bool) -> Plan:
     """The plan as the first rank has it; what each rank runs is planned again where it runs."""
     if request.tool_per == "node":
         return plan_around_ranks(request, launch, dry=dry)
@@ -127,20 +160,20 @@ def _whose(request: Request) -> str:
     return "rank 0" if request.tool_per == "rank0" else "each rank"
 
 
-def _run_here(request: Request, launch: Launch, plan: Plan) -> ToolRun:
+def _run_here(request: Request, launch: RankLaunch, plan: Plan) -> ToolRun:
     if request.tool_per == "node":
         return collect_node(request, launch, plan).tool_runs[-1]
     return launch_ranks(request, launch)
 
 
-def _count(request: Request, launch: Launch) -> int:
+def _count(request: Request, launch: RankLaunch) -> int:
     """How many ranks, or nodes, leave a folder."""
     return launch.world_size // launch.nproc if request.tool_per == "node" else launch.world_size
 
 
-def _trace(request: Request, launch: Launch) -> None:
+def _trace(request: Request, launch: RankLaunch, listener: Listener) -> None:
     """Run the ranks once under nsys, to know how long the kernels take that ncu will leave out."""
-    click.echo("Tracing the ranks with nsys first, for the time of the kernels that ncu leaves out.", err=True)
+    listener.message("Tracing the ranks with nsys first, for the time of the kernels that ncu leaves out.")
     tracing = replace(request.to_trace(), tool_per="rank")
     traced = replace(launch, folder=launch.folder / TIMELINE)
     ran = launch_ranks(tracing, traced)
@@ -157,62 +190,52 @@ def _trace(request: Request, launch: Launch) -> None:
 # ------------------------------------------------------------------------------------------- started by a launcher
 
 
-def _started_by_launcher(request: Request, folder: Path, shown: Shown, *, dry_run: bool) -> None:
-    place = request.place
-    assert place is not None  # noqa: S101  the caller asked
-    if request.tool_per == "node":
-        raise WrongUsage(
-            f"A tool per node starts the ranks of its node, and {place.launcher} has started them already.",
-            advice="Start one process per node, as srun --ntasks-per-node=1 ncu-bench profile --nproc 4 --tool-per "
-            "node ..., or use --tool-per rank0.",
-        )
-    if dry_run:
-        plan = make_plan(request, rank_folder(folder, place.rank), dry=True)
-        click.echo(shlex.join(plan.command))
-        say_notes(list(plan.notes))
-        return
+def _started_by_launcher(ranks: StartedByLauncher, listener: Listener) -> CollectedProfile | None:
+    _hold_tool_in_rank(ranks)
+    request, folder, place = ranks.request, ranks.folder, ranks.place
     if place.rank == 0:
-        click.echo(f"Collecting {place.world_size} ranks, started by {place.launcher}, into {folder}.", err=True)
+        listener.message(f"Collecting {place.world_size} ranks, started by {place.launcher}, into {folder}.")
     failure: NcuBenchError | None = None
     try:
         failure = explain(*collect_rank(request, folder))
     except NcuBenchError as error:
         failure = error
     if place.rank == 0 and not isinstance(failure, WrongUsage):
-        _join(request, folder, place.world_size, [], shown)
-    elif failure is not None:
+        missing = wait_for_parts(folder, place.world_size, lost_after=LOST_AFTER_S)
+        return _joined(request, folder, [], missing)
+    if failure is not None:
         raise failure
+    return None
+
+
+def _hold_tool_in_rank(ranks: StartedByLauncher) -> None:
+    """Raise `WrongUsage` for a tool around the ranks of a node, which a launcher has started already."""
+    if ranks.request.tool_per == "node":
+        raise WrongUsage(
+            f"A tool per node starts the ranks of its node, and {ranks.place.launcher} has started them already.",
+            advice="Start one process per node, as srun --ntasks-per-node=1 ncu-bench profile --nproc 4 --tool-per "
+            "node ..., or use --tool-per rank0.",
+        )
 
 
 # ----------------------------------------------------------------------------------------------------------- joined
 
 
-def _join(
-    request: Request,
-    folder: Path,
-    count: int,
-    launched: list[ToolRun],
-    shown: Shown,
-    *,
-    said: Sequence[str] = (),
-    lost_after: float = LOST_AFTER_S,
-) -> None:
-    """Wait for every rank, join what they collected, and show it; then say what went wrong, if anything did."""
-    missing = wait_for_parts(folder, count, lost_after=lost_after)
+def _joined(
+    request: Request, folder: Path, launched: list[ToolRun], missing: Sequence[str], *, told: Sequence[str] = ()
+) -> CollectedProfile:
+    """What the ranks collected that are not `missing`, joined into one run and kept."""
     manifest = write_run(request, folder, launched, missing)
-    manifest.notes = [note for note in manifest.notes if note not in said]
     failure = explain_ranks(folder, missing)
     parsed = parsed_parts(folder)
     reason = without_gpu_work(parsed)
     if reason is not None and failure is None:
-        click.echo(f"The timelines of {_counted_ranks(manifest)} are in {folder}. {reason}", err=True)
-        return
+        where = f"The timelines of {_counted_ranks(manifest)} are in {folder}."
+        return CollectedProfile(folder, manifest, idle=f"{where} {reason}")
     if parsed is None or parsed.table is None:
         raise nothing(parsed, failure, folder)
     notes = [*_of_ranks(manifest, parsed), *notes_on_collectives(request, manifest, folder), *parsed.notes]
-    show_collected(parsed.table, notes, manifest, folder, shown.top, shown.machine_name, shown.output_format)
-    if failure is not None:
-        raise failure
+    return replace(kept(parsed.table, notes, manifest, folder, told=told), failure=failure)
 
 
 def parsed_parts(folder: Path) -> Parsed | None:

@@ -1,0 +1,73 @@
+"""The devices that launches ran on, as far as they say, and what was measured of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.report_data.operator_records import THREADS
+from ncu_parsers.schema import tables
+
+from ncu_tools.ceilings.machine_files import Machine, measured_machines
+
+Rows = npt.NDArray[np.int64]
+"""Which launches of a table, by number."""
+
+
+class Device(NamedTuple):
+    """What launches ran on, as far as they say: on a CPU with how many threads."""
+
+    name: str | None
+    capability: str | None
+    threads: int | None
+
+
+def differs_by_threads(device: Device, devices: Iterable[Device]) -> bool:
+    """Whether its ceilings may be others than those of the same device with another number of threads."""
+    if sum(other[:2] == device[:2] for other in devices) > 1:
+        return True
+    return device.threads is not None and len({machine.threads for machine in measured_machines(device.name)}) > 1
+
+
+def devices_of(table: pa.Table) -> dict[Device, Rows]:
+    """The launches of each device, in the order of their first launch."""
+    names, name_texts = tables.codes(table, "device_name")
+    capabilities, capability_texts = tables.codes(table, "compute_capability")
+    threads, thread_of = _threads(table)
+    each = (names.astype(np.int64) * len(capability_texts) + capabilities) * len(threads) + thread_of
+    launches = {device: np.flatnonzero(each == device) for device in np.flatnonzero(np.bincount(each)).tolist()}
+    result = {}
+    for device, at in sorted(launches.items(), key=lambda item: int(item[1][0])):
+        rest, thread = divmod(device, len(threads))
+        name, capability = divmod(rest, len(capability_texts))
+        result[Device(name_texts[name], capability_texts[capability], threads[thread])] = at
+    return result
+
+
+def _threads(table: pa.Table) -> tuple[list[int | None], Rows]:
+    """The numbers of threads that launches had, and for each launch which of them."""
+    if THREADS not in table.column_names:
+        return [None], np.zeros(len(table), np.int64)
+    numbers, codes = np.unique(tables.floats(table, THREADS), return_inverse=True)
+    return [int(number) if np.isfinite(number) else None for number in numbers], codes.astype(np.int64)
+
+
+def measured_of(device: Device) -> Machine | None:
+    """What was measured of a device with as many threads as its launches had; None where nobody can tell."""
+    found = measured_machines(device.name)
+    if device.threads is None and all(machine.threads is not None for machine in found):
+        return found[0] if len({machine.threads for machine in found}) == 1 else None
+    fitting = (machine for threads in (device.threads, None) for machine in found if machine.threads == threads)
+    return next(fitting, None)
+
+
+def with_other_threads(device: Device) -> str:
+    """With how many threads a device was measured, where launches had another number or do not say theirs."""
+    measured = sorted({machine.threads for machine in measured_machines(device.name) if machine.threads})
+    if not measured:
+        return ""
+    own = f"the run had {device.threads}" if device.threads else "the run does not say its own"
+    return f" (it was measured with {' and '.join(map(str, measured))} threads, and {own})"

@@ -1,0 +1,132 @@
+"""`ncu_tools.profile`: a profile from a notebook or a script. docs/python.md is the manual.
+
+`import ncu_tools` passes through here, so everything heavy is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ncu_launch.workload_spec import Workload
+
+    from ncu_tools.profiling.collected_profile import CollectedProfile
+    from ncu_tools.report.notebook.profiled_run import ProfiledRun
+
+
+def profile(
+    target: str | Sequence[str],
+    *,
+    metrics: Sequence[str] = ("flops", "dram"),
+    output: str | os.PathLike[str] | None = None,
+    tool: str = "auto",
+    batch_size: int = 1,
+    input_size: int | None = None,
+    sequence_length: int | None = None,
+    dtype: str = "fp32",
+    phases: Sequence[str] = (),
+    device: str = "auto",
+    budget: str | None = None,
+    machine: str | None = None,
+) -> ProfiledRun:
+    """Profile a model by its name, or the words of a program, and load the run.
+
+    The arguments are the options of `ncu-bench profile`, with the same defaults: without an NVIDIA GPU and ncu a
+    model's operators are timed and counted instead. `output` is the run folder to write, runs/TARGET-TIME without it;
+    it is `folder` of the run that is returned. `machine` is where ceilings come from that the run lacks.
+
+    Raises `WrongUsage` for arguments that are not known or do not go together, and `NcuBenchError` where nothing was
+    collected or the run ended early; what it had collected until then stays in its folder.
+    """
+    from ncu_launch.counters.metric_groups import refuse_unknown
+    from ncu_launch.profile.plan import TOOLS, Request
+    from ncu_launch.workload_spec import Workload
+
+    from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.profiling.listener import Listener
+    from ncu_tools.profiling.pipeline import run_profile
+    from ncu_tools.profiling.profile_request import ProfileRequest, seconds_of
+
+    _hold_one_process()
+    _hold_one_of("tool", [tool], TOOLS)
+    if machine is not None:
+        find_machine(machine)  # a wrong name is better found before a run that may take long
+    metrics = tuple(name.strip() for name in (metrics.split(",") if isinstance(metrics, str) else metrics))
+    refuse_unknown(metrics)
+    is_model = isinstance(target, str)
+    sizes = (batch_size, input_size, sequence_length)
+    model = Workload(str(target), *sizes, dtype=dtype, phases=tuple(phases), device=device)
+    words = (str(target),) if is_model else _words_of(target)
+    workload, program = (_checked(model), ()) if is_model else (None, words)
+    run = Request(("ncu_tools.profile", *words), metrics, workload, program, tool=tool)
+    seconds = seconds_of(budget) if budget is not None else None
+    collected = run_profile(ProfileRequest(run, Path(output) if output is not None else None, seconds), Listener())
+    return _loaded(collected, machine)
+
+
+def _checked(workload: Workload) -> Workload:
+    """The workload as it will run. Raises `WrongUsage` for what the command line would refuse too."""
+    from ncu_launch.errors import WrongUsage
+    from ncu_launch.workload_spec import DEVICES, DTYPES, PHASES
+
+    from ncu_tools.profiling.profile_request import checked_workload
+
+    _hold_one_of("dtype", [workload.dtype], DTYPES)
+    _hold_one_of("phases", workload.phases, PHASES)
+    _hold_one_of("device", [workload.device], DEVICES)
+    for name, least in (("batch_size", 1), ("input_size", 8), ("sequence_length", 1)):
+        size = getattr(workload, name)
+        if size is not None and size < least:
+            raise WrongUsage(f"{name}={size!r} is too small.", advice=f"The least is {least}.")
+    return checked_workload(workload)
+
+
+def _words_of(program: Sequence[str]) -> tuple[str, ...]:
+    from ncu_launch.errors import WrongUsage
+
+    if not program:
+        raise WrongUsage("No target was named.", advice='Name a model, such as "resnet18", or the words of a program.')
+    return tuple(map(str, program))
+
+
+def _loaded(collected: CollectedProfile | None, machine: str | None) -> ProfiledRun:
+    """The run as `load` gives it, with every note of collecting it. Raises why it gave nothing, or less than asked."""
+    from ncu_launch.errors import NcuBenchError
+
+    from ncu_tools.report.notebook.profiled_run import load
+
+    assert collected is not None  # noqa: S101  only ranks of a launcher end without a run
+    failure = collected.failure
+    if failure is not None:
+        there = f"What it had collected until then: ncu_tools.load({str(collected.folder)!r})"
+        raise NcuBenchError(failure.what, failure.cause, f"{failure.advice} {there}".strip()) from failure
+    if collected.table is None:
+        raise NcuBenchError("The run did no work on a GPU, so there are no launches to load.", collected.idle)
+    run = load(collected.folder, machine=machine)
+    run.folder = collected.folder
+    run.notes = list(dict.fromkeys((*collected.told, *collected.notes, *collected.against_expected, *run.notes)))
+    return run
+
+
+def _hold_one_process() -> None:
+    """Raise `WrongUsage` in a rank of srun, mpirun or torchrun: all of them would profile, and only one load."""
+    from ncu_launch.errors import WrongUsage
+    from ncu_launch.profilers.rank_environment import place_here
+
+    place = place_here(os.environ)
+    if place is not None:
+        raise WrongUsage(
+            f"ncu_tools.profile is for one process, and {place.launcher} started {place.world_size} ranks.",
+            advice="Profile them with ncu-bench profile, and load the run folder with ncu_tools.load.",
+        )
+
+
+def _hold_one_of(argument: str, values: Collection[str], known: Collection[str]) -> None:
+    from ncu_launch.errors import WrongUsage
+
+    for value in values:
+        if value not in known:
+            raise WrongUsage(f"{argument}={value!r} is not known.", advice=f"Use one of: {', '.join(known)}.")

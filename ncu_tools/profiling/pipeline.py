@@ -1,0 +1,97 @@
+"""A whole profile: plan, run, compare two runs, replay where they differ, within a budget or over ranks, join, keep."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ncu_launch.errors import WrongUsage
+from ncu_launch.files.run_files import REPORTS
+from ncu_launch.profile.plan import default_folder, make_plan
+from ncu_launch.profile.run_outcome import explain
+from ncu_launch.profilers.rank_environment import place_here
+
+from ncu_tools.profiling.listener import Listener
+from ncu_tools.profiling.planned_run import announce, expecting, notes_of_plan, run_plan, run_replayed
+from ncu_tools.profiling.profile_request import DryRun, ProfileRequest
+
+if TYPE_CHECKING:
+    from ncu_tools.profiling.collected_profile import CollectedProfile
+
+
+def run_profile(asked: ProfileRequest, listener: Listener) -> CollectedProfile | None:
+    """Collect, read and keep a profile; None on a rank other than the first, which joins what all ranks collected.
+
+    Raises `WrongUsage` for options that do not go together, and `NcuBenchError` where nothing could be collected. A run
+    that gave less than asked returns what it gave, with the reason as `failure`.
+    """
+    if _is_of_ranks(asked):
+        from ncu_tools.profiling.ranked_profile import profile_ranks
+
+        return profile_ranks(asked, listener)
+    folder = _folder(asked)
+    if asked.budget_s is not None:
+        from ncu_tools.profiling.budgeted_profile import profile_within_budget
+
+        return profile_within_budget(asked, folder, asked.budget_s, listener)
+    return _profile_once(asked, folder, listener)
+
+
+def plan_profile(asked: ProfileRequest, listener: Listener) -> DryRun:
+    """The commands that `run_profile` would run first, with nothing run. Raises `WrongUsage` as that does."""
+    if _is_of_ranks(asked):
+        from ncu_tools.profiling.ranked_profile import plan_ranks
+
+        return plan_ranks(asked)
+    folder = _folder(asked)
+    if asked.budget_s is not None:
+        from ncu_tools.profiling.budgeted_profile import plan_timeline
+
+        _, plan = plan_timeline(asked.run, folder, dry=True)
+        return DryRun([plan.command], ["then ncu, for the kernels that this timeline shows to take the time"])
+    plan = make_plan(asked.run, folder, dry=True, expect=expecting(listener))
+    return DryRun([one.arguments for one in plan.commands], notes_of_plan(plan))
+
+
+def _is_of_ranks(asked: ProfileRequest) -> bool:
+    several = asked.nproc is not None or place_here(os.environ) is not None
+    if several and asked.budget_s is not None:
+        raise WrongUsage("--budget is for one process, not for ranks.", advice="Leave it out, or --nproc.")
+    return several
+
+
+def _folder(asked: ProfileRequest) -> Path:
+    return asked.output or default_folder(asked.run, datetime.now(timezone.utc))
+
+
+def _profile_once(asked: ProfileRequest, folder: Path, listener: Listener) -> CollectedProfile:
+    """Run the plan of one process; two runs that launched different kernels are replaced by one replayed run."""
+    plan = make_plan(asked.run, folder, expect=expecting(listener))
+    announce(plan, folder, listener)
+    manifest = run_plan(asked.run, plan, folder, listener)
+
+    from ncu_tools.profiling.collected_profile import (
+        CollectedProfile,
+        kept,
+        nothing,
+        parsed_reports,
+        without_gpu_work,
+    )
+
+    failure = explain(manifest, folder)
+    parsed = parsed_reports(manifest, folder)
+    reason = without_gpu_work(parsed)
+    if reason is not None and failure is None:
+        return CollectedProfile(folder, manifest, idle=f"The timeline is in {folder / REPORTS}. {reason}")
+    if parsed is not None and parsed.mismatch and not manifest.partial:
+        listener.message(f"{parsed.mismatch} Running it once more, each kernel replayed.")
+        manifest = run_replayed(asked.run, plan, folder, manifest, listener)
+        failure = explain(manifest, folder)
+        parsed = parsed_reports(manifest, folder)
+    if parsed is None or parsed.table is None:
+        raise nothing(parsed, failure, folder)
+    notes = [*parsed.notes, *([parsed.mismatch] if parsed.mismatch else [])]
+    return replace(kept(parsed.table, notes, manifest, folder, told=plan.notes), failure=failure)

@@ -1,0 +1,51 @@
+"""The steps that every profile has: announce a plan, count what the model should do, run the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ncu_launch.files.manifest import Manifest
+from ncu_launch.profile.collect import collect, collect_replayed
+from ncu_launch.profile.plan import NOT_BY_HARDWARE, Expect, Plan, Request
+from ncu_launch.workload.meta_device_process import Expectation, expectation_of
+from ncu_launch.workload_spec import Workload
+
+from ncu_tools.profiling.listener import Listener
+
+
+def announce(plan: Plan, folder: Path, listener: Listener) -> None:
+    """Tell which tool will run, into which folder, and the notes of the plan."""
+    if plan.tool == "operators":
+        why = f" ({plan.why})" if plan.why else ""
+        listener.message(f"Collecting with the embedded operator collector{why}: {NOT_BY_HARDWARE}.")
+        listener.notes([note for note in plan.notes if note not in (plan.why, NOT_BY_HARDWARE)])
+    else:
+        listener.message(f"Collecting with {plan.tool} {plan.version} into {folder}.")
+        listener.notes(notes_of_plan(plan))
+
+
+def notes_of_plan(plan: Plan) -> list[str]:
+    """Why the plan has these runs, where it says so, and its notes."""
+    return [*([f"plan: {plan.runs}"] if plan.runs else []), *plan.notes]
+
+
+def expecting(listener: Listener) -> Expect:
+    """What `make_plan` counts a model's operators with, told to the listener as a step."""
+
+    def expected(workload: Workload) -> Expectation:
+        with listener.step("counting what the model should do"):
+            return expectation_of(workload)
+
+    return expected
+
+
+def run_plan(request: Request, plan: Plan, folder: Path, listener: Listener) -> Manifest:
+    """Run every command of the plan; raises as `collect` does."""
+    with listener.step("running") as heard:
+        return collect(request, plan, folder, heard=heard)
+
+
+def run_replayed(request: Request, plan: Plan, folder: Path, before: Manifest, listener: Listener) -> Manifest:
+    """Run the single command that takes the place of two runs, whose manifest is `before`."""
+    with listener.step("running") as heard:
+        return collect_replayed(request, plan, folder, before, heard=heard)

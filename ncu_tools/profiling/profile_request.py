@@ -1,0 +1,72 @@
+"""What a whole profile is asked for: the request of a single run, and what comes around it (a budget, ranks)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ncu_launch.errors import WrongUsage
+from ncu_launch.profile.plan import Request
+from ncu_launch.targets.model_name_check import misspelt
+from ncu_launch.targets.reference_kernels import default_phases, own_dtype
+from ncu_launch.workload_spec import Workload
+
+COVERAGE = 0.95
+"""The share of the kernels' time that is counted within a budget, if there is room for it."""
+
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
+_UNITS = {"s": 1, None: 1, "m": 60, "min": 60, "h": 3600}
+
+
+@dataclass(frozen=True)
+class ProfileRequest:
+    """A profile with all of its runs.
+
+    `output` is the run folder; None names one by target and time. `budget_s` is the time in s that counting with ncu
+    may take; None counts every launch. `nproc` ranks are started here; None starts none. `tool_per` is one of
+    `rank_environment.TOOL_PER`, `collectives` one of `rank_environment.COLLECTIVES`; with `timeline`, ranks whose
+    collectives ncu leaves out are traced with nsys first.
+    """
+
+    run: Request
+    output: Path | None = None
+    budget_s: float | None = None
+    coverage: float = COVERAGE
+    nproc: int | None = None
+    tool_per: str = "rank"
+    collectives: str = "exclude"
+    timeline: bool = True
+
+
+class DryRun(NamedTuple):
+    """What a profile would run: the arguments of each command, and notes."""
+
+    commands: list[tuple[str, ...]]
+    notes: list[str]
+
+
+def checked_workload(workload: Workload) -> Workload:
+    """The workload with the type that its target states itself, and the usual phases where it names none.
+
+    Raises `WrongUsage`, with near names, for a target that can name no model.
+    """
+    target = workload.target
+    error = misspelt(target)
+    if error is not None:
+        raise error
+    return replace(
+        workload, dtype=own_dtype(target) or workload.dtype, phases=workload.phases or default_phases(target)
+    )
+
+
+def seconds_of(text: str) -> float:
+    """Seconds from "60", "60s", "5m" or "1h".
+
+    Raises `WrongUsage` for anything else, and for nothing at all.
+    """
+    match = _SECONDS.fullmatch(text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise WrongUsage(f"{text} is no time.", advice="Write seconds or minutes, as --budget 60s or --budget 5m.")
+    return float(match[1]) * _UNITS[match[2]]
