@@ -5,12 +5,12 @@ Everything else about the package is in setup.cfg, which has no place for this.
 
 from setuptools import Extension, setup
 
-LOOPS = "parsers/ncu_parsers/streaming/native"
+LOOPS = "parsers/ncu_parsers/streaming/cells/native"
 
 setup(
     ext_modules=[
         Extension(
-            "ncu_parsers.streaming._rows",
+            "ncu_parsers.streaming.cells._rows",
             [f"{LOOPS}/module.c", f"{LOOPS}/lines.c", f"{LOOPS}/cells.c"],
             depends=[f"{LOOPS}/loops.h", f"{LOOPS}/texts.h"],
             optional=True,

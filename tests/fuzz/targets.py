@@ -35,14 +35,8 @@ from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import appended
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming import (
-    compiled_loops,
-    launch_pipeline,
-    long_blocks,
-    row_batch,
-    streaming_reader,
-    wide_page_blocks,
-)
+from ncu_parsers.streaming import launch_pipeline, long_blocks, row_batch, streaming_reader, wide_page_blocks
+from ncu_parsers.streaming.cells import compiled_loops
 from ncu_parsers.timelines import kineto, nsys_operations, nsys_sqlite
 
 from ncu_tools.ceilings.ceilings import ceilings_of

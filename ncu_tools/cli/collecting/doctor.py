@@ -46,7 +46,7 @@ def command(strict: bool, output_format: str) -> None:
     """
     from ncu_launch.errors import NcuBenchError
     from ncu_launch.profile.doctor import PROBLEM, examine, gather
-    from ncu_parsers.streaming import compiled_loops
+    from ncu_parsers.streaming.cells import compiled_loops
 
     checks = [*examine(gather()), check_loops(is_compiled=compiled_loops.loops is not None)]
     rows = [

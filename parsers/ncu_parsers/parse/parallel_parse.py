@@ -36,7 +36,7 @@ from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.memory import TooBig, limited, share_among
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming.number_cells import Mask
+from ncu_parsers.streaming.cells.number_cells import Mask
 from ncu_parsers.streaming.streaming_reader import StreamedReport, beside_others, stream_report
 
 WORTH_A_PROCESS = 16_000_000

@@ -24,8 +24,8 @@ from ncu_parsers.report_data.report import NAN_TEXTS, Launch, Metric, Reading, R
 from ncu_parsers.report_data.units import NumberFormat
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
+from ncu_parsers.streaming.cells.number_cells import Cells, Integers, Mask, triples
 from ncu_parsers.streaming.line_accounting import NotCertain
-from ncu_parsers.streaming.number_cells import Cells, Integers, Mask, triples
 
 Value = TypeVar("Value")
 Codes = npt.NDArray[np.int32]

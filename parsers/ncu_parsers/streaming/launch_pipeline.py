@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from ncu_parsers.report_data.report import DECIMAL_COMMAS, Oddities, Report
 from ncu_parsers.report_data.units import ENOUGH_VOTES
+from ncu_parsers.streaming.cells.number_cells import Integers, Votes
 from ncu_parsers.streaming.launch_columns import ATTRIBUTES, Columns, MetricColumn, joinable, joined, table_of
 from ncu_parsers.streaming.line_accounting import LineAccount, NotCertain
-from ncu_parsers.streaming.number_cells import Integers, Votes
 
 TABLES_AHEAD = 1
 CELLS_OF_A_TABLE = 800_000

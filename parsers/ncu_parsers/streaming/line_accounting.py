@@ -81,7 +81,7 @@ def read_lines(account: LineAccount, stream: BinaryIO, reader_of: Callable[[Long
 
     Raises `NotCertain` for a file that is for the plain reader.
     """
-    lines = io.BufferedReader(_Held(stream, account.report.source), BUFFER_BYTES)
+    lines: io.BufferedReader[io.RawIOBase] = io.BufferedReader(_Held(stream, account.report.source), BUFFER_BYTES)
     encoding = encoding_of(lines.peek(4096)[:4096])
     if encoding not in ("utf-8", "utf-8-sig"):
         lines = io.BufferedReader(_InUtf8(lines, encoding), BUFFER_BYTES)

@@ -21,7 +21,7 @@ from ncu_parsers.streaming.long_page_lines import NOWHERE, LongLines
 from ncu_parsers.streaming.row_batch import Stretch
 
 if TYPE_CHECKING:
-    from ncu_parsers.streaming._rows import Event
+    from ncu_parsers.streaming.cells._rows import Event
 
 BLOCK_BYTES = 1 << 21
 FEW_EVENTS, MANY_EVENTS = 16, 4096

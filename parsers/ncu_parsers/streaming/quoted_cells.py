@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.csv as pc_csv
 
 from ncu_parsers.schema import arrays
-from ncu_parsers.streaming import compiled_loops
-from ncu_parsers.streaming.launch_columns import Shapes, shapes_of
-from ncu_parsers.streaming.number_cells import (
+from ncu_parsers.streaming.cells import compiled_loops
+from ncu_parsers.streaming.cells.number_cells import (
     OTHER_DECIMAL,
     Cells,
     Integers,
@@ -29,6 +28,7 @@ from ncu_parsers.streaming.number_cells import (
     whole_numbers,
     without_returns,
 )
+from ncu_parsers.streaming.launch_columns import Shapes, shapes_of
 
 OWN_VOTE, AMBIGUOUS = 1, 2
 """Votes of cells as the compiled loop counts them."""

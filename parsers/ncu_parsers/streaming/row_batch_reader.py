@@ -17,9 +17,9 @@ from ncu_parsers.report_data.metric_labels import LabelledMetric, metric_of_labe
 from ncu_parsers.report_data.report import NAN_TEXTS, Metric, Reading, metric_of
 from ncu_parsers.report_data.units import NumberFormat, unit, vote
 from ncu_parsers.schema import arrays
+from ncu_parsers.streaming.cells.number_cells import Integers, Mask, Votes
 from ncu_parsers.streaming.launch_columns import Columns, MetricColumn, settled
 from ncu_parsers.streaming.line_accounting import NotCertain, may_open_a_page
-from ncu_parsers.streaming.number_cells import Integers, Mask, Votes
 from ncu_parsers.streaming.quoted_cells import Kind, Rows, kind_of, read_rows
 from ncu_parsers.streaming.row_batch import Stretch
 

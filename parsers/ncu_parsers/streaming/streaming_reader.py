@@ -22,7 +22,7 @@ from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import DAMAGE, Source
-from ncu_parsers.streaming import compiled_loops
+from ncu_parsers.streaming.cells import compiled_loops
 from ncu_parsers.streaming.compiled_row_batches import LongPages
 from ncu_parsers.streaming.launch_pipeline import Flow
 from ncu_parsers.streaming.line_accounting import NotCertain, PageReader, read_lines

@@ -20,10 +20,10 @@ from ncu_parsers.report_data.metric_labels import metric_of_label
 from ncu_parsers.report_data.units import NumberFormat, unit
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import Floats
+from ncu_parsers.streaming.cells.number_cells import Cells, Integers, Votes, votes_of
 from ncu_parsers.streaming.launch_columns import Columns, MetricColumn, filled, joined_shapes
 from ncu_parsers.streaming.launch_pipeline import DERIVED_COLUMNS, Flow
 from ncu_parsers.streaming.line_accounting import IDENTITY_TITLES, NotCertain, may_open_a_page
-from ncu_parsers.streaming.number_cells import Cells, Integers, Votes, votes_of
 from ncu_parsers.streaming.quoted_cells import Kind, Rows, kind_of, read_rows
 
 BLOCK_BYTES = 2 << 20

@@ -18,7 +18,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.profile import doctor
 from ncu_launch.profile.doctor import OK, PROBLEM, UNKNOWN, Check, Importer, Lock, MachineFacts, Models
 from ncu_launch.profilers.installed_tools import Gpu, Tool
-from ncu_parsers.streaming import compiled_loops
+from ncu_parsers.streaming.cells import compiled_loops
 
 from ncu_tools.cli.collecting.doctor import LOOPS, check_loops, command
 from tests.conftest import ROOT

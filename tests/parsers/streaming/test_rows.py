@@ -12,9 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from ncu_parsers.report_data.units import NumberFormat, vote
-from ncu_parsers.streaming import compiled_loops, quoted_cells
+from ncu_parsers.streaming import quoted_cells
+from ncu_parsers.streaming.cells import compiled_loops
+from ncu_parsers.streaming.cells.number_cells import votes_of
 from ncu_parsers.streaming.launch_columns import MetricColumn, filled
-from ncu_parsers.streaming.number_cells import votes_of
 from ncu_parsers.streaming.quoted_cells import Kind, read_rows
 
 if compiled_loops.loops is None:

@@ -13,17 +13,17 @@ import pytest
 
 from tests.conftest import ROOT
 
-SOURCES = ROOT / "parsers" / "ncu_parsers" / "streaming" / "native"
+SOURCES = ROOT / "parsers" / "ncu_parsers" / "streaming" / "cells" / "native"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 LIBRARIES = ("libasan.so", "libubsan.so")
 RUN = """
 import importlib.util, sys
 import pytest
-import ncu_parsers.streaming
-spec = importlib.util.spec_from_file_location("ncu_parsers.streaming._rows", sys.argv[1])
-sys.modules["ncu_parsers.streaming._rows"] = ncu_parsers.streaming._rows = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(ncu_parsers.streaming._rows)
-from ncu_parsers.streaming import compiled_loops
+import ncu_parsers.streaming.cells
+spec = importlib.util.spec_from_file_location("ncu_parsers.streaming.cells._rows", sys.argv[1])
+sys.modules["ncu_parsers.streaming.cells._rows"] = ncu_parsers.streaming.cells._rows = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ncu_parsers.streaming.cells._rows)
+from ncu_parsers.streaming.cells import compiled_loops
 assert compiled_loops.loops.__file__ == sys.argv[1]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--capture=no", *sys.argv[2:]]))
 """

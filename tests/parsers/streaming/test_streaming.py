@@ -24,15 +24,14 @@ from ncu_parsers.parse.parse import account
 from ncu_parsers.report_data.units import ABSENT, NumberFormat
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming import (
-    compiled_loops,
     launch_pipeline,
     line_accounting,
     long_blocks,
-    number_cells,
     row_batch,
     streaming_reader,
     wide_page_blocks,
 )
+from ncu_parsers.streaming.cells import compiled_loops, number_cells
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import hotspots, kernels_table

@@ -265,7 +265,7 @@ static PyType_Slot slots_of_recognisers[] = {
 };
 
 static PyType_Spec recognisers = {
-    "ncu_parsers.streaming._rows.Recogniser", sizeof(Recogniser), 0, Py_TPFLAGS_DEFAULT, slots_of_recognisers};
+    "ncu_parsers.streaming.cells._rows.Recogniser", sizeof(Recogniser), 0, Py_TPFLAGS_DEFAULT, slots_of_recognisers};
 
 int add_recognisers(PyObject *module)
 {

@@ -6,6 +6,6 @@ from types import ModuleType
 
 loops: ModuleType | None
 try:
-    from ncu_parsers.streaming import _rows as loops
+    from ncu_parsers.streaming.cells import _rows as loops
 except ImportError:
     loops = None

@@ -1,0 +1,1 @@
+"""Numbers in printed cells, many at once, and the compiled loops over every byte."""
