@@ -119,3 +119,11 @@ def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() 
 def test_the_number_of_machines_in_the_readme_is_right() -> None:
     count = len(list((ROOT / "ncu_tools" / "ceilings" / "machines").glob("*.toml")))
     assert f"of {count} machines" in README
+
+
+def test_an_advisory_is_cited_with_the_address_of_its_record() -> None:
+    code = [file for top in (*TOPS, "tests", "benchmarks") for file in (ROOT / top).rglob("*.py")]
+    for file in [*PAGES, ROOT / "CHANGELOG.md", *code]:
+        for line in file.read_text("utf-8").splitlines():
+            if re.search(r"(?:CVE|PYSEC)-[0-9]{4}-[0-9]|GHSA-[0-9a-z]{4}-", line):
+                assert "https://" in line, f"{file}: {line}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,8 +18,6 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
     Raises `NcuBenchError` when the folder of `path` cannot be written.
     """
-    import tempfile  # it imports random numbers and what packs files
-
     try:
         folder = tempfile.TemporaryDirectory(prefix=f".{path.name[:40]}.", suffix=".parts", dir=path.parent)
     except OSError as error:

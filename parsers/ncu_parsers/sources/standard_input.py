@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 from contextlib import suppress
+from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, cast
 
 from ncu_launch.errors import NcuBenchError
@@ -45,8 +46,6 @@ class Pipe(StandardInput):
     """A pipe: what came through it is in a temporary file, and what has yet to come is read when it is asked for."""
 
     def __init__(self, pipe: BinaryIO) -> None:
-        from tempfile import SpooledTemporaryFile  # what reads files alone does without its imports
-
         kept = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # open as long as this is
         super().__init__(cast(BinaryIO, kept), 0)
         _prepare(pipe)
