@@ -20,15 +20,13 @@ from ncu_launch.counters import metrics as known
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-TRAFFIC, NVIDIA = "traffic", "nvidia"
-DEFINITIONS = (TRAFFIC, NVIDIA)
 COLUMNS = {"l2": "l2_bytes", "l1": "l1_bytes"}
 SUFFIXES = (".sum", ".sum.per_second")
 _VERSION = r"[0-9]{1,3}\.[0-9]"

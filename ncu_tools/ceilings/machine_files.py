@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
@@ -30,6 +31,9 @@ COMPUTE_UNITS = (
 )  # fmt: skip
 DRAM = "dram"
 MEMORY_LEVELS = (DRAM, "l2", "l1")
+TRAFFIC, NVIDIA = "traffic", "nvidia"
+BYTES_COUNTED = (TRAFFIC, NVIDIA)
+"""Which bytes of the caches count (`levels`)."""
 KINDS = ("gpu", "cpu", "accelerator")
 SHIPPED = Path(__file__).with_name("machines")
 
@@ -83,40 +87,18 @@ class Machine:
         return [self.rates[level] for level in MEMORY_LEVELS if level in self.rates]
 
 
-def machines() -> dict[str, Machine]:
-    """Every machine known, sorted by id. Of the user's own files those that are valid; --check names the others."""
-    return {machine.id: machine for machine in _naming("")}
-
-
-def _naming(word: str) -> Iterator[Machine]:
-    """The machines whose files contain a word in any spelling, sorted by id: to search a file takes a hundredth of
-    parsing it.
-
-    A file with a backslash is always parsed, since it may hold the word escaped.
-    """
-    wanted = _folded(word)
-    for machine_id, texts in machine_texts().items():
-        if any(wanted in _folded(text) or "\\" in text for text in texts):
-            machine = _first_valid(machine_id, texts)
-            if machine is not None:
-                yield machine
-
-
 @lru_cache(maxsize=1)
-def machine_texts() -> dict[str, tuple[str, ...]]:
-    """The texts of the machine files by id, sorted; where the user has one of an id of ours, that stands first."""
-    texts: dict[str, tuple[str, ...]] = {}
+def machines() -> Mapping[str, Machine]:
+    """Every machine known, sorted by id; where the user has a valid file of an id of ours, that is the machine.
+
+    Of the user's own files only those that are valid: --check names the others.
+    """
+    found: dict[str, Machine] = {}
     for machine_id, text in (*machine_files_in(own_folder()), *machine_files_in(SHIPPED)):
-        texts[machine_id] = (*texts.get(machine_id, ()), text)
-    return dict(sorted(texts.items()))
-
-
-@lru_cache(maxsize=256)
-def _first_valid(machine_id: str, texts: tuple[str, ...]) -> Machine | None:
-    for text in texts:
-        with suppress(NcuBenchError):
-            return parse_machine(machine_id, text)
-    return None
+        if machine_id not in found:
+            with suppress(NcuBenchError):
+                found[machine_id] = parse_machine(machine_id, text)
+    return MappingProxyType(dict(sorted(found.items())))
 
 
 def machine_files() -> list[tuple[str, str]]:
@@ -313,7 +295,7 @@ def machine_of_device(device_name: str | None) -> Machine | None:
     if not device_name:
         return None
     wanted = _folded(device_name)
-    named = (one for one in _naming(device_name) if wanted in map(_folded, one.device_names))
+    named = (one for one in machines().values() if wanted in map(_folded, one.device_names))
     return next((one for one in named if not one.measured), None)
 
 
@@ -322,12 +304,12 @@ def measured_machines(device_name: str | None) -> list[Machine]:
     if not device_name:
         return []
     wanted = _folded(device_name)
-    return [one for one in _naming(device_name) if one.measured and wanted in map(_folded, one.device_names)]
+    return [one for one in machines().values() if one.measured and wanted in map(_folded, one.device_names)]
 
 
 def machines_of_capability(compute_capability: str | None) -> list[Machine]:
     """The machines with a compute capability, those that may stand for it first."""
-    found = [one for one in _naming(compute_capability or "") if one.compute_capability == compute_capability]
+    found = [one for one in machines().values() if one.compute_capability == compute_capability]
     return sorted(found, key=lambda machine: not machine.stands_for_compute_capability)
 
 

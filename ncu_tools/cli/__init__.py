@@ -48,8 +48,8 @@ COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
 STOPPED, TERMINATED = 130, 143
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""Imports and tables hold next to no cycles. Looking for them as often as Python does takes a twelfth of the time that
-`parse` takes of a report of 10 MB.
+"""Imports and tables hold next to no cycles. Looking for them as often as Python does takes 7 % of the time in which
+the plain reader reads a report of 10 MB (0.4 s); of the compiled one's, and of small reports, less than 15 ms.
 """
 
 MEMORY_RAN_OUT = (
@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
 def program() -> None:
     """The installed command: `main` in a process of its own, which ends without taking apart what was imported.
 
-    That takes a twelfth of the time of a small command. What others want done at the end is done before.
+    That takes 50 to 70 ms of a small command. What others want done at the end is done before.
     """
     codes: list[int] = []
     atexit.register(_end_at_once, codes)  # the first to be registered is the last to be called

@@ -1,4 +1,4 @@
-"""matplotlib as every picture here needs it: for files, without a window."""
+"""What pictures are written as, and matplotlib as they need it: for files, without a window."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from types import ModuleType
 from ncu_launch.errors import NcuBenchError
 
 BACKEND = "MPLBACKEND"
+FORMATS = ("svg", "png", "pdf")
+"""What pictures are written as, by the suffix of their file."""
 
 
 def matplotlib_for_files() -> ModuleType:

@@ -18,8 +18,8 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.ceilings.levels import COLUMNS as COLUMNS_OF_LEVELS
-from ncu_tools.ceilings.levels import TRAFFIC, bytes_of, needed_metrics
-from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.ceilings.levels import bytes_of, needed_metrics
+from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.ceilings.memory_clock import longest_launches
 from ncu_tools.roofline.scene import Density
 from ncu_tools.runs.loading import OnDisk, Run

@@ -14,10 +14,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, unit_title
 from ncu_tools.ceilings.machine_files import DRAM
 from ncu_tools.roofline.roofline import Roofline, ceiling_label
-from ncu_tools.roofline.scene import RidgePoint, Roof
-
-AUTO, DENSE, SPARSE, ALL = "auto", "dense", "sparse", "all"
-CHOICES = (AUTO, DENSE, SPARSE, ALL)
+from ncu_tools.roofline.scene import ALL, AUTO, SPARSE, RidgePoint, Roof
 
 ALIKE = 0.01
 """Relative difference up to which two peaks are drawn as one line."""
@@ -26,7 +23,7 @@ ALIKE = 0.01
 def roofs(result: Roofline, choice: str = AUTO, units: Sequence[str] = ()) -> list[Roof]:
     """The roofs to draw of a roofline, from the lowest to the highest.
 
-    `choice` is one of `CHOICES`; `units` are the compute units to draw, chosen by what the points used when empty.
+    `choice` is one of `scene.CEILINGS`; `units` are the compute units to draw, if empty those the points used.
     Raises `WrongUsage` when one of `units` has no ceiling.
     """
     found = [ceiling for ceiling in result.known if ceiling.unit in result.levels]

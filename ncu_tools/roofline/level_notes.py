@@ -9,8 +9,8 @@ import pyarrow as pa
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import MEASURED, Ceiling, unit_title
-from ncu_tools.ceilings.levels import DEFINITIONS, TRAFFIC, asked_for, asked_for_roof, bytes_of
-from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.ceilings.levels import asked_for, asked_for_roof, bytes_of
+from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
 
 
 def on_missing_points(level: str, definition: str, runs: Sequence[pa.Table]) -> str:
@@ -19,7 +19,7 @@ def on_missing_points(level: str, definition: str, runs: Sequence[pa.Table]) -> 
         return f"nothing has both FLOPs and bytes of {unit_title(level)}, so it has neither points nor a roof"
     how = ", as NVIDIA's charts count them since 2023" if definition != TRAFFIC and level != "shared" else ""
     metrics = ", ".join(asked_for(level, definition))
-    other = next(one for one in DEFINITIONS if one != definition)
+    other = next(one for one in BYTES_COUNTED if one != definition)
     way = f", or take what the report has: --cache-bytes {other}" if _has_bytes(level, other, runs) else ""
     return (
         f"no launch has bytes of {unit_title(level)}{how}, so it has neither points nor a roof: ask ncu for "

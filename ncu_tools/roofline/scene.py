@@ -27,6 +27,10 @@ KERNELS, LAUNCHES, MODULES, PHASES, RUNS = "kernels", "launches", "modules", "ph
 VIEWS = (KERNELS, LAUNCHES, MODULES, PHASES, RUNS)
 """What one point of the plot is."""
 
+AUTO, DENSE, SPARSE, ALL = "auto", "dense", "sparse", "all"
+CEILINGS = (AUTO, DENSE, SPARSE, ALL)
+"""Which ceilings are drawn."""
+
 
 def axis_titles(value_units: Set[str], *, achieved: bool) -> tuple[str, str]:
     """The title of the vertical axis, and what the horizontal one counts per byte, by the units of the roofs drawn.

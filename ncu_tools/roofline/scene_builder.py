@@ -12,9 +12,10 @@ from ncu_parsers.schema.tables import short_name
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM
 from ncu_tools.kernels.kernel_titles import names_nothing, short_title
-from ncu_tools.roofline.drawn_ceilings import AUTO, ridge_points, roofs
+from ncu_tools.roofline.drawn_ceilings import ridge_points, roofs
 from ncu_tools.roofline.roofline import Point, Roofline
 from ncu_tools.roofline.scene import (
+    AUTO,
     KERNELS,
     LAUNCHES,
     RUNS,
@@ -45,7 +46,7 @@ def scene_of(
 ) -> Scene:
     """The scene of a roofline.
 
-    `ceilings` is one of `roofs.CHOICES`, `units` the compute units whose roofs are drawn if not those of the points.
+    `ceilings` is one of `scene.CEILINGS`, `units` the compute units whose roofs are drawn if not those of the points.
     `labels` name the runs in their order. `models` says of a run which model it is of: with `arrows`, whole runs are
     joined with the next of the same model, and anything else with the same of the next run.
     Raises `WrongUsage` when one of `units` has no ceiling.

@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers.schema import arrays, tables
 
-from ncu_tools.ceilings.levels import TRAFFIC
-from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.kernels.hotspots import grouping
 from ncu_tools.layers.layers import NO_MODULE, NO_PHASE
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, MODULES, PHASES, RUNS
@@ -31,7 +30,7 @@ class Look:
     """What to look at: what a point is, at which memory levels, by which definition of their bytes.
 
     `view` is one of `scene.VIEWS`, `group` what counts as one kernel, `depth` how far below the model modules are told
-    apart, `levels` are of `scene.LEVELS`, `definition` one of `levels.DEFINITIONS`. With `follow` the same kernel of
+    apart, `levels` are of `scene.LEVELS`, `definition` is one of `BYTES_COUNTED`. With `follow` the same kernel of
     several runs is paired, also after a rename.
     """
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -222,8 +223,6 @@ def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], Non
     """A large report that no later command can ask for again; None for a small one, and where it cannot be streamed."""
     if sum(source.size for source in sources) < CACHED_FROM_BYTES:
         return None
-    from tempfile import TemporaryDirectory  # other runs do without its imports
-
     with TemporaryDirectory() as folder:
         file = Path(folder) / LAUNCHES
         streamed = _streamed(sources, file, reading)

@@ -126,3 +126,11 @@ def test_every_file_that_the_pages_for_contributors_name_is_there() -> None:
     named = set(re.findall(r"`((?:launch|parsers|ncu_tools|tests|sample_reports|docs|benchmarks)/[\w./]*)", text))
     assert len(named) > 15
     assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+def test_an_advisory_is_cited_with_the_address_of_its_record() -> None:
+    code = [file for top in (*TOPS, "tests", "benchmarks") for file in (ROOT / top).rglob("*.py")]
+    for file in [*PAGES, ROOT / "CHANGELOG.md", *code]:
+        for line in file.read_text("utf-8").splitlines():
+            if re.search(r"(?:CVE|PYSEC)-[0-9]{4}-[0-9]|GHSA-[0-9a-z]{4}-", line):
+                assert "https://" in line, f"{file}: {line}"

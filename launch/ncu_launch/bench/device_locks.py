@@ -9,10 +9,11 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 
+from ncu_launch.files.file_locks import locked
 from ncu_launch.profilers.installed_tools import gpus
 
 CPU = "cpu"
@@ -45,13 +46,13 @@ def turn(devices: Sequence[str], stopped: Callable[[], object], folder: str | No
     """Wait until one of these devices is free, and hold it through the block. Without any, it is the CPU's turn.
 
     Those who take turns have the same `folder`, which is that of temporary files if none is named.
-    Raises `KeyboardInterrupt` as soon as `stopped` says that nobody waits any longer. On a system without file locks
+    Raises `KeyboardInterrupt` as soon as `stopped` says that nobody waits any longer. On a file system without locks
     every device is free.
     """
     while True:
         for device in devices or (CPU,):
-            with _held(device, folder or tempfile.gettempdir()) as held:
-                if held:
+            with locked(_lock_file(device, folder or tempfile.gettempdir()), wait=False, mode=0o600) as is_ours:
+                if is_ours:
                     yield device
                     return
         if stopped():
@@ -59,22 +60,6 @@ def turn(devices: Sequence[str], stopped: Callable[[], object], folder: str | No
         time.sleep(ASKED_EVERY_S)
 
 
-@contextmanager
-def _held(device: str, folder: str) -> Iterator[bool]:
-    """Whether the turn is ours, for as long as the block."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        yield True
-        return
-    user = os.getuid()  # each user has files of their own: nobody may lock those of others in a shared folder
-    path = Path(folder) / f"ncu-bench-turn-{user}-{device.replace(os.sep, '-')}.lock"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    held = False
-    try:
-        with suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = True
-        yield held
-    finally:
-        os.close(handle)
+def _lock_file(device: str, folder: str) -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else 0  # each has files of their own, which nobody else can lock
+    return Path(folder) / f"ncu-bench-turn-{user}-{device.replace(os.sep, '-')}.lock"

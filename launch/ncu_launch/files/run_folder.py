@@ -7,13 +7,13 @@ ends with it, so the next run may have the folder, and puts what lies there asid
 from __future__ import annotations
 
 import errno
-import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.file_locks import locked
 from ncu_launch.files.run_files import LAUNCHES, LOGS, MANIFEST, REPORTS
 
 LOCK = ".lock"
@@ -27,57 +27,31 @@ def writing(folder: Path) -> Iterator[None]:
     Raises `WrongUsage` while another process holds it, `NcuBenchError` when it cannot be made or, then or later, be
     written. On a file system without locks nothing is held.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = _locked(folder)
-    except OSError as error:
-        raise NcuBenchError(
-            f"{folder} cannot be made or written: {error.strerror}.", advice="Use another -o."
-        ) from error
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        raise NcuBenchError(
-            f"{error.filename or folder} could not be written: {error.strerror}.",
-            "What was written before is whole.",
-            "Check the folder's permissions and the disk's free space.",
-        ) from error
-    finally:
-        with suppress(OSError):  # while it is held, so that nobody else's is removed
-            (folder / LOCK).unlink()
-        os.close(handle)
-
-
-def _locked(folder: Path) -> int:
-    """The lock of a folder, open and held. Raises `WrongUsage` while another process holds it."""
-    path = folder / LOCK
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0), 0o644)
+    with ExitStack() as held:
         try:
-            _lock(handle, folder)
-            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
-                return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)  # whoever held it has removed it meanwhile
-
-
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on this system
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise WrongUsage(
-            f"Another process is writing {folder}.", advice="Wait for it to end, or name another folder with -o."
-        ) from error
-    except OSError:  # not on this file system
-        return
+            folder.mkdir(parents=True, exist_ok=True)
+            is_ours = held.enter_context(locked(folder / LOCK, wait=False))
+        except OSError as error:
+            raise NcuBenchError(
+                f"{folder} cannot be made or written: {error.strerror}.", advice="Use another -o."
+            ) from error
+        if not is_ours:
+            raise WrongUsage(
+                f"Another process is writing {folder}.", advice="Wait for it to end, or name another folder with -o."
+            )
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise
+            raise NcuBenchError(
+                f"{error.filename or folder} could not be written: {error.strerror}.",
+                "What was written before is whole.",
+                "Check the folder's permissions and the disk's free space.",
+            ) from error
+        finally:
+            with suppress(OSError):  # while it is held, so that nobody else's is removed
+                (folder / LOCK).unlink()
 
 
 def make_folder(folder: Path) -> Path | None:

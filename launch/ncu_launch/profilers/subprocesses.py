@@ -1,7 +1,7 @@
-"""The only file that runs a profiler or a model: start it, watch it, end it with everything it started.
+"""Run a profiler or a model: start it, watch it, end it with everything that it started.
 
 What it prints goes to a log file line by line, never to our standard output. On a time-out or Ctrl-C the whole tree is
-ended; children that made sessions of their own are found by their parents.
+ended: descendants, and processes whose parents have left, which are found by a variable in their environment.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
+
+import psutil
 
 GRACE_S = 5.0
 ASKED_EVERY_S = 1.0
@@ -76,12 +78,13 @@ def run(
     Raises `OSError` when it cannot be started. Ctrl-C ends the command and is reported in the result; a second one
     ends it at once, by force.
     """
-    began, began_tick = time.monotonic(), _tick()
+    began = time.monotonic()
     timed_out = interrupted = False
     kept: list[str] = []
-    mark = f"{MARK}_{uuid.uuid4().hex}=1"  # a name of its own: a run inside a run carries both
-    family_environment = {**(os.environ if environment is None else environment), **dict([mark.split("=")])}
+    mark = f"{MARK}_{uuid.uuid4().hex}"  # a name of its own: a run inside a run carries both
+    family_environment = {**(os.environ if environment is None else environment), mark: "1"}
     ended_for = None
+    not_ours = _without_environment() if leaves_nothing else set()
     with log.open("w", encoding="utf-8", errors="replace") as stream:
         process = subprocess.Popen(  # noqa: S603  a list of arguments, never a shell
             list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -100,7 +103,7 @@ def run(
                 end_tree(process, mark)
             reader.join(GRACE_S)
             held = reader.is_alive()  # by a daemon that it left behind
-            if held or (leaves_nothing and _left(mark, began_tick)):
+            if held or (leaves_nothing and _left(mark, not_ours)):
                 end_tree(process, mark)
         except KeyboardInterrupt:
             interrupted = True
@@ -164,88 +167,65 @@ def end_tree(process: subprocess.Popen[bytes], mark: str, grace: float | None = 
     deadline = time.monotonic() + (GRACE_S if grace is None else grace)
     while family and time.monotonic() < deadline:
         time.sleep(0.05)
-        family = {pid for pid in family if _alive(pid)} | _family(process, mark)
+        family = {one for one in family if _is_running(one)} | _family(process, mark)
     _signal(family, signal.SIGKILL)
     process.wait()
 
 
-def _family(process: subprocess.Popen[bytes], mark: str) -> set[int]:
-    """What lives of a process, its descendants, and those that carry its mark, whose parents may have left.
+def _family(process: subprocess.Popen[bytes], mark: str) -> set[psutil.Process]:
+    """The process, its descendants, and those with the variable `mark` in their environment, as far as they run.
 
-    A process that was collected is asked for nothing: its id may be another's by now.
+    A process that was collected is not looked up: its id may be another's by now.
     """
-    roots = {process.pid} if process.poll() is None else set()
-    return {pid for root in roots for pid in _descendants(root)} | roots | _marked(mark)
+    family = _marked(mark)
+    if process.poll() is None:
+        with suppress(psutil.Error):
+            root = psutil.Process(process.pid)
+            family |= {root, *root.children(recursive=True)}
+    return family
 
 
-def _marked(mark: str) -> set[int]:
+def _marked(mark: str) -> set[psutil.Process]:
+    return _where(lambda one: mark in one.environ())
+
+
+def _without_environment() -> set[psutil.Process]:
+    """Programs whose environment is empty, or cannot be read yet. Threads of the kernel have no file: none of these."""
+    return _where(lambda one: not one.environ() and bool(one.exe()))
+
+
+def _where(holds: Callable[[psutil.Process], bool]) -> set[psutil.Process]:
     found = set()
-    for file in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if os.fsencode(mark) in file.read_bytes().split(b"\0") and _alive(int(file.parent.name)):
-                found.add(int(file.parent.name))
+    for one in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or is another user's
+            if holds(one) and _is_running(one):
+                found.add(one)
     return found
 
 
-def _left(mark: str, began_tick: float) -> set[int]:
-    """What lives of those that carry a mark, when the program that began at `began_tick` has ended.
+def _left(mark: str, not_ours: set[psutil.Process]) -> set[psutil.Process]:
+    """The processes with `mark` that still run when the program has ended.
 
-    Linux lets the parent of a program go on before the program's environment can be read: such ones are waited for.
+    Linux lets the parent of a program go on before the program's environment can be read. So those without one are
+    waited for, except those that had none before the program began (`not_ours`).
     """
     deadline = time.monotonic() + GRACE_S
     while True:
-        starting = _starting(began_tick)  # asked first: what is no longer starting then carries its mark already
+        starting = _without_environment() - not_ours  # looked up first: what has started since carries its mark
         found = _marked(mark)
         if found or not starting or time.monotonic() >= deadline:
             return found
         time.sleep(0.05)
 
 
-def _tick() -> float:
-    """Now, by the clock and in the unit of the start times in /proc; this clock goes on while a laptop sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK") if sys.platform == "linux" else 0.0
+def _signal(family: set[psutil.Process], number: signal.Signals) -> None:
+    for one in family:
+        with suppress(psutil.Error):
+            one.send_signal(number)
 
 
-def _starting(began_tick: float) -> bool:
-    """Whether a process that began since has no environment yet; it may be one that never has any."""
-    for file in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError, ValueError, IndexError):
-            if not file.read_bytes() and (file.parent / "exe").readlink():
-                start = int((file.parent / "stat").read_text("utf-8").rpartition(")")[2].split()[19])
-                if start >= began_tick - 1:
-                    return True
+def _is_running(one: psutil.Process) -> bool:
+    """True unless it has ended; a zombie, which only waits to be collected, has."""
+    with suppress(psutil.Error):
+        return one.is_running() and bool(one.status() != psutil.STATUS_ZOMBIE)
     return False
-
-
-def _signal(pids: set[int], number: signal.Signals) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            continue
-
-
-def _alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be collected does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return False
-
-
-def _descendants(pid: int) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text("utf-8").rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
-        children.setdefault(parent, []).append(int(stat.parent.name))
-    found: set[int] = set()
-    waiting = [pid]
-    while waiting:
-        for child in children.get(waiting.pop(), []):
-            if child not in found:
-                found.add(child)
-                waiting.append(child)
-    return found

@@ -13,6 +13,7 @@ from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
 from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.time_titles import said_of_operators, titled_times
 from ncu_tools.numbers.number_format import percent
+from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ FORWARD_BACKWARD = (
 INTERVAL = FORWARD_BACKWARD[4]
 ENDS = (Column("time_ratio_low", "low", "number"), Column("time_ratio_high", "high", "number"))
 SHARE_WORTH_SAYING = 0.0005
-PICTURES = ("svg", "png", "pdf")
 
 
 @click.command()
@@ -93,7 +93,7 @@ def command(
     from ncu_tools.layers.layers import NEEDED, layers
     from ncu_tools.runs.selection import load_only
 
-    if output is not None and output.suffix.lstrip(".").lower() not in PICTURES:
+    if output is not None and output.suffix.lstrip(".").lower() not in FORMATS:
         raise WrongUsage(f"{output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf.")
     if output is not None and forward_backward:
         raise WrongUsage("--forward-backward has no picture.", advice="Leave -o out, or --forward-backward.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.ceilings.machine_files import DRAM
+from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     dask_option,
@@ -28,8 +28,10 @@ from ncu_tools.cli.options import (
 )
 from ncu_tools.cli.selection_options import hold_whole, selection_options
 from ncu_tools.cli.time_titles import with_time_title
+from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.plot.theme import THEMES
 from ncu_tools.report.table import Column, Table
-from ncu_tools.roofline.scene import KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
+from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
 
 if TYPE_CHECKING:
     from ncu_tools.ceilings.ceilings import Ceiling
@@ -78,10 +80,6 @@ BARE_MACHINE_READABLE = (
     Column("kind", "from"),
     Column("source", "source"),
 )
-PICTURES = ("svg", "png", "pdf")
-THEMES = ("light", "dark")
-BYTES = ("traffic", "nvidia")
-CEILINGS = ("auto", "dense", "sparse", "all")
 
 
 @dataclass(frozen=True)
@@ -130,11 +128,11 @@ class PointOptions:
     help="Memory levels with a point each, joined by a line: dram, l2, l1, shared, or all.",
 )  # fmt: skip
 @click.option(
-    "--cache-bytes", type=click.Choice(BYTES), default=BYTES[0], show_default=True,
+    "--cache-bytes", type=click.Choice(BYTES_COUNTED), default=TRAFFIC, show_default=True,
     help="What L2 and L1 bytes are: all traffic requested there, or what NVIDIA's charts count since 2023.",
 )  # fmt: skip
 @click.option(
-    "--ceilings", type=click.Choice(CEILINGS), default=CEILINGS[0], show_default=True,
+    "--ceilings", type=click.Choice(CEILINGS), default=AUTO, show_default=True,
     help="Roofs to draw: those that matter here, dense ones alone, sparse ones too, or all that are known.",
 )  # fmt: skip
 @click.option("--units", default="", metavar="UNIT,...", help="Draw the roofs of these units: fp32, bf16, tensor_fp8.")
@@ -144,7 +142,9 @@ class PointOptions:
     "--machine", "machine_names", multiple=True, metavar="NAME,...",
     help="Take ceilings that the report lacks from this machine; several are drawn beside the report's own.",
 )  # fmt: skip
-@click.option("--theme", type=click.Choice(THEMES), default="light", show_default=True, help="White or dark paper.")
+@click.option(
+    "--theme", type=click.Choice(tuple(THEMES)), default="light", show_default=True, help="White or dark paper."
+)
 @click.option(
     "--size", default="screen", show_default=True, metavar="SIZE",
     help="screen, slide, page (of a paper), column (of a paper), or WIDTHxHEIGHT in inches, or as 18x12cm.",
@@ -240,7 +240,7 @@ def _levels(text: str) -> tuple[str, ...]:
 def _check(style: Style) -> None:
     from ncu_tools.report.plot.page_size import size_of
 
-    if style.output is not None and style.output.suffix.lstrip(".").lower() not in PICTURES:
+    if style.output is not None and style.output.suffix.lstrip(".").lower() not in FORMATS:
         raise WrongUsage(
             f"{style.output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf."
         )

@@ -13,6 +13,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import BENCH_FILE
 
 from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_text, engine_of, format_option, say_notes, show
+from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, Table, to_markdown
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ PAIR_COLUMNS = (
         for end in ("", "_low", "_high")
     ),
 )
-FORMATS = ("svg", "png", "pdf")
 MOST_SAID = 6
 Row = dict[str, Any]
 

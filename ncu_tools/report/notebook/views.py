@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.parquet.atomic_output import replacing
 
+from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, cell
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from ncu_tools.kernels.hotspots import Hotspots
 
-PICTURES = ("svg", "png", "pdf")
 
 KERNEL_COLUMNS = (
     Column("launches", "launches", "count"),
@@ -52,7 +52,7 @@ class Picture:
         """Write the picture to a .svg, .png or .pdf file. Raises `WrongUsage` for any other suffix."""
         target = Path(path)
         kind = target.suffix.lstrip(".").lower()
-        if kind not in PICTURES:
+        if kind not in FORMATS:
             raise WrongUsage(f"{target} is no picture.", advice="Name a file ending in .svg, .png or .pdf.")
         picture = self._as(kind)
         with replacing(target) as temporary:

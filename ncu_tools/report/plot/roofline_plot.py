@@ -22,7 +22,6 @@ from ncu_tools.roofline.roofline import Roofline
 from ncu_tools.roofline.scene import Scene
 from ncu_tools.roofline.scene_builder import scene_of
 
-FORMATS = ("svg", "png", "pdf")
 DOTS_PER_INCH = 150
 DOTS_PER_INCH_OF_PRINT = 300
 
@@ -30,7 +29,7 @@ DOTS_PER_INCH_OF_PRINT = 300
 def draw(
     roofline: Roofline | Scene, file_format: str, *, title: str = "", theme: str = "light", size: str = "screen"
 ) -> bytes:
-    """The picture as bytes of `file_format`, one of `FORMATS`.
+    """The picture as bytes of `file_format`, one of `pictures.FORMATS`.
 
     `theme` is one of `plot_theme.THEMES`, `size` a name in `plot_page.SIZES` or WIDTHxHEIGHT in inches.
     Raises `WrongUsage` for a size that is none.

@@ -16,7 +16,6 @@ from ncu_tools.report.table import printable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMATS = ("svg", "png", "pdf")
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#777777", "#222222")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 TOLD_APART_BY = ("target", "device_name", "dtype", "mode", "phase", "batch_size", "input_size", "sequence_length")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files import atomic_files
+from ncu_launch.files.file_locks import locked
 
 
 @contextmanager
@@ -17,8 +18,6 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
     Raises `NcuBenchError` when the folder of `path` cannot be written.
     """
-    import tempfile  # it imports random numbers and what packs files
-
     try:
         folder = tempfile.TemporaryDirectory(prefix=f".{path.name[:40]}.", suffix=".parts", dir=path.parent)
     except OSError as error:
@@ -62,35 +61,19 @@ def bytes_replaced(path: Path, data: bytes) -> None:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold the file `path`, made empty where it is missing, for this process: others that ask for it wait.
+    """Hold the file `path` for this process: others that ask for it wait. What is locked is a file beside it.
 
-    It may be replaced inside the block, as `bytes_replaced` does. Where it cannot be locked, because the system or its
-    file system has no locks, or it is a link or somebody else's, nothing is held.
+    Where that cannot be locked, because the file system has no locks, or it is a link or somebody else's, nothing is
+    held.
     """
-    handle = _locked(path)
-    try:
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
-
-
-def _locked(path: Path) -> int | None:
-    while True:
+    beside = path.with_name(f".{path.name}.lock")
+    with ExitStack() as lock:
         try:
-            import fcntl
-
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        except (ImportError, OSError):
-            return None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
-                return handle
+            is_ours = lock.enter_context(locked(beside, wait=True))
         except OSError:
-            os.close(handle)
-            return None
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)  # whoever held it has replaced it meanwhile
+            is_ours = False
+        try:
+            yield
+        finally:
+            if is_ours:
+                beside.unlink(missing_ok=True)  # while it is held, so that nobody else's is removed

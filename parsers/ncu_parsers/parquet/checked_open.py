@@ -100,16 +100,15 @@ def _end(stream: BinaryIO) -> bytes:
 def _refuse_weak_decoders(columns: FooterColumns, path: File) -> None:
     """Raise `NcuBenchError` where a column would be given to a decoder other than those of `DECODED`.
 
-    A crafted stream writes beyond the memory of Brotli's from 1.0.3 to 1.2.0 (CVE-2026-111497, 2026-10-22), and pyarrow
-    does not say which one it holds. Other numbers are none of the format, but Arrow cuts them to 32 bits, which may
-    leave that of Brotli.
+    pyarrow does not say which release of Brotli it holds, so a weakness that is known of one cannot be ruled out. Other
+    numbers are none of the format, but Arrow cuts them to 32 bits, which may leave that of Brotli.
     """
     others = columns.compressions - DECODED
     if others:
         name = "Brotli" if BROTLI in others else f"a method that is not known (number {min(others)})"
         raise NcuBenchError(
             f"{path} is compressed with {name}, which is not read.",
-            "A forged file can take over a program by many decoders of Brotli (CVE-2026-111497).",
+            "A forged file can take over a program by a weak decoder, and pyarrow does not say which Brotli it holds.",
             "Make it again with: ncu-bench parse; or write it with another compression, such as zstd",
         )
 

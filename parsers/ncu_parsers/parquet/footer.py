@@ -1,9 +1,8 @@
-"""What the footer of a Parquet file says of its columns, read here and not by Arrow.
+"""Read a Parquet footer without Arrow, which ends the process over damaged ones (tests/parsers/parquet/test_footer.py).
 
-Asked by Python for the metadata of a column, Arrow ends the process where they are damaged: pyarrow 26 lets C++
-exceptions out of `RowGroupMetaData.column` and `ColumnChunkMetaData.statistics`. Only what tells which columns are
-empty and how they are compressed is read. Layout: parquet.thrift of the Apache Parquet project, in Thrift's compact
-protocol.
+Asked by Python for the metadata of a column, pyarrow 26 lets C++ exceptions out of `RowGroupMetaData.column` and
+`ColumnChunkMetaData.statistics`. Only what tells which columns are empty and how they are compressed is read. Layout:
+parquet.thrift of the Apache Parquet project, in Thrift's compact protocol.
 """
 
 from __future__ import annotations

@@ -170,9 +170,9 @@ def hold_input_on_disk(size: int) -> None:
     """The same for what comes through a pipe, which is kept there."""
     if size > MOST_ON_DISK * limit():
         raise TooBig(
-            f"Standard input takes more than {_said(MOST_ON_DISK * limit())} packed, and was not read.",
+            f"Standard input takes more than {_said(MOST_ON_DISK * limit())}, and was not read.",
             f"What comes through a pipe may take {MOST_ON_DISK} times the memory limit on disk.",
-            f"Save it to a file, and name that file; or raise {OPTION}.",
+            f"Save it to a file, and name that file; or pack it (zstd) before the pipe; or raise {OPTION}.",
         )
 
 

@@ -1,7 +1,6 @@
 """Standard input, which comes once, read as often as a file: reports are looked at, read fast, and then perhaps again.
 
-A file behind `<` is read where it lies. What comes through a pipe is kept while it is read, until the process ends. It
-is kept packed: a report of details pages packs to a fortieth, in a tenth of the time that a disk takes for all of it.
+A file behind `<` is read where it lies. What comes through a pipe is kept while it is read, until the process ends.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ import os
 import stat
 import sys
 from contextlib import suppress
-from typing import Any, BinaryIO, Protocol
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO, cast
 
-import zstandard
 from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.sources import memory
@@ -22,22 +21,11 @@ BLOCK_BYTES = 1 << 20
 LOOKED_AT_BYTES = 8 * BLOCK_BYTES
 """So much is waited for to know how much there is: what reads big reports otherwise than small ones asks for less."""
 IN_MEMORY_BYTES = 1 << 24
-"""So much of what is packed is kept in memory, and more in a file without a name."""
+"""So much of a pipe is kept in memory, and more in a temporary file."""
 
 
-class StandardInput(Protocol):
-    """What standard input holds, each byte of it as often as it is asked for."""
-
-    @property
-    def size(self) -> int:
-        """How many bytes there are, or at least. Raises as `read_at` does."""
-
-    def read_at(self, at: int, most: int) -> bytes:
-        """Some of the bytes from `at` on, no more than `most`; b"" at the end. Raises `NcuBenchError`."""
-
-
-class OfFile:
-    """A file, from where the shell left it."""
+class StandardInput:
+    """A regular file, from where the shell left it."""
 
     def __init__(self, file: BinaryIO, begin: int) -> None:
         self._file = file
@@ -45,72 +33,55 @@ class OfFile:
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """How many bytes there are, or at least. Raises as `read_at` does."""
         return max(0, os.fstat(self._file.fileno()).st_size - self._begin)
 
     def read_at(self, at: int, most: int) -> bytes:
-        """As told; raises `OSError` where a file cannot be read."""
+        """1 to `most` bytes from `at` on; b"" at the end. Raises `OSError` where the file cannot be read."""
         self._file.seek(self._begin + at)
         return self._file.read(most)
 
 
-class OfPipe:
-    """What came through a pipe until now, in packed blocks of one size, and what has yet to come."""
+class Pipe(StandardInput):
+    """A pipe: what came through it is in a temporary file, and what has yet to come is read when it is asked for."""
 
     def __init__(self, pipe: BinaryIO) -> None:
-        from tempfile import SpooledTemporaryFile  # what reads files alone does without its imports
-
+        kept = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # open as long as this is
+        super().__init__(cast(BinaryIO, kept), 0)
         _prepare(pipe)
         self._pipe = pipe
+        self._came = 0
         self._ended = False
         self._failed: NcuBenchError | None = None
-        self._packed = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # open as long as this is
-        self._ends = [0]
-        """Where in it blocks end, and the next one begins."""
-        self._pack = zstandard.ZstdCompressor(level=1).compress
-        self._unpack = zstandard.ZstdDecompressor().decompress
-        self._last: tuple[int, bytes] = (-1, b"")
-        """The block that was read last, and which one it is."""
 
     @property
     def size(self) -> int:
-        """How many bytes there are, or at least."""
-        while not self._ended and len(self._ends) <= LOOKED_AT_BYTES // BLOCK_BYTES:
-            self._block(len(self._ends) - 1)
-        whole = len(self._ends) - 2
-        return max(0, whole) * BLOCK_BYTES + (len(self._block(whole)) if whole >= 0 else 0)
+        """How many bytes there are, or at least. Raises as `read_at` does."""
+        while self._came < LOOKED_AT_BYTES and not self._ended:
+            self._take()
+        return self._came
 
     def read_at(self, at: int, most: int) -> bytes:
-        """As told; raises `memory.TooBig` for more than may be kept on disk, and when it cannot be kept.
+        """1 to `most` bytes from `at` on; b"" at the end.
 
-        From then on it raises each time, since what has yet to come is not all of it.
+        Raises `memory.TooBig` for more than may be kept on disk, and `NcuBenchError` when it cannot be kept: from then
+        on each time, since what came is not all of it.
         """
-        number, within = divmod(at, BLOCK_BYTES)
-        return self._block(number)[within : within + most]
-
-    def _block(self, number: int) -> bytes:
         if self._failed is not None:
             raise self._failed
-        if number != self._last[0]:
-            is_next = number == len(self._ends) - 1
-            self._last = number, self._take() if is_next else self._again(number)
-        return self._last[1]
+        while self._came <= at and not self._ended:
+            self._take()
+        return super().read_at(at, most)
 
-    def _again(self, number: int) -> bytes:
-        begin, end = self._ends[number : number + 2]
-        self._packed.seek(begin)
-        return self._unpack(self._packed.read(end - begin), BLOCK_BYTES)
-
-    def _take(self) -> bytes:
-        data = b"" if self._ended else self._pipe.read(BLOCK_BYTES)
-        self._ended = len(data) < BLOCK_BYTES
-        if not data:
-            return data
-        packed = self._pack(data)
+    def _take(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+        data = self._pipe.read(BLOCK_BYTES)
         try:
-            memory.hold_input_on_disk(self._ends[-1] + len(packed))
-            self._packed.seek(self._ends[-1])
-            self._packed.write(packed)
+            memory.hold_input_on_disk(self._came + len(data))
+            self._file.seek(self._came)
+            self._file.write(data)
+            self._file.flush()
         except NcuBenchError as error:
             self._failed = error
             raise
@@ -121,8 +92,8 @@ class OfPipe:
                 "Save it to a file and name that file, or set TMPDIR to a folder with more space.",
             )
             raise self._failed from error
-        self._ends.append(self._ends[-1] + len(packed))
-        return data
+        self._came += len(data)
+        self._ended = len(data) < BLOCK_BYTES
 
 
 def _prepare(pipe: BinaryIO) -> None:
@@ -173,7 +144,7 @@ def standard_input() -> StandardInput:
     stream = sys.stdin.buffer
     if _taken is None or _taken[0] is not stream:
         at = _place_in_file(stream)
-        _taken = stream, OfPipe(stream) if at is None else OfFile(stream, at)
+        _taken = stream, Pipe(stream) if at is None else StandardInput(stream, at)
     return _taken[1]
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from ncu_launch.profilers import subprocesses
 from ncu_launch.profilers.subprocesses import Finished
@@ -272,22 +273,44 @@ class TestCtrlC:
 
 def test_what_a_program_left_is_found_before_its_environment_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocesses, "GRACE_S", 20.0)
-    mark = f"NCU_BENCH_LEFT_{os.getpid()}=1"
-    began = subprocesses._tick()
-    with subprocess.Popen(["/bin/sh", "-c", f"sleep 0.5; {mark} exec sleep 61"], env={}) as left:
+    mark = f"NCU_BENCH_LEFT_{os.getpid()}"
+    before = subprocesses._without_environment()
+    with subprocess.Popen(["/bin/sh", "-c", f"sleep 0.5; {mark}=1 exec sleep 61"], env={}) as left:
         try:
-            assert subprocesses._left(mark, began) == {left.pid}
+            assert {one.pid for one in subprocesses._left(mark, before)} == {left.pid}
         finally:
             left.kill()
 
 
+def test_what_never_had_an_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocesses, "GRACE_S", 20.0)
+    with subprocess.Popen(["/bin/sleep", "61"], env={}) as other:
+        try:
+            assert soon_bare(other.pid)
+            began = time.monotonic()
+            assert subprocesses._left("NCU_BENCH_LEFT", subprocesses._without_environment()) == set()
+            assert time.monotonic() - began < 15
+        finally:
+            other.kill()
+
+
+def soon_bare(pid: int) -> bool:
+    """Whether a process is one without an environment, or is so in a moment."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        if pid in {one.pid for one in subprocesses._without_environment()}:
+            return True
+    return False
+
+
 def test_what_gets_its_environment_between_two_looks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: set[int] = set()
+    left: set[psutil.Process] = set()
+    us = psutil.Process()
 
-    def starting(began: float) -> bool:
-        left.add(7)
-        return False
+    def starting() -> set[psutil.Process]:
+        left.add(us)
+        return set()
 
-    monkeypatch.setattr(subprocesses, "_starting", starting)
+    monkeypatch.setattr(subprocesses, "_without_environment", starting)
     monkeypatch.setattr(subprocesses, "_marked", lambda mark: set(left))
-    assert subprocesses._left("NCU_BENCH_LEFT=1", subprocesses._tick()) == {7}
+    assert subprocesses._left("NCU_BENCH_LEFT", set()) == {us}

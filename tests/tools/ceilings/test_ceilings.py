@@ -13,8 +13,8 @@ from ncu_parsers.parse.parse import parse
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, PROFILED_CLOCK, Ceilings, ceilings_of
-from ncu_tools.ceilings.levels import NVIDIA, bytes_of
-from ncu_tools.ceilings.machine_files import find_machine
+from ncu_tools.ceilings.levels import bytes_of
+from ncu_tools.ceilings.machine_files import NVIDIA, find_machine
 from ncu_tools.ceilings.memory_clock import MemoryClocks, run_clock
 from ncu_tools.roofline.roofline import others_beside, roofline
 from tests.support.launches import launch, metric, sass, table

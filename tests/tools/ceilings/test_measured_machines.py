@@ -61,9 +61,9 @@ def found(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _fresh_machines() -> Any:
-    known.machine_texts.cache_clear()
+    known.machines.cache_clear()
     yield
-    known.machine_texts.cache_clear()
+    known.machines.cache_clear()
 
 
 class TestTheMachineFile:

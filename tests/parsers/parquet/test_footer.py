@@ -1,0 +1,48 @@
+"""Why footers are read by a reader of our own: over a damaged one pyarrow ends the process."""
+
+from __future__ import annotations
+
+import io
+import signal
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ncu_parsers.parquet.footer import columns_of
+
+ASK_ARROW = (
+    "import io, sys, pyarrow.parquet as pq\n"
+    "columns = pq.ParquetFile(io.BytesIO(sys.stdin.buffer.read())).metadata.row_group(0)\n"
+    "print(columns.column(1).statistics)"
+)
+INT64, BYTE_ARRAY = b"\x15\x04", b"\x15\x0c"
+"""Types of columns as a footer has them: field 1, a number."""
+
+
+@pytest.fixture(params=[False, True], ids=["as written", "damaged"])
+def is_damaged(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def file(is_damaged: bool) -> bytes:
+    """A Parquet file of numbers and texts; in the damaged one the footer says that the texts are numbers."""
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"numbers": [1, 2], "texts": ["x", "y"]}), stream)
+    whole = stream.getvalue()
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    footer = whole[begin:]
+    return whole[:begin] + (footer.replace(BYTE_ARRAY, INT64, 1) if is_damaged else footer)
+
+
+def test_arrow_ends_the_process_that_asks_for_a_column_of_a_damaged_footer(file: bytes, is_damaged: bool) -> None:
+    """Once this fails, with a newer pyarrow, the reader of our own may go."""
+    asked = subprocess.run([sys.executable, "-c", ASK_ARROW], input=file, capture_output=True, check=False)
+    assert asked.returncode == (-signal.SIGABRT if is_damaged else 0)
+
+
+def test_a_damaged_footer_is_read_without_arrow(file: bytes) -> None:
+    begin = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+    assert columns_of(file[begin:-8]).compressions
