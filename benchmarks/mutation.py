@@ -50,10 +50,12 @@ LIBRARIES = (
 DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "tests/tools/compare"
 KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
 CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "flops": (("parsers/ncu_parsers/derived/*flops.py",), (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py")),
+    "flops": (
+        ("parsers/ncu_parsers/derived/*flops.py",), (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py"),
+    ),
     "ceilings": (
         ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py"),
-        (f"{CEILINGS}/test_ceilings.py", f"{CEILINGS}/test_memory_clock.py", f"{CEILINGS}/test_flags.py",
+        (f"{CEILINGS}/test_ceilings.py", f"{CEILINGS}/test_flags.py",
          f"{CEILINGS}/test_machines.py", f"{KERNELS}/test_analysis.py"),
     ),
     "levels": (("ncu_tools/ceilings/levels.py",), (f"{CEILINGS}/test_levels.py", f"{CEILINGS}/test_ceilings.py")),
@@ -66,7 +68,7 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "matching": (
         ("ncu_tools/compare/matching/*.py",),
         (f"{COMPARE}/test_kernel_pairs.py", f"{COMPARE}/test_run_works.py", f"{COMPARE}/test_per_launch.py",
-         f"{COMPARE}/test_compare.py", f"{COMPARE}/test_similar_names.py"),
+         f"{COMPARE}/test_compare.py"),
     ),
     "join": (("ncu_tools/compare/join.py",), (f"{COMPARE}/test_join.py",)),
 }  # fmt: skip

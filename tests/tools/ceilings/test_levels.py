@@ -42,7 +42,7 @@ def counted(counter: str, capability: str | None, value: float = 10.0) -> pa.Tab
 class TestTraffic:
     @pytest.mark.parametrize(("level", "column"), [("dram", "dram_bytes"), ("l2", "l2_bytes"), ("l1", "l1_bytes")])
     def test_is_a_column_of_the_table(self, level: str, column: str) -> None:
-        table = one_launch(**{column: 640.0})
+        table = one_launch().append_column(column, pa.array([640.0]))
         assert amount(table, level, TRAFFIC) == 640
         assert bytes_of(table, [level])[level].tolist() == [640]
 

@@ -171,6 +171,10 @@ class TestInterval:
         assert ratio_interval(base, new) is None
         assert mean_ratio_interval([((1.0, 1.0, 3.0), (1.0, 1.0, 3.0)), (base, new)]) is None
 
+    def test_takes_no_freedom_from_a_side_without_scatter(self) -> None:
+        quiet, other = (20.0, 0.0, NONE), (20.0, 0.0, 9.0)
+        assert ratio_interval((10.0, 0.04, 3.0), quiet) == ratio_interval((10.0, 0.04, 3.0), other)
+
     def test_of_no_pair_is_none(self) -> None:
         assert mean_ratio_interval([]) is None
 
