@@ -15,6 +15,8 @@ from tests.conftest import ROOT
 from tests.update_expectations import with_columns
 from tests.whole.test_house import MODULES, folder_of, modules_imported_by
 
+pytestmark = pytest.mark.slow
+
 TOPS = ("launch/ncu_launch", "parsers/ncu_parsers", "ncu_tools")
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = [

@@ -34,6 +34,8 @@ from tests.whole.test_hostile import AS_ANYBODY
 from tests.whole.test_house import TREES
 from tests.whole.test_profile_with_a_stand_in import Bench
 
+pytestmark = pytest.mark.slow
+
 RAW = str(SAMPLES / "d01-wide-raw.csv")
 PROFILE = ("profile", "model.py:make", "--tool", "operators", "--phase", "forward", "-o", "out")
 SWEEP = ("bench", "model.py:make", "--max-time", "0.05", "--processes", "1", "--device", "cpu", "-o", "out")

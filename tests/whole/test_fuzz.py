@@ -1,6 +1,6 @@
-"""Ten thousand mutated inputs for every parser, what was ever found by them, and the account of every line.
+"""A thousand mutated inputs for every parser, what was ever found by them, and the account of every line.
 
-Longer runs: python -m tests.fuzz all --inputs 1000000
+A million of each at night, or as many as NCU_BENCH_FUZZ_INPUTS says: pytest -m nightly tests/whole/test_fuzz.py
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,8 +27,11 @@ from tests.fuzz.targets import TARGETS, Sink, try_input
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 from tests.support.timelines import KERNELS, RANGES, database, kernel, pushed
 
+pytestmark = pytest.mark.slow
+
 FOUND = sorted(path for path in (ROOT / "tests" / "fuzz" / "found").glob("*/*") if path.is_file())
-INPUTS, SEED = 10_000, 9
+INPUTS, SEED = 1_000, 9
+AT_NIGHT = int(os.environ.get("NCU_BENCH_FUZZ_INPUTS", "1000000"))
 needs_atheris = pytest.mark.skipif(
     find_spec("atheris") is None, reason="atheris is not installed (pip install 'ncu-bench[fuzz]'; Linux on x86-64)"
 )
@@ -57,14 +61,26 @@ def campaigns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Fu
         yield {name: pool.submit(fuzz, name, INPUTS, SEED, folder / name) for name in slowest_first}
 
 
+def assert_nothing_was_found(campaign: Campaign, inputs: int) -> None:
+    assert campaign.findings == [], f"{campaign}\n" + "\n".join(map(_told, campaign.findings))
+    assert campaign.inputs >= inputs, str(campaign)
+
+
 @needs_atheris
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_ten_thousand_mutated_inputs_give_nothing_but_answers_and_reasons(
+def test_a_thousand_mutated_inputs_give_nothing_but_answers_and_reasons(
     name: str, campaigns: dict[str, Future[Campaign]]
 ) -> None:
-    campaign = campaigns[name].result()
-    assert campaign.findings == [], f"{campaign}\n" + "\n".join(map(_told, campaign.findings))
-    assert campaign.inputs >= INPUTS, str(campaign)
+    assert_nothing_was_found(campaigns[name].result(), INPUTS)
+
+
+@needs_atheris
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", NAMES)
+def test_a_million_mutated_inputs_give_nothing_but_answers_and_reasons(name: str, tmp_path: Path) -> None:
+    seed = date.today().toordinal()  # other inputs each night
+    assert_nothing_was_found(fuzz(name, AT_NIGHT, seed, tmp_path / name), AT_NIGHT)
 
 
 def _told(finding: Path) -> str:

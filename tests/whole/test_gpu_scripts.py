@@ -14,6 +14,8 @@ from benchmarks.gpu.run_all import NCU_BENCH, Step, run, steps
 from ncu_tools.cli import cli
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 GROUPS = ["machine", "flops", "bytes", "samples", "cost", "truth", "ceilings", "studies"]
 
 

@@ -44,6 +44,8 @@ from tests.support.timelines import CALLS, KERNELS, call, database, kernel, read
 from tests.tools.bench.test_scaling import row
 from tests.tools.cli.test_cli import PYTHONPATH
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = "<script>alert(1)</script>"
 TERMINAL = (
     "\x1b]0;title\x07\x1b[2J\x1b]8;;http://example.org\x07\x9b31m\x85\u2028\u202e\x00\r[link=http://example.org][/x]"

@@ -29,6 +29,8 @@ from tests.conftest import SAMPLES
 from tests.support.limits import measured, wide, with_line, with_values
 from tests.support.timelines import CALLS, KERNELS, RANGES, call, database, kernel, pushed, table_of
 
+pytestmark = pytest.mark.slow
+
 RAW = SAMPLES / "d01-wide-raw.csv"
 MEGABYTE = 1_000_000
 ROOM = 400 * MEGABYTE

@@ -25,6 +25,8 @@ from tests.support.stand_in_ncu import half
 from tests.support.timelines import KERNELS, database, kernel
 from tests.tools.cli.test_cli import PYTHONPATH, Result
 
+pytestmark = pytest.mark.slow
+
 # A shell may start the tests with Ctrl-C ignored, which would be inherited.
 MAIN = [
     sys.executable,

@@ -56,6 +56,8 @@ from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.installed import needs_ncu, needs_nsys
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
+pytestmark = pytest.mark.slow
+
 PYTHON = sys.executable
 RANK_3 = Place(3, 8, 1, 2, "torchrun", "gpu04")
 METRIC = ("gpu__time_duration.sum",)

@@ -16,6 +16,8 @@ from ncu_launch.profilers.command_line import nsys_export_command
 from tests.support.installed import needs_ncu, needs_nsys
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
 
 Range = tuple[int, int, str]

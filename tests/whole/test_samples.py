@@ -19,6 +19,8 @@ from sample_reports.generate import reports
 from tests.conftest import ROOT, SAMPLES
 from tests.support.reports import first_line, sample_files
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = ROOT / "tests" / "golden"
 
 

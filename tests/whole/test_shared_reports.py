@@ -24,7 +24,7 @@ from tests.support.reports import needs_shared_reports, shared_reports, summed_u
 EXPECTED: dict[str, dict[str, Any]] = json.loads((ROOT / "tests/expectations/ncu_csv.json").read_text("utf-8"))
 FOLDER = SHARED / "reports" / "ncu_csv"
 
-pytestmark = needs_shared_reports
+pytestmark = [needs_shared_reports, pytest.mark.slow]
 
 
 def one(fragment: str) -> Any:

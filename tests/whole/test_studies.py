@@ -22,6 +22,8 @@ from ncu_parsers.schema.bench_table import bench_table
 from ncu_tools.cli import cli
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 STUDIES = ROOT / "docs" / "studies"
 PAGES = sorted(STUDIES.glob("s[1-5]-*.md"))
 QUICK = ("--max-time", "0.05", "--warmup", "1", "--device", "cpu")

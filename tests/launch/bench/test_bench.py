@@ -34,6 +34,8 @@ from ncu_tools.numbers.statistics import student_quantile
 from tests.conftest import ROOT
 from tests.support.installed import WITHOUT_TORCH
 
+pytestmark = pytest.mark.slow
+
 QUICK = Effort(precision=0.5, least=5, least_s=0.0, max_s=5.0, warmup=2, warm_s=0.0)
 PATIENCE_S = 60.0
 

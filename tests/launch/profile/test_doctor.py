@@ -23,6 +23,8 @@ from ncu_parsers.streaming.cells import compiled_loops
 from ncu_tools.cli.collecting.doctor import LOOPS, check_loops, command
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 H200 = Gpu(0, "NVIDIA H200", "9.0", "570.86.15")
 ROOT_CAPABILITIES, CONTAINER_CAPABILITIES = 0x1FFFFFFFFFF, 0xA80425FB
 ADMIN_ONLY, EVERYONE = "RmMsg: \nRmProfilingAdminOnly: 1\nX: 2\n", "RmProfilingAdminOnly: 0\n"

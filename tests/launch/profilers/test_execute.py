@@ -16,6 +16,8 @@ import pytest
 from ncu_launch.profilers import subprocesses
 from ncu_launch.profilers.subprocesses import Finished
 
+pytestmark = pytest.mark.slow
+
 BEAR_IT = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 
 

@@ -14,6 +14,8 @@ from ncu_launch.workload_spec import Workload
 from tests.launch.workload.test_operators import profile, rows
 from tests.support.installed import WITHOUT_TORCH
 
+pytestmark = pytest.mark.slow
+
 
 def forward(target: str, **changes: Any) -> Workload:
     return Workload(target, **{"phases": ("forward",), "device": "cpu", **changes})

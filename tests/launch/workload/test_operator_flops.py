@@ -9,6 +9,8 @@ from ncu_launch.workload.operator_flops import FREE_OF_CONTRACTIONS, operator_fl
 
 from tests.support.meta_models import parameters_on_meta
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
 
 

@@ -24,6 +24,8 @@ from ncu_parsers.sources.sources import Source
 from tests.conftest import ROOT
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
 
 LEAVES_OF_RESNET18 = 20 + 20 + 17 + 1 + 1 + 1  # convolutions, batch norms, ReLU calls, max pool, average pool, linear

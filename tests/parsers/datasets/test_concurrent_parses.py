@@ -15,6 +15,8 @@ from ncu_parsers.parquet.reader import read_launches
 from tests.conftest import SAMPLES
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, process
 
+pytestmark = pytest.mark.slow
+
 REPORTS = ("d01-wide-raw.csv", "d04-long-metrics.csv")
 
 

@@ -41,6 +41,8 @@ from tests.support.launches import launch, sass, table, tensor
 from tests.support.reports import sample_files
 from tests.tools.bench.test_scaling import sweep
 
+pytestmark = pytest.mark.slow
+
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (pip install 'ncu-bench[remote]')")
 
 WIDE = SAMPLES / "d01-wide-raw.csv"

@@ -22,6 +22,8 @@ from ncu_parsers.schema.tables import with_metadata
 
 from tests.conftest import SAMPLES
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("s3fs", reason="s3fs is not installed (pip install 'ncu-bench[dev]')")
 moto_server = pytest.importorskip("moto.server", reason="moto is not installed (pip install 'ncu-bench[dev]')")
 

@@ -31,7 +31,7 @@ from tests.support.reports import needs_shared_reports, shared_reports
 
 RECIPES = SHARED / "metrics" / "metric_recipes.json"
 
-pytestmark = needs_shared_reports
+pytestmark = [needs_shared_reports, pytest.mark.slow]
 
 CHIP_OF_AUTHOR = {
     "AveryClapp": "GA102", "CodeGandee": "GB202", "GOATnote-Inc": "GH100", "Gardenia-Tian": "GA100",

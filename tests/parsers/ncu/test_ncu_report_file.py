@@ -45,6 +45,7 @@ KNOWN_TO_THE_FILE_ONLY = {"device_id", "grid", "block", "rules", "nvtx_path", "f
 """What the pages of ncu 2022.3 do not print, or in fewer words."""
 
 pytestmark = [
+    pytest.mark.slow,
     needs_shared_reports,
     pytest.mark.skipif(
         importlib.util.find_spec("ncu_report") is None,

@@ -22,6 +22,8 @@ from tests.conftest import SAMPLES
 from tests.parsers.streaming.test_streaming import CACHE, TIME, launch_cells, row, wide_header
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
+pytestmark = pytest.mark.slow
+
 OTHER = "sm__cycles_elapsed.avg"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.report_data.units import ABSENT, NumberFormat, instances, unit
+from ncu_parsers.report_data.units import ABSENT, ENOUGH_VOTES, NumberFormat, instances, unit, vote
 
 POINT, COMMA = NumberFormat("."), NumberFormat(",")
 
@@ -94,11 +94,54 @@ def test_no_text_makes_the_number_reader_fail(text: str) -> None:
         ([("117.344", "%")], "."),
         ([("117.344", "ns"), ("1.618", "%")], "."),
         ([("CachePreferNone", ""), ("10.2.1.5", "")], "."),
+        ([("65,77", "%")], ","),
+        ([("65.77", "%"), ("65,77", "%")], "."),  # as many speak for either
+        ([("65.77", "%"), ("65,77", "%"), ("1.234,5", "%")], ","),
         ([], "."),
     ],
 )
 def test_the_locale_of_a_table_follows_from_its_numbers(cells: list[tuple[str, str]], decimal: str) -> None:
     assert NumberFormat.infer(cells).decimal == decimal
+
+
+def test_a_thousand_numbers_that_agree_settle_the_locale() -> None:
+    cells = iter([("65.77", "%")] * (ENOUGH_VOTES + 1) + [("65,77", "%")] * 3 * ENOUGH_VOTES)
+    assert NumberFormat.infer(cells).decimal == "."
+    assert len(list(cells)) == 3 * ENOUGH_VOTES, "no cell behind them was read"
+
+
+def test_numbers_that_disagree_are_all_counted() -> None:
+    cells = [("65,77", "%")] + [("65.77", "%")] * (ENOUGH_VOTES + 1) + [("65,77", "%")] * 3 * ENOUGH_VOTES
+    assert NumberFormat.infer(cells).decimal == ","
+
+
+@pytest.mark.parametrize(("text", "value"), [("1e300", 1e300), ("1e-300", 1e-300), ("12.", 12.0), ("+3", 3.0)])
+def test_an_exponent_may_have_three_hundred(text: str, value: float) -> None:
+    number = POINT.parse(text)
+    assert number is not None
+    assert number.value == value
+
+
+@pytest.mark.parametrize("text", ["1e301", "1e-301", "0e301"])
+def test_an_exponent_beyond_three_hundred_is_no_number(text: str) -> None:
+    assert POINT.parse(text) is None
+
+
+@pytest.mark.parametrize(("text", "step"), [("1.5e-05", 1e-6), ("1.50e+3", 10.0), ("1.234,5", 0.1), ("-2", 1.0)])
+def test_the_step_is_that_of_the_last_digit_with_its_exponent(text: str, step: float) -> None:
+    number = POINT.parse(text)
+    assert number is not None
+    assert number.step == pytest.approx(step)
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"),
+    [("1000", ""), ("1.5", "."), ("1,5", ","), ("1.234", "?"), ("0.234", "."), ("1234.567", "."), (".567", "."),
+     ("1.2345", "."), ("1.234.567", ","), ("1.234,5", ","), ("1,234.5", "."), ("10.2.1.5", ""), ("abc", ""),
+     ("-1,234", "?"), ("1.234e5", "?"), ("a,234", "")],
+)  # fmt: skip
+def test_a_cell_votes_for_the_decimal_mark_that_it_needs(text: str, mark: str) -> None:
+    assert vote(text) == mark
 
 
 @pytest.mark.parametrize(
@@ -110,6 +153,10 @@ def test_the_locale_of_a_table_follows_from_its_numbers(cells: list[tuple[str, s
         ("cycle/nsecond", "hz", 1e9), ("cycle/usecond", "hz", 1e6), ("cycle/second", "hz", 1), ("Ghz", "hz", 1e9),
         ("Mhz", "hz", 1e6), ("hz", "hz", 1), ("Gbyte/second", "byte/s", 1e9), ("Gbyte/s", "byte/s", 1e9),
         ("byte/second", "byte/s", 1), ("Kbyte/block", "byte/block", 1e3), ("inst/cycle", "inst/cycle", 1),
+        ("sec", "ns", 1e9), ("minute", "ns", 60e9), ("Pbyte", "byte", 1e15), ("Ehz", "hz", 1e18), ("kbyte", "byte", 1e3),
+        ("Kinst/second", "inst/s", 1e3), ("1/second", "1/s", 1), ("/second", "hz", 1), ("inst/Kcycle", "inst/cycle", 1e-3),
+        ("Mbyte/Kcycle", "byte/cycle", 1e3), ("byte/minute", "byte/s", 1 / 60), ("byte/ms", "byte/s", 1e3), ("xbyte", "xbyte", 1),
+        ("Kfurlong", "Kfurlong", 1), (" ns ", "ns", 1),
         ("register/thread", "register/thread", 1), ("%", "%", 1), ("", "", 1), ("furlong", "furlong", 1),
     ],
 )  # fmt: skip

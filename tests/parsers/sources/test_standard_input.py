@@ -29,6 +29,8 @@ from tests.parsers.parse.test_parts import report
 from tests.parsers.streaming.test_streaming import TIME
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:

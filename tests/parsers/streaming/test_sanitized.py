@@ -13,6 +13,8 @@ import pytest
 
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 SOURCES = ROOT / "parsers" / "ncu_parsers" / "streaming" / "cells" / "native"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
 LIBRARIES = ("libasan.so", "libubsan.so")

@@ -38,6 +38,8 @@ from ncu_tools.kernels.hotspots import hotspots, kernels_table
 from ncu_tools.kernels.kernel_cache import keep_kernels
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
+pytestmark = pytest.mark.slow
+
 IDENTITY = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size",
             "Grid Size", "Device", "CC"]  # fmt: skip
 TAIL = ["Section Name", "Metric Name", "Metric Unit", "Metric Value"]

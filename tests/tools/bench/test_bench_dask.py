@@ -32,6 +32,8 @@ import itertools
 
 from tests.tools.runs.test_dask import Cluster
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("--max-time", "0.05", "--warmup", "1", "--device", "cpu")
 
 TARGETS = """

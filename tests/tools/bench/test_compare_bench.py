@@ -31,6 +31,8 @@ from tests.support.installed import WITHOUT_TORCH
 from tests.support.launches import launch
 from tests.support.launches import table as launches_table
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 NET = """

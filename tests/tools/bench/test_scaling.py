@@ -34,6 +34,8 @@ from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
 from ncu_tools.report.plot.scaling_plot import _is_worth_a_label
 
+pytestmark = pytest.mark.slow
+
 SIZES = (1, 2, 4, 8, 16, 32)
 
 

@@ -33,6 +33,8 @@ from ncu_tools.ceilings.measured_machine import bandwidths, left_out, machine_id
 from ncu_tools.cli import cli
 from tests.support.launches import launch, metric, table
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
 
 MIB = 1 << 20

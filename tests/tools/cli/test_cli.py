@@ -20,6 +20,8 @@ from ncu_tools.cli import COMMANDS, run
 from ncu_tools.numbers.number_format import more_kernels
 from tests.conftest import ROOT, SAMPLES
 
+pytestmark = pytest.mark.slow
+
 RAW = str(SAMPLES / "d01-wide-raw.csv")
 METRICS = str(SAMPLES / "d04-long-metrics.csv")
 RULES = str(SAMPLES / "d02-long-rules.csv")

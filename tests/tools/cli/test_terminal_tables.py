@@ -12,6 +12,8 @@ from ncu_tools.report.table import Column, Table, to_markdown
 from ncu_tools.report.text_table import left_out, to_text
 from tests.conftest import SAMPLES
 
+pytestmark = pytest.mark.slow
+
 RAW = str(SAMPLES / "d01-wide-raw.csv")
 SUMMARY = str(SAMPLES / "d16-ui-summary.csv")
 LONGEST = (

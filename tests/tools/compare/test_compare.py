@@ -105,6 +105,7 @@ class TestIntervals:
             (3, 20, 2, 0.92, 0.96),
         ],
     )
+    @pytest.mark.slow
     def test_about_95_of_100_intervals_hold_the_true_ratio(
         self, before: int, after: int, works: int, least: float, most: float
     ) -> None:
@@ -207,6 +208,7 @@ class TestMatching:
     )  # fmt: skip
 
     @given(launches, launches)
+    @pytest.mark.slow
     def test_every_launch_is_in_one_row(self, base: list[Launch], new: list[Launch]) -> None:
         comparison = compared(base, new)
         for launches, side in ((base, "base"), (new, "new")):
@@ -216,6 +218,7 @@ class TestMatching:
             assert sum(row.time_total_ns for row in rows) == pytest.approx(sum(times))
 
     @given(launches)
+    @pytest.mark.slow
     def test_a_run_does_not_differ_from_itself(self, launches: list[Launch]) -> None:
         comparison = compared(launches, launches)
         assert {change.outcome for kernel in comparison.kernels for change in kernel.changes.values()} == {"same"}

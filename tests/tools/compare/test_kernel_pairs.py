@@ -108,6 +108,7 @@ class TestARewrittenKernel:
         assert pairs(base, [K("norm_v2", LARGE, ("a",)), K("x", SMALL, ("c",))])["norm_v1", "norm_v2"]
         assert ("norm_v1", None) in pairs(base, [K("norm_v2", LARGE, ("b",)), K("x", SMALL, ("c",))])
 
+    @pytest.mark.slow
     def test_is_found_in_seconds_among_thousands(self) -> None:
         base = [K(f"{chr(97 + a)}{chr(97 + b)}k_v{n}") for a in range(26) for b in range(6) for n in range(20)]
         started = time.process_time()

@@ -122,6 +122,7 @@ class TestPerLaunch:
     times = st.lists(st.floats(1, 1e4), min_size=1, max_size=5)
 
     @given(times, times, times, times, st.integers(1, 4))
+    @pytest.mark.slow
     def test_means_do_not_depend_on_how_often_the_new_run_repeats_a_signature(
         self, a: list[float], b: list[float], c: list[float], d: list[float], times: int
     ) -> None:

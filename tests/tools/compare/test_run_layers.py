@@ -40,6 +40,7 @@ def launches(draw: st.DrawFn) -> Launch:
 
 
 @given(st.lists(launches(), min_size=1, max_size=14), st.lists(st.integers(0, 14), max_size=3), st.booleans())
+@pytest.mark.slow
 def test_layers_of_condensed_launches_are_those_of_all(found: list[Launch], cuts: list[int], merged: bool) -> None:
     whole = table(*found)
     sums = in_pieces(LayerSums, whole, cuts, merged=merged)

@@ -78,6 +78,7 @@ def numbers(comparison: Comparison) -> list[object]:
 
 class TestWorks:
     @given(st.lists(launches(), min_size=1, max_size=12), st.lists(st.integers(0, 12), max_size=3), st.booleans())
+    @pytest.mark.slow
     def test_taken_in_pieces_or_merged_compare_as_the_whole_run_does(
         self, found: list[Launch], cuts: list[int], merged: bool
     ) -> None:
@@ -88,6 +89,7 @@ class TestWorks:
         assert apart.observed.failed == sum(one.failed for one in found)
 
     @given(st.lists(launches(), min_size=1, max_size=12))
+    @pytest.mark.slow
     def test_are_the_signatures_of_launches_each_once_in_their_order(self, found: list[Launch]) -> None:
         whole = table(*found)
         side = launches_of(whole)

@@ -37,6 +37,7 @@ def launches(draw: st.DrawFn) -> Launch:
 
 
 @given(st.lists(launches(), min_size=1, max_size=12), st.lists(st.integers(0, 12), max_size=3), st.booleans())
+@pytest.mark.slow
 def test_pieces_give_the_quantities_and_sentences_of_the_whole(
     found: list[Launch], cuts: list[int], merged: bool
 ) -> None:

@@ -77,6 +77,7 @@ def test_the_samples_hold_no_contradiction_that_is_not_explained() -> None:
 
 
 @needs_shared_reports
+@pytest.mark.slow
 def test_real_reports_hold_no_contradiction_that_is_not_explained() -> None:
     found = found_in(SHARED / "reports")
     assert [one for one in found if one.outcome == WITHOUT] == []

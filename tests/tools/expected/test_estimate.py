@@ -14,6 +14,8 @@ from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import cli
 from ncu_tools.expected.estimate import unit_of
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
 
 # A published study's estimates at batch 256, one forward pass: FLOPs, bytes, seconds on an A100 (FP16 tensor peak).

@@ -26,6 +26,8 @@ from ncu_tools.expected.tile_padding import padded_flops
 from ncu_tools.runs.loading import LAUNCHES
 from tests.support.launches import launch, metric, sass, table, tensor
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING = Collection(filters=())
 CONV = "model.conv"
 SHAPES = "8x64x32x32 64x64x3x3"

@@ -16,6 +16,8 @@ from ncu_parsers.sources.sources import Source
 
 from tests.launch.workload.test_operators import needs, profile, rows
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
 
 

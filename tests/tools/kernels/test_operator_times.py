@@ -28,6 +28,8 @@ from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
 
+pytestmark = pytest.mark.slow
+
 CPU = {"device": "cpu", "device_name": "a processor", "threads": 2}
 CUDA = {"device": "cuda", "device_name": "NVIDIA A100-SXM4-40GB"}
 CALL = {"iteration": 0, "ns": 2e6, "flops": 2e9, "read": 8e6, "written": 1e6, "dtype": "float32", "shapes": "8x8 8x8"}

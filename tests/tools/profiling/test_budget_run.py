@@ -14,6 +14,8 @@ from tests.conftest import SAMPLES
 from tests.support.timelines import KERNELS, database, kernel
 from tests.whole.test_profile_with_a_stand_in import Bench, bench
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["bench"]
 
 

@@ -31,6 +31,8 @@ from tests.tools.bench.test_scaling import sweep
 from tests.tools.bench.test_sweep_points import row as point
 from tests.tools.bench.test_sweep_points import sweep as sweep_of
 
+pytestmark = pytest.mark.slow
+
 RAW = str(SAMPLES / "d01-wide-raw.csv")
 ALL_LEVELS = ("dram", "l2", "l1", "shared")
 

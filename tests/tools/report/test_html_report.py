@@ -40,6 +40,8 @@ from tests.support.launches import launch, metric, sass, table
 from tests.support.reports import sample_files
 from tests.tools.report.test_pictures import hopper
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 

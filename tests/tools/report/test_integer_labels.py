@@ -15,6 +15,8 @@ from ncu_tools.roofline.roofline import Roofline, of_machines, roofline
 from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.launches import launch, metric, sass, table, tensor
 
+pytestmark = pytest.mark.slow
+
 A100 = "a100-sxm4-40gb"
 INT8 = {"sm__ops_path_tensor_src_int8.sum": metric(0.5 * 624e12 * 1e-3)}
 

@@ -20,6 +20,8 @@ import ncu_tools.report.notebook.profiled_run
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table
 
+pytestmark = pytest.mark.slow
+
 EVIL = "<script>alert(1)</script>"
 MANUAL = (ROOT / "docs" / "python.md").read_text("utf-8")
 HEAVY = ("numpy", "pandas", "pyarrow", "matplotlib", "duckdb")

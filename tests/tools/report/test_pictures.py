@@ -43,6 +43,8 @@ from ncu_tools.roofline.scene_builder import scene_of, short_label
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table, tensor
 
+pytestmark = pytest.mark.slow
+
 RAW = str(SAMPLES / "d01-wide-raw.csv")
 NAME = {"device__attribute_display_name": metric("NVIDIA A100-SXM4-40GB")}
 BASELINES = ROOT / "tests" / "pictures"

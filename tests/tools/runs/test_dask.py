@@ -34,6 +34,8 @@ distributed = pytest.importorskip(
 from ncu_tools.runs import dask_engine as dask_engines  # noqa: E402 - only where dask is
 from ncu_tools.runs.dask_engine import dask_engine  # noqa: E402 - only where dask is
 
+pytestmark = pytest.mark.slow
+
 REPORTS = 12
 TWO_DEATHS = {"distributed.scheduler.allowed-failures": 1}
 """An item is given up sooner: starting a worker takes a second or two."""

@@ -1,0 +1,309 @@
+"""How much of the numeric core the tests hold: small mistakes are put into it, and the tests have to notice each.
+
+    python -m benchmarks.mutation                       # every mutant of every module: hours
+    python -m benchmarks.mutation flops --sample 40     # forty of one module, chosen by --seed
+    python -m benchmarks.mutation --list                # the mutants, nothing run
+
+A process imports the libraries once and is forked for each mutant; an import hook gives the fork the changed module, so
+nothing is written. A first run records which tests reach which lines. The tests that reach a mutant's line run first,
+up to the first failure, then all others that reach its file; tests marked slow are left out. A mutant that no test
+notices survives; those that change nothing that can be seen are listed with the reason in `equivalent_mutants.toml`.
+Tests that start processes of their own run the code unchanged there.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(
+    OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", NCU_BENCH_NO_SKIPS=""
+)
+
+import argparse
+import importlib
+import importlib.util
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, FrameType
+
+import pytest
+
+from benchmarks.mutants import Mutant, mutants_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parent.parent
+LIBRARIES = (
+    "numpy", "pyarrow", "pyarrow.parquet", "pyarrow.compute", "pyarrow.csv", "pandas", "click", "rich.console",
+    "rich.table", "zstandard", "hypothesis.strategies", "hypothesis.extra.numpy",
+)  # fmt: skip
+DERIVED, CEILINGS, COMPARE = "tests/parsers/derived", "tests/tools/ceilings", "tests/tools/compare"
+KERNELS, DIAGNOSIS = "tests/tools/kernels", "tests/tools/diagnosis"
+CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "flops": (
+        ("parsers/ncu_parsers/derived/*flops.py",), (f"{DERIVED}/test_flops.py", f"{DERIVED}/test_every_chip.py"),
+    ),
+    "ceilings": (
+        ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py"),
+        (f"{CEILINGS}/test_ceilings.py", f"{CEILINGS}/test_flags.py",
+         f"{CEILINGS}/test_machines.py", f"{KERNELS}/test_analysis.py"),
+    ),
+    "levels": (("ncu_tools/ceilings/levels.py",), (f"{CEILINGS}/test_levels.py", f"{CEILINGS}/test_ceilings.py")),
+    "diagnosis": (("ncu_tools/kernels/diagnosis/*.py",), (DIAGNOSIS,)),
+    "intervals": (("ncu_tools/numbers/statistics.py",), ("tests/tools/numbers",)),
+    "units": (
+        ("parsers/ncu_parsers/report_data/units.py",),
+        ("tests/parsers/report_data/test_units.py", "tests/parsers/ncu/test_every_dialect_reads_back.py"),
+    ),
+    "matching": (
+        ("ncu_tools/compare/matching/*.py",),
+        (f"{COMPARE}/test_kernel_pairs.py", f"{COMPARE}/test_run_works.py", f"{COMPARE}/test_per_launch.py",
+         f"{COMPARE}/test_compare.py"),
+    ),
+    "join": (("ncu_tools/compare/join.py",), (f"{COMPARE}/test_join.py",)),
+}  # fmt: skip
+"""What the numeric core is: of each part the files that are changed, and the tests that have to notice."""
+PATIENCE, FACTOR = 20.0, 4.0
+"""A mutant that takes so many seconds longer, and so many times what its tests took, hangs: it was noticed."""
+
+
+class ChangedModule(SourceFileLoader):
+    """Gives a module other code than its file holds."""
+
+    code: CodeType
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The changed code, in place of the file's."""
+        return self.code
+
+
+class Finder:
+    """Finds one module, changed; first on `sys.meta_path`."""
+
+    def __init__(self, path: Path, code: CodeType) -> None:
+        top = next(top for top in (ROOT / "launch", ROOT / "parsers", ROOT) if path.is_relative_to(top))
+        self.name = ".".join(path.relative_to(top).with_suffix("").parts)
+        self.path, self.code = path, code
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """The changed module, when it is the one that is imported."""
+        if name != self.name:
+            return None
+        loader = ChangedModule(name, str(self.path))
+        loader.code = self.code
+        return importlib.util.spec_from_file_location(name, self.path, loader=loader)
+
+
+class Chosen:
+    """A plugin of pytest that runs the chosen tests, in their order; all where none are chosen."""
+
+    def __init__(self, names: Sequence[str] | None, seconds: dict[str, float]) -> None:
+        self.names, self.seconds = names, seconds
+
+    def pytest_sessionstart(self) -> None:
+        """Let hypothesis fail at once: the smallest failure is not asked for."""
+        from hypothesis import Phase, settings
+
+        quick = settings.get_profile("quick")
+        settings.register_profile("mutation", quick, phases=(Phase.explicit, Phase.generate), database=None)
+        settings.load_profile("mutation")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the chosen tests, the shortest first."""
+        if self.names is not None:
+            wanted = set(self.names)
+            items[:] = [item for item in items if item.nodeid in wanted]
+        items.sort(key=lambda item: self.seconds.get(item.nodeid, 0.0))
+
+
+class Recorder:
+    """A plugin of pytest that notes for each test how long it took and which lines of the files it ran."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self.files = {str(path) for path in files}
+        self.seconds: dict[str, float] = {}
+        self.lines: dict[str, dict[str, set[int]]] = {}
+        self.failed: list[str] = []
+        self.test = ""
+
+    def trace(self, frame: FrameType, event: str, _: object) -> object:
+        """Note a line of one of the files."""
+        file = frame.f_code.co_filename
+        if file not in self.files:
+            return None
+        if self.test:
+            self.lines.setdefault(self.test, {}).setdefault(file, set()).add(frame.f_lineno)
+        return self.trace
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Trace and time a test."""
+        self.test, began = item.nodeid, time.perf_counter()
+        sys.settrace(self.trace)
+        result = yield
+        sys.settrace(None)
+        self.seconds[self.test] = time.perf_counter() - began
+        return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a failure."""
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+    def saved(self) -> dict[str, object]:
+        """All of it, as JSON holds it."""
+        lines = {test: {file: sorted(at) for file, at in files.items()} for test, files in self.lines.items()}
+        return {"seconds": self.seconds, "lines": lines, "failed": self.failed}
+
+
+def forked(
+    arguments: list[str], plugin: object, folder: Path, seconds: float, mutant: Mutant | None = None
+) -> int | None:
+    """pytest's exit status of a fork in which the module is changed; None if it took longer. -1 where pytest broke."""
+    child = os.fork()
+    if child == 0:
+        status = 70
+        try:
+            os.setsid()
+            silent = os.open(folder / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(silent, 1)
+            os.dup2(silent, 2)
+            if mutant is not None:
+                sys.meta_path.insert(0, Finder(mutant.path, compile(mutant.code, str(mutant.path), "exec")))
+            options = ["-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "--hypothesis-seed=0"]
+            options += [
+                "-m",
+                "not slow and not nightly",
+                "-W",
+                "ignore",
+                f"--basetemp={folder / 'tests'}",
+                *([] if mutant is None else ["-x"]),
+            ]
+            status = int(pytest.main([*options, *arguments], plugins=[plugin]))
+            if isinstance(plugin, Recorder):
+                (folder / "record.json").write_text(json.dumps(plugin.saved()), "utf-8")
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+class Part:
+    """One part of the core: its mutants, and what is known of its tests."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        patterns, tests = CORE[name]
+        self.name, self.folder = name, folder
+        self.files = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
+        self.tests = [str(ROOT / test) for test in tests if (ROOT / test).exists()]
+        self.mutants = [mutant for path in self.files for mutant in mutants_of(path)]
+
+    def record(self) -> None:
+        """Run the tests unchanged: they tell which lines they reach, and those that fail can notice nothing."""
+        if forked(self.tests, Recorder(self.files), self.folder, 3600) not in (0, 1):
+            sys.exit(f"the tests of {self.name} do not run:\n{(self.folder / 'output.txt').read_text()[-2000:]}")
+        record = json.loads((self.folder / "record.json").read_text("utf-8"))
+        for test in record["failed"]:
+            print(f"fails unchanged and is left out: {test}", flush=True)
+        passed = record["seconds"].keys() - set(record["failed"])
+        self.seconds: dict[str, float] = {test: record["seconds"][test] for test in passed}
+        self.lines: dict[str, dict[str, list[int]]] = {test: record["lines"].get(test, {}) for test in passed}
+
+    def is_noticed(self, mutant: Mutant) -> bool:
+        """Whether a test fails or hangs: first those that reach the lines, then, if none does, the others."""
+        span, file = range(mutant.line, mutant.last_line + 1), str(mutant.path)
+        all_of_file = {test for test, files in self.lines.items() if file in files}
+        near = {test for test in all_of_file if not set(span).isdisjoint(self.lines[test][file])}
+        for names in (near, all_of_file - near):
+            if names:
+                limit = PATIENCE + FACTOR * sum(self.seconds[name] for name in names)
+                files = sorted({str(ROOT / name.partition("::")[0]) for name in names})
+                chosen = Chosen(sorted(names), self.seconds)
+                if forked(files, chosen, self.folder, limit, mutant) != 0:
+                    return True
+        return False
+
+
+def equivalents() -> dict[str, dict[str, str]]:
+    """The mutants that change nothing that can be seen, by file and name, with the reason."""
+    found: dict[str, dict[str, str]] = {}
+    for entry in tomllib.loads(Path(__file__).with_name("equivalent_mutants.toml").read_text("utf-8"))["mutant"]:
+        for name in entry["names"]:
+            found.setdefault(entry["file"], {})[name] = entry["reason"]
+    return found
+
+
+def sampled(mutants: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
+    """Some of the mutants by chance, in their order; all where no size is given."""
+    chosen = range(len(mutants))
+    if size is not None and size < len(mutants):
+        chosen = sorted(random.Random(seed).sample(chosen, size))  # noqa: S311
+    return [mutants[place] for place in chosen]
+
+
+def measured(part: Part, size: int | None, seed: int) -> tuple[int, int, int]:
+    """Try mutants of a part and print the survivors: how many were noticed, survived, and are equivalent."""
+    known = equivalents()
+    part.record()
+    noticed = survived = equivalent = 0
+    for mutant in sampled(part.mutants, size, seed):
+        file = str(mutant.path.relative_to(ROOT))
+        if mutant.name in known.get(file, {}):
+            equivalent += 1
+        elif part.is_noticed(mutant):
+            noticed += 1
+        else:
+            survived += 1
+            print(f"{file}:{mutant.line}: {mutant.name}", flush=True)
+    return noticed, survived, equivalent
+
+
+def main() -> None:
+    """Try the mutants of the parts that are named, and print the score of each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help=", ".join(CORE))
+    parser.add_argument("--sample", type=int, metavar="N", help="try so many mutants of each part, not all")
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    given = parser.parse_args()
+    if unknown := set(given.parts) - CORE.keys():
+        parser.error(f"no part of the core: {', '.join(sorted(unknown))}; there are {', '.join(CORE)}")
+    os.chdir(ROOT)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    for name in given.parts or CORE:
+        with tempfile.TemporaryDirectory() as folder:
+            part = Part(name, Path(folder))
+            if given.list:
+                for mutant in sampled(part.mutants, given.sample, given.seed):
+                    print(f"{mutant.path.relative_to(ROOT)}:{mutant.line}: {mutant.name}")
+                continue
+            began = time.monotonic()
+            noticed, survived, equivalent = measured(part, given.sample, given.seed)
+            score = 100 * noticed / max(noticed + survived, 1)
+            print(
+                f"{name}: {score:.1f} % ({noticed} noticed, {survived} survived, {equivalent} equivalent, "
+                f"of {len(part.mutants)} mutants; {time.monotonic() - began:.0f} s)",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

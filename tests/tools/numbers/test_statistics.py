@@ -1,0 +1,198 @@
+"""Intervals of ratios against numbers worked out by hand, tables of Student's t, and simulated noise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ncu_tools.numbers.statistics import (
+    Moments,
+    geometric_mean,
+    mean_of,
+    mean_ratio_interval,
+    of_single_launches,
+    ratio_interval,
+    student_quantile,
+    totals,
+)
+
+GROUPS = np.array([0, 0, 1, 1, 1])
+VALUES = np.array([1.0, 3.0, 10.0, 20.0, 60.0])
+NONE = np.nan
+
+
+def of_values(values: np.ndarray, groups: np.ndarray, count: int) -> Moments:
+    return Moments.of(np.asarray(values, float), np.asarray(groups), count)
+
+
+class TestMoments:
+    def test_are_size_sum_and_squared_distances_from_the_mean(self) -> None:
+        moments = of_values(VALUES, GROUPS, 3)
+        assert moments.size.tolist() == [2, 3, 0]
+        assert moments.total.tolist() == [4, 90, 0]
+        assert moments.squares.tolist() == [2, 20**2 + 10**2 + 30**2, 0]
+
+    def test_of_a_group_with_an_unknown_value_are_unknown_and_of_the_others_not(self) -> None:
+        moments = of_values(np.array([1.0, NONE, 10.0]), np.array([0, 0, 1]), 2)
+        assert np.isnan(moments.total).tolist() == [True, False]
+        assert np.isnan(moments.squares).tolist() == [True, False]
+
+    @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12), st.data())
+    def test_of_joined_groups_are_those_of_all_values_at_once(self, values: list[float], data: st.DataObject) -> None:
+        groups = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values))))
+        into = np.array([0, 1, 0, 1])
+        joined = of_values(np.array(values), groups, 4).joined(into, 2)
+        at_once = of_values(np.array(values), into[groups], 2)
+        assert joined.size.tolist() == at_once.size.tolist()
+        assert joined.total == pytest.approx(at_once.total, abs=1e-9)
+        assert joined.squares == pytest.approx(at_once.squares, rel=1e-9, abs=1e-6)
+
+    def test_of_empty_groups_add_nothing(self) -> None:
+        joined = of_values(VALUES, GROUPS, 3).joined(np.array([0, 1, 1]), 2)
+        assert joined.squares.tolist() == [2, 1400]
+
+    def test_only_of_wanted_groups_leave_the_others_empty(self) -> None:
+        moments = of_values(VALUES, GROUPS, 2).only(np.array([False, True]))
+        assert (moments.size.tolist(), moments.total.tolist(), moments.squares.tolist()) == ([0, 3], [0, 90], [0, 1400])
+
+    def test_behind_others_are_those_of_both_together(self) -> None:
+        first, second = (
+            of_values(np.array([1.0, 3.0]), np.array([0, 0]), 1),
+            of_values(np.array([8.0, 5.0]), np.array([0, 1]), 2),
+        )
+        both = first.behind(second, np.array([0, 1]), 2)
+        assert both.size.tolist() == [3, 1]
+        assert both.total.tolist() == [12, 5]
+        assert both.squares == pytest.approx([9 + 1 + 16, 0])
+
+
+class TestTotals:
+    def test_add_the_variances_of_their_strata(self) -> None:
+        sums = totals(of_values(VALUES, GROUPS, 2), np.array([0, 0]), 1)
+        small, large = 2 * 2 / 1, 3 * 1400 / 2
+        assert sums.total.tolist() == [94]
+        assert sums.variance.tolist() == [small + large]
+        assert sums.freedom == pytest.approx([(small + large) ** 2 / (small**2 / 1 + large**2 / 2)])
+
+    def test_are_weighted_by_stratum(self) -> None:
+        sums = totals(of_values(VALUES, GROUPS, 3), np.array([0, 0, 0]), 1, np.array([10.0, 0.5, 7.0]))
+        small, large = 100 * 2 * 2 / 1, 0.25 * 3 * 1400 / 2
+        assert sums.total.tolist() == [40 + 45]
+        assert sums.variance.tolist() == [small + large]
+        assert sums.freedom == pytest.approx([(small + large) ** 2 / (small**2 / 1 + large**2 / 2)])
+
+    def test_of_a_stratum_of_one_launch_have_no_variance(self) -> None:
+        sums = totals(of_values(np.array([1.0, 2.0, 4.0]), np.array([0, 1, 1]), 2), np.array([0, 1]), 2)
+        assert sums.total.tolist() == [1, 6]
+        assert np.isnan(sums.variance).tolist() == [True, False]
+        assert np.isnan(sums.freedom).tolist() == [True, False]
+
+
+def test_a_row_that_is_an_average_of_launches_shows_no_scatter() -> None:
+    table = pa.table({"invocations": pa.array([None, 1, 2], pa.int64()), "duration_ns": [5.0, 6.0, 7.0]})
+    assert of_single_launches(table, "duration_ns").tolist()[:2] == [5, 6]
+    assert math.isnan(of_single_launches(table, "duration_ns")[2])
+
+
+class TestMean:
+    def test_has_the_variance_of_a_mean_and_one_degree_less_than_samples(self) -> None:
+        assert mean_of(np.array([1.0, 2.0, 6.0])) == (3.0, 7 / 3, 2.0)
+
+    def test_of_one_sample_has_no_variance(self) -> None:
+        mean, variance, freedom = mean_of(np.array([4.0]))
+        assert (mean, freedom) == (4.0, 0.0)
+        assert math.isnan(variance)
+
+    def test_of_two_samples_has_one(self) -> None:
+        assert mean_of(np.array([1.0, 3.0])) == (2.0, 1.0, 1.0)
+
+    def test_of_nothing_is_unknown(self) -> None:
+        assert all(map(math.isnan, mean_of(np.array([]))[:2]))
+
+
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "quantile"),
+    [
+        (0.95, 1, 12.7062047), (0.95, 2, 4.30265273), (0.95, 10, 2.22813885), (0.95, 1000, 1.96233908),
+        (0.99, 1, 63.6567412), (0.99, 4, 4.60409487), (0.99, 30, 2.74999565), (0.90, 5, 2.01504837),
+        (0.50, 3, 0.76489233), (0.95, 1e6, 1.95996635),
+    ],
+)  # fmt: skip
+def test_quantiles_of_student_are_those_of_printed_tables(confidence: float, freedom: float, quantile: float) -> None:
+    assert student_quantile(confidence, freedom) == pytest.approx(quantile, rel=2e-8)
+
+
+class TestInterval:
+    def test_is_the_ratio_times_and_over_the_reach_of_welch(self) -> None:
+        base, new = (10.0, 0.04, 3.0), (20.0, 0.36, 5.0)
+        parts = 0.04 / 100, 0.36 / 400
+        freedom = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 5)
+        reach = math.exp(student_quantile(0.95, round(freedom, 3)) * math.sqrt(sum(parts)))
+        assert ratio_interval(base, new) == pytest.approx((2 / reach, 2 * reach), rel=1e-12)
+
+    def test_is_wider_the_surer_it_has_to_be(self) -> None:
+        base, new = (10.0, 0.04, 3.0), (20.0, 0.36, 5.0)
+        narrow, usual, wide = (ratio_interval(base, new, confidence) for confidence in (0.5, 0.95, 0.99))
+        assert narrow is not None
+        assert usual is not None
+        assert wide is not None
+        assert wide[0] < usual[0] < narrow[0] < narrow[1] < usual[1] < wide[1]
+        assert mean_ratio_interval([(base, new)], 0.99) == wide
+        assert mean_ratio_interval([(base, new)]) == usual
+
+    def test_of_a_mean_has_the_noise_of_all_pairs_over_their_number(self) -> None:
+        pairs = [((10.0, 0.04, 3.0), (20.0, 0.36, 5.0)), ((5.0, 0.01, 4.0), (2.5, 0.0, 2.0))]
+        parts = [(0.04 / 100, 3), (0.36 / 400, 5), (0.01 / 25, 4)]
+        whole = sum(part for part, _ in parts)
+        freedom = whole**2 / sum(part**2 / degrees for part, degrees in parts)
+        reach = math.exp(student_quantile(0.95, round(freedom, 3)) * math.sqrt(whole) / 2)
+        assert mean_ratio_interval(pairs) == pytest.approx((1 / reach, reach), rel=1e-12)
+
+    @pytest.mark.parametrize(
+        ("base", "new"),
+        [
+            ((0.0, 1.0, 3.0), (1.0, 1.0, 3.0)),
+            ((1.0, 1.0, 3.0), (0.0, 1.0, 3.0)),
+            ((-1.0, 1.0, 3.0), (1.0, 1.0, 3.0)),
+            ((1.0, NONE, 3.0), (1.0, 1.0, 3.0)),
+            ((1.0, 1.0, 3.0), (1.0, NONE, 3.0)),
+            ((NONE, 1.0, 3.0), (1.0, 1.0, 3.0)),
+            ((1.0, 0.0, 3.0), (1.0, 0.0, 3.0)),
+        ],
+    )
+    def test_of_nothing_positive_or_no_scatter_is_none(
+        self, base: tuple[float, float, float], new: tuple[float, float, float]
+    ) -> None:
+        assert ratio_interval(base, new) is None
+        assert mean_ratio_interval([((1.0, 1.0, 3.0), (1.0, 1.0, 3.0)), (base, new)]) is None
+
+    def test_takes_no_freedom_from_a_side_without_scatter(self) -> None:
+        quiet, other = (20.0, 0.0, NONE), (20.0, 0.0, 9.0)
+        assert ratio_interval((10.0, 0.04, 3.0), quiet) == ratio_interval((10.0, 0.04, 3.0), other)
+
+    def test_of_no_pair_is_none(self) -> None:
+        assert mean_ratio_interval([]) is None
+
+    def test_of_small_totals_is_there(self) -> None:
+        assert ratio_interval((0.5, 0.01, 3.0), (0.25, 0.0, 3.0)) is not None
+        assert ratio_interval((0.5, 0.0, 3.0), (0.25, 0.01, 3.0)) is not None
+
+    def test_holds_the_truth_about_as_often_as_it_says(self) -> None:
+        random = np.random.default_rng(5)
+        held = 0
+        for _ in range(400):
+            found = ratio_interval(mean_of(random.normal(100, 8, 6)), mean_of(random.normal(150, 8, 6)))
+            assert found is not None
+            held += found[0] <= 1.5 <= found[1]
+        assert 0.91 <= held / 400 <= 0.985
+
+
+def test_a_geometric_mean_is_the_root_of_the_product() -> None:
+    assert geometric_mean([2.0, 8.0]) == pytest.approx(4)
+    assert geometric_mean([1.0, 2.0, 4.0]) == pytest.approx(2)
+    assert geometric_mean([0.3]) == 0.3
