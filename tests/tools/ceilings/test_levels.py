@@ -8,8 +8,6 @@ import pyarrow as pa
 import pytest
 
 from ncu_tools.ceilings.levels import (
-    NVIDIA,
-    TRAFFIC,
     asked_for,
     asked_for_roof,
     bytes_of,
@@ -17,6 +15,7 @@ from ncu_tools.ceilings.levels import (
     needed_metrics,
     shared_roof,
 )
+from ncu_tools.ceilings.machine_files import NVIDIA, TRAFFIC
 
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 FROM_L2 = "lts__lts2xbar_cycles_active"
