@@ -41,7 +41,7 @@ TWO_DEATHS = {"distributed.scheduler.allowed-failures": 1}
 """An item is given up sooner: starting a worker takes a second or two."""
 PATHS = {
     **os.environ,
-    "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "launch", ROOT / "parsers"))),
+    "PYTHONPATH": os.pathsep.join(map(str, (ROOT, Path(__file__).parent, ROOT / "launch", ROOT / "parsers"))),
 }
 
 
