@@ -77,6 +77,7 @@ def test_a_thousand_mutated_inputs_give_nothing_but_answers_and_reasons(
 
 @needs_atheris
 @pytest.mark.nightly
+@pytest.mark.slow  # `-m "not slow"` takes the place of the default, `-m "not nightly"`
 @pytest.mark.parametrize("name", NAMES)
 def test_a_million_mutated_inputs_give_nothing_but_answers_and_reasons(name: str, tmp_path: Path) -> None:
     seed = date.today().toordinal()  # other inputs each night

@@ -29,6 +29,8 @@ from ncu_tools.kernels.hotspots import hotspots
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.reports import needs_shared_reports
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def found_in(folder: Path) -> list[Result]:

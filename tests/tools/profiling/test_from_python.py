@@ -42,6 +42,7 @@ def on_path(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return bench
 
 
+@pytest.mark.slow
 class TestAModel:
     def test_is_profiled_by_its_operators_where_there_is_no_gpu(self, folder: Path) -> None:
         pytest.importorskip("torch")

@@ -207,6 +207,7 @@ class TestSections:
     def test_of_every_sample_read_back_with_equal_numbers(self, path: Path) -> None:
         check_round_trip(path)
 
+    @pytest.mark.slow
     @needs_shared_reports
     def test_of_every_real_report_read_back_with_equal_numbers(self) -> None:
         for path in shared_reports("ncu_csv"):
