@@ -11,8 +11,8 @@ setup(
     ext_modules=[
         Extension(
             "ncu_parsers.streaming.cells._rows",
-            [f"{LOOPS}/module.c", f"{LOOPS}/lines.c", f"{LOOPS}/cells.c"],
-            depends=[f"{LOOPS}/loops.h", f"{LOOPS}/texts.h"],
+            [f"{LOOPS}/rows.c"],
+            depends=[f"{LOOPS}/texts.h"],
             optional=True,
         )
     ]

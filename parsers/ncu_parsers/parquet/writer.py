@@ -89,11 +89,6 @@ class RowGroups:
         self._parts[-1].replace(self._path)
         self.finished = True
 
-    def restart(self) -> None:
-        """Forget all that was written."""
-        self.discard()
-        self._parts, self._schema = [], None
-
     def discard(self) -> None:
         """Remove what is not finished."""
         self._waiting = []

@@ -122,15 +122,16 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -
             return None
     except NcuBenchError:
         return None  # the plain reader says what is wrong
-    from ncu_parsers.streaming.streaming_reader import stream_report  # small reports do without its imports
+    from ncu_parsers.streaming.cells.rows import NotStreamed  # small reports do without these imports
+    from ncu_parsers.streaming.streaming_reader import stream_report
 
     reading(source)
     try:
         with writing_row_groups(path) as groups:
-            report = stream_report(source, groups)
-            if report is None:
-                return None
+            report = stream_report(source, groups.write)
             groups.finish(encoded(_metadata([report], [])))
+    except NotStreamed:
+        return None
     except TooBig as error:
         return Parsed(None, refused={source.name: error.alone()})
     return Parsed(None, [report], written=True)

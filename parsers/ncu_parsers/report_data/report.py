@@ -243,10 +243,13 @@ def settle_with(number_format: NumberFormat, launches: list[Launch], report: Rep
 
 def metric_of(reading: Reading, number_format: NumberFormat) -> tuple[Metric | None, str | None]:
     """What a reading says, None where nothing, and the instances printed behind it."""
-    text, behind = instances(reading.text.strip())
-    if text in ABSENT:
-        return None, behind
+    text, behind = reading.text.strip(), None
     number = number_format.parse(text)
+    if number is None:
+        text, behind = instances(text)
+        if text in ABSENT:
+            return None, behind
+        number = number_format.parse(text)
     base, factor = unit(reading.unit)
     if number is None:
         return Metric(reading.text.strip(), 0.0, base), None
