@@ -30,6 +30,7 @@ from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import TextReading, read_report
 from ncu_parsers.parquet.writer import ENOUGH_ROWS, RowGroups, write_table, writing_row_groups
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of
+from ncu_parsers.parse.slow_reading import note_loops
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
@@ -224,6 +225,7 @@ def _streamed(source: Source, path: Path) -> Part | None:
         report = stream_report(source, sink)
         if report is None:
             return None
+        note_loops(report)
         groups.finish(b"{}")
     return Part(report, path, ids=sink.ids)
 

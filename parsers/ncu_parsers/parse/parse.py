@@ -122,7 +122,8 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -
             return None
     except NcuBenchError:
         return None  # the plain reader says what is wrong
-    from ncu_parsers.streaming.streaming_reader import stream_report  # small reports do without its imports
+    from ncu_parsers.parse.slow_reading import note_loops  # small reports do without these imports
+    from ncu_parsers.streaming.streaming_reader import stream_report
 
     reading(source)
     try:
@@ -130,6 +131,7 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -
             report = stream_report(source, groups)
             if report is None:
                 return None
+            note_loops(report)
             groups.finish(encoded(_metadata([report], [])))
     except TooBig as error:
         return Parsed(None, refused={source.name: error.alone()})
