@@ -26,12 +26,17 @@ def step_of(phase: str, *, mode: str = "eager", **more: Any) -> Step:
     return Step(workload, layer, layer, (torch.ones(1, 3),), {}, optimizer, "cpu", "layer")
 
 
+def gradient(step: Step) -> Any:
+    """That of the weights, None where there is none."""
+    return step.watched.weight.grad
+
+
 def test_of_a_forward_pass_no_gradient_is_made() -> None:
     step = step_of("forward")
     iteration = iteration_of(step)
     iteration.work(iteration.prepare())
     iteration.finish()
-    assert step.watched.weight.grad is None
+    assert gradient(step) is None
     assert step.watched.weight.tolist() == [[2.0, 2.0, 2.0]]
 
 
@@ -39,11 +44,11 @@ def test_of_a_backward_pass_the_forward_pass_is_made_before_and_gradients_are_dr
     step = step_of("backward")
     iteration = iteration_of(step)
     prepared = iteration.prepare()
-    assert step.watched.weight.grad is None
+    assert gradient(step) is None
     iteration.work(prepared)
-    assert step.watched.weight.grad.tolist() == [[1.0, 1.0, 1.0]]
+    assert gradient(step).tolist() == [[1.0, 1.0, 1.0]]
     iteration.finish()
-    assert step.watched.weight.grad is None
+    assert gradient(step) is None
 
 
 def test_a_whole_step_changes_the_weights_by_its_gradients_and_keeps_none() -> None:
@@ -51,7 +56,7 @@ def test_a_whole_step_changes_the_weights_by_its_gradients_and_keeps_none() -> N
     iteration = iteration_of(step)
     iteration.work(iteration.prepare())
     assert step.watched.weight.tolist() == [[1.5, 1.5, 1.5]]
-    assert step.watched.weight.grad is None
+    assert gradient(step) is None
 
 
 def test_with_autocast_the_operators_run_in_the_smaller_type_and_the_weights_stay() -> None:
