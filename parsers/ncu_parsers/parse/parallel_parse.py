@@ -30,6 +30,7 @@ from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import TextReading, read_report
 from ncu_parsers.parquet.writer import ENOUGH_ROWS, write_table, writing_row_groups
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of
+from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
@@ -218,7 +219,7 @@ def read_apart(work: Sequence[tuple[Source, Path]], big: int) -> list[Part]:
     return parts
 
 
-def _streamed(source: Source, path: Path) -> Part | None:
+def _streamed(source: Source, path: Path) -> Part:
     part = Part(path=path)
     try:
         with writing_row_groups(path) as groups:
@@ -229,8 +230,12 @@ def _streamed(source: Source, path: Path) -> Part | None:
 
             part.report = stream_report(source, write)
             groups.finish(b"{}")
-    except NotStreamed:
-        return None
+    except NotStreamed as reason:
+        part = _read_whole(source)
+        if part.report is not None:
+            note_not_streamed(part.report, reason)
+        return part
+    note_loops(part.report)
     return part
 
 
