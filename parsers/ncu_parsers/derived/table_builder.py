@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,11 +46,8 @@ def launches_table(report: Report) -> pa.Table:
     """
     launches = report.launches
     numbers, texts = _metric_columns(launches, report)
-
-    def described(name: str) -> dict[bytes, bytes]:
-        unit = next((launch.metrics[name].unit for launch in launches if name in launch.metrics), "")
-        return describe(name, report, unit)
-
+    units = {name: metric.unit for launch in reversed(launches) for name, metric in launch.metrics.items()}
+    described = {name: describe(name, report, units.get(name, "")) for name in (*numbers, *texts)}
     identity, opcodes = _identity(launches, report), _opcodes(launches)
     table = contract_table(len(launches), identity, numbers, texts, opcodes, described, launches)
     averaged = np.array([(launch.invocations or 1) > 1 for launch in launches])
@@ -98,7 +95,7 @@ def contract_table(
     numbers: Mapping[str, tables.Floats],
     texts: Mapping[str, Any],
     opcodes: list[dict[str, float] | None],
-    described: Callable[[str], dict[bytes, bytes]],
+    described: Mapping[str, dict[bytes, bytes]],
     launches: Sequence[Launch] = (),
 ) -> pa.Table:
     """Identity columns, metrics that are numbers, and texts as a table of the contract with every derived column.
@@ -121,7 +118,7 @@ def contract_table(
     for name in sorted({*numbers, *texts} - COLUMN_NAMES):
         values = numbers[name] if name in numbers else texts[name]
         columns.append(values if isinstance(values, pa.Array) else _array(values, _kind_of(values), rows))
-        fields.append(pa.field(name, columns[-1].type, metadata=described(name)))
+        fields.append(pa.field(name, columns[-1].type, metadata=described[name]))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 

@@ -316,11 +316,8 @@ def table_of(columns: LaunchColumns, report: Report, numeric: Collection[str] = 
     named: list[dict[str, float] | None] = []
     if opcodes is not None and opcodes.instances:
         named = [named_instances(opcodes.instances.get(row, "")) or None for row in range(columns.rows)]
-
-    def describe(name: str) -> dict[bytes, bytes]:
-        metric = columns.metrics.get(name)
-        return table_builder.describe(name, report, metric.unit if metric is not None else "")
-
+    units = {name: column.unit for name, column in columns.metrics.items()}
+    described = {name: table_builder.describe(name, report, units.get(name, "")) for name in (*numbers, *texts)}
     return table_builder.contract_table(
-        columns.rows, _identity(columns, report), numbers, texts, named if any(named) else [], describe
+        columns.rows, _identity(columns, report), numbers, texts, named if any(named) else [], described
     )

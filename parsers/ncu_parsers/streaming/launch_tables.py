@@ -1,4 +1,4 @@
-"""Launches of a streamed report as columns -> tables, each checked against what was written before."""
+"""Launches as columns -> tables, each checked against what was written before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ncu_parsers.report_data.report import Report
-from ncu_parsers.streaming.cells.rows import Integers, NotStreamed
+from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns, MetricColumn, joinable, joined, table_of
 
 TABLES_AHEAD = 1
@@ -19,28 +19,6 @@ DERIVED_COLUMNS = 60
 """Launches are gathered until their table has so many cells, with so many columns beside their metrics: a table takes
 as many steps for few launches as for many.
 """
-
-
-class LaunchIds:
-    """The ids of launches so far. They grow within a process, so one that does not may be of a launch met before."""
-
-    def __init__(self) -> None:
-        self._earlier: dict[int, int] = {}
-        self._last: dict[int, int] = {}
-
-    def begin_table(self) -> None:
-        """Launches that follow must be others than all before."""
-        self._earlier = dict(self._last)
-
-    def add(self, processes: Integers | None, ids: Integers) -> None:
-        """Add launches in the order of the file. Raises `NotStreamed` where one may stand in an earlier table too."""
-        each = np.zeros(len(ids), np.int64) if processes is None else processes
-        alone = int(each.min()) == int(each.max())
-        for process in [int(each[0])] if alone else np.unique(each).tolist():
-            of_process = ids if alone else ids[each == process]
-            if int(of_process.min()) <= self._earlier.get(process, -1):
-                raise NotStreamed("one launch may stand in several of its tables")
-            self._last[process] = max(self._last.get(process, -1), int(of_process.max()))
 
 
 class LaunchTables:

@@ -13,24 +13,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced
-from ncu_parsers.ncu.csv_pages import LongPage
 from ncu_parsers.report_data.report import DECIMAL_COMMAS, Report
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import DAMAGE, Source
-from ncu_parsers.streaming import wide_launches
 from ncu_parsers.streaming.blocks import blocks_of
 from ncu_parsers.streaming.cells.rows import NotStreamed
-from ncu_parsers.streaming.launch_columns import LaunchColumns
-from ncu_parsers.streaming.launch_tables import LaunchIds, LaunchTables
+from ncu_parsers.streaming.launch_tables import LaunchTables
 from ncu_parsers.streaming.line_account import LineAccount
-from ncu_parsers.streaming.long_launches import long_launches
-from ncu_parsers.streaming.page_rows import PageRows, RowBatch, StreamedPage
+from ncu_parsers.streaming.page_rows import PageRows, StreamedPage
+from ncu_parsers.streaming.report_launches import launches_of_report
 
 Result = TypeVar("Result")
 
@@ -112,7 +108,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
         rows, tables = PageRows(account, pool), LaunchTables(report, pool)
         try:
             with source.open() as stream:
-                launches = _launches(rows.batches(blocks_of(stream, source.name)), report)
+                launches = launches_of_report(rows.batches(blocks_of(stream, source.name)), report)
                 _write_each(tables.tables(launches), write, writer)
         except DAMAGE as error:
             raise NotStreamed("the file is damaged") from error
@@ -120,25 +116,6 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
         raise NotStreamed("it holds no launch")
     _finish(report, account, rows.pages, tables)
     return report
-
-
-def _launches(batches: Iterable[RowBatch], report: Report) -> Iterator[LaunchColumns]:
-    """Launches page by page. Raises `NotStreamed` where one may be in two pages."""
-    ids, current = LaunchIds(), None
-    for streamed, columns in _launches_of_pages(batches, report):
-        if streamed is not current or isinstance(streamed.page, LongPage):
-            ids.begin_table()
-        current = streamed
-        ids.add(columns.processes, columns.ids)
-        yield columns
-
-
-def _launches_of_pages(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple[StreamedPage, LaunchColumns]]:
-    for is_long, some in groupby(batches, lambda batch: isinstance(batch.streamed.page, LongPage)):
-        if is_long:
-            yield from long_launches(some, report)
-        else:
-            yield from ((batch.streamed, wide_launches.launches_of(batch, report)) for batch in some)
 
 
 def _write_each(tables: Iterable[pa.Table], write: Callable[[pa.Table], None], writer: Executor) -> None:

@@ -1,4 +1,4 @@
-"""A big report that was read by the loops in Python says so, and what makes the next one faster."""
+"""A big report that was read slowly says why, and what makes the next one faster."""
 
 from __future__ import annotations
 
@@ -54,3 +54,20 @@ def test_a_small_report_is_read_as_fast_without_them_and_has_no_such_note(tmp_pa
 def test_a_report_that_no_compiled_loop_could_read_has_no_such_note(tmp_path: Path) -> None:
     result = parse.parse_into(tmp_path / "out.parquet", [Source(str(SAMPLES / "d18-text.txt"))])
     assert [NOT_COMPILED in report.notes for report in result.reports] == [False]
+
+
+@pytest.mark.usefixtures("all_are_big")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("d18-text.txt", "it holds a text page"), ("d19-summary-per-kernel.csv", "it holds a summary page")],
+)
+@pytest.mark.parametrize("beside", [[], SOURCES[:1]], ids=["alone", "beside another"])
+def test_a_big_report_that_cannot_be_streamed_has_a_note_with_the_reason(
+    tmp_path: Path, name: str, reason: str, beside: list[Source]
+) -> None:
+    sources = [Source(str(SAMPLES / name)), *beside]
+    result = parse.parse_into(tmp_path / "out.parquet", sources, join=False)
+    (note,) = (note for note in result.reports[0].notes if note.startswith("read launch by launch"))
+    assert note.endswith(reason)
+    assert note in table_metadata(read_launches(tmp_path / "out.parquet"))["reports"][0]["notes"]
+    assert not any("launch by launch" in note for report in result.reports[1:] for note in report.notes)
