@@ -29,10 +29,21 @@ EXTREMES = ("Minimum", "Maximum", "Average")
 PAYLOAD_FIELDS = 6  # PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg behind every range
 
 IDENTITY_COLUMNS = frozenset({
-    "ID", "Process ID", "Process Id", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream",
-    "Block Size", "Grid Size", "Device", "Device Id", "Device Name", "CC", "Invocations", "Domain", "Result Type",
-    "Function Name", "Demangled Name", "Mangled Name", "API Call ID",
+    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream", "Block Size",
+    "Grid Size", "Device", "Device Name", "CC", "Invocations", "Domain", "Result Type", "Function Name",
+    "Demangled Name", "Mangled Name", "API Call ID",
 })  # fmt: skip
+
+TITLES = {"Process Id": "Process ID", "Device Id": "Device"}
+"""Titles of columns that some dialect writes otherwise, with the title that all readers know them by.
+
+A dialect of the same tables under other titles takes its lines here and a sample in `sample_reports/`.
+"""
+
+KERNEL_TITLES = tuple(
+    {title: None for title in ("Kernel Name", "Function Name", *TITLES) if TITLES.get(title, title).endswith(" Name")}
+)
+"""Every header has one of these."""
 
 UI_LABELS = {
     "Duration": "gpu__time_duration.sum",
@@ -54,7 +65,7 @@ def open_page(line: str) -> Page | None:
     A program that prints without a newline leaves its text in front of the header, so the header may start inside
     the line.
     """
-    if "Kernel Name" not in line and "Function Name" not in line:
+    if not any(title in line for title in KERNEL_TITLES):
         return None
     start = min((at for at in (line.find('"ID"'), line.find('"Process ID"')) if at >= 0), default=0)
     quoted = line[start:].startswith('"')
@@ -62,7 +73,8 @@ def open_page(line: str) -> Page | None:
         header = split_row(line[start:].rstrip(), delimiter)
         if header is None or len(header) < 3:
             continue
-        header = [cell.strip().lstrip("\ufeff") for cell in header]
+        titles = (cell.strip().lstrip("\ufeff") for cell in header)
+        header = [TITLES.get(title, title) for title in titles]
         names = set(header)
         if "Metric Name" in names and "Metric Value" in names:
             return LongPage(header, delimiter, quoted)
@@ -334,8 +346,8 @@ def launch_of(cells: dict[str, str]) -> Launch:
         kernel_name=name,
         kernel_short=cells.get("Function Name"),
         launch_id=whole(cells.get("ID")),
-        process_id=whole(cells.get("Process ID") or cells.get("Process Id")),
-        device_id=whole(cells.get("Device") or cells.get("Device Id"), bits=31),
+        process_id=whole(cells.get("Process ID")),
+        device_id=whole(cells.get("Device"), bits=31),
         compute_capability=cells.get("CC") or None,
         context=whole(cells.get("Context")),
         stream=present(cells.get("Stream")),

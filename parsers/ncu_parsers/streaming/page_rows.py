@@ -112,9 +112,9 @@ class PageRows:
             while end < len(block):
                 begin, streamed = end, self.pages[-1] if self.pages else None
                 scanned = self._scanned(block, begin, streamed, ahead)
-                judged, end = self._account_for(block, scanned, streamed)
-                if streamed is not None and (judged or scanned.rows.count):
-                    yield self._batch(block, begin, streamed, scanned, judged)
+                judged, rows, end = self._account_for(block, scanned, streamed)
+                if streamed is not None and (judged or rows.count):
+                    yield self._batch(block, begin, streamed, rows, judged)
 
     # ---------------------------------------------------------------------------------------------------- scanning
 
@@ -146,10 +146,10 @@ class PageRows:
 
     def _account_for(
         self, block: bytes, scanned: ScannedBlock, streamed: StreamedPage | None
-    ) -> tuple[list[JudgedRow], int]:
+    ) -> tuple[list[JudgedRow], Rows, int]:
         """Account for the lines of a scan, up to one that opens a page or completes what is known of its layout.
 
-        Gives the rows that the page had to judge, and where the lines end.
+        Gives the rows that the page had to judge, the plain rows, and where all these lines end.
         """
         counted = 0
         judged: list[JudgedRow] = []
@@ -161,15 +161,15 @@ class PageRows:
             opened = self.account.opened_by(text)
             if opened is not None:
                 self.pages.append(StreamedPage(opened, long_layout(opened) if isinstance(opened, LongPage) else None))
-                return judged, end
+                return judged, scanned.rows.part(0, before), end
             kind, cells = self.account.judge(page, text)
             if kind in (kinds.METRICS, kinds.RULE):
                 judged.append(JudgedRow(before, begin, cells))
             if streamed is not None and streamed.layout is None and isinstance(page, WidePage) and page.is_begun:
                 streamed.layout = wide_layout(page)
-                return judged, end
+                return judged, scanned.rows, end
         self._count(page, scanned.rows, counted, scanned.rows.count)
-        return judged, scanned.end
+        return judged, scanned.rows, scanned.end
 
     def _count(self, page: LongPage | WidePage | None, rows: Rows, begin: int, end: int) -> None:
         """Account for the plain rows from `begin` up to `end`."""
@@ -183,15 +183,14 @@ class PageRows:
     # ----------------------------------------------------------------------------------------------------- batches
 
     def _batch(
-        self, block: bytes, begin: int, streamed: StreamedPage, scanned: ScannedBlock, judged: Sequence[JudgedRow]
+        self, block: bytes, begin: int, streamed: StreamedPage, plain: Rows, judged: Sequence[JudgedRow]
     ) -> RowBatch:
         """All rows that were found, in their order, read with the decimal mark of their page."""
-        rows = self._merged(scanned.rows, judged, block, streamed)
+        rows = self._merged(plain, judged, block, streamed)
         if not streamed.locale.accepts(rows, self._decimal):
             self._decimal = OTHER_MARK[self._decimal]
-            plain = scanned.rows
             if plain.count and streamed.layout is not None:
-                plain = scan(block, begin, streamed.layout, self._decimal).rows
+                plain = scan(block, begin, streamed.layout, self._decimal).rows.part(0, plain.count)
             rows = self._merged(plain, judged, block, streamed)
             if not streamed.locale.accepts(rows, self._decimal):
                 raise NotStreamed("its numbers contradict each other")

@@ -18,7 +18,7 @@ from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parquet.writer import write_table, writing_row_groups
-from ncu_parsers.parse import parse, slow_reading
+from ncu_parsers.parse import parse
 from ncu_parsers.parse.parse import account
 from ncu_parsers.report_data.units import NumberFormat
 from ncu_parsers.sources.sources import Source
@@ -427,7 +427,7 @@ class TestParsingIntoAFile:
         rows = [row(*launch_cells(number), f"{generator.random() * 1e4:,.2f}") for number in range(500)]
         path = file_of(tmp_path, [*wide_header((TIME, "us")), *rows])
         monkeypatch.setattr(parse, "STREAMED_FROM_BYTES", 0)
-        monkeypatch.setattr(slow_reading, "note_loops", lambda report: None)  # how it was read is no part of a table
+        monkeypatch.setattr(parse, "note_loops", lambda report: None)  # how it was read is no part of a table
         result = parse.parse_into(tmp_path / "streamed.parquet", [Source(str(path))])
         assert result.written
         assert result.table is None
