@@ -21,7 +21,7 @@ from ncu_tools.kernels.kernel_sums import KernelSums, Launches
 from ncu_tools.layers.layers import without_failed
 from ncu_tools.numbers.statistics import Moments, of_single_launches
 from ncu_tools.runs.loading import OnDisk, Run
-from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_run
+from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
 
 SCATTERED = ("duration_ns", "dram_bytes")
 """The columns that scatter from launch to launch of one work."""
@@ -106,4 +106,4 @@ def works_of_run(run: OnDisk | Run) -> Works:
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
-    return sums_of_run(run, Works, partial(stretches, others=OF_GROUPS["work"]))
+    return sums_of_run(run, Works, partial(batches_for_sums, others=OF_GROUPS["work"]))

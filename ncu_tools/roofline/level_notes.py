@@ -9,7 +9,7 @@ import pyarrow as pa
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import MEASURED, Ceiling, unit_title
-from ncu_tools.ceilings.levels import asked_for, asked_for_roof, bytes_of
+from ncu_tools.ceilings.levels import byte_metrics, bytes_of, ceiling_metrics
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
 
 
@@ -18,7 +18,7 @@ def on_missing_points(level: str, definition: str, runs: Sequence[pa.Table]) -> 
     if _has_bytes(level, definition, runs):
         return f"nothing has both FLOPs and bytes of {unit_title(level)}, so it has neither points nor a roof"
     how = ", as NVIDIA's charts count them since 2023" if definition != TRAFFIC and level != "shared" else ""
-    metrics = ", ".join(asked_for(level, definition))
+    metrics = ", ".join(byte_metrics(level, definition))
     other = next(one for one in BYTES_COUNTED if one != definition)
     way = f", or take what the report has: --cache-bytes {other}" if _has_bytes(level, other, runs) else ""
     return (
@@ -47,7 +47,7 @@ def on_missing_roofs(
         without = [device for device in capability_of if device not in have]
         if not without:
             continue
-        metrics = list(dict.fromkeys(name for one in without for name in asked_for_roof(level, capability_of[one])))
+        metrics = list(dict.fromkeys(name for one in without for name in ceiling_metrics(level, capability_of[one])))
         lacking = [name for name in metrics if all(np.isnan(tables.floats(table, name)).all() for table in runs)]
         of_devices = f" of {', '.join(without)}" if len(capability_of) > 1 else ""
         machine = ", or name a machine with --machine NAME" if level == DRAM else ""

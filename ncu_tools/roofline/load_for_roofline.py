@@ -135,7 +135,7 @@ def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
     return [
         name
         for name in filled_columns(file)
-        if name in wanted or name in others or name.startswith(partition_sums.OF_THE_BOARD) or name == "failed"
+        if name in wanted or name in others or name.startswith(partition_sums.DEVICE_PREFIXES) or name == "failed"
     ]
 
 

@@ -23,7 +23,7 @@ from ncu_tools.roofline.density import DenseLaunches, weights
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, LevelPlace
 from ncu_tools.roofline.views import Look, seen_as
 from ncu_tools.runs.loading import OnDisk
-from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_run
+from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
 
 
 @dataclass
@@ -122,7 +122,7 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
     others = {*views.NEEDED[look.view], *OF_GROUPS[look.group], *levels.COLUMNS.values(), *levels.needed_metrics()}
     if look.follow:
         others |= {*OF_GROUPS["work"]}
-    sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(stretches, others=others))
+    sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(batches_for_sums, others=others))
     summed = sums.kernels.run
     spots = ranked(summed.kernels(), sums.kernels.notes(run.file), time_title=summed.time_title)
     return Points(spots, sums.intensities.places(), list(sums.works))

@@ -75,7 +75,7 @@ def command(
     machine = find_machine(machine_name) if machine_name else None
     with progress("Reading") as reading:
         reported = [_reported(name, only, reading) for name in runs]
-    found = content(reported, machine, group=group, top=top, title=title or (only.words if only is not None else ""))
+    found = content(reported, machine, group=group, top=top, title=title or (only.title if only is not None else ""))
     with replacing(output) as temporary:
         temporary.write_text(page(found), "utf-8")
     say_notes([*found["notes"], f"the report is {output}"])

@@ -193,7 +193,7 @@ def command(
     from ncu_tools.roofline.roofline import Look
 
     title = style.title
-    style = replace(style, title=title or (only.words if only is not None else ""))
+    style = replace(style, title=title or (only.title if only is not None else ""))
     _check(style)
     if only is not None and (not runs or any(map(drawn_before, runs))):
         raise WrongUsage(

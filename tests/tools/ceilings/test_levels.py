@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from ncu_tools.ceilings.levels import (
-    asked_for,
-    asked_for_roof,
+    byte_metrics,
     bytes_of,
+    ceiling_metrics,
     definition_titles,
     needed_metrics,
-    shared_roof,
+    shared_memory_ceiling,
 )
 from ncu_tools.ceilings.machine_files import NVIDIA, TRAFFIC
 
@@ -94,9 +94,9 @@ class TestByNvidia:
 
 class TestMetricsToAskFor:
     def test_are_those_of_the_definition(self) -> None:
-        assert asked_for("l2", NVIDIA) == [f"{FROM_L2}.sum"]
-        assert asked_for("l2", TRAFFIC) == ["lts__t_bytes.sum"]
-        assert asked_for("l1", NVIDIA) == [
+        assert byte_metrics("l2", NVIDIA) == [f"{FROM_L2}.sum"]
+        assert byte_metrics("l2", TRAFFIC) == ["lts__t_bytes.sum"]
+        assert byte_metrics("l1", NVIDIA) == [
             "l1tex__lsu_writeback_active_mem_lgds.sum",
             "l1tex__lsu_writeback_active_mem_lg.sum",
             "l1tex__lsu_writeback_active.sum",
@@ -104,11 +104,11 @@ class TestMetricsToAskFor:
 
     @pytest.mark.parametrize("definition", [TRAFFIC, NVIDIA])
     def test_of_shared_memory_are_one_counter(self, definition: str) -> None:
-        assert asked_for("shared", definition) == [f"{SHARED}.sum"]
+        assert byte_metrics("shared", definition) == [f"{SHARED}.sum"]
 
     @pytest.mark.parametrize("level", ["dram", "l2", "l1", "shared"])
     def test_of_a_ceiling_are_a_peak_and_its_clock(self, level: str) -> None:
-        peak, clock = asked_for_roof(level, "8.0")
+        peak, clock = ceiling_metrics(level, "8.0")
         assert ".peak" in peak or "peak" in peak
         assert clock.endswith(".per_second")
 
@@ -120,26 +120,26 @@ class TestMetricsToAskFor:
         ],
     )  # fmt: skip
     def test_of_the_ceiling_of_l1_are_those_of_the_chip(self, capability: str, counter: str) -> None:
-        assert asked_for_roof("l1", capability)[0].partition(".")[0] == counter
+        assert ceiling_metrics("l1", capability)[0].partition(".")[0] == counter
 
     def test_that_a_level_depends_on_hold_all_of_these(self) -> None:
         needed = needed_metrics()
         for level in ("l1", "l2", "shared"):
-            assert {*asked_for(level, NVIDIA)} <= needed
+            assert {*byte_metrics(level, NVIDIA)} <= needed
         assert f"{SHARED}.sum.per_second" in needed
-        assert asked_for_roof("shared", None)[0] in needed
-        assert {asked_for_roof(level, "8.0")[1] for level in ("dram", "l2", "l1")} <= needed
+        assert ceiling_metrics("shared", None)[0] in needed
+        assert {ceiling_metrics(level, "8.0")[1] for level in ("dram", "l2", "l1")} <= needed
 
 
 class TestSharedCeiling:
     def test_is_peak_wavefronts_times_128_bytes_at_the_clock(self) -> None:
-        peak, clock = asked_for_roof("shared", None)
+        peak, clock = ceiling_metrics("shared", None)
         table = one_launch().append_column(peak, pa.array([3.0])).append_column(clock, pa.array([1e9]))
-        assert shared_roof(table).tolist() == [3 * 128 * 1e9]
+        assert shared_memory_ceiling(table).tolist() == [3 * 128 * 1e9]
 
     def test_is_unknown_without_a_clock(self) -> None:
-        peak, _ = asked_for_roof("shared", None)
-        assert math.isnan(shared_roof(one_launch().append_column(peak, pa.array([3.0])))[0])
+        peak, _ = ceiling_metrics("shared", None)
+        assert math.isnan(shared_memory_ceiling(one_launch().append_column(peak, pa.array([3.0])))[0])
 
 
 def test_each_definition_says_in_words_what_its_bytes_are() -> None:
