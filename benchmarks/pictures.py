@@ -96,8 +96,8 @@ def write(folder: Path, rows: int) -> Path:
     folder.mkdir()
     program = (
         "import sys; from pathlib import Path; from benchmarks.pictures import launches\n"
-        "from ncu_parsers.parquet.writer import write_table; from ncu_tools.kernels.kernel_cache import keep_kernels\n"
-        "file = Path(sys.argv[1]); write_table(launches(int(sys.argv[2])), file); keep_kernels(file)"
+        "from ncu_parsers.parquet.writer import write_table; from ncu_tools.kernels.kernel_cache import cache_kernels\n"
+        "file = Path(sys.argv[1]); write_table(launches(int(sys.argv[2])), file); cache_kernels(file)"
     )
     file = folder / "launches.parquet"
     measured([sys.executable, "-c", program, str(file), str(rows)])

@@ -18,7 +18,7 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.compare.matching.launch_signatures import Codes, Signatures, Work, signatures_of, works_of
 from ncu_tools.compare.run_conditions import Observed
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches
-from ncu_tools.layers.layers import without_failed
+from ncu_tools.layers.layers import drop_failed
 from ncu_tools.numbers.statistics import Moments, of_single_launches
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
@@ -61,14 +61,14 @@ class Works:
         """Take the next launches."""
         self.observed.add(table)
         self.reports |= notes_of_reports(table)
-        alive = without_failed(table)
-        codes, works = works_of(alive)
-        self.sums.add(Launches(alive, ceilings_of(alive)), codes, works)
+        succeeded = drop_failed(table)
+        codes, works = works_of(succeeded)
+        self.sums.add(Launches(succeeded, ceilings_of(succeeded)), codes, works)
         numbers = self._numbers(works)
         for column, moments in self.moments.items():
-            new = Moments.of(of_single_launches(alive, column), codes, len(works))
+            new = Moments.of(of_single_launches(succeeded, column), codes, len(works))
             self.moments[column] = moments.behind(new, numbers, len(self.sums.titles))
-            self._take_steps(column, numbers[codes], printed_steps(tables.floats(alive, column)))
+            self._take_steps(column, numbers[codes], printed_steps(tables.floats(succeeded, column)))
 
     def merge(self, other: Works) -> None:
         """Take the works of the launches that come behind; see `KernelSums.merge`."""

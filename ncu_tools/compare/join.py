@@ -166,8 +166,8 @@ def _distinct(table: pa.Table, name: str) -> set[str | None]:
 
 def _is_counted(table: pa.Table) -> Mask:
     """Launches under ncu that did not fail."""
-    alive: Mask = np.array([not failed for failed in table.column("failed").to_pylist()], dtype=bool)
-    return _is_of(table, ("ncu",)) & alive
+    succeeded: Mask = np.array([not failed for failed in table.column("failed").to_pylist()], dtype=bool)
+    return _is_of(table, ("ncu",)) & succeeded
 
 
 def _rows_that(table: pa.Table, wanted: Mask) -> pa.Table:

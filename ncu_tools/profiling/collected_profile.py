@@ -18,7 +18,7 @@ from ncu_parsers.sources.sources import find_sources
 from ncu_tools.expected.both_sides import collection_of
 from ncu_tools.expected.measured_vs_expected import compare, summary
 from ncu_tools.expected.operators_of_layers import expected_of
-from ncu_tools.kernels.kernel_cache import keep_kernels
+from ncu_tools.kernels.kernel_cache import cache_kernels
 from ncu_tools.runs.loading import LAUNCHES
 
 
@@ -50,7 +50,7 @@ def kept(
     `told` are notes of the manifest that the listener got already.
     """
     write_table(table, folder / LAUNCHES)
-    keep_kernels(folder / LAUNCHES)
+    cache_kernels(folder / LAUNCHES)
     notes = [
         *(note for note in manifest.notes if note not in told),
         *_unknown(manifest),

@@ -23,7 +23,7 @@ from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.expected.both_sides import Collection, collection_of
 from ncu_tools.expected.measured_vs_expected import LAYER, ExpectedComparison, compare
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
-from ncu_tools.kernels.diagnosis.sums import looked_at
+from ncu_tools.kernels.diagnosis.sums import diagnosis_metrics
 from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.layers.layers import layers
@@ -141,7 +141,7 @@ OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shap
 def is_reported(name: str) -> bool:
     """Whether a page can depend on a column of launches."""
     known = name in tables.COLUMN_NAMES or decides_ceilings(name)
-    return known or name in OF_PAGES or name in looked_at() or name in needed_metrics()
+    return known or name in OF_PAGES or name in needed_metrics() or name in diagnosis_metrics()
 
 
 @dataclass

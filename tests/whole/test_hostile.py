@@ -33,7 +33,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import run
-from ncu_tools.kernels.kernel_cache import kept_kernels
+from ncu_tools.kernels.kernel_cache import cached_kernels
 from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
 from ncu_tools.report.table import no_formula
 from ncu_tools.roofline.scene import scene_from_json
@@ -494,7 +494,7 @@ def test_forged_kernels_beside_launches_are_as_if_not_there(said: str, tmp_path:
     kernels = tmp_path / "kernels.parquet"
     kept = pq.read_table(kernels)
     pq.write_table(kept.replace_schema_metadata({b"ncu_bench": said.encode()}), kernels)
-    assert kept_kernels(launches) is None
+    assert cached_kernels(launches) is None
     assert run(["hotspots", str(launches)]) == 0
 
 
@@ -502,10 +502,10 @@ def test_kernels_of_other_columns_are_as_if_not_there(tmp_path: Path) -> None:
     launches = tmp_path / "launches.parquet"
     assert run(["parse", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(launches)]) == 0
     kernels = tmp_path / "kernels.parquet"
-    assert kept_kernels(launches) is not None
+    assert cached_kernels(launches) is not None
     kept = pq.read_table(kernels)
     pq.write_table(kept.drop_columns(["launches"]), kernels)
-    assert kept_kernels(launches) is None
+    assert cached_kernels(launches) is None
 
 
 def test_a_tool_version_that_is_no_text_is_not_compared(tmp_path: Path) -> None:

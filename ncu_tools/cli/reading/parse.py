@@ -130,11 +130,11 @@ def _into_file(output: Path, sources: list[Source], separate: bool) -> Parsed:
     with progress("Reading") as reading:
         from ncu_parsers.parse.parse import parse_into
 
-        from ncu_tools.kernels.kernel_cache import keep_kernels
+        from ncu_tools.kernels.kernel_cache import cache_kernels
 
         parsed = parse_into(output, sources, join=not separate, processes=cores(), reading=reading)
     if parsed.written and output.name == LAUNCHES:
-        keep_kernels(output)
+        cache_kernels(output)
     return parsed
 
 

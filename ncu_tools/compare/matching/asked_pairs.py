@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.kernels.kernel_name_spelling import spelled_alike, without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters, normalised_name
 
 NEAR_NAMES = 3
 _LEAST_ALIKE = 0.5
@@ -61,7 +61,7 @@ def _asked(text: str, before: set[str], after: set[str]) -> AskedPair:
 
 def _named(text: str, names: set[str]) -> frozenset[str]:
     """The names that a text stands for, in the strictest spelling in which there are any."""
-    for spelling in (spelled_alike, without_parameters, short_name):
+    for spelling in (normalised_name, drop_parameters, short_name):
         wanted = text.strip() if spelling is short_name else spelling(text.strip())
         found = frozenset(name for name in names if spelling(name) == wanted)
         if found:

@@ -19,7 +19,7 @@ from ncu_parsers.schema.tables import short_name
 from ncu_tools.compare.matching.asked_pairs import AskedPair
 from ncu_tools.compare.matching.launch_signatures import Codes, Signatures
 from ncu_tools.compare.matching.similar_names import argument_words, shared_words, words_of
-from ncu_tools.kernels.kernel_name_spelling import spelled_alike
+from ncu_tools.kernels.kernel_name_spelling import normalised_name
 
 ASKED = "--pair"
 BY_NAME = "name"
@@ -99,14 +99,14 @@ def _add(pairing: Pairing, pair: Pair, ours: list[int], theirs: list[int]) -> No
 
 def _pair_by_name(pairing: Pairing, base: Signatures, new: Signatures) -> None:
     ours, theirs = (
-        {spelled_alike(side.names[code]): code for code in _used(side, codes)}
+        {normalised_name(side.names[code]): code for code in _used(side, codes)}
         for side, codes in ((base, pairing.base), (new, pairing.new))
     )
     shared = [spelling for spelling in theirs if spelling in ours]
     number = {spelling: len(pairing.pairs) + place for place, spelling in enumerate(shared)}
     pairing.pairs += [Pair(new.names[theirs[spelling]], None, BY_NAME) for spelling in shared]
     for side, codes in ((base, pairing.base), (new, pairing.new)):
-        by_code = np.array([number.get(spelled_alike(name), -1) for name in side.names], np.int64)
+        by_code = np.array([number.get(normalised_name(name), -1) for name in side.names], np.int64)
         open_rows = codes < 0
         codes[open_rows] = by_code[side.name_codes[open_rows]]
 

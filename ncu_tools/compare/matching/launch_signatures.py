@@ -19,7 +19,7 @@ import pyarrow as pa
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats, short_name
 
-from ncu_tools.kernels.kernel_name_spelling import is_bare, spelled_alike, without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters, is_bare, normalised_name
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -48,8 +48,8 @@ KEYS = (
     Key("short name", ("short",), bare=True, shapeless=True),
 )
 _SPELLINGS: dict[str, Callable[[str], str]] = {
-    "name": spelled_alike,
-    "function": without_parameters,
+    "name": normalised_name,
+    "function": drop_parameters,
     "short": short_name,
 }
 

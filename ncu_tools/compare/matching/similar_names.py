@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.kernels.kernel_name_spelling import without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _WAYS_AND_TYPES = """
@@ -38,7 +38,7 @@ def words_of(name: str) -> tuple[str, ...]:
 @lru_cache(maxsize=65536)
 def argument_words(name: str) -> frozenset[str]:
     """The words of a kernel's template arguments that name things: functors and tags, not types and numbers."""
-    return frozenset(_meaningful(without_parameters(name).partition("<")[2]))
+    return frozenset(_meaningful(drop_parameters(name).partition("<")[2]))
 
 
 def shared_words(one: str, other: str) -> tuple[str, ...]:

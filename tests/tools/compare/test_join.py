@@ -22,7 +22,7 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import run
 from ncu_tools.compare.join import Joined, join
 from ncu_tools.kernels.hotspots import hotspots
-from ncu_tools.kernels.kernel_name_spelling import spelled_alike, without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters, normalised_name
 from ncu_tools.roofline.roofline import roofline
 from tests.support.launches import launch, metric, sass, table
 
@@ -316,7 +316,7 @@ def test_no_launch_and_no_time_is_lost_and_every_count_was_counted(ours: list[An
     ],
 )
 def test_spellings_of_different_tools_are_one_name(one: str, other: str) -> None:
-    assert spelled_alike(one) == spelled_alike(other)
+    assert normalised_name(one) == normalised_name(other)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_spellings_of_different_tools_are_one_name(one: str, other: str) -> None
     [("f<(int)1>(int)", "f<(int)2>(int)"), ("f<unsigned int>()", "f<unsigned>()"), ("f<a1u>()", "f<a1>()")],
 )
 def test_different_kernels_keep_different_names(one: str, other: str) -> None:
-    assert spelled_alike(one) != spelled_alike(other)
+    assert normalised_name(one) != normalised_name(other)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_different_kernels_keep_different_names(one: str, other: str) -> None:
     ],
 )
 def test_only_the_last_list_of_parameters_is_dropped(name: str, expected: str) -> None:
-    assert without_parameters(name) == expected
+    assert drop_parameters(name) == expected
 
 
 # --------------------------------------------------------------------------------------------------- the command line

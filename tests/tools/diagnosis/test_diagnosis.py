@@ -22,7 +22,7 @@ from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import cli
 from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, diagnose, diagnoses
 from ncu_tools.kernels.diagnosis.rules import facts, quantities, rules
-from ncu_tools.kernels.diagnosis.sums import Inputs, looked_at
+from ncu_tools.kernels.diagnosis.sums import Inputs, diagnosis_metrics
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.launches import launch, metric, sass, table, tensor
@@ -287,7 +287,9 @@ class TestTheFirstCause:
 
     @given(
         st.dictionaries(
-            st.sampled_from(sorted(looked_at())), st.floats(0, 100) | st.sampled_from([0.0, 1.0, 32.0]), max_size=40
+            st.sampled_from(sorted(diagnosis_metrics())),
+            st.floats(0, 100) | st.sampled_from([0.0, 1.0, 32.0]),
+            max_size=40,
         )
     )
     def test_costs_at_most_what_resources_leave_that_keep_their_work(self, collected: dict[str, float]) -> None:

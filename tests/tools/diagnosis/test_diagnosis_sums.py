@@ -18,13 +18,13 @@ from ncu_parsers.sources import memory
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses, diagnoses_of
-from ncu_tools.kernels.diagnosis.sums import SECTORS, DiagnosisSums, looked_at, sums_to_diagnose
+from ncu_tools.kernels.diagnosis.sums import SECTORS, DiagnosisSums, diagnosis_metrics, sums_to_diagnose
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.runs.loading import on_disk
 from tests.support.launches import launch, metric, sass, table
 from tests.tools.compare.test_run_works import in_pieces
 
-METRICS = sorted(looked_at())
+METRICS = sorted(diagnosis_metrics())
 
 
 @st.composite

@@ -16,7 +16,7 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import run
 from ncu_tools.kernels.hotspots import grouping
-from ncu_tools.kernels.kernel_name_spelling import without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters
 from ncu_tools.kernels.kernel_titles import names_nothing, short_title
 from tests.support.launches import launch, table
 from tests.support.reports import sample_files, shared_reports
@@ -149,9 +149,7 @@ def test_a_bare_word_has_the_shape_of_its_launch() -> None:
 
 def function(name: str) -> str:
     """A kernel's qualified function, by other means than the module: template arguments cut out from the inside."""
-    text = re.sub(
-        r"\b(?:CUB|THRUST|ROCPRIM)_\w+::", "", without_parameters(name).replace("(anonymous namespace)", "anon")
-    )
+    text = re.sub(r"\b(?:CUB|THRUST|ROCPRIM)_\w+::", "", drop_parameters(name).replace("(anonymous namespace)", "anon"))
     while (cut := re.sub(r"<[^<>]*>", "", text)) != text:
         text = cut
     return text.rpartition(" ")[2]

@@ -23,7 +23,7 @@ from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.reading.hotspots import command
 from ncu_tools.kernels import kernel_cache
 from ncu_tools.kernels.hotspots import GROUPS, ORDERS, Hotspots, RunSums, hotspots, kernels_table
-from ncu_tools.kernels.kernel_cache import hotspots_of, keep_kernels, kept_kernels
+from ncu_tools.kernels.kernel_cache import cache_kernels, cached_kernels, hotspots_of
 from ncu_tools.runs.loading import LAUNCHES, OnDisk, load
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
@@ -143,7 +143,7 @@ class TestKeptKernels:
     ) -> None:
         run = kept_in(tmp_path, some_launches())
         expected = of_whole(run, by=by)
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         monkeypatch.setattr(kernel_cache, "_summed", unread)
         result = hotspots_of(run, by=by)
         assert kernels_table(result.rows).equals(kernels_table(expected.rows))
@@ -154,25 +154,25 @@ class TestKeptKernels:
     )
     def test_do_not_answer_for_other_groups_or_machines(self, tmp_path: Path, asked: dict[str, Any]) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         assert hotspots_of(run, **asked) == of_whole(run, **asked)
 
     def test_are_ignored_when_the_launches_are_others(self, tmp_path: Path) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         kept_in(tmp_path, some_launches().slice(1))
-        assert kept_kernels(tmp_path / LAUNCHES) is None
+        assert cached_kernels(tmp_path / LAUNCHES) is None
         assert hotspots_of(run) == of_whole(run)
 
     def test_are_ignored_when_a_machine_file_is_new(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
-        assert kept_kernels(tmp_path / LAUNCHES) is not None
+        cache_kernels(tmp_path / LAUNCHES)
+        assert cached_kernels(tmp_path / LAUNCHES) is not None
         machines = tmp_path / "ncu-bench" / "machines"
         machines.mkdir(parents=True)
         (machines / "mine.toml").write_text("schema = 1\n", encoding="utf-8")
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-        assert kept_kernels(tmp_path / LAUNCHES) is None
+        assert cached_kernels(tmp_path / LAUNCHES) is None
 
     @pytest.mark.parametrize(
         "spoil",
@@ -186,24 +186,24 @@ class TestKeptKernels:
     )
     def test_are_ignored_when_they_cannot_be_read(self, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         spoil(tmp_path / "kernels.parquet")
         assert hotspots_of(run) == of_whole(run)
 
     def test_hold_for_a_copy_of_the_run(self, tmp_path: Path) -> None:
         kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         (tmp_path / "copy").mkdir()
         for name in ("launches.parquet", "kernels.parquet"):
             (tmp_path / "copy" / name).write_bytes((tmp_path / name).read_bytes())
-        assert kept_kernels(tmp_path / "copy" / "launches.parquet") is not None
+        assert cached_kernels(tmp_path / "copy" / "launches.parquet") is not None
 
     @pytest.mark.parametrize("options", [[], ["--units"], ["--by", "headroom"], ["--top", "2"], ["--diagnose"]])
     def test_leave_what_the_command_prints_as_it_is(self, tmp_path: Path, options: list[str]) -> None:
         run = kept_in(tmp_path, some_launches())
         asked = [str(run.file), "--format", "json", *options]
         before = CliRunner().invoke(command, asked)
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         after = CliRunner().invoke(command, asked)
         assert before.exit_code == after.exit_code == 0
         assert json.loads(before.output) == json.loads(after.output)

@@ -12,7 +12,7 @@ import pytest
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
-from ncu_tools.kernels.kernel_cache import keep_kernels
+from ncu_tools.kernels.kernel_cache import cache_kernels
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.layers.layers import layers
 from ncu_tools.report.html_content import ReportedRun, content
@@ -98,7 +98,7 @@ def test_kernels_kept_beside_a_file_still_know(
     path, title = collected
     assert run(["parse", str(path), "-o", str(tmp_path / "launches.parquet")]) == 0
     capsys.readouterr()
-    assert (tmp_path / "kernels.parquet").exists() or keep_kernels(tmp_path / "launches.parquet")
+    assert (tmp_path / "kernels.parquet").exists() or cache_kernels(tmp_path / "launches.parquet")
     assert title in heads_of(capsys, "hotspots", str(tmp_path / "launches.parquet"))[0]
 
 
