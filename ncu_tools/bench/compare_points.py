@@ -103,7 +103,7 @@ class ComparedPoint:
             ended = "is not there" if after is None else f"ended as {after}"
             return Subject(names, {}, missing=f"it was measured in the base, and {ended} in the new run")
         if before != OK:
-            return Subject(names, {}, unheld="not in the base" if before is None else f"{before} in the base")
+            return Subject(names, {}, not_gated="not in the base" if before is None else f"{before} in the base")
         return Subject(names, self.changes)
 
 

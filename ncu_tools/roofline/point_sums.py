@@ -14,7 +14,7 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings import levels
 from ncu_tools.ceilings.machine_files import DRAM, Machine
-from ncu_tools.compare.matching.launch_signatures import Work, works_of
+from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in
 from ncu_tools.kernels.hotspots import RunSums
 from ncu_tools.kernels.kernel_cache import Summed, hotspots_of
 from ncu_tools.kernels.kernel_row import Hotspots, ranked
@@ -71,7 +71,7 @@ class Points:
 
     spots: Hotspots
     places: dict[str, tuple[LevelPlace, ...]]
-    works: list[Work] = field(default_factory=list)
+    works: list[LaunchSignature] = field(default_factory=list)
     launches: DenseLaunches | None = None
 
 
@@ -84,7 +84,7 @@ class _PointSums:
     run: str
     kernels: Summed = field(init=False)
     intensities: Intensities = field(default_factory=Intensities)
-    works: dict[Work, None] = field(default_factory=dict)
+    works: dict[LaunchSignature, None] = field(default_factory=dict)
     reports: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class _PointSums:
         self.kernels.add(seen)
         self.intensities.add(seen, self.look)
         if self.look.follow:
-            self.works |= dict.fromkeys(works_of(table)[1])
+            self.works |= dict.fromkeys(signatures_in(table)[1])
 
     def merge(self, other: _PointSums) -> None:
         """Take what comes behind."""
@@ -121,7 +121,7 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
         return Points(spots, {row.kernel: _dram_place(row.arithmetic_intensity) for row in spots.rows})
     others = {*views.NEEDED[look.view], *OF_GROUPS[look.group], *levels.COLUMNS.values(), *levels.needed_metrics()}
     if look.follow:
-        others |= {*OF_GROUPS["work"]}
+        others |= {*OF_GROUPS["signature"]}
     sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(batches_for_sums, others=others))
     summed = sums.kernels.run
     spots = ranked(summed.kernels(), sums.kernels.notes(run.file), time_title=summed.time_title)

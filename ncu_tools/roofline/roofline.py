@@ -33,7 +33,7 @@ from ncu_tools.ceilings.ceilings import (
 from ncu_tools.ceilings.levels import definition_titles
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.compare.matching.kernel_pairs import pair_kernels
-from ncu_tools.compare.matching.launch_signatures import Work, signatures_of, works_of
+from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in, signatures_of
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.numbers.number_format import scaled
@@ -194,7 +194,7 @@ def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, den
         points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
         return points
     seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
-    return Points(hotspots(seen, ceilings), _places(seen, look), works_of(table)[1] if look.follow else [])
+    return Points(hotspots(seen, ceilings), _places(seen, look), signatures_in(table)[1] if look.follow else [])
 
 
 def _add_points(result: Roofline, name: str, points: Points, look: Look) -> None:
@@ -238,7 +238,7 @@ def _add_density(result: Roofline, runs: Sequence[DenseLaunches], look: Look) ->
         result.notes.append(f"{missing:,} launches have no place on the plot: FLOPs, bytes or time zero or unknown")
 
 
-def _followed(works: dict[str, list[Work]], look: Look) -> dict[tuple[str, str], str]:
+def _followed(works: dict[str, list[LaunchSignature]], look: Look) -> dict[tuple[str, str], str]:
     """The kernel that each kernel of a run was in the run before, where that has another name."""
     if look.view != KERNELS or look.group != "name":
         return {}

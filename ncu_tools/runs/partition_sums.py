@@ -37,7 +37,7 @@ OF_GROUPS = {
     "short": ("grid", "block"),
     "grid": ("grid", "block"),
     "nvtx": ("nvtx_path",),
-    "work": ("grid", "block", "nvtx_path"),
+    "signature": ("grid", "block", "nvtx_path"),
 }
 """Grouping of launches -> the columns that it needs besides kernel names."""
 

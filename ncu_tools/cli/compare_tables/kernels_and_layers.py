@@ -17,7 +17,7 @@ from ncu_tools.report.table import Column, Table
 if TYPE_CHECKING:
     from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
     from ncu_tools.compare.compare_layers import ComparedLayer, LayerComparison
-    from ncu_tools.compare.comparison_sums import Works
+    from ncu_tools.compare.comparison_sums import SignatureSums
     from ncu_tools.compare.layer_sums import LayerSums
     from ncu_tools.compare.run_conditions import Conditions, Observed
     from ncu_tools.runs.loading import OnDisk, Run
@@ -131,7 +131,7 @@ def _pairs(
     asked: Asked, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
 ) -> list[tuple[_Side[Known], _Side[Known]]]:
     """The base with each new run, once it is clear that they may be compared."""
-    from ncu_tools.compare.compare_kernels import hold_comparable
+    from ncu_tools.compare.compare_kernels import require_comparable
     from ncu_tools.runs.loading import locate
 
     with engine_of(asked.dask) as engine, progress("Reading") as reading:
@@ -139,7 +139,7 @@ def _pairs(
         ours, *theirs = (side_of(path, asked.only.of(run) if asked.only is not None else run) for path, run in found)
     if not asked.how.anyway:
         for side in theirs:
-            hold_comparable(ours.conditions, side.conditions, (ours.name, side.name))
+            require_comparable(ours.conditions, side.conditions, (ours.name, side.name))
     return [(ours, side) for side in theirs]
 
 
@@ -150,11 +150,11 @@ def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
     return time_title({kind for pair in sides for side in pair for kind in side.run.observed.times})
 
 
-def _summed(path: str, found: OnDisk | Run) -> _Side[Works]:
+def _summed(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
     """A run of any size, summed by what its launches do."""
-    from ncu_tools.compare.comparison_sums import works_of_run
+    from ncu_tools.compare.comparison_sums import signature_sums_of_run
 
-    works = works_of_run(found)
+    works = signature_sums_of_run(found)
     return _Side(path, works, _conditions(path, works.observed), list(works.reports))
 
 

@@ -25,10 +25,10 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, Floats, with_metadata
 from ncu_tools.cli import run
 from ncu_tools.compare.change import Change
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, compare, ordered
-from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
 from ncu_tools.compare.matching.kernel_pairs import BY_PLACE, BY_SHORT_NAME, BY_SHORT_NAME_ALONE
-from ncu_tools.compare.per_launch import OF_ALL, WITHIN_WORKS
+from ncu_tools.compare.per_launch import OF_ALL, WITHIN_SIGNATURES
 from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of, differences, known_of_one
 from ncu_tools.numbers.statistics import Codes, Moments, ratio_interval, student_quantile, totals
 from tests.support.launches import launch, metric, sass, table, taken
@@ -52,7 +52,7 @@ def known_of(found: pa.Table, manifest: Manifest | None = None) -> Conditions:
 
 def compared(base: list[Launch], new: list[Launch]) -> Comparison:
     before, after = table(*base), table(*new)
-    return compare(taken(Works, before), taken(Works, after), (known_of(before), known_of(after)))
+    return compare(taken(SignatureSums, before), taken(SignatureSums, after), (known_of(before), known_of(after)))
 
 
 def only(comparison: Comparison) -> ComparedKernel:
@@ -131,7 +131,7 @@ class TestIntervals:
         base = several("k", 10, 10.1, grid=(1, 1, 1)) + several("k", 990, 1000)
         new = several("k", 11, 11.1, grid=(1, 1, 1)) + several("k", 1190, 1200)
         change = only(compared(base, new)).changes["time"]
-        assert change.basis == WITHIN_WORKS
+        assert change.basis == WITHIN_SIGNATURES
         assert change.low is not None
         assert change.low > 1.1
 
@@ -503,8 +503,8 @@ class TestRunsThatAreNotAlike:
         assert "note: the runs differ in clock control" in capsys.readouterr().err
 
     def test_raise_an_error_from_the_library_too(self) -> None:
-        from ncu_tools.compare.compare_kernels import hold_comparable
+        from ncu_tools.compare.compare_kernels import require_comparable
 
         base, new = (known_of(table(one(device=name))) for name in ("NVIDIA A100", "NVIDIA T4"))
         with pytest.raises(NcuBenchError, match="GPU: NVIDIA A100 in the base, NVIDIA T4 in the new run"):
-            hold_comparable(base, new, ("a", "b"))
+            require_comparable(base, new, ("a", "b"))

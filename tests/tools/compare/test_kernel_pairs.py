@@ -13,7 +13,7 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
 from ncu_tools.compare.matching.kernel_pairs import ASKED, BY_SHORT_NAME_ALONE, THE_ONLY_ONES, pair_kernels
-from ncu_tools.compare.matching.launch_signatures import Signatures, Work, signatures_of
+from ncu_tools.compare.matching.launch_signatures import LaunchSignature, Signatures, signatures_of
 from ncu_tools.compare.matching.similar_names import shared_words
 
 SMALL, LARGE = (8, 1, 1, 128, 1, 1), (64, 1, 1, 256, 1, 1)
@@ -28,7 +28,7 @@ class K(NamedTuple):
 
 
 def signatures(kernels: Iterable[K]) -> Signatures:
-    return signatures_of([Work(*kernel) for kernel in kernels])
+    return signatures_of([LaunchSignature(*kernel) for kernel in kernels])
 
 
 def pairs(base: list[K], new: list[K], *asked: str) -> dict[tuple[str | None, str | None], str | None]:

@@ -20,7 +20,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_tools.cli.compare_tables.shared import short_names
 from ncu_tools.compare.change import Change, sentence, verdict_text
 from ncu_tools.compare.compare_kernels import Comparison, compare
-from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, parse_gate
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
 from ncu_tools.compare.per_launch import OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES, PER_LAUNCH
@@ -42,7 +42,7 @@ SILU_3, SILU_4 = several("silu_kernel", 284, 285, 286), several("silu_kernel", 2
 
 
 def compared(base: list[Launch], new: list[Launch], *asked: str, sums_anyway: bool = False) -> Comparison:
-    sides = [taken(Works, table(*launches)) for launches in (base, new)]
+    sides = [taken(SignatureSums, table(*launches)) for launches in (base, new)]
     conditions = conditions_of(sides[0].observed), conditions_of(sides[1].observed)
     pairs = asked_pairs(asked, sides[0].signatures.names, [sides[1].signatures.names])
     return compare(sides[0], sides[1], conditions, asked=pairs, sums_anyway=sums_anyway)

@@ -20,8 +20,8 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, list_codes, with_metadata
 from ncu_parsers.sources import memory
 
 from ncu_tools.compare.compare_kernels import Comparison, compare
-from ncu_tools.compare.comparison_sums import Works, works_of_run
-from ncu_tools.compare.matching.launch_signatures import launches_of, works_of
+from ncu_tools.compare.comparison_sums import SignatureSums, signature_sums_of_run
+from ncu_tools.compare.matching.launch_signatures import launches_of, signatures_in
 from ncu_tools.compare.run_conditions import Observed, conditions_of
 from ncu_tools.numbers.statistics import Moments
 from ncu_tools.runs.loading import on_disk
@@ -57,7 +57,7 @@ def in_pieces(kind: Callable[[], AnySums], found: pa.Table, cuts: list[int], *, 
     return result
 
 
-def compared(base: Works, new: Works) -> Comparison:
+def compared(base: SignatureSums, new: SignatureSums) -> Comparison:
     return compare(base, new, (conditions_of(base.observed), conditions_of(new.observed)))
 
 
@@ -83,9 +83,9 @@ class TestWorks:
         self, found: list[Launch], cuts: list[int], merged: bool
     ) -> None:
         whole = table(*found)
-        apart = in_pieces(Works, whole, cuts, merged=merged)
-        other = taken(Works, whole.slice(0, (len(whole) + 1) // 2))
-        assert numbers(compared(apart, other)) == numbers(compared(taken(Works, whole), other))
+        apart = in_pieces(SignatureSums, whole, cuts, merged=merged)
+        other = taken(SignatureSums, whole.slice(0, (len(whole) + 1) // 2))
+        assert numbers(compared(apart, other)) == numbers(compared(taken(SignatureSums, whole), other))
         assert apart.observed.failed == sum(one.failed for one in found)
 
     @given(st.lists(launches(), min_size=1, max_size=12))
@@ -94,7 +94,7 @@ class TestWorks:
         whole = table(*found)
         side = launches_of(whole)
         each = list(zip((side.names[code] for code in side.name_codes), side.shapes, side.ranges, strict=True))
-        codes, works = works_of(whole)
+        codes, works = signatures_in(whole)
         assert [tuple(works[code]) for code in codes.tolist()] == each
         assert list(map(tuple, works)) == list(dict.fromkeys(each))
 
@@ -107,10 +107,12 @@ class TestWorks:
         run = on_disk(str(path))
         assert run is not None
         monkeypatch.setattr(memory, "limit", lambda: 100)
-        works = works_of_run(run)
+        works = signature_sums_of_run(run)
         assert [work.name for work in works.sums.titles] == ["kernel 0", "kernel 1", "kernel 2"]
         assert list(works.reports) == ["it rained"]
-        assert numbers(compared(works, works)) == numbers(compared(taken(Works, whole), taken(Works, whole)))
+        assert numbers(compared(works, works)) == numbers(
+            compared(taken(SignatureSums, whole), taken(SignatureSums, whole))
+        )
 
 
 class TestMoments:
