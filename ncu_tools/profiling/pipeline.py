@@ -1,4 +1,4 @@
-"""A whole profile: plan, run, compare two runs, replay where they differ, within a budget or over ranks, join, keep."""
+"""A whole profile: plan, run, compare two runs, replay if they differ, budget, ranks, join, write."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def run_profile(asked: ProfileRequest, listener: Listener) -> CollectedProfile | None:
-    """Collect, read and keep a profile; None on a rank other than the first, which joins what all ranks collected.
+    """Collect, read and write a profile; None on ranks other than the first, which joins the parts of all ranks.
 
-    Raises `WrongUsage` for options that do not go together, and `NcuBenchError` where nothing could be collected. A run
-    that gave less than asked returns what it gave, with the reason as `failure`.
+    Raises `WrongUsage` for conflicting options, and `NcuBenchError` if nothing could be collected. A run that collected
+    less than requested is returned with the reason as `failure`.
     """
     if _is_of_ranks(asked):
         from ncu_tools.profiling.ranked_profile import profile_ranks
@@ -41,7 +41,7 @@ def run_profile(asked: ProfileRequest, listener: Listener) -> CollectedProfile |
 
 
 def plan_profile(asked: ProfileRequest, listener: Listener) -> DryRun:
-    """The commands that `run_profile` would run first, with nothing run. Raises `WrongUsage` as that does."""
+    """The first commands of `run_profile`, without running anything. Raises `WrongUsage` as that does."""
     if _is_of_ranks(asked):
         from ncu_tools.profiling.ranked_profile import plan_ranks
 
@@ -75,15 +75,15 @@ def _profile_once(asked: ProfileRequest, folder: Path, listener: Listener) -> Co
 
     from ncu_tools.profiling.collected_profile import (
         CollectedProfile,
-        kept,
-        nothing,
+        keep_profile,
+        nothing_collected,
         parsed_reports,
-        without_gpu_work,
+        why_no_gpu_work,
     )
 
     failure = explain(manifest, folder)
     parsed = parsed_reports(manifest, folder)
-    reason = without_gpu_work(parsed)
+    reason = why_no_gpu_work(parsed)
     if reason is not None and failure is None:
         return CollectedProfile(folder, manifest, idle=f"The timeline is in {folder / REPORTS}. {reason}")
     if parsed is not None and parsed.mismatch and not manifest.partial:
@@ -92,6 +92,6 @@ def _profile_once(asked: ProfileRequest, folder: Path, listener: Listener) -> Co
         failure = explain(manifest, folder)
         parsed = parsed_reports(manifest, folder)
     if parsed is None or parsed.table is None:
-        raise nothing(parsed, failure, folder)
+        raise nothing_collected(parsed, failure, folder)
     notes = [*parsed.notes, *([parsed.mismatch] if parsed.mismatch else [])]
-    return replace(kept(parsed.table, notes, manifest, folder, told=plan.notes), failure=failure)
+    return replace(keep_profile(parsed.table, notes, manifest, folder, announced=plan.notes), failure=failure)

@@ -1,4 +1,4 @@
-"""Why a memory level that was asked for has no points, or no roof: what the runs lack, and what to ask ncu for."""
+"""Notes on memory levels without points or without a ceiling: what the runs lack, and which metrics to collect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
 
 
 def on_missing_points(level: str, definition: str, runs: Sequence[pa.Table]) -> str:
-    """Why a level has no points, and so no roof: no bytes there, or no FLOPs beside them."""
+    """The note on a level without points, and so without a ceiling: no bytes there, or no FLOPs with them."""
     if _has_bytes(level, definition, runs):
         return f"nothing has both FLOPs and bytes of {unit_title(level)}, so it has neither points nor a roof"
     how = ", as NVIDIA's charts count them since 2023" if definition != TRAFFIC and level != "shared" else ""
@@ -31,15 +31,15 @@ def _has_bytes(level: str, definition: str, runs: Iterable[pa.Table]) -> bool:
     return any(not np.isnan(bytes_of(table, [level], definition)[level]).all() for table in runs)
 
 
-def on_missing_roofs(
+def on_missing_ceilings(
     levels: Sequence[str],
     known: Sequence[Ceiling],
     capability_of: Mapping[str, str | None],
     runs: Sequence[pa.Table],
 ) -> list[str]:
-    """Why levels with points have no roof, one note for each level.
+    """Notes on levels that have points but no ceiling, one per level.
 
-    `capability_of` are the devices of the runs with their compute capability, `known` all ceilings.
+    `capability_of` maps the devices of the runs to compute capabilities, `known` are all ceilings.
     """
     notes = []
     for level in levels:

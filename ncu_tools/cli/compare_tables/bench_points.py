@@ -85,7 +85,7 @@ def compared_points(asked: Asked) -> Compared:
     """
     from ncu_tools.bench.bench_runs import load_bench
     from ncu_tools.bench.bench_summaries import summaries
-    from ncu_tools.bench.compare_points import compare_across, compare_runs, meant
+    from ncu_tools.bench.compare_points import compare_across, compare_runs, valid_across
     from ncu_tools.compare.compare_kernels import require_alike
 
     runs = [load_bench(path) for path in asked.runs]
@@ -94,7 +94,9 @@ def compared_points(asked: Asked) -> Compared:
     else:
         found, base = [compare_runs(runs[0], new, gated=asked.gated) for new in runs[1:]], asked.runs[0]
     for one in () if asked.how.anyway else found:
-        require_alike(one.differences, (base, one.name), f", or compare just that: --across {','.join(meant(one))}")
+        require_alike(
+            one.differences, (base, one.name), f", or compare just that: --across {','.join(valid_across(one))}"
+        )
     told = [(one, summary) for one in found for summary in summaries(one)]
     sentences = [summary.sentence for _, summary in told]
     table = _table(found, asked)

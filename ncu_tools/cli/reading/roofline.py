@@ -189,13 +189,13 @@ def command(
       ncu-bench roofline plot.json -o roofline.svg
     """
     from ncu_tools.ceilings.machine_files import find_machine
-    from ncu_tools.roofline.load_for_roofline import drawn_before
+    from ncu_tools.roofline.load_for_roofline import read_roofline_json
     from ncu_tools.roofline.roofline import Look
 
     title = style.title
     style = replace(style, title=title or (only.title if only is not None else ""))
     _check(style)
-    if only is not None and (not runs or any(map(drawn_before, runs))):
+    if only is not None and (not runs or any(map(read_roofline_json, runs))):
         raise WrongUsage(
             "There are no launches to choose from: neither machines nor a roofline that was drawn before has any.",
             advice="Leave out --kernel, --phase, --device and --rank, or name runs.",
@@ -252,9 +252,9 @@ def _check(style: Style) -> None:
 
 def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
     """Draw the picture of a file that --format json wrote; false where the runs are no such file."""
-    from ncu_tools.roofline.load_for_roofline import drawn_before
+    from ncu_tools.roofline.load_for_roofline import read_roofline_json
 
-    documents = [(run, document) for run in runs if (document := drawn_before(run)) is not None]
+    documents = [(run, document) for run in runs if (document := read_roofline_json(run)) is not None]
     if not documents:
         return False
     if len(runs) > 1:
@@ -268,7 +268,7 @@ def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
         )
     (_, document), *_ = documents
     scene = document["scene"]
-    assert isinstance(scene, dict)  # noqa: S101 - drawn_before() looked
+    assert isinstance(scene, dict)  # noqa: S101 - read_roofline_json() looked
     drawn = scene_from_json(scene)
     _write_picture(drawn, style)
     say_notes([f"the picture is {style.output}", *_note_on_boxes(drawn, style.title)])
@@ -295,7 +295,7 @@ def _roofline(
     summed = {run.name: run.points for run in loaded if run.points is not None}
     result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
     if len(machines) > 1:
-        model.beside(result, machines)
+        model.add_machines(result, machines)
         notes.append("the machines' ceilings are drawn beside those of the runs, and bound none of their points")
     models = {run.name: run.model for run in loaded if run.model is not None}
     return result, notes, models

@@ -10,7 +10,7 @@ from ncu_tools.report.plot.page_size import Frame, PicturePage, frame_of
 from ncu_tools.report.plot.theme import Theme
 from ncu_tools.report.table import printable
 from ncu_tools.roofline.mark_area import scale_of
-from ncu_tools.roofline.scene import RUNS, Mark, Roof, Scene
+from ncu_tools.roofline.scene import RUNS, DrawnCeiling, Mark, Scene
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +35,7 @@ class Canvas:
         self.points = Affine2D().scale(1 / 72) + self.figure.dpi_scale_trans
         self.frame: Frame = frame_of(scene, page.plot)
         self.room = Room(page.plot)
-        self.not_labelled: list[Roof] = []
+        self.not_labelled: list[DrawnCeiling] = []
         self.axes: Axes = self._axes()
         self.marks = scale_of((mark.weight for mark in scene.marks), len(scene.levels))
 
@@ -93,7 +93,7 @@ class Canvas:
             return self.theme.of_series(self.models.index(self.scene.runs[mark.run].model))
         return self.theme.of_series(mark.run) if self.several_runs else self.theme.of_unit(mark.unit)
 
-    def colour_of_roof(self, roof: Roof) -> str:
+    def colour_of_roof(self, roof: DrawnCeiling) -> str:
         """The colour of a roof: of its device where there are several, of its unit where marks have that, else ink."""
         devices = self.devices
         if self.several_devices:

@@ -58,7 +58,7 @@ def lines_under(scene: Scene) -> int:
 def draw_listing(canvas: Canvas) -> int:
     """Draw the listing; returns how many marks it numbers."""
     box, size = canvas.page.listing, canvas.page.text
-    meanings = [line for part in (_runs, _devices, _units, _levels, _sizes, _density_scale, _lines_of_roofs)
+    meanings = [line for part in (_runs, _devices, _units, _levels, _sizes, _density_scale, _lines_of_ceilings)
                 for line in part(canvas)]  # fmt: skip
     line = LINE * size
     marks = min(MARKS_AT_LEAST + 2, len(canvas.scene.marks) + 1 + bool(canvas.scene.not_drawn))
@@ -312,7 +312,7 @@ def _density_scale(canvas: Canvas) -> list[Line]:
     ]
 
 
-def _lines_of_roofs(canvas: Canvas) -> list[Line]:
+def _lines_of_ceilings(canvas: Canvas) -> list[Line]:
     """What dashes and dots of roofs mean, where there are any."""
     from ncu_tools.report.plot.roof_lines import line_of
 
@@ -329,10 +329,10 @@ def _lines_of_roofs(canvas: Canvas) -> list[Line]:
         Line(words, sign=_stroke(canvas, canvas.theme.ink, line_of(roof)), quiet=True)
         for words, roof in sorted(kinds.items())
     ]
-    return [*_further_roofs(canvas), *meanings]
+    return [*_further_ceilings(canvas), *meanings]
 
 
-def _further_roofs(canvas: Canvas) -> list[Line]:
+def _further_ceilings(canvas: Canvas) -> list[Line]:
     """The roofs beside which there was no room for words."""
     from ncu_tools.report.plot.roof_lines import line_of
 

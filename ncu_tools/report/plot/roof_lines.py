@@ -9,7 +9,7 @@ from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED
 from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.label_placement import Spot
-from ncu_tools.roofline.scene import Roof
+from ncu_tools.roofline.scene import DrawnCeiling
 
 RIDGES_LABELLED = 6
 COVERED = 0.3
@@ -19,8 +19,8 @@ FREE = 0.03
 """The same as long as shorter words may do: one line may run through, and no mark."""
 
 
-def draw_roofs(canvas: Canvas) -> None:
-    """Draw every roof as a line. Its words are placed by `label_roofs`, when the marks have taken their room."""
+def draw_ceilings(canvas: Canvas) -> None:
+    """Draw every roof as a line. Its words are placed by `label_ceilings`, when the marks have taken their room."""
     for roof in canvas.scene.roofs:
         (x0, y0), (x1, y1) = ends(canvas, roof)
         style = line_of(roof)
@@ -29,7 +29,7 @@ def draw_roofs(canvas: Canvas) -> None:
         canvas.room.take_line([canvas.frame.at(x0, y0), canvas.frame.at(x1, y1)])
 
 
-def line_of(roof: Roof) -> dict[str, Any]:
+def line_of(roof: DrawnCeiling) -> dict[str, Any]:
     """How a roof is drawn: dashed for the board's limit, dotted for sparse rates, dash and dot for measured ones."""
     if roof.sparse:
         return {"linestyle": (0, (1, 1.6)), "linewidth": 1.3}
@@ -40,7 +40,7 @@ def line_of(roof: Roof) -> dict[str, Any]:
     return {"linestyle": "-", "linewidth": 1.5}
 
 
-def ends(canvas: Canvas, roof: Roof) -> tuple[tuple[float, float], tuple[float, float]]:
+def ends(canvas: Canvas, roof: DrawnCeiling) -> tuple[tuple[float, float], tuple[float, float]]:
     """Where a roof begins and ends in FLOP/B and FLOP/s: at the others of its device, or at the edge of the plot."""
     low, high = canvas.frame.x
     bottom = canvas.frame.y[0]
@@ -55,7 +55,7 @@ def ends(canvas: Canvas, roof: Roof) -> tuple[tuple[float, float], tuple[float, 
     return (first, roof.value), (high, roof.value)
 
 
-def label_roofs(canvas: Canvas) -> None:
+def label_ceilings(canvas: Canvas) -> None:
     """Write beside each roof what it is: the highest peaks first, then the slopes, then the ridge points."""
     peaks = [roof for roof in canvas.scene.roofs if not roof.is_bandwidth]
     for roof in sorted(peaks, key=lambda roof: -roof.value):
@@ -66,7 +66,7 @@ def label_roofs(canvas: Canvas) -> None:
     _draw_ridges(canvas)
 
 
-def _label(canvas: Canvas, roof: Roof) -> None:
+def _label(canvas: Canvas, roof: DrawnCeiling) -> None:
     """Put a label beside a roof, where it covers little; what finds no place is kept for the legend."""
     size = canvas.page.small
     for label, covered in _labels(canvas, roof):
@@ -83,7 +83,7 @@ def _label(canvas: Canvas, roof: Roof) -> None:
     canvas.not_labelled.append(roof)
 
 
-def _along_peak(canvas: Canvas, roof: Roof, width: float, height: float) -> list[Spot]:
+def _along_peak(canvas: Canvas, roof: DrawnCeiling, width: float, height: float) -> list[Spot]:
     """Where a label may stand above or below a horizontal roof, from its right end on."""
     (x0, y), (x1, _) = (canvas.frame.at(*end) for end in ends(canvas, roof))
     room = max(x1 - width - x0, 0.0)
@@ -93,7 +93,7 @@ def _along_peak(canvas: Canvas, roof: Roof, width: float, height: float) -> list
     ]
 
 
-def _along_slope(canvas: Canvas, roof: Roof, width: float, height: float) -> list[Spot]:
+def _along_slope(canvas: Canvas, roof: DrawnCeiling, width: float, height: float) -> list[Spot]:
     """Where a label may stand above or below a sloping roof, from its left end on."""
     angle = canvas.frame.slope
     (x0, y0), (x1, y1) = (canvas.frame.at(*end) for end in ends(canvas, roof))
@@ -108,7 +108,7 @@ def _along_slope(canvas: Canvas, roof: Roof, width: float, height: float) -> lis
     return spots
 
 
-def _labels(canvas: Canvas, roof: Roof) -> list[tuple[str, float]]:
+def _labels(canvas: Canvas, roof: DrawnCeiling) -> list[tuple[str, float]]:
     """What can stand beside a roof, the best first, and how much it may cover there.
 
     It is shorter without the device, which the colour tells as well where devices have colours.

@@ -16,7 +16,7 @@ from ncu_tools.report.plot.fonts import families
 from ncu_tools.report.plot.listing import draw_listing, lines_under
 from ncu_tools.report.plot.marks import draw_arrows, draw_marks, draw_names, draw_numbers, has_names
 from ncu_tools.report.plot.page_size import page_of, size_of
-from ncu_tools.report.plot.roof_lines import draw_roofs, label_roofs
+from ncu_tools.report.plot.roof_lines import draw_ceilings, label_ceilings
 from ncu_tools.report.plot.theme import THEMES
 from ncu_tools.roofline.roofline import Roofline
 from ncu_tools.roofline.scene import Scene
@@ -58,10 +58,10 @@ def _draw(canvas: Canvas) -> None:
     if scene.title:
         title = canvas.fitted(scene.title, 1.15 * page.text, page.width - page.plot.left)
         canvas.words(page.plot.left, page.plot.top + 0.9 * page.text, title, fontsize=1.15 * page.text)
-    draw_roofs(canvas)
+    draw_ceilings(canvas)
     draw_marks(canvas)
     draw_arrows(canvas)
-    label_roofs(canvas)
+    label_ceilings(canvas)
     numbered = draw_listing(canvas)
     if has_names(scene) or canvas.models:
         draw_names(canvas)

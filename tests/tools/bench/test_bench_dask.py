@@ -23,7 +23,7 @@ from ncu_launch.profilers.installed_tools import Gpu
 from ncu_parsers.parquet.reader import read_bench
 from ncu_parsers.schema.bench_table import bench_table
 
-from ncu_tools.bench.dask_sweep import Seen, _kept, placement
+from ncu_tools.bench.dask_sweep import WorkerDevices, _kept, placement
 from tests.parsers.datasets.test_datasets import bench
 
 pytest.importorskip("distributed", reason="dask's schedulers are not installed (pip install 'ncu-bench[dask]')")
@@ -211,7 +211,7 @@ def test_of_a_point_that_was_lost_nothing_is_made_up(tmp_path: Path) -> None:
 class TestPlacement:
     """Which workers may measure a point, in words of dask."""
 
-    WITH, WITHOUT, DECLARED = Seen(["0"], False), Seen([], False), Seen(["0"], True)
+    WITH, WITHOUT, DECLARED = WorkerDevices(["0"], False), WorkerDevices([], False), WorkerDevices(["0"], True)
 
     def test_a_cpu_is_everywhere(self) -> None:
         assert placement("cpu", {"a": self.WITH, "b": self.WITHOUT}) == {}

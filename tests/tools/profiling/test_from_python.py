@@ -120,7 +120,7 @@ class TestThePipeline:
         assert collected.table is not None
         assert len(collected.table) == len(on_path.launches())
         assert heard.messages[0] == f"Collecting with ncu 2024.1.1.0 into {on_path.run}."
-        assert {f"note: {note}" for note in collected.told} <= set(heard.messages)
+        assert {f"note: {note}" for note in collected.announced} <= set(heard.messages)
 
     def test_replaces_two_runs_that_launched_other_kernels_by_one_replayed(
         self, on_path: Bench, monkeypatch: pytest.MonkeyPatch

@@ -18,11 +18,11 @@ from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.listing import MOST_RUNS, draw_listing
 from ncu_tools.report.plot.marks import draw_arrows, draw_marks, draw_names
 from ncu_tools.report.plot.page_size import page_of, size_of
-from ncu_tools.report.plot.roof_lines import draw_roofs, label_roofs
+from ncu_tools.report.plot.roof_lines import draw_ceilings, label_ceilings
 from ncu_tools.report.plot.scaling_plot import draw_scaling
 from ncu_tools.report.plot.theme import LIGHT
 from ncu_tools.roofline.load_for_roofline import load_for, load_runs
-from ncu_tools.roofline.roofline import Look, beside, of_machines, roofline
+from ncu_tools.roofline.roofline import Look, add_machines, of_machines, roofline
 from ncu_tools.roofline.scene import RUNS, Scene, short_names
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import load
@@ -39,9 +39,9 @@ ALL_LEVELS = ("dram", "l2", "l1", "shared")
 
 def canvas_of(scene: Scene) -> Canvas:
     canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
-    draw_roofs(canvas)
+    draw_ceilings(canvas)
     draw_marks(canvas)
-    label_roofs(canvas)
+    label_ceilings(canvas)
     return canvas
 
 
@@ -51,7 +51,7 @@ def words(canvas: Canvas) -> list[str]:
 
 def beside_two_machines() -> Scene:
     result = roofline({RAW: load(RAW).table})
-    beside(result, [find_machine("h100-sxm"), find_machine("t4")])
+    add_machines(result, [find_machine("h100-sxm"), find_machine("t4")])
     return scene_of(result)
 
 

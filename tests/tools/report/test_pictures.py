@@ -37,7 +37,7 @@ from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.report.plot.theme import DARK, LIGHT, readable_on
 from ncu_tools.roofline import load_for_roofline
 from ncu_tools.roofline.density import DENSE_FROM
-from ncu_tools.roofline.roofline import Look, Roofline, beside, of_machines, roofline
+from ncu_tools.roofline.roofline import Look, Roofline, add_machines, of_machines, roofline
 from ncu_tools.roofline.scene import Scene, scene_from_json
 from ncu_tools.roofline.scene_builder import scene_of, short_label
 from tests.conftest import ROOT, SAMPLES
@@ -262,7 +262,7 @@ class TestRoofs:
 
     def test_machines_beside_a_run_are_drawn_and_bound_nothing(self) -> None:
         made = roofline({"run": table(launch("k", sass(ffma=1e6) | tensor(), ns=1e3, dram=1e3, capability="8.6"))})
-        beside(made, [find_machine("t4"), find_machine("l4")])
+        add_machines(made, [find_machine("t4"), find_machine("l4")])
         assert {roof.device for roof in scene_of(made).roofs} == {"NVIDIA T4", "NVIDIA L4"}
         assert made.points[0].hotspot.bound is None
 
