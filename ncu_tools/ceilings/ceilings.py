@@ -185,10 +185,10 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
             result.notes += _on_the_choice(result, device, machine, at)
         _add_others(result, title, at, attributes)
         _draw_measured(result, title, device)
-        roof = _middle(shared[at])
-        if roof is not None:
+        bandwidth = _middle(shared[at])
+        if bandwidth is not None:
             result.drawn.append(
-                Ceiling(title, "shared", roof, f"report, {_clock(attributes, at, 'shared')}", PROFILED_CLOCK)
+                Ceiling(title, "shared", bandwidth, f"report, {_clock(attributes, at, 'shared')}", PROFILED_CLOCK)
             )
     return result
 

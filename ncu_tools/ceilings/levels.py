@@ -90,8 +90,8 @@ def byte_metrics(level: str, definition: str) -> list[str]:
 def ceiling_metrics(level: str, capability: str | None) -> list[str]:
     """The metrics that give the ceiling of a level on a chip: the peak per cycle, then its clock."""
     if level == "shared":
-        roof = _facts()["roof"]["shared"]
-        return [roof["metric"], known.clock_metrics(roof["clock"])[0]]
+        ceiling = _facts()["roof"]["shared"]
+        return [ceiling["metric"], known.clock_metrics(ceiling["clock"])[0]]
     ceilings = [one for one in known.ceilings() if one.column == f"peak_{level}_bytes"]
     of_chip = {entry["counter"] for entry in _counters(level) if _is_for(entry, capability)} if level in COLUMNS else {}
     chosen = next((one for one in ceilings if one.metric.partition(".")[0] in of_chip), ceilings[0])
@@ -100,20 +100,20 @@ def ceiling_metrics(level: str, capability: str | None) -> list[str]:
 
 def needed_metrics() -> set[str]:
     """Every metric that the bytes or the ceiling of a level can depend on."""
-    roof = _facts()["roof"]["shared"]
+    ceiling = _facts()["roof"]["shared"]
     counters = [entry["counter"] for level in (*COLUMNS, "shared") for entry in _counters(level)]
     of_bytes = {counter + suffix for counter in counters for suffix in SUFFIXES}
     clocks = {clock for domain in ("dram", "lts", "l1tex") for clock in known.clock_metrics(domain)}
-    return of_bytes | {roof["metric"], *clocks}
+    return of_bytes | {ceiling["metric"], *clocks}
 
 
 def shared_memory_ceiling(table: pa.Table) -> Floats:
     """Bandwidth of shared memory in B/s at the profiled clock, one per launch: peak wavefronts x 128; or NaN."""
-    roof = _facts()["roof"]["shared"]
+    ceiling = _facts()["roof"]["shared"]
     clock = np.full(len(table), np.nan)
-    for metric in known.clock_metrics(roof["clock"]):
+    for metric in known.clock_metrics(ceiling["clock"]):
         clock = np.where(np.isnan(clock), tables.floats(table, metric), clock)
-    peak: Floats = tables.floats(table, roof["metric"]) * roof["factor"]
+    peak: Floats = tables.floats(table, ceiling["metric"]) * ceiling["factor"]
     bandwidth: Floats = peak * clock
     return bandwidth
 

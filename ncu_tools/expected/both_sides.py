@@ -16,10 +16,10 @@ import pyarrow as pa
 from ncu_launch.counters.metrics import TENSOR_INTEGER_PRECISIONS
 from ncu_launch.files.manifest import Manifest
 from ncu_parsers.report_data.operator_records import INTEGER_OPERATIONS
-from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.layers.layers import NO_MODULE, NO_PHASE
+from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, drop_failed
 
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
@@ -78,10 +78,7 @@ class MeasuredLaunches:
     _named: dict[tuple[re.Pattern[str], str], Mask] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if "failed" in self.table.column_names:
-            failed = self.table.column("failed").to_pylist()
-            if any(failed):
-                self.table = arrays.kept(self.table, [not value for value in failed])
+        self.table = drop_failed(self.table)
         self.rows = len(self.table)
         self.places = _places(self.table)
         self.dram_bytes = tables.floats(self.table, "dram_bytes")

@@ -136,10 +136,10 @@ def _drawn(ceiling: Ceiling, titles: list[str], devices: int) -> DrawnCeiling:
 def ridge_points(drawn: Iterable[DrawnCeiling], level: str = DRAM) -> list[RidgePoint]:
     """The ridge points of a device's dense peaks with its bandwidth of a memory level, both as they bound kernels."""
     drawn = list(drawn)
-    bounding = [roof for roof in drawn if not (roof.sparse or _is_limit_beside(roof, drawn))]
-    bandwidth = {roof.device: roof.value for roof in bounding if roof.unit == level}
+    bounding = [ceiling for ceiling in drawn if not (ceiling.sparse or _is_limit_beside(ceiling, drawn))]
+    bandwidth = {ceiling.device: ceiling.value for ceiling in bounding if ceiling.unit == level}
     return [
-        RidgePoint(roof.device, roof.unit, roof.value / bandwidth[roof.device], roof.value)
-        for roof in bounding
-        if roof.value_unit == "FLOP/s" and roof.device in bandwidth
+        RidgePoint(ceiling.device, ceiling.unit, ceiling.value / bandwidth[ceiling.device], ceiling.value)
+        for ceiling in bounding
+        if ceiling.value_unit == "FLOP/s" and ceiling.device in bandwidth
     ]

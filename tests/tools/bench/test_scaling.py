@@ -32,7 +32,7 @@ from ncu_tools.bench.scaling import (
 )
 from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
-from ncu_tools.report.plot.scaling_plot import _is_worth_a_label
+from ncu_tools.report.plot.scaling_plot import _needs_label
 
 pytestmark = pytest.mark.slow
 
@@ -226,8 +226,8 @@ class TestTheCommand:
         assert (folder / f"one.{suffix}").stat().st_size > 5000
 
     def test_an_axis_with_one_power_of_ten_is_labelled_between_them_too(self) -> None:
-        assert [value for value in range(1, 10) if _is_worth_a_label(value / 1000, (0.8e-3, 20e-3))] == [2, 5]
-        assert not any(_is_worth_a_label(value / 1000, (0.8e-3, 800e-3)) for value in range(1, 10))
+        assert [value for value in range(1, 10) if _needs_label(value / 1000, (0.8e-3, 20e-3))] == [2, 5]
+        assert not any(_needs_label(value / 1000, (0.8e-3, 800e-3)) for value in range(1, 10))
 
     def test_text_shows_both_matrices(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["scaling", str(folder)]) == 0
