@@ -257,7 +257,7 @@ def notes_on_conditions(
     notes = [f"the runs differ in {difference}" for difference in found]
     unsure = known_of_one(*conditions)
     if unsure:
-        notes.append(f"known of one of the runs only, so perhaps not alike: {', '.join(unsure)}")
+        notes.append(f"known for only one of the runs, so they may differ: {', '.join(unsure)}")
     notes += [note for note in (clock_note(*observed),) if note]
     for title, side in zip(("base", "new run"), observed, strict=True):
         if side.failed:

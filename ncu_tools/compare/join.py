@@ -377,8 +377,8 @@ def _notes(
         worst = max(values.spreads, key=lambda name: values.spreads[name])
         notes.append(
             f"{_launches(kinds[AMBIGUOUS].launches)} ambiguous: counted launches of one signature differ by more "
-            f"than {100 * values.tolerance:.3g} %, {worst} by up to {100 * values.spreads[worst]:.3g} %; what differs "
-            "is left empty, and --tolerance takes means of more"
+            f"than {100 * values.tolerance:.3g} %, {worst} by up to {100 * values.spreads[worst]:.3g} %; differing "
+            "values are left empty; a larger --tolerance takes their mean"
         )
     notes += _key_notes(timed, matching)
     timeless = int((timed.weight * np.isnan(tables.floats(timed.table, "duration_ns")))[timed.is_kernel].sum())

@@ -219,6 +219,6 @@ def _merged(notes: Sequence[str]) -> list[str]:
     for note in notes:
         groups.setdefault(re.sub(r"\d[\d.,]*", "#", note), []).append(note)
     return [
-        same[0] if len(same) == 1 else f"{same[0]} (so of one report; {len(same) - 1} more differ in the numbers)"
+        same[0] if len(same) == 1 else f"{same[0]} (from one report; {len(same) - 1} more differ only in the numbers)"
         for same in groups.values()
     ]

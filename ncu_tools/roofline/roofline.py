@@ -178,7 +178,7 @@ def _leave_out_empty_levels(result: Roofline, look: Look, runs: Sequence[pa.Tabl
             (DRAM,),
             {DRAM: BYTES_IN_WORDS.get(result.bytes_title, result.bytes_title)},
         )
-        result.notes.append("no level that was asked for has bytes: points lie by those of DRAM")
+        result.notes.append("no requested memory level has bytes: points are placed by DRAM bytes")
 
 
 def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:

@@ -29,7 +29,7 @@ KERNEL = (Column("kernel", "kernel", wide=True), Column("was", "was", wide=True)
 LAYER = (Column("layer", "layer", wide=True), Column("phase", "phase", spare=0))
 VERDICT, MATCHED_BY = Column("verdict", "verdict", spare=0), Column("matched_by", "matched by", spare=4)
 UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 3, 2
-"""How early a count is left out on a narrow terminal."""
+"""Ranks of counts in `Column.spare`."""
 COUNTED = ("launches", "flops", "dram_bytes")
 FOR_MACHINES = (
     *(
@@ -57,12 +57,12 @@ MEANS = tuple(
     )
     for side in ("base", "new")
 )  # fmt: skip
-"""Means per launch, of the launches that are compared: the column `compares` says which."""
+"""Means per launch, over the launches that the column `compares` describes."""
 
 
 @dataclass(frozen=True)
 class _Side(Generic[Known]):
-    """A run: what is known of its launches, its conditions, and what was odd about reading it."""
+    """One run: sums of its launches, its conditions, and notes on reading it."""
 
     name: str
     run: Known
@@ -71,7 +71,7 @@ class _Side(Generic[Known]):
 
 
 def compared_kernels(asked: Asked) -> Compared:
-    """Each new run against the base, kernel by kernel. Raises `NcuBenchError` where they are not alike."""
+    """Compare each new run with the base, kernel by kernel. Raises `NcuBenchError` if their conditions differ."""
     from ncu_tools.compare.compare_kernels import compare, ordered
     from ncu_tools.compare.matching.asked_pairs import asked_pairs
 
@@ -103,7 +103,7 @@ def compared_kernels(asked: Asked) -> Compared:
 
 
 def compared_layers(asked: Asked) -> Compared:
-    """Each new run against the base, layer by layer and phase by phase. Raises `NcuBenchError` as kernels do."""
+    """Compare each new run with the base, layer by layer and phase by phase. Raises as `compared_kernels` does."""
     from ncu_tools.compare.compare_layers import compare_layers, ordered
 
     found: dict[str, LayerComparison] = {}
@@ -130,7 +130,7 @@ def compared_layers(asked: Asked) -> Compared:
 def _pairs(
     asked: Asked, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
 ) -> list[tuple[_Side[Known], _Side[Known]]]:
-    """The base with each new run, once it is clear that they may be compared."""
+    """The base with each new run, once they are known to be comparable."""
     from ncu_tools.compare.compare_kernels import require_comparable
     from ncu_tools.runs.loading import locate
 
@@ -144,22 +144,22 @@ def _pairs(
 
 
 def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
-    """What the times of all these runs are called: "time", or "self CPU" where each is of operators on a CPU."""
+    """The title of the times of all runs: "time", or "self CPU" if all are of operators on a CPU."""
     from ncu_tools.kernels.operator_times import time_title
 
     return time_title({kind for pair in sides for side in pair for kind in side.run.observed.times})
 
 
 def _summed(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
-    """A run of any size, summed by what its launches do."""
+    """A run of any size, summed per launch signature."""
     from ncu_tools.compare.comparison_sums import signature_sums_of_run
 
-    works = signature_sums_of_run(found)
-    return _Side(path, works, _conditions(path, works.observed), list(works.reports))
+    sums = signature_sums_of_run(found)
+    return _Side(path, sums, _conditions(path, sums.observed), list(sums.reports))
 
 
 def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:
-    """A run of any size, condensed to what its layers are made of."""
+    """A run of any size, condensed to rows for its layers."""
     from ncu_tools.compare.layer_sums import layers_of_run
 
     run = layers_of_run(found)
@@ -167,7 +167,7 @@ def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:
 
 
 def _conditions(path: str, observed: Observed) -> Conditions:
-    """The conditions of a run, with what its manifest says of them, where it has one that can be read."""
+    """The conditions of a run, from its launches and, if readable, its manifest."""
     from ncu_tools.compare.run_conditions import conditions_of
 
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
@@ -191,26 +191,26 @@ def _table(
 ) -> Table:
     """The first lines of each comparison and its total, which is never hidden.
 
-    `columns` are all of them for machines. People get those of what is compared behind them. `time` is what the times
-    are called.
+    `columns` are all columns for machines; for people those of the comparison are appended. `time` is the title of
+    times.
     """
     shown = None if asked.how.top is None and asked.machine_readable else asked.how.top or ROWS_SHOWN
     several = len(lines) > 1
     names = {name: name for name in asked.runs} if asked.machine_readable else short_names(asked.runs)
-    rows, said = [], []
+    rows, all_notes = [], []
     for name, (every, total) in lines.items():
         rows += [{RUN.name: names[name], **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
         hidden = hidden_rows(len(every), shown, f"more {what}", f"more {what}s")
-        said += [f"{names[name]}: {note}" if several else note for note in [*hidden, *notes[name]]]
+        all_notes += [f"{names[name]}: {note}" if several else note for note in [*hidden, *notes[name]]]
     if not asked.machine_readable:
         rows = [_with_short_names(row) for row in rows]
         columns = (*columns, *_for_people(rows, names[asked.runs[0]] if several else "", what, time))
     columns = (RUN, *columns) if several or asked.machine_readable else columns
-    return with_time_title(Table("compare", columns, rows, said, {"base": asked.runs[0]}), time)
+    return with_time_title(Table("compare", columns, rows, all_notes, {"base": asked.runs[0]}), time)
 
 
 def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its kernel as people tell it from others: what it was by its short name, if that was another."""
+    """The row with short kernel names for people; `was` only if it differs."""
     from ncu_parsers.schema.tables import short_name
 
     from ncu_tools.compare.matching.kernel_pairs import BY_NAME
@@ -227,7 +227,7 @@ def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> list[Column]:
-    """Columns of both sides and of what changed. Of several runs, `base` is the name of the base; others name rows."""
+    """Columns of both sides and of their changes. With several runs, `base` is the name of the base."""
     before, after = (base, "") if base else ("base", "new")
 
     def sides(name: str, title: str, kind: str, spare: int) -> list[Column]:
@@ -271,7 +271,7 @@ def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
 
 
 def _total_cells(comparison: Comparison, asked: Asked) -> dict[str, Any]:
-    """The cells of the sums over all kernels: no means per launch, and the verdict says where the work is another."""
+    """The cells of the sums over all kernels: no means per launch; the verdict tells if the work differs."""
     cells = _kernel_cells(comparison.total)
     cells |= {column.name: None for column in MEANS}
     if not asked.machine_readable:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class AnswerTable(Table):
-    """A table that shows every column that was asked for, also where all of it is NULL."""
+    """A table that shows every requested column, even if all of it is NULL."""
 
     def shown_columns(self) -> list[Column]:
-        """All of them."""
+        """All columns."""
         return list(self.columns)
 
 
@@ -62,7 +62,7 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str) ->
 
 
 def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, QueryTable], list[str]]:
-    """The tables of a run of launches, and what was odd about reading it."""
+    """The tables of a run of launches, and notes on reading it."""
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.runs.loading import locate
 
@@ -74,7 +74,7 @@ def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, QueryTab
 
 
 def _points(run: str, machine_name: str | None) -> tuple[dict[str, QueryTable], list[str]]:
-    """The table of a sweep, and what must be known of it."""
+    """The table of a sweep, and its notes."""
     from ncu_tools.bench.bench_runs import load_bench, points_of
     from ncu_tools.runs.sql_query import held_in_memory
 
@@ -87,7 +87,7 @@ def _points(run: str, machine_name: str | None) -> tuple[dict[str, QueryTable], 
 
 
 def _launches(run: OnDisk | Run) -> tuple[QueryTable, list[str]]:
-    """The launches, which DuckDB reads itself where they are in Parquet, and what was odd about reading them."""
+    """The launches, which DuckDB reads itself if they are in Parquet, and notes on reading them."""
     from ncu_parsers.parquet.arrow_dataset import scanned
     from ncu_parsers.parquet.reader import filled_columns
 
@@ -101,7 +101,7 @@ def _launches(run: OnDisk | Run) -> tuple[QueryTable, list[str]]:
 
 
 def _kernels(run: OnDisk | Run, machine: Machine | None) -> QueryTable:
-    """The kernels of a run, summed when a query wants them."""
+    """The kernels of a run, summed when a query needs them."""
     from ncu_tools.kernels.kernel_cache import hotspots_of
     from ncu_tools.kernels.kernel_row import kernels_table
     from ncu_tools.runs.sql_query import QueryTable, held_in_memory
@@ -114,7 +114,7 @@ def _kernels(run: OnDisk | Run, machine: Machine | None) -> QueryTable:
 
 
 def _column(name: str, number: bool) -> Column:
-    """Numbers are shown as they are named: nothing is known of what a query computed."""
+    """A column titled by its name, as the meaning of a computed column is unknown."""
     return Column(name, name, "number") if number else Column(name, name, wide=True)
 
 

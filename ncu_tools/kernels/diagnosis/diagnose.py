@@ -177,7 +177,7 @@ def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[
     uncounted = [kernel for kernel in silent if not sums.is_of_ncu(sums.number(kernel.kernel))]
     reasons = {
         "their launches have no counters of ncu, which is what a diagnosis looks at": len(uncounted),
-        "nothing that was collected stands out, and how near they are to a roof is not known": len(silent)
+        "no collected metric points to a cause, and how near they are to a ceiling is not known": len(silent)
         - len(uncounted),
     }
     return [

@@ -566,7 +566,7 @@ class TestOddRuns:
         made = roofline({"run": many(2)}, look=Look(levels=("l1",)))
         assert made.levels == ("dram",)
         assert scene_of(made).x_title == "arithmetic intensity (FLOP per DRAM byte)"
-        assert "no level that was asked for has bytes: points lie by those of DRAM" in made.notes
+        assert "no requested memory level has bytes: points are placed by DRAM bytes" in made.notes
 
 
 class TestBareChips:
