@@ -3,10 +3,10 @@
     python -m benchmarks.fleet --mb 10
     python -m benchmarks.fleet --mb 0.2 --counts 1 10 20
 
-Every figure is for a whole process, including imports and the start of the cluster. The tasks: reports -> a dataset, and
-a dataset -> the kernels of all reports. In each round both engines run on the same reports; ratios are computed within a
-round. Memory is the peak of each process by itself. A few different reports stand under many names (hard links), so that
-they fit on the disk.
+Every figure is for a whole process, including imports and the start of the cluster. The tasks: reports -> a dataset,
+and a dataset -> the kernels of all reports. In each round both engines run on the same reports; ratios are computed
+within a round. Memory is the peak of each process by itself. A few different reports stand under many names (hard
+links), so that they fit on the disk.
 """
 
 from __future__ import annotations

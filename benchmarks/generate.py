@@ -2,9 +2,9 @@
 
     python -m benchmarks.generate long report.csv --mb 200
 
-Everything that decides the reading speed is as in real reports: all cells quoted, thousands separators, units scaled per
-row, few and unevenly used kernel names that make up most of the bytes, rule rows longer than metric rows, program output
-between rows.
+Everything that decides the reading speed is as in real reports: all cells quoted, thousands separators, units scaled
+per row, few and unevenly used kernel names that make up most of the bytes, rule rows longer than metric rows, program
+output between rows.
 """
 
 from __future__ import annotations

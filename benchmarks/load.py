@@ -6,8 +6,8 @@
     python -m benchmarks.load --only reports
 
 Every figure is for a whole process of the command line: wall-clock seconds and peak memory. The figures are printed and
-written to benchmarks/results/load-CASE-MACHINE.json, together with the machine and versions. `report` loads all launches
-into memory: ten million exceed the default limit, so it runs with 16 GB.
+written to benchmarks/results/load-CASE-MACHINE.json, together with the machine and versions. `report` loads all
+launches into memory: ten million exceed the default limit, so it runs with 16 GB.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
     python -m benchmarks.mutation --list                # print the mutants, run nothing
 
 A process imports the libraries once and is forked for each mutant; an import hook gives the fork the changed module, so
-no file is changed. A first run records which tests reach which lines. The tests that reach a mutant's line run first, up
-to the first failure, then all others that reach its file; tests marked slow do not run. A mutant that no test notices
-survives. Mutants that have no observable effect are listed with the reason in `equivalent_mutants.toml`. Processes that
-a test starts run the unchanged code.
+no file is changed. A first run records which tests reach which lines. The tests that reach a mutant's line run first,
+up to the first failure, then all others that reach its file; tests marked slow do not run. A mutant that no test
+notices survives. Mutants that have no observable effect are listed with the reason in `equivalent_mutants.toml`.
+Processes that a test starts run the unchanged code.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     python benchmarks/parsing.py --mb 1000 --growth
 
 Every figure is for a whole process, imports included. In each round all programs run one after the other on the same
-file; ratios are computed within a round, so that a busy machine slows both sides, and the median over the rounds is shown.
-`--growth` measures memory only, for reports of this size and of four times this size.
+file; ratios are computed within a round, so that a busy machine slows both sides, and the median over the rounds is
+shown. `--growth` measures memory only, for reports of this size and of four times this size.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     python benchmarks/queries.py --launches launches.parquet
 
 Every figure is for a whole process, imports included. In each round all programs run one after the other on the same
-file; ratios are computed within a round, so that a busy machine slows both sides, and the median over the rounds is shown.
-duckdb groups by kernel name, sums time, FLOPs and DRAM bytes, and gives the first twenty; unlike `ncu-bench hotspots` it
-computes no ceilings, bounds or notes.
+file; ratios are computed within a round, so that a busy machine slows both sides, and the median over the rounds is
+shown. duckdb groups by kernel name, sums time, FLOPs and DRAM bytes, and gives the first twenty; unlike `ncu-bench
+hotspots` it computes no ceilings, bounds or notes.
 """
 
 from __future__ import annotations

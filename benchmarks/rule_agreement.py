@@ -2,9 +2,9 @@
 
     python -m benchmarks.rule_agreement sample_reports ../shared/reports
 
-prints a table in Markdown: for each rule, how many of its results our diagnosis agrees with, explains in finer detail, does
-not mention, or contradicts. A contradiction needs a reason that the user sees beside the diagnosis; the exit code is 1 if
-one has none. docs/diagnosis.md has the table and the meaning of its columns.
+prints a table in Markdown: for each rule, how many of its results our diagnosis agrees with, explains in finer detail,
+does not mention, or contradicts. A contradiction needs a reason that the user sees beside the diagnosis; the exit code
+is 1 if one has none. docs/diagnosis.md has the table and the meaning of its columns.
 """
 
 from __future__ import annotations
