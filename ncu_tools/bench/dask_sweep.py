@@ -62,7 +62,7 @@ Measured = tuple[Row, dict[str, bytes]]
 
 
 def rows_by_dask(
-    where: str, asked: Sequence[BenchPoint], effort: Effort, timeout: float, processes: int, logs: Path
+    where: str, requested: Sequence[BenchPoint], effort: Effort, timeout: float, processes: int, logs: Path
 ) -> Iterator[Row]:
     """Yield the row of each point as soon as the workers that `where` names have measured it; logs go into `logs`.
 
@@ -73,9 +73,9 @@ def rows_by_dask(
     """
     threads = {name: os.environ.get(name) for name in THREADS}
     first = 1 + len(list(logs.glob("point-*.txt")))
-    expected = {point.name: (point, f"point-{number:04}") for number, point in enumerate(asked, first)}
+    expected = {point.name: (point, f"point-{number:04}") for number, point in enumerate(requested, first)}
     turns = tempfile.gettempdir() if where == LOCAL else None
-    jobs = [Job(_in_any_folder(point), effort, timeout, processes, threads, turns) for point in asked]
+    jobs = [Job(_in_any_folder(point), effort, timeout, processes, threads, turns) for point in requested]
     with dask_engine(where) as engine:
         workers = engine.on_each_worker(_seen)
         placed = [(job, placement(job.point.workload.device, workers)) for job in jobs]

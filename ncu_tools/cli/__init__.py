@@ -212,9 +212,9 @@ def run(arguments: list[str]) -> int:
 
 def _show_printable(error: click.ClickException) -> None:
     """Show click's message on wrong usage, which repeats arguments unescaped."""
-    said = io.StringIO()
-    error.show(said)
-    for line in said.getvalue().splitlines():
+    text = io.StringIO()
+    error.show(text)
+    for line in text.getvalue().splitlines():
         click.echo(_printable(line), err=True)
 
 

@@ -37,10 +37,6 @@ FEWEST_DIGITS = 3
 """Significant digits of a number of at least 1 with two decimals, as ncu prints them."""
 
 
-def _no_moments() -> dict[str, Moments]:
-    return {column: Moments(*(np.empty(0) for _ in range(3))) for column in SCATTERED}
-
-
 def printed_steps(values: Floats) -> Floats:
     """The step of the last printed digit of each value if it has three digits, else 0; float64, one per value."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -58,7 +54,7 @@ class SignatureSums:
     """
 
     sums: KernelSums[LaunchSignature] = field(default_factory=KernelSums)
-    moments: dict[str, Moments] = field(default_factory=_no_moments)
+    moments: dict[str, Moments] = field(default_factory=lambda: {key: Moments(*np.empty((3, 0))) for key in SCATTERED})
     steps: dict[str, Floats] = field(default_factory=lambda: {column: np.empty(0) for column in SCATTERED})
     observed: Observed = field(default_factory=Observed)
     reports: dict[str, None] = field(default_factory=dict)

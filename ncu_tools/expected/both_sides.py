@@ -138,10 +138,10 @@ class MeasuredLaunches:
             self._named[pattern, column] = np.asarray(matches[codes], dtype=bool)
         return self._named[pattern, column]
 
-    def iterations(self, asked: int) -> int:
-        """The number of iterations of the launches, or `asked` if they have none."""
+    def iterations(self, requested: int) -> int:
+        """The number of iterations of the launches, or `requested` if they have none."""
         named = tables.floats(self.table, "iteration")
-        return len(np.unique(named[~np.isnan(named)])) or asked
+        return len(np.unique(named[~np.isnan(named)])) or requested
 
 
 @dataclass

@@ -60,16 +60,16 @@ class Estimate:
     failed: str | None = None
 
 
-def unit_of(machine: Machine, dtype: str, asked: str | None = None) -> str | None:
+def unit_of(machine: Machine, dtype: str, unit_name: str | None = None) -> str | None:
     """The unit of a machine that computes a data type, or the requested one; None if the machine has none.
 
     Raises `WrongUsage` if the machine lacks the requested unit.
     """
-    if asked is not None:
-        if asked not in machine.rates:
+    if unit_name is not None:
+        if unit_name not in machine.rates:
             known = ", ".join(rate.unit for rate in machine.peaks)
-            raise WrongUsage(f"{machine.id} has no peak for {asked}.", advice=f"It has {known}.")
-        return asked
+            raise WrongUsage(f"{machine.id} has no peak for {unit_name}.", advice=f"It has {known}.")
+        return unit_name
     return next((unit for unit in UNITS_OF_TYPE.get(dtype, ()) if unit in machine.rates), None)
 
 
@@ -112,13 +112,13 @@ def _on(
     phase: str | None,
     work: _Work,
     summary: dict[str, Any],
-    asked: str | None,
+    unit_name: str | None,
 ) -> Estimate:
     flops, moved = work.total_flops, float(work.bytes.sum())
     whole_bytes, whole = ("operators", moved) if work.model_bytes is None else ("model", work.model_bytes)
     time_model = time_operators = None
     bound = None
-    unit = unit_of(machine, workload.dtype, asked) if machine is not None else None
+    unit = unit_of(machine, workload.dtype, unit_name) if machine is not None else None
     if machine is not None and unit is not None and "dram" in machine.rates:
         bandwidth, peak = machine.rates["dram"].value, machine.rates[unit].value
         operations = work.flops + work.integers  # a workload of one data type does one or the other

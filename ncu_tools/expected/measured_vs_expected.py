@@ -17,7 +17,7 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places
 from ncu_tools.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
-from ncu_tools.layers.layers import NO_MODULE, NO_PHASE
+from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
 from ncu_tools.numbers.number_format import counted, scaled
 
 UNATTRIBUTED = "no launch knows its phase or module, so there is a row for the model alone"
@@ -83,16 +83,13 @@ def compare(
         for place, found in _grouped(work, lambda place: (place[0], "")).items()
     ]
     rows[1:] = sorted(rows[1:], key=lambda row: _order(row.phase))
+    levels = None if depth is None else depth - 1
     layers = [
         _row(work, LAYER, *place, *found)
-        for place, found in _grouped(work, lambda place: (place[0], _ancestor(place[1], depth))).items()
+        for place, found in _grouped(work, lambda place: (place[0], module_at_depth(place[1], levels))).items()
     ]
     layers.sort(key=lambda row: (-max(row.expected_flops or 0.0, row.measured_flops or 0.0), _order(row.phase)))
     return ExpectedComparison([*rows, *layers], work.iterations, _notes(work))
-
-
-def _ancestor(module: str, depth: int | None) -> str:
-    return module if depth is None or module == NO_MODULE else ".".join(module.split(".")[:depth])
 
 
 def _order(phase: str | None) -> int:

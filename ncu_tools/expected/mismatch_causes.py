@@ -171,12 +171,12 @@ def _missing(basis: str | None) -> str:
 
 def _filtered(evidence: Evidence) -> Verdict:
     collection = evidence.work.collection
-    asked = list(collection.filters or ()) + ["the run ended early"] * collection.partial
+    filters = list(collection.filters or ()) + ["the run ended early"] * collection.partial
     lost = evidence.operators[evidence.work.unmeasured[evidence.operators]]
     flops = float(np.nansum(evidence.work.operators.flops[lost]))
     without = f"modules without any launch hold {evidence.share(flops)}" if len(lost) else ""
-    if asked:
-        return Verdict(True, "; ".join(filter(None, (", ".join(asked), without))))
+    if filters:
+        return Verdict(True, "; ".join(filter(None, (", ".join(filters), without))))
     unknown = "no manifest says whether any were" if collection.filters is None else "no filter was asked for"
     return Verdict(False, f"{unknown}, yet {without}" if without else unknown)
 

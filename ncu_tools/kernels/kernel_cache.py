@@ -152,7 +152,7 @@ class Summed:
 
     run: RunSums
     machine: Machine | None
-    said: dict[tuple[tuple[str, ...], frozenset[Any]], None] = field(default_factory=dict)
+    seen: dict[tuple[tuple[str, ...], frozenset[Any]], None] = field(default_factory=dict)
     reports: dict[str, None] = field(default_factory=dict)
 
     def add(self, table: pa.Table) -> None:
@@ -163,12 +163,12 @@ class Summed:
         ceilings = ceilings_of(table, self.machine)
         self.run.add(table, ceilings)
         from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
-        self.said[tuple(ceilings.notes), from_file] = None
+        self.seen[tuple(ceilings.notes), from_file] = None
 
     def merge(self, other: Summed) -> None:
         """Merge the sums of later launches into these."""
         self.run.merge(other.run)
-        self.said |= other.said
+        self.seen |= other.seen
         self.reports |= other.reports
 
     def notes(self, file: File | Dataset) -> list[str]:
@@ -177,10 +177,10 @@ class Summed:
         Raises `NcuBenchError` if the file they were read from is damaged now.
         """
         if isinstance(file, Dataset):
-            return [*self.run.notes(), *_merged(list(dict.fromkeys(note for said, _ in self.said for note in said)))]
-        if len(self.said) == 1:
+            return [*self.run.notes(), *_merged(list(dict.fromkeys(note for notes, _ in self.seen for note in notes)))]
+        if len(self.seen) == 1:
             # Medians that print alike in every batch print alike over all of them.
-            ((notes, _),) = self.said
+            ((notes, _),) = self.seen
         else:
             from ncu_tools.ceilings.ceilings import ceilings_of
 

@@ -286,6 +286,11 @@ class _Launches:
         )
 
 
+def module_at_depth(module: str, depth: int | None) -> str:
+    """The module itself, or its ancestor `depth` levels below the model if it lies deeper."""
+    return module if depth is None else ".".join(module.split(".")[: depth + 1])
+
+
 def _ancestors(module: str) -> Iterable[str]:
     """The module and all that contain it, outermost first."""
     if module == NO_MODULE:

@@ -20,7 +20,7 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels import operator_times
-from ncu_tools.layers.layers import NO_MODULE
+from ncu_tools.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.number_format import counted
 
 COLLECTIVES = "(collectives)"
@@ -141,12 +141,6 @@ def _slowest(ranks: Sequence[RankTime]) -> int | None:
     return max(known, key=lambda rank: rank.work_ns or 0.0).rank if len(known) == len(ranks) else None
 
 
-def _at_depth(module: str | None, depth: int | None) -> str:
-    if module is None:
-        return NO_MODULE
-    return module if depth is None else ".".join(module.split(".")[: depth + 1])
-
-
 class _Launches:
     """The launches with a known rank, and their columns; texts as indices into lists of distinct ones."""
 
@@ -170,7 +164,7 @@ class _Launches:
     def layers(self, depth: int | None) -> Coded:
         """The layer of each launch; collectives have a row of their own."""
         codes, modules = self.modules
-        names = [_at_depth(module, depth) for module in modules] + [COLLECTIVES]
+        names = [module_at_depth(module or NO_MODULE, depth) for module in modules] + [COLLECTIVES]
         return np.where(self.collective, len(names) - 1, codes), names
 
     def rank_times(self) -> list[RankTime]:

@@ -26,15 +26,17 @@ PASSES_WHERE_UNKNOWN = 3
 """Passes of flops and dram on every chip; used only for the cost of a plan."""
 
 
-def profile_within_budget(asked: ProfileRequest, folder: Path, budget_s: float, listener: Listener) -> CollectedProfile:
+def profile_within_budget(
+    request: ProfileRequest, folder: Path, budget_s: float, listener: Listener
+) -> CollectedProfile:
     """Trace with nsys, count the hottest kernels with ncu, and join the counts with the timeline's launches.
 
     Raises `WrongUsage` as `plan_timeline` does, and `NcuBenchError` if either run collected nothing.
     """
-    tracing, tracing_plan = plan_timeline(asked.run, folder, dry=False)
+    tracing, tracing_plan = plan_timeline(request.run, folder, dry=False)
     announce(tracing_plan, timeline_folder(folder), listener)
     timeline = _read_timeline(run_plan(tracing, tracing_plan, timeline_folder(folder), listener), folder)
-    counting = _chosen(asked, folder, timeline, budget_s)
+    counting = _chosen(request, folder, timeline, budget_s)
     counting_plan = make_plan(counting.request, folder, expect=expecting(listener))
     announce(counting_plan, folder, listener)
     listener.notes([counting.note])
@@ -82,14 +84,14 @@ class Counting(NamedTuple):
     note: str
 
 
-def _chosen(asked: ProfileRequest, folder: Path, timeline: pa.Table, budget_s: float) -> Counting:
+def _chosen(request: ProfileRequest, folder: Path, timeline: pa.Table, budget_s: float) -> Counting:
     """Choose the kernels that take the requested share of the timeline, as far as the budget allows.
 
     Raises `NcuBenchError` if the budget is too small for a single launch.
     """
-    request = replace(asked.run, tool="ncu")
-    passes = make_plan(request, folder).commands[0].passes or PASSES_WHERE_UNKNOWN
-    chosen = plan(timeline, budget_s=budget_s, passes=passes, coverage=asked.coverage)
+    run = replace(request.run, tool="ncu")
+    passes = make_plan(run, folder).commands[0].passes or PASSES_WHERE_UNKNOWN
+    chosen = plan(timeline, budget_s=budget_s, passes=passes, coverage=request.coverage)
     if not chosen.signatures:
         raise NcuBenchError(
             f"No launch can be counted in {budget_s:g} s.",
@@ -102,7 +104,7 @@ def _chosen(asked: ProfileRequest, folder: Path, timeline: pa.Table, budget_s: f
         f"ncu counts {count} launches of {len(chosen.signatures)} kernels that take {percent(chosen.covered)} of the "
         f"time, in about {chosen.cost_s:.2g} s (estimated){left}; {percent(1 - chosen.covered)} is not counted"
     )
-    return Counting(replace(request, kernel=kernel_pattern(chosen), launch_count=count), note)
+    return Counting(replace(run, kernel=kernel_pattern(chosen), launch_count=count), note)
 
 
 def _joined(manifest: Manifest, folder: Path, timeline: pa.Table) -> CollectedProfile:

@@ -40,28 +40,29 @@ from ncu_tools.profiling.profile_request import DryRun, ProfileRequest
 from ncu_tools.runs.loading import LAUNCHES
 
 
-def profile_ranks(asked: ProfileRequest, listener: Listener) -> CollectedProfile | None:
+def profile_ranks(request: ProfileRequest, listener: Listener) -> CollectedProfile | None:
     """Profile all ranks that are started here, or the rank that this process is.
 
     The first one returns the whole run, the others None. Raises `WrongUsage` for a folder that already has a run.
     """
-    found = _ranks_of(asked)
+    found = _ranks_of(request)
     if isinstance(found, StartedHere):
         return _started_here(found, listener)
     return _started_by_launcher(found, listener)
 
 
-def plan_ranks(asked: ProfileRequest) -> DryRun:
+def plan_ranks(request: ProfileRequest) -> DryRun:
     """The commands of `profile_ranks`, without running anything."""
-    found = _ranks_of(asked)
+    found = _ranks_of(request)
     if isinstance(found, StartedByLauncher):
         _require_tool_in_rank(found)
         plan = make_plan(found.request, rank_folder(found.folder, found.place.rank), dry=True)
         return DryRun([plan.command], list(plan.notes))
-    request, launch = found.request, found.launch
-    plan = _plan_of_first(request, launch, dry=True)
-    in_ranks = request.tool_per != "node"
-    below = [f"the second line is what {_whose(request)} runs"] if in_ranks else []
+    run, launch = found.request, found.launch
+    plan = _plan_of_first(run, launch, dry=True)
+    in_ranks = run.tool_per != "node"
+    ranks = "rank 0" if run.tool_per == "rank0" else "each rank"
+    below = [f"the second line is what {ranks} runs"] if in_ranks else []
     traced = ["before it, the same under nsys, for the time of the kernels left out"]
     notes = [*below, *(traced if _traces(found, plan) else []), *plan.notes]
     return DryRun([tuple(launch.command()), plan.command] if in_ranks else [plan.command], notes)
@@ -85,21 +86,21 @@ class StartedByLauncher:
     place: Place
 
 
-def _ranks_of(asked: ProfileRequest) -> StartedHere | StartedByLauncher:
+def _ranks_of(request: ProfileRequest) -> StartedHere | StartedByLauncher:
     """Determine who starts the ranks. Raises `WrongUsage` if the ranks of a launcher have no folder in common."""
     place = place_here(os.environ)
-    request = replace(asked.run, tool_per=asked.tool_per, collectives=asked.collectives)
-    folder = asked.output or _common_folder(request, place)
-    request = replace(
-        request,
-        program=runnable(request.program),
-        workload=replace(request.workload, data_parallel=True) if request.workload else None,
-        meeting_host=os.environ.get("MASTER_ADDR") or request.meeting_host,
+    run = replace(request.run, tool_per=request.tool_per, collectives=request.collectives)
+    folder = request.output or _common_folder(run, place)
+    run = replace(
+        run,
+        program=runnable(run.program),
+        workload=replace(run.workload, data_parallel=True) if run.workload else None,
+        meeting_host=os.environ.get("MASTER_ADDR") or run.meeting_host,
     )
-    if place is None or starts_ranks(asked.nproc, place):
-        launch = RankLaunch(asked.nproc or 1, folder, nodes_of(place, os.environ))
-        return StartedHere(replace(request, ranks=launch.world_size), launch, asked.timeline)
-    return StartedByLauncher(replace(request, ranks=place.world_size, place=place), folder, place)
+    if place is None or starts_ranks(request.nproc, place):
+        launch = RankLaunch(request.nproc or 1, folder, nodes_of(place, os.environ))
+        return StartedHere(replace(run, ranks=launch.world_size), launch, request.timeline)
+    return StartedByLauncher(replace(run, ranks=place.world_size, place=place), folder, place)
 
 
 def _common_folder(request: Request, place: Place | None) -> Path:
@@ -154,10 +155,6 @@ def _plan_of_first(request: Request, launch: RankLaunch, *, dry: bool) -> Plan:
         return plan_around_ranks(request, launch, dry=dry)
     first = Place(0, launch.world_size, 0, launch.nproc, "torchrun", "")
     return make_plan(replace(request, place=first), rank_folder(launch.folder, "%q{RANK}"), dry=dry)
-
-
-def _whose(request: Request) -> str:
-    return "rank 0" if request.tool_per == "rank0" else "each rank"
 
 
 def _run_here(request: Request, launch: RankLaunch, plan: Plan) -> ToolRun:

@@ -16,7 +16,7 @@ from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.kernels.hotspots import grouping
-from ncu_tools.layers.layers import NO_MODULE, NO_PHASE
+from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, MODULES, PHASES, RUNS
 
 Codes = npt.NDArray[np.int64]
@@ -66,12 +66,8 @@ def _points(table: pa.Table, view: str, group: str, depth: int | None, run: str)
         return np.zeros(len(table), np.int64), [run]
     column, nothing = ("module", NO_MODULE) if view == MODULES else ("phase", NO_PHASE)
     codes, texts = tables.codes(table, column)
-    cut = [nothing if text is None else _up_to(text, depth if view == MODULES else None) for text in texts]
+    cut = [nothing if text is None else module_at_depth(text, depth if view == MODULES else None) for text in texts]
     return _numbered(codes, cut)
-
-
-def _up_to(module: str, depth: int | None) -> str:
-    return module if depth is None else ".".join(module.split(".")[: depth + 1])
 
 
 def _numbered(codes: npt.NDArray[np.int32], texts: Sequence[str]) -> tuple[Codes, list[str]]:

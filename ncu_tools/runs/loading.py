@@ -235,9 +235,9 @@ def _of_reports(parsed: Parsed) -> list[str]:
 
 def _kept_notes(kept: Path) -> list[str]:
     """Notes and losses of reports that are cached."""
-    said = table_metadata(read_launches(kept, ()))
-    of_reports = (report.get(key, []) for report in said.get("reports", []) for key in ("notes", "losses"))
-    return [*said.get("notes", []), *(note for notes in of_reports for note in notes)]
+    metadata = table_metadata(read_launches(kept, ()))
+    of_reports = (report.get(key, []) for report in metadata.get("reports", []) for key in ("notes", "losses"))
+    return [*metadata.get("notes", []), *(note for notes in of_reports for note in notes)]
 
 
 def _cache_file(sources: Sequence[Source]) -> Path | None:

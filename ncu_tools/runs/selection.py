@@ -42,8 +42,8 @@ class Selection:
     def title(self) -> str:
         """The criteria in words, as in "kernels with gemm, phase forward, device 0"."""
         patterns = [one.pattern for one in self.kernels]
-        asked = {"kernels with": patterns, "phase": self.phases, "device": self.devices, "rank": self.ranks}
-        return ", ".join(f"{title} {' or '.join(map(str, values))}" for title, values in asked.items() if values)
+        criteria = {"kernels with": patterns, "phase": self.phases, "device": self.devices, "rank": self.ranks}
+        return ", ".join(f"{title} {' or '.join(map(str, values))}" for title, values in criteria.items() if values)
 
     def of(self, run: OnDisk | Run) -> Run:
         """The selected launches of a run, in memory; a file is read a few row groups at a time.
@@ -80,15 +80,15 @@ class Selection:
         )
 
     def _nothing_left(self, run: OnDisk | Run) -> NcuBenchError:
-        asked = {
+        criteria = {
             "kernel_short": ("kernels", self.kernels), "phase": ("phases", self.phases),
             "device_id": ("devices", self.devices), "rank": ("ranks", self.ranks),
         }  # fmt: skip
-        there: dict[str, dict[str, None]] = {column: {} for column, (_, wanted) in asked.items() if wanted}
+        there: dict[str, dict[str, None]] = {column: {} for column, (_, wanted) in criteria.items() if wanted}
         for batch in _batches(run):
             for column, values in there.items():
                 values |= dict.fromkeys(_values(batch, column))
-        known = " ".join(f"Its {asked[column][0]} are {_listed(list(values))}." for column, values in there.items())
+        known = " ".join(f"Its {criteria[column][0]} are {_listed(list(values))}." for column, values in there.items())
         advice = "Letters are large or small as written; (?i) in front of a pattern takes both." if self.kernels else ""
         return NcuBenchError(f"Nothing is left of {run.name} for {self.title}.", known, advice)
 

@@ -33,8 +33,6 @@ pytestmark = pytest.mark.slow
 
 RAW = SAMPLES / "d01-wide-raw.csv"
 MEGABYTE = 1_000_000
-ROOM = 400 * MEGABYTE
-"""Reading a small report takes 100 MB; no test here may take four times that."""
 
 
 @pytest.fixture

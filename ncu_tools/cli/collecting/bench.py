@@ -197,21 +197,21 @@ def command(
         raise wrong[0]
     echo_notes([f"{error.paragraph} The others are measured." for error in wrong])
     sweep, effort = points_asked.of(targets), timing.effort
-    asked = points(sweep)
+    requested = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     _check_folder(folder, resume, retry_failed)
     with writing(folder):
         kept = _kept(folder, retry_failed) if resume else None
-        missing, begun = _left_of(asked, kept, processes)
+        missing, begun = _left_of(requested, kept, processes)
         if resume:
-            done = f"{_of(len(asked) - len(missing), len(asked))} measured"
+            done = f"{_of(len(requested) - len(missing), len(requested))} measured"
             click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
         stopped = _measured(folder, kept, missing, begun, effort, timeout, processes, dask)
     if stopped:
-        number = len(asked) - sum(has_all(row, processes) for row in _rows_of(folder, asked))
-        click.echo(f"{_of(number, len(asked))} left; the same command with -o {folder} --resume goes on.", err=True)
+        number = len(requested) - sum(has_all(row, processes) for row in _rows_of(folder, requested))
+        click.echo(f"{_of(number, len(requested))} left; the same command with -o {folder} --resume goes on.", err=True)
         raise click.Abort
-    rows = _rows_of(folder, asked)
+    rows = _rows_of(folder, requested)
     show(_table(rows, _notes(rows, sweep, effort, folder), output_format), output_format)
     if not any(row["outcome"] == OK for row in rows):
         raise NcuBenchError(
@@ -250,17 +250,17 @@ def _kept(folder: Path, retry_failed: bool) -> pa.Table | None:
     return table.filter([outcome == OK for outcome in table.column("outcome").to_pylist()]) if retry_failed else table
 
 
-def _left_of(asked: list[BenchPoint], kept: pa.Table | None, processes: int) -> tuple[list[BenchPoint], list[Row]]:
+def _left_of(requested: list[BenchPoint], kept: pa.Table | None, processes: int) -> tuple[list[BenchPoint], list[Row]]:
     """The points that still need a process, and the rows of those that were partly measured."""
     if kept is None:
-        return asked, []
+        return requested, []
     rows = {row["point"]: row for row in kept.drop_columns(["samples_ns"]).to_pylist()}
-    missing = [point for point in asked if point.name not in rows or not has_all(rows[point.name], processes)]
+    missing = [point for point in requested if point.name not in rows or not has_all(rows[point.name], processes)]
     begun = {point.name for point in missing} & rows.keys()
     return missing, kept.filter([name in begun for name in kept.column("point").to_pylist()]).to_pylist()
 
 
-def _rows_of(folder: Path, asked: list[BenchPoint]) -> list[Row]:
+def _rows_of(folder: Path, requested: list[BenchPoint]) -> list[Row]:
     """The rows of these points, in the requested order."""
     from ncu_parsers.parquet.reader import read_bench
 
@@ -268,7 +268,7 @@ def _rows_of(folder: Path, asked: list[BenchPoint]) -> list[Row]:
     if not file.is_file():
         return []
     rows = {row["point"]: row for row in read_bench(file).drop_columns(["samples_ns"]).to_pylist()}
-    return [rows[point.name] for point in asked if point.name in rows]
+    return [rows[point.name] for point in requested if point.name in rows]
 
 
 def _measured(

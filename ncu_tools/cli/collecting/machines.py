@@ -128,15 +128,10 @@ def _measured(device: str, seconds: float) -> dict[str, Any]:
 
 def _sample(sample: dict[str, Any], unit: str, output_format: str) -> dict[str, Any]:
     for_people = output_format in ("text", "markdown")
-    per_s = _rate_text(unit)
-    rate = {name: scaled(sample[name], per_s) if for_people else sample[name] for name in ("burst", "sustained")}
+    text = _rate_text(unit)
+    rate = {name: scaled(sample[name], text) if for_people else sample[name] for name in ("burst", "sustained")}
     size = {"what": sample["what"], "by": sample["by"] or None, "size": sample["size"], "spread": sample["spread"]}
-    return {
-        **size,
-        "rate": rate["burst"],
-        "sustained": rate["sustained"],
-        "rate_unit": None if for_people else per_s,
-    }
+    return {**size, "rate": rate["burst"], "sustained": rate["sustained"], "rate_unit": None if for_people else text}
 
 
 def _rate_text(unit: str) -> str:

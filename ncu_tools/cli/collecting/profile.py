@@ -260,14 +260,14 @@ def command(
         workload = checked_workload(model.of(target))
     else:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
-    asked = runs.around(collecting.request(workload, words))
+    request = runs.around(collecting.request(workload, words))
     if dry_run:
-        planned = plan_profile(asked, Terminal())
+        planned = plan_profile(request, Terminal())
         for one in planned.commands:
             click.echo(shlex.join(one))
         echo_notes(planned.notes)
         return
-    collected = run_profile(asked, Terminal())
+    collected = run_profile(request, Terminal())
     if collected is not None:
         _show(collected, shown)
 

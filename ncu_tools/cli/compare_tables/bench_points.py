@@ -11,7 +11,7 @@ import click
 from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared, change_cells, verdict
+from ncu_tools.cli.compare_tables.shared import RUN, Compared, CompareRequest, change_cells, verdict
 from ncu_tools.cli.options import hidden_rows
 from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.table import Column, Table
@@ -78,7 +78,7 @@ Group = tuple["Row | None", list[tuple[str, "ComparedPoint"]]]
 """A point of the base, and for each comparison (name, the point with its other side)."""
 
 
-def compared_points(asked: Asked) -> Compared:
+def compared_points(request: CompareRequest) -> Compared:
     """Compare runs of ncu-bench bench with the first one, or all their points across dimensions.
 
     Raises `NcuBenchError` if their conditions differ, or they have no point in common.
@@ -88,25 +88,25 @@ def compared_points(asked: Asked) -> Compared:
     from ncu_tools.bench.compare_points import compare_across, compare_runs, valid_across
     from ncu_tools.compare.compare_kernels import require_alike
 
-    runs = [load_bench(path) for path in asked.runs]
-    if asked.how.across:
-        found, base = compare_across(runs, asked.how.across), ", ".join(asked.runs)
+    runs = [load_bench(path) for path in request.runs]
+    if request.how.across:
+        found, base = compare_across(runs, request.how.across), ", ".join(request.runs)
     else:
-        found, base = [compare_runs(runs[0], new, gated=asked.gated) for new in runs[1:]], asked.runs[0]
-    for one in () if asked.how.anyway else found:
+        found, base = [compare_runs(runs[0], new, gated=request.gated) for new in runs[1:]], request.runs[0]
+    for one in () if request.how.anyway else found:
         require_alike(
             one.differences, (base, one.name), f", or compare just that: --across {','.join(valid_across(one))}"
         )
     with_names = [(one, summary) for one in found for summary in summaries(one)]
     sentences = [summary.sentence for _, summary in with_names]
-    table = _table(found, asked)
+    table = _table(found, request)
     notes = [f"the points differ in {each}" for one in found for each in one.differences]
     for one in found:
         notes += [f"{one.name}: {note}" if len(found) > 1 else note for note in one.notes]
     table.notes = [*notes, *table.notes, *(note for run in runs for note in run.notes)]
     table.extra = {
         "base": base,
-        "across": list(asked.how.across),
+        "across": list(request.how.across),
         "differences": [{RUN.name: one.name, **asdict(each)} for one in found for each in one.differences],
         "summaries": [{RUN.name: one.name, **asdict(each), "sentence": each.sentence} for one, each in with_names],
     }
@@ -153,14 +153,14 @@ def are_bench_runs(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
 # ------------------------------------------------------------------------------------------------------ the table
 
 
-def _table(found: Sequence[PointComparison], asked: Asked) -> Table:
+def _table(found: Sequence[PointComparison], request: CompareRequest) -> Table:
     from ncu_tools.bench.compare_points import ASKED, in_words
 
-    groups = _ordered(_groups(found), asked.how.by)
-    shown = groups[: asked.how.top]
+    groups = _ordered(_groups(found), request.how.by)
+    shown = groups[: request.how.top]
     rows = [cells for group in shown for cells in _lines(group)]
-    notes = hidden_rows(len(groups), asked.how.top, "more point", "more points")
-    if asked.machine_readable:
+    notes = hidden_rows(len(groups), request.how.top, "more point", "more points")
+    if request.machine_readable:
         return Table("compare", (RUN, *FOR_MACHINES), rows, notes)
     points = [point for one in found for point in one.points]
     sides = [side for point in points for side in (point.base, point.new) if side is not None]
@@ -207,18 +207,15 @@ def _ordered(groups: list[Group], by: str | None) -> list[Group]:
 
 def _lines(group: Group) -> list[dict[str, Any]]:
     base, others = group
-    lines = [] if base is None else [{**_side(base, others[0][1].base_label), "is_base": True, **_base_words(others)}]
+    words = {"verdict": "base"} if any(point.new is not None for _, point in others) else {}
+    lines = [] if base is None else [{**_side(base, others[0][1].base_label), "is_base": True, **words}]
     for _, point in others:
         if point.new is None:
-            asked = {name: point.row[name] for name in ("target", *(column.name for column in SIZE_COLUMNS))}
-            lines.append({**asked, **_place(point), RUN.name: point.new_label, "is_base": False, "verdict": "gone"})
+            cells = {name: point.row[name] for name in ("target", *(column.name for column in SIZE_COLUMNS))}
+            lines.append({**cells, **_place(point), RUN.name: point.new_label, "is_base": False, "verdict": "gone"})
         else:
             lines.append({**_side(point.new, point.new_label), "is_base": False, **_compared_cells(point)})
     return lines
-
-
-def _base_words(others: list[tuple[str, ComparedPoint]]) -> dict[str, Any]:
-    return {"verdict": "base"} if any(point.new is not None for _, point in others) else {}
 
 
 def _side(row: Row, label: str) -> dict[str, Any]:

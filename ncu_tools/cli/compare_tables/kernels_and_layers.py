@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ncu_launch.files.manifest import read_manifest
 
-from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared, change_cells, short_names, verdict
+from ncu_tools.cli.compare_tables.shared import RUN, Compared, CompareRequest, change_cells, short_names, verdict
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
 from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.report.table import Column, Table
@@ -70,31 +70,34 @@ class _Side(Generic[Known]):
     notes: list[str]
 
 
-def compared_kernels(asked: Asked) -> Compared:
+def compared_kernels(request: CompareRequest) -> Compared:
     """Compare each new run with the base, kernel by kernel. Raises `NcuBenchError` if their conditions differ."""
     from ncu_tools.compare.compare_kernels import compare, ordered
     from ncu_tools.compare.matching.asked_pairs import asked_pairs
 
     found: dict[str, Comparison] = {}
     notes: dict[str, list[str]] = {}
-    sides = _pairs(asked, _summed)
+    sides = _pairs(request, _summed)
     names = [side.run.signatures.names for side in (sides[0][0], *(theirs for _, theirs in sides))]
-    pairs = asked_pairs(asked.how.pairs, names[0], names[1:])
+    pairs = asked_pairs(request.how.pairs, names[0], names[1:])
     for ours, theirs in sides:
         conditions = ours.conditions, theirs.conditions
-        one = compare(ours.run, theirs.run, conditions, asked=pairs, sums_anyway=asked.how.anyway)
+        one = compare(ours.run, theirs.run, conditions, asked=pairs, sums_anyway=request.how.anyway)
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
-        name: ([_kernel_cells(kernel) for kernel in ordered(one.kernels, asked.how.by or BY)], _total_cells(one, asked))
+        name: (
+            [_kernel_cells(kernel) for kernel in ordered(one.kernels, request.how.by or BY)],
+            _total_cells(one, request),
+        )
         for name, one in found.items()
     }
     machine = (*KERNEL, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
-    columns = machine if asked.machine_readable else (*KERNEL, MATCHED_BY)
-    table = _table(asked, "kernel", lines, notes, columns, _time_title(sides))
+    columns = machine if request.machine_readable else (*KERNEL, MATCHED_BY)
+    table = _table(request, "kernel", lines, notes, columns, _time_title(sides))
     table.extra["differences"] = _differences(found)
     several = len(found) > 1
-    anyway = ", compared anyway" if asked.how.anyway else ""
+    anyway = ", compared anyway" if request.how.anyway else ""
     other = [
         (f"{name}: " if several else "") + f"all kernels: {one.other_work}{anyway}"
         for name, one in found.items() if one.other_work
@@ -102,24 +105,24 @@ def compared_kernels(asked: Asked) -> Compared:
     return Compared(table, {name: one.subjects for name, one in found.items()}, other)
 
 
-def compared_layers(asked: Asked) -> Compared:
+def compared_layers(request: CompareRequest) -> Compared:
     """Compare each new run with the base, layer by layer and phase by phase. Raises as `compared_kernels` does."""
     from ncu_tools.compare.compare_layers import compare_layers, ordered
 
     found: dict[str, LayerComparison] = {}
     notes: dict[str, list[str]] = {}
-    sides = _pairs(asked, _layered)
+    sides = _pairs(request, _layered)
     for ours, theirs in sides:
-        one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=asked.how.depth)
+        one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=request.how.depth)
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
-        name: ([_layer_cells(layer) for layer in ordered(one.layers, asked.how.by or BY)], _layer_cells(one.total))
+        name: ([_layer_cells(layer) for layer in ordered(one.layers, request.how.by or BY)], _layer_cells(one.total))
         for name, one in found.items()
     }
     counts = [column._replace(kind="number") for column in COUNTS]
-    columns = (*LAYER, *counts, *SUMS, VERDICT, *FOR_MACHINES) if asked.machine_readable else LAYER
-    table = _table(asked, "layer", lines, notes, columns, _time_title(sides))
+    columns = (*LAYER, *counts, *SUMS, VERDICT, *FOR_MACHINES) if request.machine_readable else LAYER
+    table = _table(request, "layer", lines, notes, columns, _time_title(sides))
     table.extra["differences"] = _differences(found)
     return Compared(table, {name: one.subjects for name, one in found.items()})
 
@@ -128,16 +131,17 @@ def compared_layers(asked: Asked) -> Compared:
 
 
 def _pairs(
-    asked: Asked, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
+    request: CompareRequest, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
 ) -> list[tuple[_Side[Known], _Side[Known]]]:
     """The base with each new run, once they are known to be comparable."""
     from ncu_tools.compare.compare_kernels import require_comparable
     from ncu_tools.runs.loading import locate
 
-    with engine_of(asked.dask) as engine, progress("Reading") as reading:
-        found = ((path, locate(path, reading=reading, engine=engine)) for path in asked.runs)
-        ours, *theirs = (side_of(path, asked.only.of(run) if asked.only is not None else run) for path, run in found)
-    if not asked.how.anyway:
+    only = request.only
+    with engine_of(request.dask) as engine, progress("Reading") as reading:
+        found = ((path, locate(path, reading=reading, engine=engine)) for path in request.runs)
+        ours, *theirs = (side_of(path, run if only is None else only.of(run)) for path, run in found)
+    if not request.how.anyway:
         for side in theirs:
             require_comparable(ours.conditions, side.conditions, (ours.name, side.name))
     return [(ours, side) for side in theirs]
@@ -182,7 +186,7 @@ def _conditions(path: str, observed: Observed) -> Conditions:
 
 
 def _table(
-    asked: Asked,
+    request: CompareRequest,
     what: str,
     lines: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]],
     notes: dict[str, list[str]],
@@ -194,19 +198,19 @@ def _table(
     `columns` are all columns for machines; for people those of the comparison are appended. `time` is the title of
     times.
     """
-    shown = None if asked.how.top is None and asked.machine_readable else asked.how.top or ROWS_SHOWN
+    shown = None if request.how.top is None and request.machine_readable else request.how.top or ROWS_SHOWN
     several = len(lines) > 1
-    names = {name: name for name in asked.runs} if asked.machine_readable else short_names(asked.runs)
+    names = {name: name for name in request.runs} if request.machine_readable else short_names(request.runs)
     rows, all_notes = [], []
     for name, (every, total) in lines.items():
         rows += [{RUN.name: names[name], **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
         hidden = hidden_rows(len(every), shown, f"more {what}", f"more {what}s")
         all_notes += [f"{names[name]}: {note}" if several else note for note in [*hidden, *notes[name]]]
-    if not asked.machine_readable:
+    if not request.machine_readable:
         rows = [_with_short_names(row) for row in rows]
-        columns = (*columns, *_for_people(rows, names[asked.runs[0]] if several else "", what, time))
-    columns = (RUN, *columns) if several or asked.machine_readable else columns
-    return with_time_title(Table("compare", columns, rows, all_notes, {"base": asked.runs[0]}), time)
+        columns = (*columns, *_for_people(rows, names[request.runs[0]] if several else "", what, time))
+    columns = (RUN, *columns) if several or request.machine_readable else columns
+    return with_time_title(Table("compare", columns, rows, all_notes, {"base": request.runs[0]}), time)
 
 
 def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
@@ -270,16 +274,16 @@ def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
     return cells | change_cells(kernel.changes, in_both=not kernel.is_new and not kernel.is_gone)
 
 
-def _total_cells(comparison: Comparison, asked: Asked) -> dict[str, Any]:
+def _total_cells(comparison: Comparison, request: CompareRequest) -> dict[str, Any]:
     """The cells of the sums over all kernels: no means per launch; the verdict tells if the work differs."""
     cells = _kernel_cells(comparison.total)
     cells |= {column.name: None for column in MEANS}
-    if not asked.machine_readable:
+    if not request.machine_readable:
         cells["kernel"] += " (sums)"
     if comparison.other_work and not comparison.sums_anyway:
         from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 
-        cells["verdict"] = str(comparison.other_work) if asked.machine_readable else NOT_THE_SAME_WORK
+        cells["verdict"] = str(comparison.other_work) if request.machine_readable else NOT_THE_SAME_WORK
     return cells
 
 

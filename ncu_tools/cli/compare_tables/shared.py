@@ -37,7 +37,7 @@ class CompareOptions:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompareRequest:
     """The request of the command: the runs, the first of which is the base, and how to compare and show them."""
 
     runs: tuple[str, ...]

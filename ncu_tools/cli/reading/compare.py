@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.compare_tables.bench_points import are_bench_runs, compared_points, dimensions
 from ncu_tools.cli.compare_tables.kernels_and_layers import compared_kernels, compared_layers
-from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared, CompareOptions
+from ncu_tools.cli.compare_tables.shared import RUN, Compared, CompareOptions, CompareRequest
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     ROWS_SHOWN,
@@ -120,7 +120,7 @@ def command(
     require_no_dask(only, dask)
     machine_readable = output_format in MACHINE_FORMATS
     try:
-        compared = _compared(Asked(runs, how, bool(limits), dask, machine_readable, only))
+        compared = _compared(CompareRequest(runs, how, bool(limits), dask, machine_readable, only))
     except NcuBenchError as error:
         if not isinstance(error, WrongUsage):
             _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
@@ -141,27 +141,27 @@ def command(
         raise click.exceptions.Exit(code)
 
 
-def _compared(asked: Asked) -> Compared:
-    base, *new = asked.runs
-    base_is_read_once = asked.how.across or base == "-"
+def _compared(request: CompareRequest) -> Compared:
+    base, *new = request.runs
+    base_is_read_once = request.how.across or base == "-"
     repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if base_is_read_once else set())
     if repeated:
         raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
-    of_bench = are_bench_runs(asked.runs, asked.how.across)
-    if asked.how.pairs and (of_bench or asked.how.layers):
+    of_bench = are_bench_runs(request.runs, request.how.across)
+    if request.how.pairs and (of_bench or request.how.layers):
         raise WrongUsage("--pair goes with kernels.", advice="Leave it out: layers and points keep their names.")
     if not of_bench:
-        return compared_layers(asked) if asked.how.layers else compared_kernels(asked)
-    if asked.how.layers:
+        return compared_layers(request) if request.how.layers else compared_kernels(request)
+    if request.how.layers:
         raise WrongUsage("Measured points have no layers.", advice="Leave --layers out, or compare runs of profile.")
-    if asked.dask:
+    if request.dask:
         raise WrongUsage("Measured points are compared here.", advice="Leave --dask out.")
-    if asked.only is not None:
+    if request.only is not None:
         raise WrongUsage(
             "Measured points have no launches to choose from.",
             advice="Leave out --kernel, --phase, --device and --rank.",
         )
-    return compared_points(asked)
+    return compared_points(request)
 
 
 # -------------------------------------------------------------------------------------------------- what is shown

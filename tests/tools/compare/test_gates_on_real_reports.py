@@ -13,7 +13,6 @@ from tests.support.reports import needs_shared_reports, shared_reports
 
 pytestmark = [needs_shared_reports, pytest.mark.slow]
 
-BINARY = {"silu_CUDA": "H100", "silu_triton": "GH200"}
 GEMMS = ("output_gemm", "output_sgemm", "share_tile")
 
 

@@ -51,12 +51,12 @@ def of_whole(run: OnDisk, **asked: Any) -> Hotspots:
 
 
 @pytest.fixture(autouse=True)
-def _small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROWS_OF_A_GROUP", 3)
     monkeypatch.setattr(reader, "ROWS_OF_A_STRETCH", 5)
 
 
-def assert_stretches_change_nothing(path: Path, folder: Path) -> None:
+def assert_batches_change_nothing(path: Path, folder: Path) -> None:
     rows = parsed(path)
     if rows is None:
         return
@@ -69,13 +69,13 @@ def assert_stretches_change_nothing(path: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("path", sample_files(), ids=lambda path: path.name)
 def test_sizes_of_batches_do_not_change_the_result(path: Path, tmp_path: Path) -> None:
-    assert_stretches_change_nothing(path, tmp_path)
+    assert_batches_change_nothing(path, tmp_path)
 
 
 @needs_shared_reports
 @pytest.mark.parametrize("path", shared_reports("ncu_csv")[:40], ids=lambda path: path.name)
 def test_sizes_of_batches_do_not_change_the_result_of_a_real_report(path: Path, tmp_path: Path) -> None:
-    assert_stretches_change_nothing(path, tmp_path)
+    assert_batches_change_nothing(path, tmp_path)
 
 
 def test_every_batch_of_a_file_has_the_dram_ceiling_of_the_longest_launch_of_the_file(tmp_path: Path) -> None:
