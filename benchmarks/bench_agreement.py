@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python benchmarks/bench_agreement.py [PAIRS]
 
-Both time the same model in this process, a short stretch each, so that what else the machine does hits both. Ours is
-the code that a point's process runs (`ncu_launch.bench.point_process.sampled`), theirs `Timer.timeit`. Printed are the
-median of the pairs' ratios of means, with the interval that an order statistic gives it. The plan: within 3 % of 1.
+Both time the same model in this process, in short turns, so that other load on the machine slows both. Ours is the code
+that a point's process runs (`ncu_launch.bench.point_process.sampled`), theirs is `Timer.timeit`. Prints the median
+ratio of the pairs' means with its 95 % interval (from order statistics). Target: within 3 % of 1.
 
 PyTorch 2.13.0, one thread of an otherwise idle 2-core Intel Xeon, 200 pairs: squeezenet1_1 at batch 1 and 64 x 64
 1.003 [1.000, 1.007], resnet18 at batch 4 and 64 x 64 1.002 [1.000, 1.005], mobilenet_v2 at batch 1 1.012 [1.008,
@@ -24,13 +24,13 @@ from ncu_launch.bench.timed_iteration import iteration_of
 from ncu_launch.workload.workload import prepared
 from torch.utils.benchmark import Timer
 
-STRETCH_S = 0.3
+TURN_S = 0.3
 CASES = (("squeezenet1_1", 1, 64), ("resnet18", 4, 64), ("mobilenet_v2", 1, 224))
 
 
 def main(pairs: int) -> None:
     """Measure every case in turns and print its ratio."""
-    effort = Effort(precision=1e-9, max_s=STRETCH_S)
+    effort = Effort(precision=1e-9, max_s=TURN_S)
     for target, batch, size in CASES:
         (point,) = points(Sweep((target,), (batch,), (size,)))
         step = prepared(point.workload)

@@ -1,12 +1,12 @@
-"""Many reports: time and memory of one process, and of dask with some workers, from one report to a thousand.
+"""Time and memory of one process, and of dask with several workers, for one report to a thousand.
 
     python -m benchmarks.fleet --mb 10
     python -m benchmarks.fleet --mb 0.2 --counts 1 10 20
 
-Every figure is a whole process, imports and the start of the cluster included: reports -> a dataset, and a dataset ->
-the kernels of all reports. In each round the engines take turns on the same reports, and the ratio is taken within the
-round. Memory is the peak of each process by itself. The reports are a few that differ, under many names (hard links),
-so that the disk holds them.
+Every figure is for a whole process, including imports and the start of the cluster. The tasks: reports -> a dataset,
+and a dataset -> the kernels of all reports. In each round both engines run on the same reports; ratios are computed
+within a round. Memory is the peak of each process by itself. A few different reports stand under many names (hard
+links), so that they fit on the disk.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ def hotspots(folder, root, by):
     return len(hotspots_of(on_disk(root, by)).rows)
 
 if __name__ == "__main__":
-    task, folder, root, workers, said = sys.argv[1:]
+    task, folder, root, workers, output = sys.argv[1:]
     with engine(int(workers)) as (by, peaks):
         count = {"parse": parse, "hotspots": hotspots}[task](folder, root, by)
         memory = {"workers": peaks(), "client": peak(), "count": count}
-    with open(said, "w") as file:
+    with open(output, "w") as file:
         json.dump(memory, file)
 """
 
 
 @dataclass
-class Taken:
-    """One whole run: seconds, and the peak memory in MB of the process that asked and of the largest worker."""
+class Measurement:
+    """One process: seconds, and the peak memory in MB of the client and of the largest worker."""
 
     seconds: float
     client: float
@@ -79,19 +79,21 @@ class Taken:
     count: int
 
 
-def taken(task: str, folder: Path, root: Path, workers: int) -> Taken:
-    """Run one task to its end with so many workers, none for one process. Raises `SystemExit` when it fails."""
+def measure(task: str, folder: Path, root: Path, workers: int) -> Measurement:
+    """Run one task with this many dask workers (0: in one process). Raises `SystemExit` when the task fails."""
     with tempfile.TemporaryDirectory() as scratch:
-        program, said = Path(scratch) / "fleet_program.py", Path(scratch) / "said.json"
+        program, output = Path(scratch) / "fleet_program.py", Path(scratch) / "memory.json"
         program.write_text(PROGRAM, "utf-8")
-        command = [sys.executable, str(program), task, str(folder), str(root), str(workers), str(said)]
+        command = [sys.executable, str(program), task, str(folder), str(root), str(workers), str(output)]
         whole = measured(command)
-        memory = json.loads(said.read_text("utf-8"))
-    return Taken(whole.seconds, memory["client"], max(memory["workers"], default=memory["client"]), memory["count"])
+        memory = json.loads(output.read_text("utf-8"))
+    return Measurement(
+        whole.seconds, memory["client"], max(memory["workers"], default=memory["client"]), memory["count"]
+    )
 
 
-def written(folder: Path, shape: str, megabytes: float, distinct: int) -> list[Path]:
-    """Reports that differ in their numbers and kernels."""
+def write_reports(folder: Path, shape: str, megabytes: float, distinct: int) -> list[Path]:
+    """Write reports that differ in their numbers and kernels; returns their paths."""
     paths = []
     plain = random.Random
     for number in range(distinct):
@@ -102,8 +104,8 @@ def written(folder: Path, shape: str, megabytes: float, distinct: int) -> list[P
     return paths
 
 
-def fleet_of(reports: Sequence[Path], count: int, folder: Path) -> None:
-    """A folder with so many nodes, each with a report."""
+def make_fleet(reports: Sequence[Path], count: int, folder: Path) -> None:
+    """Make a folder of `count` nodes, each with one report (a hard link)."""
     for number in range(count):
         node = folder / f"node{number:05d}"
         node.mkdir(parents=True)
@@ -111,7 +113,7 @@ def fleet_of(reports: Sequence[Path], count: int, folder: Path) -> None:
 
 
 def lines(asked: argparse.Namespace) -> Iterator[str]:
-    """The table, line by line, as it is measured."""
+    """The lines of the Markdown table, each as soon as it is measured."""
     yield (
         "| task | reports | one process s | s per report | MB | "
         f"dask, {asked.workers} workers s | ratio | MB of a worker | MB of the client |"
@@ -119,17 +121,17 @@ def lines(asked: argparse.Namespace) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|"
     with tempfile.TemporaryDirectory(dir=asked.folder) as name:
         place = Path(name)
-        reports = written(place, asked.shape, asked.mb, asked.distinct)
+        reports = write_reports(place, asked.shape, asked.mb, asked.distinct)
         for count in asked.counts:
             fleet = place / "fleet"
-            fleet_of(reports, count, fleet)
-            found: dict[tuple[str, int], list[Taken]] = {}
+            make_fleet(reports, count, fleet)
+            found: dict[tuple[str, int], list[Measurement]] = {}
             for _ in range(asked.rounds):
                 for workers in (0, asked.workers):
                     root = place / f"dataset{workers}"
                     shutil.rmtree(root, ignore_errors=True)
                     for task in ("parse", "hotspots"):
-                        found.setdefault((task, workers), []).append(taken(task, fleet, root, workers))
+                        found.setdefault((task, workers), []).append(measure(task, fleet, root, workers))
             for task in ("parse", "hotspots"):
                 yield line(task, count, found[task, 0], found[task, asked.workers])
             size = sum(file.stat().st_size for file in (place / "dataset0").rglob("launches.parquet"))
@@ -137,8 +139,8 @@ def lines(asked: argparse.Namespace) -> Iterator[str]:
             shutil.rmtree(fleet)
 
 
-def line(task: str, count: int, alone: Sequence[Taken], shared: Sequence[Taken]) -> str:
-    """One line of the table."""
+def line(task: str, count: int, alone: Sequence[Measurement], shared: Sequence[Measurement]) -> str:
+    """The line of one task and number of reports."""
     if {one.count for one in alone} != {one.count for one in shared}:
         raise SystemExit(f"{task} of {count} reports gives another result with dask.")
     seconds, with_dask = (statistics.median(one.seconds for one in runs) for runs in (alone, shared))

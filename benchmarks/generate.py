@@ -2,9 +2,9 @@
 
     python -m benchmarks.generate long report.csv --mb 200
 
-What decides the speed of reading is kept as in real reports: all cells quoted, thousands separators, units scaled per
-row, few kernel names that are used very unevenly and make up most of the bytes, rule rows that are longer than metric
-rows, program output between rows.
+Everything that decides the reading speed is as in real reports: all cells quoted, thousands separators, units scaled
+per row, few and unevenly used kernel names that make up most of the bytes, rule rows longer than metric rows, program
+output between rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ADVICE = (
 
 
 def kernel_names(generator: random.Random, lengths: tuple[int, int]) -> list[str]:
-    """Distinct names of C++ kernels, of a length between the two."""
+    """Distinct names of C++ kernels, each with a length in this range."""
     names = []
     for number in range(KERNELS):
         name = f"void k{number:03d}::kernel<"
@@ -70,7 +70,7 @@ def kernel_names(generator: random.Random, lengths: tuple[int, int]) -> list[str
 
 
 def launches(generator: random.Random, names: list[str]) -> Iterator[tuple[str, float]]:
-    """Without end: the identity cells of a launch, as its rows begin, and the size of its work."""
+    """An endless series of launches: the identity cells that begin its rows, and its size (a factor on its values)."""
     sizes = [10 ** generator.uniform(2.2, 9.5) for _ in names]
     threads = [generator.choice((64, 128, 256, 512)) for _ in names]
     weights = [1 / (1 + place) for place in range(len(names))]
@@ -87,7 +87,7 @@ def launches(generator: random.Random, names: list[str]) -> Iterator[tuple[str, 
 
 
 def printed(generator: random.Random, unit: str, size: float, *, scaled: bool) -> tuple[str, str]:
-    """Unit and text of a made-up value."""
+    """The unit and the text of a random value, in a larger unit when `scaled`."""
     value = size * (0.5 + generator.random())
     if unit == "%":
         return unit, f"{generator.random() * 100:.2f}"
@@ -118,7 +118,7 @@ def long_rows(generator: random.Random, identity: str, size: float, shape: str) 
 
 
 def add_noise(generator: random.Random, rows: list[str], header: str) -> None:
-    """Program output, headers and n/a in a few launches of a hundred."""
+    """Insert program output, a header, n/a or a carriage return into eight launches of a hundred."""
     chance = generator.random()
     if chance < 0.05:
         rows.insert(generator.randrange(len(rows) + 1), generator.choice(OUTPUT))
@@ -132,21 +132,19 @@ def add_noise(generator: random.Random, rows: list[str], header: str) -> None:
 
 
 def wide_metrics(number: int) -> list[tuple[str, str]]:
-    """Names and base units of so many metrics."""
+    """The names and base units of `number` metrics."""
     units = ("inst", "cycle", "%", "byte")
     more = [(f"smsp__inst_executed_pipe_p{place}.sum", units[place % 4]) for place in range(number - len(METRICS))]
     return [*METRICS, *more]
 
 
 def quoted(cells: tuple[str, ...] | list[str]) -> str:
-    """A row of cells that hold no quotes."""
+    """A CSV row of quoted cells; the cells must not contain quotes."""
     return ",".join(f'"{cell}"' for cell in cells)
 
 
 def write(shape: str, path: Path, megabytes: float, most: int | None = None) -> None:
-    """Write a report of this shape and about this size, or of so many launches at most; the same arguments give the
-    same bytes.
-    """
+    """Write a report of about this size, with at most `most` launches; the same arguments give the same bytes."""
     generator = random.Random(1)  # noqa: S311 - not for secrets
     names = kernel_names(generator, NAME_LENGTHS.get(shape, LONG_NAMES))
     with path.open("w", newline="", buffering=1 << 20) as file:

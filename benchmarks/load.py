@@ -1,13 +1,13 @@
-"""Much at once: ten thousand launches with 500 metrics, ten million launches, five thousand reports in one folder.
+"""Large inputs: ten thousand launches with 500 metrics, ten million launches, five thousand reports in one folder.
 
     python -m benchmarks.load
     python -m benchmarks.load --scale 0.01
 
     python -m benchmarks.load --only reports
 
-Every figure is a whole process of the command line: seconds of wall-clock time and its peak memory. They are printed,
-and written into benchmarks/results/load-CASE-MACHINE.json with what they were measured on. `report` holds launches in
-memory, ten million of them more than the usual limit, and is given 16 GB.
+Every figure is for a whole process of the command line: wall-clock seconds and peak memory. The figures are printed and
+written to benchmarks/results/load-CASE-MACHINE.json, together with the machine and versions. `report` loads all
+launches into memory: ten million exceed the default limit, so it runs with 16 GB.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from benchmarks.processes import measured
 RESULTS = Path(__file__).with_name("results")
 PROGRAM = str(Path(sys.executable).with_name("ncu-bench"))
 WITHOUT_END = 1e9
-"""Megabytes: the number of launches ends a report."""
+"""Megabytes: so many that only the number of launches limits a report."""
 
 Case = Callable[[Path, float], str]
 
@@ -53,7 +53,7 @@ def many_launches(folder: Path, scale: float) -> str:
 
 
 def many_reports(folder: Path, scale: float) -> str:
-    """Many small reports in one folder, of a run each."""
+    """Many small reports in one folder, each of another run."""
     count = round(5_000 * scale)
     generate.write("wide30", folder / "first.csv", WITHOUT_END, 40)
     text = (folder / "first.csv").read_text("utf-8")
@@ -66,11 +66,11 @@ def many_reports(folder: Path, scale: float) -> str:
 CASES: dict[str, Case] = {"metrics": many_metrics, "launches": many_launches, "reports": many_reports}
 
 
-def taken(case: Case, place: Path, scale: float) -> Iterator[dict[str, Any]]:
-    """What each command takes of a case."""
+def measurements(case: Case, place: Path, scale: float) -> Iterator[dict[str, Any]]:
+    """Run each command on a case; yields its time and memory."""
     reports, output = place / "reports", place / "launches.parquet"
     reports.mkdir()
-    words = case(reports, scale)
+    title = case(reports, scale)
     size = sum(file.stat().st_size for file in reports.iterdir())
     for name, command in (
         ("parse", ["parse", str(reports), "-o", str(output)]),
@@ -80,13 +80,13 @@ def taken(case: Case, place: Path, scale: float) -> Iterator[dict[str, Any]]:
     ):
         run = measured([PROGRAM, *command])
         yield {
-            "load": words, "command": name, "seconds": round(run.seconds, 2), "peak_mb": round(run.megabytes),
+            "load": title, "command": name, "seconds": round(run.seconds, 2), "peak_mb": round(run.megabytes),
             "report_mb": round(size / 1e6, 1), "parquet_mb": round(output.stat().st_size / 1e6, 1),
         }  # fmt: skip
 
 
 def machine() -> dict[str, Any]:
-    """What the figures hold for."""
+    """The processor, date and versions that the figures were measured with."""
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     versions = {name: version(name) for name in ("ncu-bench", "pyarrow", "numpy")}
@@ -97,16 +97,16 @@ def machine() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the figures as Markdown, and keep them."""
+    """Print the figures as Markdown; write them to benchmarks/results when measured at full scale."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, help="of how much there is at once")
-    parser.add_argument("--only", choices=CASES, help="one of the three")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of launches or reports")
+    parser.add_argument("--only", choices=CASES, help="run this case only")
     asked = parser.parse_args()
     print("| load | MB of CSV | command | s | peak MB |\n|---|---|---|---|---|")
     for name in [asked.only] if asked.only else CASES:
         found = []
         with tempfile.TemporaryDirectory() as place:
-            for row in taken(CASES[name], Path(place), asked.scale):
+            for row in measurements(CASES[name], Path(place), asked.scale):
                 found.append(row)
                 cells = (row["load"], row["report_mb"], row["command"], row["seconds"], row["peak_mb"])
                 print(f"| {' | '.join(map(str, cells))} |", flush=True)
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def keep(case: str, rows: list[dict[str, Any]]) -> None:
-    """Write the figures of a case, with what they hold for."""
+    """Write the figures of a case, with the machine and versions."""
     facts = machine()
     name = re.sub(r"[^a-z0-9]+", "-", facts["cpu"].lower()).strip("-")
     RESULTS.mkdir(exist_ok=True)

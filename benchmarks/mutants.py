@@ -1,5 +1,5 @@
-"""Small mistakes put into a module's code, one at a time: each comparison turned or widened, each number changed, each
-term or factor dropped, each branch taken always or never, each default changed, each argument with a default ignored.
+"""Mutants of a module: each has one small mistake in its code. A comparison is inverted or widened, a number changed, a
+term or factor dropped, a branch taken always or never, a default changed, or an argument with a default ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+INVERTED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
@@ -19,12 +19,12 @@ WIDENED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
 }  # fmt: skip
 NO_NUMBERS = (ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp)
-"""Displays whose `+` joins texts or lists: dropping one is no mistake in arithmetic."""
+"""Operands for which `+` joins texts or lists: dropping one is no arithmetic mistake."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed place: how to compile the module with it, and what a reader calls it."""
+    """One change of a module: where it is, what was changed into what, and the changed code."""
 
     path: Path
     scope: str
@@ -37,12 +37,12 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """What tells the mutant from all others of its file, wherever its function stands there."""
+        """A name unique in the file, which does not change when the function moves."""
         return f"{self.scope}: {self.was} -> {self.now}" + (f" ({self.nth})" if self.nth > 1 else "")
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a file. Docstrings, annotations and texts are left alone."""
+    """Every mutant of a file. Docstrings, annotations and texts are not changed."""
     seen: Counter[str] = Counter()
     for mutant in _made(path):
         seen[mutant.name] += 1
@@ -67,7 +67,7 @@ Place = tuple[ast.AST, str, "int | None", str]
 
 
 def _places(tree: ast.AST, scope: str = "module") -> Iterator[Place]:
-    """Where code stands that may be changed: its parent, the field and index in it, and the function around it."""
+    """Every node that may be changed: its parent, its field and index there, and the name of its function."""
     for field, value in ast.iter_fields(tree):
         if field in ("annotation", "returns", "decorator_list", "format_spec") or _is_of_types(tree, field):
             continue
@@ -83,14 +83,14 @@ def _places(tree: ast.AST, scope: str = "module") -> Iterator[Place]:
 
 
 def _is_of_types(tree: ast.AST, field: str) -> bool:
-    """Whether a field holds types, or what depends on the version of Python alone."""
+    """Whether a field holds types, or code that depends only on the version of Python."""
     if isinstance(tree, ast.Assign):
         return isinstance(tree.value, ast.Subscript) and isinstance(tree.value.value, ast.Name) and field == "value"
     return isinstance(tree, ast.If) and "version_info" in ast.unparse(tree.test)
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """What stands at a place in words, and each thing to put there instead."""
+    """For each change of a node: its source text, and the node that replaces it."""
     was = ast.unparse(node) if isinstance(node, (ast.expr, ast.AugAssign)) else ""
     if isinstance(node, ast.Compare):
         yield from ((was, now) for now in _comparisons(node))
@@ -120,7 +120,7 @@ def _is_condition(owner: ast.AST, field: str) -> bool:
 
 def _comparisons(node: ast.Compare) -> Iterator[ast.Compare]:
     for place, operator in enumerate(node.ops):
-        for table in (TURNED, WIDENED):
+        for table in (INVERTED, WIDENED):
             if type(operator) in table:
                 operators = [*node.ops[:place], table[type(operator)](), *node.ops[place + 1 :]]
                 yield ast.Compare(node.left, operators, node.comparators)
@@ -143,7 +143,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _ignored_arguments(path: Path, tree: ast.Module) -> Iterator[Mutant]:
-    """For each parameter with a default: the default whatever is given, and None where a default was."""
+    """For each parameter with a default: one mutant ignores the argument, another changes the default to None."""
     for function, scope in _functions(tree):
         given = function.args
         places = [(given.defaults, place) for place in range(len(given.defaults))]

@@ -1,14 +1,14 @@
-"""How much of the numeric core the tests hold: small mistakes are put into it, and the tests have to notice each.
+"""Mutation testing of the numeric core: put small mistakes into its code, and count how many the tests notice.
 
-    python -m benchmarks.mutation                       # every mutant of every module: hours
-    python -m benchmarks.mutation flops --sample 40     # forty of one module, chosen by --seed
-    python -m benchmarks.mutation --list                # the mutants, nothing run
+    python -m benchmarks.mutation                       # every mutant of every part: hours
+    python -m benchmarks.mutation flops --sample 40     # forty of one part, chosen by --seed
+    python -m benchmarks.mutation --list                # print the mutants, run nothing
 
 A process imports the libraries once and is forked for each mutant; an import hook gives the fork the changed module, so
-nothing is written. A first run records which tests reach which lines. The tests that reach a mutant's line run first,
-up to the first failure, then all others that reach its file; tests marked slow are left out. A mutant that no test
-notices survives; those that change nothing that can be seen are listed with the reason in `equivalent_mutants.toml`.
-Tests that start processes of their own run the code unchanged there.
+no file is changed. A first run records which tests reach which lines. The tests that reach a mutant's line run first,
+up to the first failure, then all others that reach its file; tests marked slow do not run. A mutant that no test
+notices survives. Mutants that have no observable effect are listed with the reason in `equivalent_mutants.toml`.
+Processes that a test starts run the unchanged code.
 """
 
 from __future__ import annotations
@@ -72,23 +72,23 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "join": (("ncu_tools/compare/join.py",), (f"{COMPARE}/test_join.py",)),
 }  # fmt: skip
-"""What the numeric core is: of each part the files that are changed, and the tests that have to notice."""
+"""The parts of the numeric core: the files to change, and the tests that must notice."""
 PATIENCE, FACTOR = 20.0, 4.0
-"""A mutant that takes so many seconds longer, and so many times what its tests took, hangs: it was noticed."""
+"""A mutant hangs, and so is noticed, after PATIENCE seconds plus FACTOR times the usual time of its tests."""
 
 
 class ChangedModule(SourceFileLoader):
-    """Gives a module other code than its file holds."""
+    """Loads a module with changed code in place of its file's code."""
 
     code: CodeType
 
     def get_code(self, fullname: str) -> CodeType:
-        """The changed code, in place of the file's."""
+        """The changed code."""
         return self.code
 
 
 class Finder:
-    """Finds one module, changed; first on `sys.meta_path`."""
+    """Finds one module and loads its changed code; stands first on `sys.meta_path`."""
 
     def __init__(self, path: Path, code: CodeType) -> None:
         top = next(top for top in (ROOT / "launch", ROOT / "parsers", ROOT) if path.is_relative_to(top))
@@ -96,7 +96,7 @@ class Finder:
         self.path, self.code = path, code
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """The changed module, when it is the one that is imported."""
+        """The spec of the changed module; None for all other modules."""
         if name != self.name:
             return None
         loader = ChangedModule(name, str(self.path))
@@ -105,13 +105,13 @@ class Finder:
 
 
 class Chosen:
-    """A plugin of pytest that runs the chosen tests, in their order; all where none are chosen."""
+    """A pytest plugin that runs the named tests (None: all), the shortest first."""
 
     def __init__(self, names: Sequence[str] | None, seconds: dict[str, float]) -> None:
         self.names, self.seconds = names, seconds
 
     def pytest_sessionstart(self) -> None:
-        """Let hypothesis fail at once: the smallest failure is not asked for."""
+        """Let hypothesis stop at the first failure, without shrinking it."""
         from hypothesis import Phase, settings
 
         quick = settings.get_profile("quick")
@@ -127,7 +127,7 @@ class Chosen:
 
 
 class Recorder:
-    """A plugin of pytest that notes for each test how long it took and which lines of the files it ran."""
+    """A pytest plugin that records how long each test took and which lines of the files it ran."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = {str(path) for path in files}
@@ -137,7 +137,7 @@ class Recorder:
         self.test = ""
 
     def trace(self, frame: FrameType, event: str, _: object) -> object:
-        """Note a line of one of the files."""
+        """Record the line if it is in one of the files."""
         file = frame.f_code.co_filename
         if file not in self.files:
             return None
@@ -147,7 +147,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Trace and time a test."""
+        """Run a test, traced and timed."""
         self.test, began = item.nodeid, time.perf_counter()
         sys.settrace(self.trace)
         result = yield
@@ -156,12 +156,12 @@ class Recorder:
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a failure."""
+        """Record a failed test."""
         if report.failed:
             self.failed.append(report.nodeid)
 
     def saved(self) -> dict[str, object]:
-        """All of it, as JSON holds it."""
+        """The record as values that JSON can hold."""
         lines = {test: {file: sorted(at) for file, at in files.items()} for test, files in self.lines.items()}
         return {"seconds": self.seconds, "lines": lines, "failed": self.failed}
 
@@ -169,7 +169,7 @@ class Recorder:
 def forked(
     arguments: list[str], plugin: object, folder: Path, seconds: float, mutant: Mutant | None = None
 ) -> int | None:
-    """pytest's exit status of a fork in which the module is changed; None if it took longer. -1 where pytest broke."""
+    """Run pytest in a fork with the changed module. Returns its exit status; None after `seconds`."""
     child = os.fork()
     if child == 0:
         status = 70
@@ -206,7 +206,7 @@ def forked(
 
 
 class Part:
-    """One part of the core: its mutants, and what is known of its tests."""
+    """One part of the core: its mutants, and which of its tests reach which lines."""
 
     def __init__(self, name: str, folder: Path) -> None:
         patterns, tests = CORE[name]
@@ -216,7 +216,7 @@ class Part:
         self.mutants = [mutant for path in self.files for mutant in mutants_of(path)]
 
     def record(self) -> None:
-        """Run the tests unchanged: they tell which lines they reach, and those that fail can notice nothing."""
+        """Run the tests on the unchanged code and record the lines they reach. Tests that fail here are not used."""
         if forked(self.tests, Recorder(self.files), self.folder, 3600) not in (0, 1):
             sys.exit(f"the tests of {self.name} do not run:\n{(self.folder / 'output.txt').read_text()[-2000:]}")
         record = json.loads((self.folder / "record.json").read_text("utf-8"))
@@ -227,7 +227,7 @@ class Part:
         self.lines: dict[str, dict[str, list[int]]] = {test: record["lines"].get(test, {}) for test in passed}
 
     def is_noticed(self, mutant: Mutant) -> bool:
-        """Whether a test fails or hangs: first those that reach the lines, then, if none does, the others."""
+        """Whether a test fails or hangs. Tests that reach the mutant's lines run first, then the others of its file."""
         span, file = range(mutant.line, mutant.last_line + 1), str(mutant.path)
         all_of_file = {test for test, files in self.lines.items() if file in files}
         near = {test for test in all_of_file if not set(span).isdisjoint(self.lines[test][file])}
@@ -242,7 +242,7 @@ class Part:
 
 
 def equivalents() -> dict[str, dict[str, str]]:
-    """The mutants that change nothing that can be seen, by file and name, with the reason."""
+    """The mutants without an observable effect: file -> name -> reason."""
     found: dict[str, dict[str, str]] = {}
     for entry in tomllib.loads(Path(__file__).with_name("equivalent_mutants.toml").read_text("utf-8"))["mutant"]:
         for name in entry["names"]:
@@ -251,7 +251,7 @@ def equivalents() -> dict[str, dict[str, str]]:
 
 
 def sampled(mutants: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
-    """Some of the mutants by chance, in their order; all where no size is given."""
+    """A random sample of the mutants, in their order; all if `size` is None."""
     chosen = range(len(mutants))
     if size is not None and size < len(mutants):
         chosen = sorted(random.Random(seed).sample(chosen, size))  # noqa: S311
@@ -259,7 +259,7 @@ def sampled(mutants: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
 
 
 def measured(part: Part, size: int | None, seed: int) -> tuple[int, int, int]:
-    """Try mutants of a part and print the survivors: how many were noticed, survived, and are equivalent."""
+    """Try mutants of a part and print the survivors. Returns the numbers noticed, survived and equivalent."""
     known = equivalents()
     part.record()
     noticed = survived = equivalent = 0
@@ -276,11 +276,11 @@ def measured(part: Part, size: int | None, seed: int) -> tuple[int, int, int]:
 
 
 def main() -> None:
-    """Try the mutants of the parts that are named, and print the score of each."""
+    """Try the mutants of the named parts (default: all), and print the score of each part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help=", ".join(CORE))
-    parser.add_argument("--sample", type=int, metavar="N", help="try so many mutants of each part, not all")
-    parser.add_argument("--seed", type=int, default=0, help="which ones")
+    parser.add_argument("--sample", type=int, metavar="N", help="try N mutants of each part")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
     given = parser.parse_args()
     if unknown := set(given.parts) - CORE.keys():

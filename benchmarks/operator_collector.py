@@ -1,8 +1,8 @@
-"""What the embedded operator collector costs: a step of ResNet-18 under it, against the plain step, in turns.
+"""The overhead of the embedded operator collector: a step of ResNet-18 with and without it, in turns.
 
     OMP_NUM_THREADS=1 python benchmarks/operator_collector.py [BATCH]
 
-Prints the median of each and their ratio. The plan: at most 1.3 at batch 8.
+Prints both medians and the median ratio. Target: at most 1.3 at batch 8.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ ROUNDS = 15
 
 
 def plain(step: Step) -> float:
-    """Seconds of the plain step."""
+    """Seconds of a step without the collector."""
     began = time.perf_counter()
     step.run(lambda phase: nullcontext())
     return time.perf_counter() - began
 
 
 def collected(step: Step) -> float:
-    """Seconds of the step under the collector, writing its records included."""
+    """Seconds of a step with the collector, including the writing of its records."""
     attribution = Attribution()
     attribution.attach(step.watched, step.root)
     collector = collector_class()(attribution, step.device, step.workload.profiled_phases)
@@ -43,7 +43,7 @@ def collected(step: Step) -> float:
 
 
 def main(batch_size: int) -> None:
-    """Run both in turns, and print what they took."""
+    """Run both in turns, and print their times and the ratio."""
     step = prepared(Workload("resnet18", batch_size=batch_size, device="cpu", phases=("step",)))
     for run in (plain, collected):
         run(step)

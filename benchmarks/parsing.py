@@ -1,12 +1,12 @@
-"""Reading reports: time as a ratio to reading the same file and throwing it away, and peak memory.
+"""Reading reports: peak memory, and time as a ratio to reading the same file and discarding the rows.
 
     python benchmarks/parsing.py --mb 200
     python benchmarks/parsing.py --mb 1000
     python benchmarks/parsing.py --mb 1000 --growth
 
-Every figure is a whole process, imports included. In each round all programs run one after the other on the same file,
-and the ratios are taken within the round, so that a busy machine slows both sides; the median over the rounds is shown.
-`--growth` measures memory alone, of reports of this size and of four times the size.
+Every figure is for a whole process, imports included. In each round all programs run one after the other on the same
+file; ratios are computed within a round, so that a busy machine slows both sides, and the median over the rounds is
+shown. `--growth` measures memory only, for reports of this size and of four times this size.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ PANDAS = HEADER + (
     "launches = rows.groupby('Kernel Name')['ID'].count() / len(means.columns)\n"
     "print(len(sums), launches.sum())\n"
 )
-"""What scripts for rooflines do with such a report: kernels by name, whatever the units; no launches are kept."""
+"""What scripts for rooflines do with a report: sum by kernel name, whatever the units, and drop the launches."""
 IMPORTS = "import numpy, pyarrow.csv, pyarrow.parquet, pyarrow.compute\n"
 REGULAR = ("long", "short", "wide30", "wide120")
-"""Shapes that pyarrow can read: the others are ragged."""
+"""Shapes that pyarrow can read; in the others, rows differ in length."""
 GROWTH = 4
 
 
@@ -58,7 +58,7 @@ NCU_BENCH = str(Path(sys.executable).with_name("ncu-bench"))
 
 
 def run(program: str, *arguments: str) -> Run:
-    """Run a Python program to its end. Raises `SystemExit` when it fails."""
+    """Run a Python program. Raises `SystemExit` when it fails."""
     return measured([sys.executable, "-c", program, *arguments])
 
 
@@ -68,7 +68,7 @@ def parse(path: Path) -> Run:
 
 
 def shape_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
-    """One line of the table: a shape, our time and memory, and the ratios."""
+    """The line of one shape: our time and memory, and the ratios."""
     path = folder / f"{shape}.csv"
     write(shape, path, megabytes)
     ours, scans, loops = [], [], []
@@ -84,7 +84,7 @@ def shape_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
 
 
 def noise_line(folder: Path, megabytes: float, rounds: int) -> str:
-    """One line for what lines of noise between the rows cost, as a ratio to the same report without them."""
+    """The line for program output between the rows: time as a ratio to the same report without it."""
     paths = {shape: folder / f"{shape}.csv" for shape in ("messy", "long")}
     runs: dict[str, list[Run]] = {shape: [] for shape in paths}
     for shape, path in paths.items():
@@ -98,7 +98,7 @@ def noise_line(folder: Path, megabytes: float, rounds: int) -> str:
 
 
 def utf_16_line(folder: Path, megabytes: float, rounds: int) -> str:
-    """One line for what a report in UTF-16 costs, as a ratio to the same text in UTF-8."""
+    """The line for a report in UTF-16: time as a ratio to the same text in UTF-8."""
     path, twin = folder / "long.csv", folder / "long-utf-16.csv"
     write("long", path, megabytes)
     with path.open(encoding="utf-8", newline="") as text, twin.open("w", encoding="utf-16", newline="") as wide:
@@ -114,7 +114,7 @@ def utf_16_line(folder: Path, megabytes: float, rounds: int) -> str:
 
 
 def piped_line(folder: Path, megabytes: float, rounds: int) -> str:
-    """One line for what coming through a pipe costs a long report, where it is kept first."""
+    """The line for a long report read from a pipe: time and memory as compared with the file."""
     path = folder / "long.csv"
     write("long", path, megabytes)
     command = [NCU_BENCH, "parse", "-", "-o", str(folder / "launches.parquet")]
@@ -127,7 +127,7 @@ def piped_line(folder: Path, megabytes: float, rounds: int) -> str:
 
 
 def script_line(folder: Path, megabytes: float, rounds: int) -> str:
-    """One line for what a script with pandas takes of a long report, as ratios of time and memory to ours."""
+    """The line for a script with pandas on a long report: time and memory as compared with ours."""
     path = folder / "long.csv"
     write("long", path, megabytes)
     ours, scripts = [], []
@@ -142,7 +142,7 @@ def script_line(folder: Path, megabytes: float, rounds: int) -> str:
 
 
 def start_lines(folder: Path, rounds: int) -> list[str]:
-    """Lines for whole processes on little: a file of 10 MB, and the help text."""
+    """The lines for short processes: reading a file of 10 MB, and printing the help text."""
     path = folder / "small.csv"
     write("long", path, 10)
     small, imports, helps, clicks = [], [], [], []
@@ -158,19 +158,19 @@ def start_lines(folder: Path, rounds: int) -> list[str]:
 
 
 def growth_line(shape: str, folder: Path, megabytes: float, rounds: int) -> str:
-    """One line for the peak memory of reports of two sizes: least, median and most of the rounds, and what is added."""
+    """The line for reports of two sizes: minimum, median and maximum of peak memory, and the growth of the median."""
     path, peaks = folder / f"{shape}.csv", []
     for size in (megabytes, GROWTH * megabytes):
         write(shape, path, size)
         peaks.append(sorted(parse(path).megabytes for _ in range(rounds)))
         path.unlink()
-    said = " | ".join(f"{one[0]:.0f}, {statistics.median(one):.0f}, {one[-1]:.0f}" for one in peaks)
+    texts = " | ".join(f"{one[0]:.0f}, {statistics.median(one):.0f}, {one[-1]:.0f}" for one in peaks)
     little, much = map(statistics.median, peaks)
-    return f"| {shape} | {said} | {100 * (much / little - 1):+.0f} % |"
+    return f"| {shape} | {texts} | {100 * (much / little - 1):+.0f} % |"
 
 
 def measure_growth(shapes: Sequence[str], megabytes: float, rounds: int) -> None:
-    """Print how memory grows with the report."""
+    """Print how peak memory grows with the size of the report."""
     print(f"| shape | MB for {megabytes:.0f} MB | for {GROWTH * megabytes:.0f} MB | median |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for shape in shapes:
@@ -178,7 +178,7 @@ def measure_growth(shapes: Sequence[str], megabytes: float, rounds: int) -> None
 
 
 def measure(shapes: Sequence[str], megabytes: float, rounds: int) -> None:
-    """Print how time and memory compare."""
+    """Print time and memory as compared with other readers."""
     print("| shape | s | x open_csv | x csv.reader | peak MB |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for shape in shapes:

@@ -1,12 +1,12 @@
-"""Count, with NVIDIA's own scheduler, the passes of every combination of metric groups, and write metrics/passes.toml.
+"""Count, with NVIDIA's own scheduler, the passes of every combination of metric groups, and write passes.toml.
 
     pip install nvidia-cuda-cupti==13.4.92 && python benchmarks/pass_counts.py            # every chip but Volta
-    pip install nvidia-cuda-cupti==13.0.85 && python benchmarks/pass_counts.py GV100      # the last to know Volta
+    pip install nvidia-cuda-cupti==13.0.85 && python benchmarks/pass_counts.py GV100      # the last that knows Volta
 
-The host side of CUPTI needs neither GPU nor driver. The table keeps only combinations that need more passes than any
-part of them: the passes of a set of groups are the most that any listed combination within it needs. From Volta to
-Hopper this reproduces every count. From Blackwell on the scheduler is slow and not quite regular: combinations of up
-to four groups are counted there, and of 240 larger ones tried 58 were off, all by one pass.
+CUPTI's host library needs neither GPU nor driver. The table lists only combinations that need more passes than any of
+their subsets: a set of groups needs the maximum over the listed combinations within it. From Volta to Hopper this
+reproduces every count. From Blackwell on the scheduler is slow and not quite regular: only combinations of up to four
+groups are counted, and of 240 larger ones tried, 58 were off by one pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ncu_launch.counters.metric_groups import group_names, select
 TABLE = Path(__file__).parent.parent / "launch" / "ncu_launch" / "counters" / "tables" / "passes.toml"
 PACKAGE = "nvidia-cuda-cupti"
 TYPES = {"half": None, "fp32": "fp32", "tf32": "tf32", "fp64": "fp64", "fp8": "fp8", "int8": "int8"}
-"""Kinds of tensor counters that the group flops may have among it, and the type of a workload that leads to each."""
+"""Kinds of tensor counters that the group flops may include, and the workload's dtype that selects each."""
 
 RAW_SCHEDULER_SAYS: dict[str, dict[str, int]] = {
     "GV100": {"speed-of-light": 18},
@@ -39,10 +39,10 @@ RAW_SCHEDULER_SAYS: dict[str, dict[str, int]] = {
     "GB20B": {"tensor": 11, "speed-of-light": 8},
     "GR100": {"tensor": 9},
 }
-"""Where CUPTI's older interface (NVPW), or another order of the metrics, needs one more: that is kept."""
+"""Passes by CUPTI's older interface (NVPW), or by another order of the metrics, where they are one more."""
 
 MOST_GROUPS = {"GB": 4, "GR": 4}
-"""How many groups are combined at most, by the first letters of a family; all of them where not said."""
+"""How many groups are combined at most, by the first letters of a family; other families have no limit."""
 
 HEADER = """\
 # Passes of the hardware counters: combinations of groups that need more passes than any part of them. What a set of
@@ -55,7 +55,7 @@ HEADER = """\
 
 
 class Cupti:
-    """The few functions of CUPTI's host interface that count passes. Layouts: cupti_profiler_host.h of CUDA 13."""
+    """The functions of CUPTI's host interface that count passes. Layouts: cupti_profiler_host.h of CUDA 13."""
 
     def __init__(self) -> None:
         shared_objects = {Path(file.name).name.split(".so")[0]: file.locate() for file in files(PACKAGE) or []}
@@ -99,7 +99,7 @@ class Cupti:
 
 
 def combinations_listed(cupti: Cupti, family: str) -> dict[int, list[str]]:
-    """The combinations of one family that need more passes than their parts, by their passes."""
+    """The combinations of groups that need more passes than their subsets on this family: passes -> combinations."""
     listed: dict[int, list[frozenset[str]]] = {}
     counted: dict[tuple[str, ...], int] = {}
     for features, dtype in _every_combination(MOST_GROUPS.get(family[:2])):
@@ -108,7 +108,7 @@ def combinations_listed(cupti: Cupti, family: str) -> dict[int, list[str]]:
         metrics = tuple(sorted(one.name for one in selection.counters if not one.is_sass and not one.by_tool))
         if metrics not in counted:
             counted[metrics] = cupti.passes(family, metrics)
-        count = max(counted[metrics], *_said(family, features), 1)
+        count = max(counted[metrics], *_raw_scheduler_says(family, features), 1)
         parts = (passes for passes, sets in listed.items() for one in sets if one <= features)
         if count > max(parts, default=1):
             listed.setdefault(count, []).append(features)
@@ -116,12 +116,12 @@ def combinations_listed(cupti: Cupti, family: str) -> dict[int, list[str]]:
     return {count: sorted(lines, key=lambda line: (line.count(" "), line)) for count, lines in entries.items()}
 
 
-def _said(family: str, features: frozenset[str]) -> list[int]:
+def _raw_scheduler_says(family: str, features: frozenset[str]) -> list[int]:
     return [0, *(count for group, count in RAW_SCHEDULER_SAYS.get(family, {}).items() if group in features)]
 
 
 def _every_combination(most: int | None) -> Iterator[tuple[frozenset[str], str | None]]:
-    """Every set of groups with hardware counters, small ones first, with each kind of tensor counters."""
+    """Every set of groups with hardware counters, small ones first, with each kind of tensor counters and its dtype."""
     groups = [name for name in group_names() if name not in ("time", "flops", "spills")]
     for count in range((most or len(groups)) + 1):
         for chosen in combinations(groups, count):
@@ -132,7 +132,7 @@ def _every_combination(most: int | None) -> Iterator[tuple[frozenset[str], str |
 
 
 def main(families: list[str]) -> None:
-    """Count the named families, or all that this CUPTI knows, and write them into the table."""
+    """Count the passes of the named families (default: all that this CUPTI knows), and write the table."""
     from ncu_launch.counters.metrics import table
 
     cupti = Cupti()

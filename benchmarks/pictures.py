@@ -3,8 +3,8 @@
     python -m benchmarks.pictures
     python -m benchmarks.pictures --launches 200000 --rounds 3
 
-Every figure is a whole process of `ncu-bench roofline`, imports included. In each round all of them run one after the
-other, and the ratios are taken within the round; the median over the rounds is shown.
+Every figure is for a whole process of `ncu-bench roofline`, imports included. In each round all processes run one after
+the other; ratios are computed within a round, and the median over the rounds is shown.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from benchmarks.processes import Run, measured, peak, ratio
 FEW = 5_000
 KERNELS = 300
 PROGRAM = "import sys; from ncu_tools.cli import main; main()"
-FILLED = 30
-"""How many further metrics the file has, which no picture needs."""
+FURTHER_METRICS = 30
+"""The number of metrics in the file that no picture needs."""
 VIEWS: dict[str, list[str]] = {
     "launches": ["--points", "launches"],
     "kernels": [],
@@ -39,7 +39,7 @@ VIEWS: dict[str, list[str]] = {
 
 
 def launches(rows: int) -> pa.Table:
-    """Launches of `KERNELS` kernels that are used very unevenly, with made-up work on an A100."""
+    """A table of launches of `KERNELS` unevenly used kernels, with random FLOPs and bytes, on an A100."""
     generator = np.random.default_rng(1)
     kernel = np.minimum(generator.geometric(0.02, rows) - 1, KERNELS - 1)
     flops = (10 ** generator.uniform(4, 11, KERNELS))[kernel] * generator.lognormal(0, 0.2, rows)
@@ -60,7 +60,7 @@ def launches(rows: int) -> pa.Table:
         "dram_bytes": dram, "l2_bytes": 2 * dram, "l1_bytes": 3.5 * dram,
         "peak_flops_fp32": np.full(rows, 14.93e12), "dram_clock_hz": np.full(rows, 1.215e9),
         "dram__bytes.sum.peak_sustained": np.full(rows, 1280.0),
-        **{f"sm__metric_{number}.avg": generator.random(rows) for number in range(FILLED)},
+        **{f"sm__metric_{number}.avg": generator.random(rows) for number in range(FURTHER_METRICS)},
     }  # fmt: skip
     columns |= {name: arrays.floats(values) for name, values in numbers.items()}
     columns |= {column.name: pa.nulls(rows, column.type) for column in tables.COLUMNS if column.name not in columns}
@@ -69,12 +69,12 @@ def launches(rows: int) -> pa.Table:
 
 
 def drawn(file: Path, options: list[str], picture: Path) -> Run:
-    """One process that draws a picture of a file of launches."""
+    """Run a process that draws a file of launches."""
     return measured([sys.executable, "-c", PROGRAM, "roofline", str(file), *options, "-o", str(picture)])
 
 
 def line(view: str, files: tuple[Path, Path], rounds: int) -> str:
-    """One line of the table: a view of many launches and of few."""
+    """The line of one view, for many launches and for few."""
     picture = files[0].with_suffix(".png")
     many, few = [], []
     for _ in range(rounds):
@@ -89,15 +89,15 @@ def line(view: str, files: tuple[Path, Path], rounds: int) -> str:
 
 
 def write(folder: Path, rows: int) -> Path:
-    """A folder as `parse` leaves it, launches with their kernels beside them, written by a process of its own.
+    """Write launches and their kernels into a folder, as `parse` does, and return the file of launches.
 
-    What this process holds in memory would count for those it starts.
+    A process of its own writes them: the memory of this process would count for all that it starts.
     """
     folder.mkdir()
     program = (
         "import sys; from pathlib import Path; from benchmarks.pictures import launches\n"
-        "from ncu_parsers.parquet.writer import write_table; from ncu_tools.kernels.kernel_cache import keep_kernels\n"
-        "file = Path(sys.argv[1]); write_table(launches(int(sys.argv[2])), file); keep_kernels(file)"
+        "from ncu_parsers.parquet.writer import write_table; from ncu_tools.kernels.kernel_cache import cache_kernels\n"
+        "file = Path(sys.argv[1]); write_table(launches(int(sys.argv[2])), file); cache_kernels(file)"
     )
     file = folder / "launches.parquet"
     measured([sys.executable, "-c", program, str(file), str(rows)])

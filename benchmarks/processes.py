@@ -1,6 +1,6 @@
-"""Whole processes: how long one takes, how much memory it takes, and the ratio of two.
+"""The time and the peak memory of whole processes, and the ratio of two.
 
-A process begins with the peak memory of the one that starts it: this module therefore imports nothing big.
+A process begins with the peak memory of its parent: this module therefore imports nothing big.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Run:
 
 @cache
 def _compile_packages() -> None:
-    """Compile our packages, as installing them does: from a checkout Python may compile them at every start."""
+    """Compile our packages, as an installation does: in a checkout, Python may compile them at every start."""
     for folder in PACKAGES:
         compileall.compile_dir(Path(__file__).parents[1] / folder, quiet=2)
 
 
 def measured(command: Sequence[str], piped: Path | None = None) -> Run:
-    """Run a command to its end, unheard; `piped` comes to it by a pipe. Raises `SystemExit` when it fails."""
+    """Run a command, with `piped` as standard input, and drop its output. Raises `SystemExit` when it fails."""
     _compile_packages()
     begin = time.perf_counter()
     with ExitStack() as pipe:

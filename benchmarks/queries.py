@@ -4,10 +4,10 @@
     python benchmarks/queries.py
     python benchmarks/queries.py --launches launches.parquet
 
-Every figure is a whole process, imports included. In each round all programs run one after the other on the same file,
-and the ratios are taken within the round, so that a busy machine slows both sides; the median over the rounds is shown.
-duckdb groups by kernel name, sums time, FLOPs and DRAM bytes, and gives the first twenty; it knows no ceilings, bounds
-or notes, which `ncu-bench hotspots` does.
+Every figure is for a whole process, imports included. In each round all programs run one after the other on the same
+file; ratios are computed within a round, so that a busy machine slows both sides, and the median over the rounds is
+shown. duckdb groups by kernel name, sums time, FLOPs and DRAM bytes, and gives the first twenty; unlike `ncu-bench
+hotspots` it computes no ceilings, bounds or notes.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ BYTES_OF_A_LAUNCH = 928
 
 KEEP = (
     "import sys; from pathlib import Path\n"
-    "from ncu_parsers.parquet.reader import contents; from ncu_tools.kernels.kernel_cache import keep_kernels\n"
-    "keep_kernels(Path(sys.argv[1])); print(contents(Path(sys.argv[1]))[1])\n"
+    "from ncu_parsers.parquet.reader import contents; from ncu_tools.kernels.kernel_cache import cache_kernels\n"
+    "cache_kernels(Path(sys.argv[1])); print(contents(Path(sys.argv[1]))[1])\n"
 )
-"""A program that writes kernels.parquet beside a file, and prints how many launches that has."""
+"""A program that writes kernels.parquet beside a file, and prints the number of launches in the file."""
 
 
 def made(folder: Path, launches: int) -> Path:
-    """A file of about so many launches, read from a report of 30 metrics each."""
+    """A Parquet file of about `launches` launches, read from a generated report of 30 metrics."""
     report, output = folder / "report.csv", folder / "made.parquet"
     write("wide30", report, launches * BYTES_OF_A_LAUNCH / 1e6)
     measured([OURS, "parse", str(report), "-o", str(output)])
@@ -55,7 +55,7 @@ def made(folder: Path, launches: int) -> Path:
 
 
 def lines(launches: Path, alone: Path, rounds: int) -> list[str]:
-    """The lines of the table: duckdb, us with the kernels that were kept beside the launches, and us without."""
+    """The lines of the table: duckdb, and `hotspots` with and without kernels.parquet beside the launches."""
     commands = {
         "duckdb": [sys.executable, "-c", DUCKDB, str(launches)],
         "hotspots with kernels.parquet": [OURS, "hotspots", str(launches)],
@@ -75,8 +75,8 @@ def lines(launches: Path, alone: Path, rounds: int) -> list[str]:
 def main() -> None:
     """Print the results as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--launches", type=Path, help="a file made by ncu-bench parse; without, one is made up")
-    parser.add_argument("--count", type=int, default=1_000_000, help="how many launches to make up")
+    parser.add_argument("--launches", type=Path, help="a file made by ncu-bench parse (default: a generated one)")
+    parser.add_argument("--count", type=int, default=1_000_000, help="number of generated launches")
     parser.add_argument("--rounds", type=int, default=11)
     asked = parser.parse_args()
     if importlib.util.find_spec("duckdb") is None:

@@ -1,10 +1,10 @@
-"""Our diagnoses held against the results of NVIDIA's rules, launch by launch, for every report that holds any.
+"""Compare our diagnoses with the results of NVIDIA's rules, launch by launch, for every report that has such results.
 
     python -m benchmarks.rule_agreement sample_reports ../shared/reports
 
-prints a table in Markdown: for each rule how many of its results were agreed with, told in finer detail, not told, or
-contradicted. A contradiction must come with a reason that the user sees beside the diagnosis. Exit code 1 if one does
-not. docs/diagnosis.md has the table and what its columns mean.
+prints a table in Markdown: for each rule, how many of its results our diagnosis agrees with, explains in finer detail,
+does not mention, or contradicts. A contradiction needs a reason that the user sees beside the diagnosis; the exit code
+is 1 if one has none. docs/diagnosis.md has the table and the meaning of its columns.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ LIMITERS = {
     "number of warps": "block size",
 }
 FEW_POINTS = 0.05
-"""How far, as a share of the time, two estimates of what a cause can cost may lie apart and still agree."""
+"""The largest difference, as a share of the time, at which two estimates of the cost of a cause agree."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One result of one of NVIDIA's rules, and what our diagnosis of the same launch makes of it."""
+    """One result of one of NVIDIA's rules, our diagnosis of the same launch, and how they agree."""
 
     report: str
     kernel: str
@@ -58,7 +58,7 @@ class Result:
 
 
 def judged(rule: dict[str, str], ours: Diagnosis) -> str:
-    """One of `OUTCOMES` for a rule's result; rules that say nothing of a cause are silent."""
+    """One of `OUTCOMES` for the result of a rule; `SILENT` for rules that name no cause."""
     judge = JUDGES.get(rule["name"])
     return judge(rule["description"] or "", rule, ours) if judge and rule["kind"] != "" else SILENT
 
@@ -68,7 +68,7 @@ def _cause(ours: Diagnosis, *rules: str) -> KernelCause | None:
 
 
 def _otherwise(ours: Diagnosis, *rules: str) -> str:
-    """What a cause that is not among ours comes to: ruled out with a reason, possible, or not told."""
+    """The outcome for a cause that our diagnosis lacks: ruled out with a reason, possible, or not mentioned."""
     if any(one.rule in rules for one in ours.ruled_out):
         return WITH_REASON
     return FINER if ours.possible and set(rules) & set(OCCUPANCY) else SILENT
@@ -119,8 +119,8 @@ def _issue_slots(text: str, rule: dict[str, str], ours: Diagnosis) -> str:
 
 
 def _stall(text: str, rule: dict[str, str], ours: Diagnosis) -> str:
-    words = facts()["stall_text"]
-    reason = next((key for key, part in words.items() if part in text), None)
+    texts = facts()["stall_text"]
+    reason = next((key for key, part in texts.items() if part in text), None)
     if rule["kind"] == "INF" or reason is None:
         return SILENT
     found = _cause(ours, "stalled")
@@ -184,7 +184,7 @@ JUDGES: dict[str, Callable[[str, dict[str, str], Diagnosis], str]] = {
 
 
 def results(report: Path) -> Iterator[Result]:
-    """Every rule result of a report with the outcome; none where the report cannot be read or has no rules."""
+    """Every result of a rule in a report, with its outcome; none if the report cannot be read or has no rules."""
     try:
         table = parse(find_sources([str(report)])).table
     except NcuBenchError:
@@ -205,7 +205,7 @@ def results(report: Path) -> Iterator[Result]:
 
 
 def reports_in(folders: Sequence[str]) -> list[Path]:
-    """The reports of ncu below these folders, in the order of their paths."""
+    """The reports of ncu below these folders, sorted by path."""
     return sorted(path for folder in folders for pattern in REPORTS for path in Path(folder).rglob(pattern))
 
 

@@ -1,7 +1,7 @@
-"""Run folders of ncu-bench bench as users name them -> rows of measured points that can be matched.
+"""Load run folders of ncu-bench bench as rows of measured points that can be matched.
 
-A point that failed does not know its device, nor a size that nobody asked for. Both are those of the points of its run
-that were measured, where these agree.
+A failed point has no device, and no size that was left to its default. Both are filled in from the measured points of
+its run, where these agree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ncu_parsers.parquet.reader import contents, read_bench
 from ncu_parsers.schema.bench_table import BENCH_FILE
 
 OWN_COLUMNS = {"point", "outcome", "samples_ns"}
-"""Columns that tell a table of measured points from one of launches."""
+"""Columns that distinguish a table of measured points from one of launches."""
 OWN_SIZES = ("batch_size", "input_size", "sequence_length")
 
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 @dataclass
 class BenchRun:
-    """One run by its name: a row for each point, with its samples and its run, and what a reader must know."""
+    """One run by name: a row per point, with its samples and its run, and notes."""
 
     name: str
     rows: list[Row]
@@ -36,7 +36,7 @@ class BenchRun:
 
 
 def is_bench(path: str) -> bool:
-    """Whether `path` names a run folder of ncu-bench bench, or the Parquet file of one."""
+    """True if `path` is a run folder of ncu-bench bench, or its Parquet file."""
     file = Path(path)
     if file.is_dir():
         return (file / BENCH_FILE).is_file()
@@ -49,13 +49,13 @@ def is_bench(path: str) -> bool:
 
 
 def load_bench(path: str) -> BenchRun:
-    """The run that `path` names. Raises `NcuBenchError` where its table cannot be read."""
+    """Load the run that `path` names. Raises `NcuBenchError` if its table cannot be read."""
     rows: list[Row] = points_of(path).to_pylist()
     return BenchRun(path, [{**row, "run": path} for row in completed(rows)], _notes(path, _file(path), rows))
 
 
 def points_of(path: str) -> pa.Table:
-    """The points of the run that `path` names, as they were measured; raises as `load_bench` does."""
+    """The points of the run that `path` names as a table, as measured; raises as `load_bench` does."""
     return read_bench(_file(path))
 
 
@@ -64,7 +64,7 @@ def _file(path: str) -> Path:
 
 
 def completed(rows: list[Row]) -> list[Row]:
-    """The rows of one run, with the device and sizes of failed points where the measured ones leave no doubt."""
+    """The rows of one run, with device and sizes of failed points filled in where all measured ones agree."""
     measured = [row for row in rows if row["outcome"] == OK]
     return [row if row["outcome"] == OK else {**row, **_known_of_others(row, measured)} for row in rows]
 
@@ -78,7 +78,7 @@ def _known_of_others(row: Row, measured: list[Row]) -> Row:
 
 
 def _only(values: Iterable[Any]) -> Any:
-    """The value that all of them are; None where they differ, or there is none."""
+    """The value that all have in common; None if they differ, or there is none."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
 

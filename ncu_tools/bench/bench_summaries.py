@@ -1,7 +1,7 @@
-"""A sentence for each model of a comparison of measured points: how much faster, how much less memory, how sure.
+"""A sentence for each model of a comparison of measured points: speedup and memory, with their uncertainty.
 
-Over several points the figures are geometric means of ratios. The interval is that of the mean: it holds the noise of
-the points, and the range beside it how they differ.
+Over several points the figures are geometric means of ratios. The interval is that of the mean: it covers the noise of
+the points, and the range beside it shows how they differ.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import geometric_mean, mean_ratio_interval
 
 SAME_MEMORY = 0.0005
-"""A change of memory that would be shown as 0.0 %."""
+"""A smaller change of memory would be printed as 0.0 %."""
 
 
 @dataclass(frozen=True)
 class Summary:
     """One target of a comparison: new / base of time, memory and FLOPs, over `points` points that both sides measured.
 
-    `low` and `high` are the 95 % interval of `time_ratio`, `least` and `most` the ratios of single points, each with
-    its sizes in words. None where there is nothing to say it from. `left_out` counts the other points, by reason.
+    `low` and `high` are the 95 % interval of `time_ratio`, `least` and `most` the extreme ratios of points, each with
+    its sizes in words. None if unknown. `left_out` counts the other points, by reason.
     """
 
     target: str
@@ -56,16 +56,16 @@ class Summary:
 
     @property
     def sentence(self) -> str:
-        """As in "resnet50: FP16 is 2.14 x [2.10 - 2.18] faster and takes 18.5 % less memory than FP32"."""
+        """The summary as in "resnet50: FP16 is 2.14 x [2.10 - 2.18] faster and takes 18.5 % less memory than FP32"."""
         beside = "; ".join(_beside(self))
         if self.time_ratio is None:
             return f"{self.target}: {self.new} cannot be compared with {self.base}: {beside or 'no common point'}"
-        told = (_phases_told if self.across == (PHASE,) else _speed_told)(self, self.time_ratio)
-        return f"{self.target}: {told}" + (f" ({beside})" if beside else "")
+        text = (_phases_text if self.across == (PHASE,) else _speed_text)(self, self.time_ratio)
+        return f"{self.target}: {text}" + (f" ({beside})" if beside else "")
 
 
 def summaries(comparison: PointComparison) -> list[Summary]:
-    """One for each target, and for each type, mode, phase and machine of it that is not what is compared."""
+    """A summary per target, and per data type, mode, phase and machine if these are not what is compared."""
     groups: dict[tuple[object, ...], list[ComparedPoint]] = {}
     for point in comparison.points:
         fixed = [name for name in ASKED if name not in point.across]
@@ -105,7 +105,7 @@ def _summary(points: Sequence[ComparedPoint], several: Iterable[str]) -> Summary
 
 
 def _mean(points: Iterable[ComparedPoint], measure: str) -> float | None:
-    """The geometric mean of a measure's ratio; None where one of the points does not know it."""
+    """The geometric mean of a measure's ratio; None if it is unknown for one of the points."""
     ratios = [point.changes[measure].ratio for point in points]
     known = [ratio for ratio in ratios if ratio]
     return geometric_mean(known) if known and len(known) == len(ratios) else None
@@ -113,42 +113,42 @@ def _mean(points: Iterable[ComparedPoint], measure: str) -> float | None:
 
 def _why_left_out(point: ComparedPoint) -> str:
     sides = [(point.base, point.base_label), (point.new, point.new_label)]
-    said = [f"not measured with {label}" for row, label in sides if row is None]
+    missing = [f"not measured with {label}" for row, label in sides if row is None]
     outcomes = [(row["outcome"], label) for row, label in sides if row is not None and row["outcome"] != OK]
     if len({outcome for outcome, _ in outcomes}) == 1 and len(outcomes) == 2:
         return f"{outcomes[0][0]} with both"
-    return " and ".join([*said, *(f"{outcome} with {label}" for outcome, label in outcomes)])
+    return " and ".join([*missing, *(f"{outcome} with {label}" for outcome, label in outcomes)])
 
 
 # ---------------------------------------------------------------------------------------------------------- sentences
 
 
-def _speed_told(summary: Summary, ratio: float) -> str:
+def _speed_text(summary: Summary, ratio: float) -> str:
     new, base, memory = summary.new, summary.base, summary.memory_ratio
     slower = ratio > 1
     shown = times(ratio, summary.low, summary.high, turned=not slower)
     same = memory is not None and abs(memory - 1) < SAME_MEMORY
     if summary.low is not None and summary.high is not None and summary.low <= 1 <= summary.high:
-        told = [
+        text = [
             f"{NOT_SHOWN}: {new} is as fast as {base} within the noise",
             f"{shown} {'slower' if slower else 'faster'}",
         ]
-        takes = [] if memory is None else [f"and takes {'the same' if same else _memory_told(memory)} memory"]
-        return ", ".join([*told, *takes])
+        takes = [] if memory is None else [f"and takes {'the same' if same else _memory_text(memory)} memory"]
+        return ", ".join([*text, *takes])
     sure = f"{new} is {shown} {'slower' if slower else 'faster'}"
     if memory is None or same:
         return f"{sure} than {base}" + (" and takes the same memory" if same else "")
-    return f"{sure} and takes {_memory_told(memory)} memory than {base}"
+    return f"{sure} and takes {_memory_text(memory)} memory than {base}"
 
 
-def _phases_told(summary: Summary, ratio: float) -> str:
-    """As in "backward takes 1.95 x [1.90 - 2.00] the time of forward, and 1.935 x its FLOPs"."""
+def _phases_text(summary: Summary, ratio: float) -> str:
+    """The ratio as in "backward takes 1.95 x [1.90 - 2.00] the time of forward, and 1.935 x its FLOPs"."""
     flops = "" if summary.flops_ratio is None else f", and {summary.flops_ratio:.3f} x its FLOPs"
     shown = times(ratio, summary.low, summary.high)
     return f"{summary.new} takes {shown} the time of {summary.base}{flops}"
 
 
-def _memory_told(ratio: float) -> str:
+def _memory_text(ratio: float) -> str:
     return f"{100 * abs(ratio - 1):.1f} % {'more' if ratio > 1 else 'less'}"
 
 
@@ -166,7 +166,7 @@ def _beside(summary: Summary) -> list[str]:
 
 
 def times(ratio: float, low: float | None = None, high: float | None = None, *, turned: bool = False) -> str:
-    """A factor, with its interval in as many digits as tell its ends apart: "2.14 x [2.10 - 2.18]"."""
+    """A factor, with its interval in as many digits as distinguish its ends: "2.14 x [2.10 - 2.18]"."""
     if turned:
         ratio, low, high = 1 / ratio, None if high is None else 1 / high, None if low is None else 1 / low
     if low is None or high is None:

@@ -1,8 +1,8 @@
-"""What changed between measured points: times with intervals, memory, FLOPs and parameters as counted.
+"""What changed between measured points: times with intervals; memory, FLOPs and parameters exactly.
 
-Points are brought together by everything that was asked of them but what is compared: a dimension in which all points
-of one run have one value and all of the other another, or those that the user names. Points of other versions of
-PyTorch or numbers of threads are not compared unless that is wanted anyway.
+Points match if they agree in everything that was requested, except in the compared dimensions: those in which all
+points of one run have one value and all of the other another, or those that the user names. Points of different
+versions of PyTorch or numbers of threads are compared only with --anyway.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ncu_tools.numbers.statistics import CONFIDENCE, Estimate, mean_of, ratio_in
 MACHINE, DTYPE, MODE, LAYOUT, PHASE, TORCH, THREADS = DIMENSIONS = (
     "machine", "dtype", "mode", "channels-last", "phase", "torch", "threads",
 )  # fmt: skip
-"""What can be compared. Two points that differ in one of the last two are of different conditions otherwise."""
+"""The dimensions that can be compared. The last two are conditions if they are not compared."""
 ASKED = (MACHINE, DTYPE, MODE, LAYOUT, PHASE)
 SIZES = {"batch_size": "batch", "input_size": "image", "sequence_length": "tokens"}
 REDUCED = ("fp16", "bf16")
-"""Types that autocast changes anything for."""
+"""Data types that autocast has an effect on."""
 MODES_IN_WORDS = {"jit": "TorchScript", "compile": "torch.compile", "cudagraph": "CUDA graphs"}
 
 COUNTS = {
@@ -47,7 +47,7 @@ WITHIN_A_PROCESS = (
     "measure both sides with bench --processes 3"
 )
 OF_SAMPLES, OF_PROCESSES = "samples of one process", "means of processes"
-"""What the interval of a point's time is taken from."""
+"""The sources of a time's interval."""
 LEAST_PROCESSES = 2
 _VALUES: dict[str, Callable[[Row], Any]] = {
     MACHINE: lambda row: row["device_name"],
@@ -72,9 +72,9 @@ Dimensions = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ComparedPoint:
-    """A point of both sides, or of one of them (the other is None); changes are those of two measured ones.
+    """A point of both sides, or of one of them (the other is None); `changes` is empty unless both were measured.
 
-    `across` are the dimensions that are compared, `base_label` and `new_label` what the sides are called.
+    `across` are the compared dimensions, `base_label` and `new_label` the names of the sides.
     """
 
     base: Row | None
@@ -86,30 +86,30 @@ class ComparedPoint:
 
     @property
     def row(self) -> Row:
-        """The row of the side that has one, the new one first."""
+        """The row of the new side, or else of the base."""
         return self.new or self.base or {}
 
     @property
     def is_compared(self) -> bool:
-        """Whether both sides were measured."""
+        """True if both sides were measured."""
         return bool(self.changes)
 
     @property
     def subject(self) -> Subject:
-        """The point as gates know it. One that was measured before and is no more is missing; a new one has no base."""
+        """The point as a subject of gates: missing if only the base was measured, not gated if the base was not."""
         names = tuple(str(side["point"]) for side in (self.new, self.base) if side is not None)
         before, after = (side and side["outcome"] for side in (self.base, self.new))
         if before == OK and after != OK:
             ended = "is not there" if after is None else f"ended as {after}"
             return Subject(names, {}, missing=f"it was measured in the base, and {ended} in the new run")
         if before != OK:
-            return Subject(names, {}, unheld="not in the base" if before is None else f"{before} in the base")
+            return Subject(names, {}, not_gated="not in the base" if before is None else f"{before} in the base")
         return Subject(names, self.changes)
 
 
 @dataclass
 class PointComparison:
-    """The points of one side against those of the base, in what their conditions differ, and what to know of them."""
+    """The points of one side compared with those of the base, differences of conditions, and notes."""
 
     name: str
     points: list[ComparedPoint]
@@ -118,30 +118,30 @@ class PointComparison:
 
     @property
     def subjects(self) -> Subjects:
-        """What gates are held against: each point by all that was asked of it."""
+        """The subjects of gates: the points, by their names."""
         return Subjects("point", [point.subject for point in self.points], lacks=NOT_OF_POINTS)
 
 
-def meant(comparison: PointComparison) -> Dimensions:
-    """What to name after --across so that a comparison which is refused is what was meant."""
+def valid_across(comparison: PointComparison) -> Dimensions:
+    """The `--across` dimensions that would make this refused comparison valid."""
     compared = {name for point in comparison.points for name in point.across}
     refused = {each.condition for each in comparison.differences if each.refused}
     return tuple(name for name in DIMENSIONS if name in compared or _CONDITIONS.get(name) in refused)
 
 
 def value_of(row: Row, dimension: str) -> Any:
-    """The value of a row in one of `DIMENSIONS`; None where it is not known."""
+    """The value of a row in one of `DIMENSIONS`; None if unknown."""
     return _VALUES[dimension](row)
 
 
 def in_words(row: Row, dimension: str) -> str:
-    """The same as people call it."""
+    """The value of a row in one of `DIMENSIONS`, as text."""
     value = value_of(row, dimension)
     return "not known" if value is None else _WORDS.get(dimension, str)(value)
 
 
 def size_words(row: Row, sizes: Iterable[str] = SIZES) -> str:
-    """Those sizes that a row has: "batch 8, image 224"."""
+    """The sizes that a row has: "batch 8, image 224"."""
     return ", ".join(f"{SIZES[size]} {row[size]}" for size in sizes if row[size] is not None)
 
 
@@ -149,11 +149,11 @@ def size_words(row: Row, sizes: Iterable[str] = SIZES) -> str:
 
 
 def compare_runs(base: BenchRun, new: BenchRun, *, gated: bool = False) -> PointComparison:
-    """The points of one run against those of another.
+    """Compare the points of one run with those of another.
 
-    What all points of a target have in one run, and none in the other, is what is compared of it. Other machines are
-    one such thing where nothing else differs, and refused where it is to be `gated`: then the code is what should have
-    changed. Raises `NcuBenchError` where no point of one is any of the other.
+    A dimension in which all points of a target have one value in each run, and not the same, is what is compared.
+    Different machines are such a dimension if nothing else differs, and are refused if the result is to be `gated`: a
+    gate is meant for changes of code. Raises `NcuBenchError` if the runs have no point in common.
     """
     across = {target: _differing(base.rows, new.rows, target) for target in _targets(base.rows, new.rows)}
     labels = {target: (base.name, new.name) for target, dimensions in across.items() if not dimensions}
@@ -169,13 +169,13 @@ def compare_runs(base: BenchRun, new: BenchRun, *, gated: bool = False) -> Point
 
 
 def compare_across(runs: Sequence[BenchRun], dimensions: Sequence[str]) -> list[PointComparison]:
-    """The points of all runs together: each further value in these dimensions against the first that there is.
+    """Compare the points of all runs together: each further value in these dimensions with the first one.
 
-    Raises `NcuBenchError` where they have one value only, or where a point was measured in two of the runs.
+    Raises `NcuBenchError` if there is only one value, or a point was measured in two of the runs.
     """
     across = tuple(name for name in DIMENSIONS if name in dimensions)
     rows = [row for run in runs for row in run.rows if not (DTYPE in across and own_dtype(row["target"]))]
-    _hold_single(rows)
+    _require_single(rows)
     variants: dict[Key, list[Row]] = {}
     unplaced = 0
     for row in rows:
@@ -233,12 +233,12 @@ def _first_point(rows: Sequence[Row]) -> str:
 
 
 def _key(row: Row, across: Dimensions) -> Key:
-    """What two points must have in common to be compared."""
+    """The values that two points must have in common to be compared."""
     return row["target"], *(row[size] for size in SIZES), *(value_of(row, name) for name in ASKED if name not in across)
 
 
-def _hold_single(rows: Iterable[Row]) -> None:
-    """Raise `NcuBenchError` where two runs hold the same point, so that neither can be chosen."""
+def _require_single(rows: Iterable[Row]) -> None:
+    """Raise `NcuBenchError` if two runs have the same point, so that the choice is ambiguous."""
     seen: dict[Key, Row] = {}
     for row in rows:
         other = seen.setdefault((_key(row, ()), row["torch"], row["threads"]), row)
@@ -257,7 +257,7 @@ def _compared(
     across: Mapping[str, Dimensions],
     labels: dict[str, tuple[str, str]],
 ) -> PointComparison:
-    """Every point of both sides, those of the base first; the last row counts of a point that has several."""
+    """Every point of both sides, those of the base first; of a repeated point the last row counts."""
     ours, theirs = ({_key(row, across[row["target"]]): row for row in side} for side in (base, new))
     repeated = len(base) + len(new) - len(ours) - len(theirs)
     ours, theirs = _placed(ours, theirs), _placed(theirs, ours)
@@ -276,7 +276,7 @@ def _compared(
 
 
 def _placed(side: dict[Key, Row], other: dict[Key, Row]) -> dict[Key, Row]:
-    """The rows of a side, failed ones under the only key of the other side that agrees in all that they know."""
+    """The rows of a side by key; failed ones get the only key of the other side that agrees with what they know."""
     free = [key for key in other if key not in side]
     found: dict[Key, Row] = {}
     for key, row in side.items():
@@ -296,13 +296,13 @@ def _agrees(key: Key, other: Key) -> bool:
 
 
 def estimates_of(base: Row, new: Row) -> tuple[Estimate, Estimate]:
-    """The mean latencies of a point's two sides in ns, each with its variance, for Welch's interval of their ratio.
+    """The mean latencies of a point's two sides in ns, with their variances, for Welch's interval of the ratio.
 
-    Where both sides were measured by several processes, the variance is that of a mean of independent processes, s^2 /
-    n of the n means of processes with n - 1 degrees of freedom (`intervals.mean_of`), as in Kalibera and Jones,
-    Rigorous Benchmarking in Reasonable Time, ISMM 2013, p. 63: the highest level that is repeated holds the noise of
-    those below it. Processes take equally many samples unless their time is up, so that the mean of their means is that
-    of all samples. Elsewhere it is that of samples within a process by batch means
+    If both sides were measured by several processes, the variance is that of a mean of independent processes, s^2 / n
+    of the n means of processes with n - 1 degrees of freedom (`statistics.mean_of`), as in Kalibera and Jones, Rigorous
+    Benchmarking in Reasonable Time, ISMM 2013, p. 63: the highest level that is repeated includes the noise of those
+    below it. Processes take equally many samples unless their time is up, so the mean of their means is that of all
+    samples. Otherwise the variance is that of samples within a process by batch means
     (`ncu_launch.bench.latency_statistics`).
     """
     if _are_of_processes(base, new):
@@ -339,7 +339,7 @@ def _changes(base: Row, new: Row) -> dict[str, Change]:
 
 
 def _unlike(measure: str, base: Row, new: Row) -> str:
-    """Why two counts are not of the same thing; empty where they are."""
+    """The reason why two counts cannot be compared; "" if they can."""
     if measure in ("flops", "bytes"):
         return str(base["expected_why_not"] or new["expected_why_not"] or "")
     if measure == "memory" and None not in (bases := (base["memory_basis"], new["memory_basis"])):
@@ -350,7 +350,7 @@ def _unlike(measure: str, base: Row, new: Row) -> str:
 
 
 def _differences(points: Iterable[ComparedPoint]) -> list[Difference]:
-    """The conditions in which compared points differ and that are not compared; another machine has other threads."""
+    """The conditions in which compared points differ; numbers of threads are not refused if machines are compared."""
     found: dict[Difference, None] = {}
     for point in points:
         if point.base is None or point.new is None or not point.is_compared:
@@ -365,7 +365,7 @@ def _differences(points: Iterable[ComparedPoint]) -> list[Difference]:
 
 
 def _other_machines(points: Iterable[ComparedPoint], gated: bool) -> list[Difference]:
-    """Machines that nobody said should be compared, refused where their difference hides another, or gates hold it."""
+    """Differences of machines that the user did not ask to compare, if they are mixed with others or gated."""
     found: dict[Difference, None] = {}
     for point in points:
         if MACHINE in point.across and point.base and point.new:

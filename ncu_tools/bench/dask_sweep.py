@@ -1,7 +1,7 @@
-"""A sweep whose points are measured by dask's workers: each on a machine where it has a GPU, or the CPU, for itself.
+"""A sweep measured by dask's workers: each point alone on a GPU or the CPU of a worker's machine.
 
-All processes of a point run on one machine. A worker that dies while it measures is replaced by another, which measures
-the point anew.
+All processes of a point run on one machine. A worker that dies while measuring is replaced by another, which measures
+the point again.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ncu_tools.runs.dask_engine import LOCAL, Placement, dask_engine
 
 GPU_RESOURCE = "GPU"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""dask sets these to 1 for its workers; a sweep by dask is to use as many threads as one without."""
+"""Variables that dask sets to 1 for its workers; a sweep by dask uses as many threads as one without."""
 LONGEST_LOG = 1 << 20
 FIRST_LOG = "point-0001"
-"""What `rows_of` calls the logs of the only point in a folder, without the end."""
+"""Stem of the logs that `rows_of` writes for the only point in a folder."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A point, and how a worker is to measure it.
+    """A point, and how a worker measures it.
 
-    `turns` is the folder where those on its machine take turns, None for that of its temporary files.
+    `turns` is the folder of the device locks; None is the worker's folder of temporary files.
     """
 
     point: BenchPoint
@@ -50,32 +50,32 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a worker has: the GPUs that it sees, and whether it was started with a resource GPU."""
+class WorkerDevices:
+    """The devices of a worker: the GPUs that it sees, and whether it declares the resource GPU."""
 
     gpus: list[str]
     declares_gpu: bool
 
 
 Measured = tuple[Row, dict[str, bytes]]
-"""The row of a point, and what its processes printed, by the name of the log."""
+"""The row of a point, and log name -> output of its processes."""
 
 
 def rows_by_dask(
-    where: str, asked: Sequence[BenchPoint], effort: Effort, timeout: float, processes: int, logs: Path
+    where: str, requested: Sequence[BenchPoint], effort: Effort, timeout: float, processes: int, logs: Path
 ) -> Iterator[Row]:
-    """The row of each point as soon as it is measured by the workers that `where` names, logs written into `logs`.
+    """Yield the row of each point as soon as the workers that `where` names have measured it; logs go into `logs`.
 
-    A point on which several workers died has the outcome crashed. When the iteration is left early, the processes of
-    points that are being measured are ended.
+    A point on which several workers died has the outcome crashed. If the iteration is left early, the processes of
+    points in progress are ended.
 
-    Raises `NcuBenchError` without dask, without its scheduler, and when a GPU is asked for and no worker sees one.
+    Raises `NcuBenchError` without dask, without its scheduler, and if a GPU is requested and no worker sees one.
     """
     threads = {name: os.environ.get(name) for name in THREADS}
     first = 1 + len(list(logs.glob("point-*.txt")))
-    expected = {point.name: (point, f"point-{number:04}") for number, point in enumerate(asked, first)}
+    expected = {point.name: (point, f"point-{number:04}") for number, point in enumerate(requested, first)}
     turns = tempfile.gettempdir() if where == LOCAL else None
-    jobs = [Job(_in_any_folder(point), effort, timeout, processes, threads, turns) for point in asked]
+    jobs = [Job(_in_any_folder(point), effort, timeout, processes, threads, turns) for point in requested]
     with dask_engine(where) as engine:
         workers = engine.on_each_worker(_seen)
         placed = [(job, placement(job.point.workload.device, workers)) for job in jobs]
@@ -83,11 +83,12 @@ def rows_by_dask(
             yield _kept(*expected[job.point.name], found, logs)
 
 
-def placement(device: str, workers: Mapping[str, Seen]) -> Placement:
-    """Which of these workers may measure on a device: cpu, cuda, or auto, which is a GPU where any worker has one.
+def placement(device: str, workers: Mapping[str, WorkerDevices]) -> Placement:
+    """Which workers may measure on a device: cpu, cuda, or auto, which is a GPU if any worker has one.
 
-    Where workers declare a resource GPU, as `dask worker --resources GPU=1` does, dask gives each as many points at a
-    time as it says, also to workers that join later. Raises `NcuBenchError` when a GPU is asked for and none is seen.
+    If workers declare a resource GPU, as `dask worker --resources GPU=1` does, dask gives each of them as many points
+    at a time as it declares, also workers that join later. Raises `NcuBenchError` if a GPU is requested and none is
+    seen.
     """
     if device == CPU:
         return {}
@@ -98,7 +99,7 @@ def placement(device: str, workers: Mapping[str, Seen]) -> Placement:
         return {"workers": with_gpus}
     if device != "cuda":
         return {}
-    if not workers:  # a cluster that grows when there is work
+    if not workers:  # a cluster that grows on demand
         return {"resources": {GPU_RESOURCE: 1}}
     raise NcuBenchError(
         f"None of the {len(workers)} dask workers sees an NVIDIA GPU, which --device cuda asks for.",
@@ -108,19 +109,19 @@ def placement(device: str, workers: Mapping[str, Seen]) -> Placement:
 
 
 def _in_any_folder(point: BenchPoint) -> BenchPoint:
-    """The same point for a process that runs in another folder."""
+    """The point with a target path that is valid in another working directory."""
     return replace(point, workload=replace(point.workload, target=in_any_folder(point.workload.target)))
 
 
 # ---------------------------------------------------------------------------------------------------- on the worker
 
 
-def _seen(worker: Any) -> Seen:
-    return Seen(visible_gpus(), GPU_RESOURCE in worker.state.total_resources)
+def _seen(worker: Any) -> WorkerDevices:
+    return WorkerDevices(visible_gpus(), GPU_RESOURCE in worker.state.total_resources)
 
 
 def _measured(job: Job) -> Measured | None:
-    """What a worker finds; None when nobody waits for it any longer."""
+    """Measure a job on a worker; None if it was cancelled."""
     stopped = _stopped()
     devices = [] if job.point.workload.device == CPU else visible_gpus()
     try:
@@ -137,7 +138,7 @@ def _measured(job: Job) -> Measured | None:
 
 
 def _stopped() -> Callable[[], str | None]:
-    """What says, in this worker's task, whether the sweep was stopped: dask has forgotten the task then."""
+    """Return a function: the reason to end this worker's task, or None: dask drops the tasks of a stopped sweep."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -150,7 +151,7 @@ def _reason_to_end(state: Any, key: str) -> str | None:
 
 
 def _ends_of(log: Path) -> bytes:
-    """What a process printed; of more than a megabyte, the beginning and the end."""
+    """The output of a process; the beginning and the end of it if it exceeds a megabyte."""
     size, half = log.stat().st_size, LONGEST_LOG // 2
     with log.open("rb") as stream:
         if size <= LONGEST_LOG:
@@ -164,7 +165,7 @@ def _ends_of(log: Path) -> bytes:
 
 
 def _kept(point: BenchPoint, stem: str, found: Measured | NcuBenchError | None, logs: Path) -> Row:
-    """The row of a point as it was asked for, with its logs under a name of their own in the run folder."""
+    """The row of a point with its requested target, and its logs written under their own names in the run folder."""
     if found is None or isinstance(found, NcuBenchError):
         error = found or NcuBenchError(f"{point.name} was given up by its dask worker.")
         write_whole(logs / f"{stem}.txt", f"{error.paragraph}\n".encode())

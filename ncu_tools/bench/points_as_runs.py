@@ -1,8 +1,8 @@
-"""The measured points of a sweep, each as a run of one launch, so that a roofline shows them as it shows whole runs.
+"""The measured points of a sweep, each as a run of one launch, so that a roofline shows them like runs.
 
-Times are measured; FLOPs and bytes are those of formulas for each operator, and so the bytes are inputs, weights and
-outputs, not those between L2 and device memory. Which unit did the FLOPs follows from the type, as for an estimate; of
-autocast, where PyTorch chooses the type per operator, it is not known.
+Times are measured; FLOPs and bytes follow from formulas for each operator, so the bytes are inputs, weights and
+outputs, not those between L2 and device memory. The unit of the FLOPs follows from the data type, as in an estimate;
+with autocast, where PyTorch chooses the type per operator, it is unknown.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ OF_FORMULAS = "the times of a sweep are measured; its FLOPs and bytes are those 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One measured point: what it is called, which model it is of, and a table of the one launch.
+    """One measured point: its name, its model, and a table of one launch.
 
-    Points of one `model` differ in their sizes alone.
+    Points of one `model` differ only in their sizes.
     """
 
     name: str
@@ -40,14 +40,14 @@ class SweepPoint:
 
 
 def points_of_sweep(run: BenchRun) -> tuple[list[SweepPoint], list[str]]:
-    """The points of a sweep that were measured, in its order, and what must be known of them.
+    """The measured points of a sweep in order, and notes.
 
-    A point is called by its target and by everything in which the points of the sweep differ.
+    The name of a point is its target with everything in which the points of the sweep differ.
     """
     measured = [row for row in run.rows if row["outcome"] == OK and row["latency_mean_ns"]]
     varied = [name for name in ASKED if len({value_of(row, name) for row in measured}) > 1]
     sizes = [size for size in SIZES if len({row[size] for row in measured}) > 1]
-    labels = _told_apart([_label(row, varied, sizes) for row in measured])
+    labels = _unique_labels([_label(row, varied, sizes) for row in measured])
     points = [
         SweepPoint(f"{run.name}/{label}", _label(row, varied, ()), _launch_of(row))
         for label, row in zip(labels, measured, strict=True)
@@ -60,8 +60,8 @@ def _label(row: Row, varied: Sequence[str], sizes: Sequence[str]) -> str:
     return ", ".join(word for word in words if word)
 
 
-def _told_apart(labels: Sequence[str]) -> list[str]:
-    """The labels, those that several points have with a number behind."""
+def _unique_labels(labels: Sequence[str]) -> list[str]:
+    """The labels, with a number appended to those that several points have."""
     met: Counter[str] = Counter()
     several = Counter(labels)
     result = []
@@ -80,7 +80,7 @@ def _left_out(run: BenchRun) -> list[str]:
 
 
 def _launch_of(row: Row) -> pa.Table:
-    """The row as a table of one launch, all that an iteration did."""
+    """The row as a table of one launch that stands for a whole iteration."""
     launch = Launch(str(row["point"]), kernel_short=row["target"], phase=row["phase"])
     launch.measures["duration_ns"] = row["latency_mean_ns"]
     if row["device_name"]:
@@ -99,7 +99,7 @@ def _launch_of(row: Row) -> pa.Table:
 
 
 def _unit_of(row: Row) -> str | None:
-    """The unit whose peak holds for the type of a point; None where nothing says."""
+    """The unit that computes a point's data type; None if unknown."""
     dtype, is_autocast = value_of(row, DTYPE)
     if is_autocast:
         return None

@@ -1,12 +1,12 @@
-"""The exponent of latency ~ size^exponent with a 95 % interval that holds where some sizes are noisier than others.
+"""The exponent of latency ~ size^exponent with a 95 % interval that is valid if some sizes are noisier than others.
 
-A weighted straight line through logarithms. The variance of each point is that of its own samples plus one that all
-points have in common: how far latencies lie off any power law, which samples cannot show. Of the common variance the
-largest is taken that the residuals do not rule out (upper end of the Q-profile interval: Viechtbauer, Statistics in
-Medicine 26, 2007, p. 37): with too small a one, the most precise points would decide alone. The interval is Student's
-with points - 2 degrees of freedom, scaled by the residuals (Knapp and Hartung, Statistics in Medicine 22, 2003,
-p. 2693), so that only the ratios of the variances have to be right. `benchmarks/scaling_coverage.py` counts how often
-the interval holds the true exponent.
+A weighted straight line through logarithms. The variance of each point is that of its own samples plus one common to
+all points: how far latencies lie off any power law, which samples cannot show. The common variance is the largest one
+that the residuals do not rule out (upper end of the Q-profile interval: Viechtbauer, Statistics in Medicine 26, 2007,
+p. 37): with a smaller one, the most precise points would decide alone. The interval is Student's with points - 2
+degrees of freedom, scaled by the residuals (Knapp and Hartung, Statistics in Medicine 22, 2003, p. 2693), so only the
+ratios of the variances have to be right. `benchmarks/scaling_coverage.py` counts how often the interval covers the true
+exponent.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ncu_tools.numbers.statistics import CONFIDENCE, student_quantile
 
 LEAST_SIZES = 3
 SHRINKAGE = 8.0
-"""Degrees of freedom that the trend of variances over sizes counts for: those of few samples move towards it."""
+"""Weight, in degrees of freedom, of the trend of variances over sizes: variances of few samples move towards it."""
 
 RULED_OUT = 1.2816
-"""The 90 % quantile of the normal distribution: a variance is ruled out where 90 of 100 fits have larger residuals."""
+"""The 90 % quantile of the normal distribution: a variance is ruled out if 90 of 100 fits have larger residuals."""
 
 HALVINGS = 60
 
 
 class Spread(NamedTuple):
-    """How sure a mean is: its variance relative to the mean squared, and the degrees of freedom of that variance."""
+    """The uncertainty of a mean: its variance relative to the mean squared, and the variance's degrees of freedom."""
 
     variance: float
     freedom: float
@@ -42,7 +42,7 @@ class Spread(NamedTuple):
 class PowerFit:
     """latency = factor x size^exponent, with the 95 % interval of the exponent and the share of variance explained.
 
-    `weighted` says whether points count by their measured spread; False where one of them has none.
+    `weighted` is True if points are weighted by their measured spread; False if one of them has none.
     """
 
     exponent: float
@@ -58,7 +58,7 @@ class PowerFit:
 
 
 class _Line(NamedTuple):
-    """A weighted line: where it passes (x, y), its slope, the weighted sums of squares across, up, and left over."""
+    """A weighted line: its centre (x, y), slope, and the weighted sums of squares in x, in y, and of residuals."""
 
     x: float
     y: float
@@ -71,10 +71,10 @@ class _Line(NamedTuple):
 def fitted(
     sizes: Sequence[float], latencies: Sequence[float], spreads: Sequence[Spread | None] = ()
 ) -> PowerFit | None:
-    """The line through the logarithms of points; None for fewer than three different sizes.
+    """Fit a line through the logarithms of points; None for fewer than three different sizes.
 
-    `spreads` has one entry per point. Where one is None or zero, or there are none, all points count alike: then the
-    interval is that of an ordinary slope (Draper and Smith, Applied Regression Analysis, 1.4).
+    `spreads` has one entry per point. If one is None or zero, or there are none, all points have the same weight: then
+    the interval is that of an ordinary slope (Draper and Smith, Applied Regression Analysis, 1.4).
     """
     if len(set(sizes)) < LEAST_SIZES:
         return None
@@ -94,7 +94,7 @@ def fitted(
 
 
 def _line(x: Floats, y: Floats, weights: Floats) -> _Line:
-    """The least-squares line through points of these weights; every array has shape (points,)."""
+    """The least-squares line through weighted points; every array has shape (points,)."""
     weights = weights / weights.sum()
     middle, height = float(weights @ x), float(weights @ y)
     across, up = x - middle, y - height
@@ -104,7 +104,7 @@ def _line(x: Floats, y: Floats, weights: Floats) -> _Line:
 
 
 def _smoothed(x: Floats, spreads: Sequence[Spread]) -> Floats:
-    """The variance of each point, those of few samples moved towards a straight trend of their logarithms over `x`.
+    """The variance of each point; those of few samples move towards a straight trend of their logarithms over `x`.
 
     The logarithm of a sample variance lies on average below that of the true one, by ln(d/2) - digamma(d/2) for d
     degrees of freedom, here to the second term of the asymptotic series (Abramowitz and Stegun, 6.3.18).
@@ -118,7 +118,7 @@ def _smoothed(x: Floats, spreads: Sequence[Spread]) -> Floats:
 
 
 def _scatter(x: Floats, y: Floats, variances: Floats) -> float:
-    """The largest variance common to all points that their residuals do not rule out; 0 where they rule out any.
+    """The largest variance common to all points that their residuals do not rule out; 0 if they rule out any.
 
     At it the weighted sum of squared residuals is the 10 % quantile of chi-squared with points - 2 degrees of freedom
     (Wilson and Hilferty's approximation).

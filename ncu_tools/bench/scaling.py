@@ -1,8 +1,7 @@
-"""How latency and throughput follow sizes: fitted exponents, knees, and which quantities of models go together.
+"""Scaling of latency and throughput with sizes: exponents, knees, and correlations of models' quantities.
 
-An exponent k of latency ~ size^k (`ncu_tools.bench.power_law`) holds for the sizes that were measured: where small
-sizes wait for something else, such as the start of kernels, it lies below the exponent of large ones, which stands
-beside it.
+An exponent k of latency ~ size^k (`ncu_tools.bench.power_law`) holds for the measured sizes: if small sizes are
+dominated by something else, such as kernel starts, it is below the exponent of large ones, which is shown beside it.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from ncu_tools.bench.power_law import LEAST_SIZES, PowerFit, Spread, fitted
 from ncu_tools.numbers.statistics import CONFIDENCE, student_quantile
 
 AXES = {"batch_size": ("batch", 1.0), "input_size": ("image", 2.0), "sequence_length": ("tokens", 1.0)}
-"""What may vary: its title, and the exponent at which time is proportional to the work in it (pixels: width^2)."""
+"""Size -> its title, and the exponent at which time is proportional to the work (pixels: width^2)."""
 
 TOO_FEW = "too few points to say"
 TOO_UNCERTAIN = "too uncertain to say"
 WIDEST_INTERVAL = 0.5
-"""An interval that holds the exponent of proportionality and is wider than this holds too much else."""
+"""Widest interval around the exponent of proportionality from which proportionality is concluded."""
 LEAST_MODELS = 5
-"""With four, even a perfect rank correlation happens by chance in 2 of 24 orders, which is more than 5 %."""
+"""With four models, even a perfect rank correlation happens by chance in 2 of 24 orders, more than 5 %."""
 KNEE_SHARE = 0.9
 
 Row = dict[str, Any]
@@ -38,9 +37,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Series:
-    """Rows that differ in one size only, in its order: `same` is what they share, `axis` the column that varies.
+    """Rows that differ in one size only, sorted by it: `same` are their common values, `axis` the column that varies.
 
-    `spreads` says how sure each mean latency is; None for what was timed once.
+    `spreads` is the uncertainty of each mean latency; None for a point timed once.
     """
 
     axis: str
@@ -53,12 +52,12 @@ class Series:
 
     @property
     def fit(self) -> PowerFit | None:
-        """The power law through the points; None where there are too few."""
+        """The power law through the points; None if there are too few."""
         return fitted(self.sizes, self.latencies_ns, self.spreads)
 
     @property
     def last_exponent(self) -> float | None:
-        """The slope between the two largest sizes; None where there is but one."""
+        """The slope between the two largest sizes; None if there is only one."""
         sizes = sorted(set(self.sizes))
         if len(sizes) < 2:
             return None
@@ -68,7 +67,7 @@ class Series:
 
     @property
     def verdict(self) -> str:
-        """What the exponent says, in words."""
+        """The meaning of the exponent in words."""
         fit, (title, proportional) = self.fit, AXES[self.axis]
         if fit is None:
             return TOO_FEW
@@ -81,14 +80,14 @@ class Series:
 
     @property
     def knee(self) -> Knee | None:
-        """Where more in a batch stops to pay; None of other axes, and where throughput is not known."""
+        """The knee of throughput over batch size; None for other axes, and if throughput is unknown."""
         known = [(size, rate) for size, rate in zip(self.sizes, self.throughputs, strict=True) if rate is not None]
         return knee(known) if self.axis == "batch_size" and known else None
 
 
 @dataclass(frozen=True)
 class Knee:
-    """The best throughput, and the smallest batch that reaches 90 % of it, or why there is no such batch."""
+    """The best throughput, and the smallest batch that reaches 90 % of it, or why there is none."""
 
     best: float
     best_batch: int
@@ -97,9 +96,9 @@ class Knee:
 
 
 def knee(points: Sequence[tuple[int, float]]) -> Knee:
-    """The knee of (batch, throughput) points, of which there is at least one.
+    """The knee of (batch, throughput) points, at least one.
 
-    Where only the largest batch comes near the best, throughput may still grow beyond it, and there is no knee yet.
+    If only the largest batch comes near the best, throughput may still grow beyond it, and there is no knee yet.
     """
     ordered = sorted(points)
     best_batch, best = max(ordered, key=lambda point: point[1])
@@ -112,7 +111,7 @@ def knee(points: Sequence[tuple[int, float]]) -> Knee:
 
 
 def series(rows: Iterable[Row]) -> list[Series]:
-    """Every set of measured rows that differ in one size, with at least two different ones."""
+    """Every set of measured rows that differ in one size only, with at least two different values."""
     measured = [row for row in rows if row["outcome"] == OK and row["latency_mean_ns"]]
     found = []
     for axis in AXES:
@@ -141,9 +140,9 @@ def _series(axis: str, same: Row, members: list[Row]) -> Series:
 
 
 def spread_of(row: Row) -> Spread | None:
-    """How sure the mean of a measured row is, from its 95 % interval; None where it has none.
+    """The uncertainty of a measured row's mean, from its 95 % interval; None without one.
 
-    The interval is that of the means of processes, or of up to `BLOCKS` blocks of the samples of one.
+    The interval is that of the means of processes, or of up to `BLOCKS` blocks of the samples of one process.
     """
     if row["latency_low_ns"] is None or row["latency_high_ns"] is None:
         return None
@@ -158,10 +157,10 @@ def spread_of(row: Row) -> Spread | None:
 
 @dataclass(frozen=True)
 class Correlation:
-    """How two quantities go together over models: rank correlation (Spearman) and linear one (Pearson), -1 to 1.
+    """Correlation of two quantities over models: rank correlation (Spearman) and linear one (Pearson), -1 to 1.
 
-    Intervals are 95 %. None where there are fewer than five models, where a quantity is the same for all of them, and
-    for the interval of a perfect correlation.
+    Intervals are 95 %. None for fewer than five models, if a quantity is the same for all of them, and for the interval
+    of a perfect correlation.
     """
 
     group: str
@@ -177,11 +176,11 @@ class Correlation:
 
 
 def correlations(rows: Iterable[Row]) -> list[Correlation]:
-    """Every pair of parameters, FLOPs, bytes, and latency at each batch size, over the models of each group.
+    """Correlations of parameters, FLOPs, bytes, and latency at each batch size, over the models of each group.
 
-    A group is what was measured on one device in one type, mode and phase, and, where a model has several, at one input
-    size and sequence length, in one memory format, with autocast or without. FLOPs and bytes are those of the smallest
-    batch. What was measured several times counts with its mean.
+    A group has one device, data type, mode and phase, and, if a model has several, one input size and sequence length,
+    one memory format, with or without autocast. FLOPs and bytes are those of the smallest batch. Repeated measurements
+    count with their mean.
     """
     found = []
     for group, members in by_group(rows).items():
@@ -194,7 +193,7 @@ def correlations(rows: Iterable[Row]) -> list[Correlation]:
 
 
 def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """The rows that were measured, by the group in which models are compared."""
+    """The measured rows, by the group in which models are compared."""
     rows = [row for row in rows if row["outcome"] == OK]
     sizes: dict[str, set[tuple[Any, Any]]] = {}
     for row in rows:
@@ -205,26 +204,27 @@ def by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
         names += ["input_size", "sequence_length"]
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(", ".join(_said(name, row[name]) for name in names if row[name] is not None), []).append(row)
+        title = ", ".join(_value_text(name, row[name]) for name in names if row[name] is not None)
+        groups.setdefault(title, []).append(row)
     return groups
 
 
 def _both_ways(rows: Sequence[Row], names: Sequence[str], flag: str) -> bool:
-    """Whether rows that have what `names` say in common are with and without something."""
+    """True if rows that agree in `names` occur with and without a flag."""
     return len({tuple(row[name] for name in (*names, flag)) for row in rows}) > len(
         {tuple(row[name] for name in names) for row in rows}
     )
 
 
-def _said(name: str, value: Any) -> str:
-    """A value of a group in words; of a size also what it is a size of, as `image 64` and `tokens 64`."""
+def _value_text(name: str, value: Any) -> str:
+    """A value of a group as text; sizes with their title, as `image 64` and `tokens 64`."""
     if isinstance(value, bool):
         return f"{'' if value else 'no '}{name.replace('_', ' ')}"
     return f"{AXES[name][0]} {value}" if name in AXES else str(value)
 
 
 def quantities_of(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """Each quantity by its name: its value for each model that has one. Latencies in ns."""
+    """Quantity -> model -> value, where known. Latencies in ns."""
     batches = sorted({row["batch_size"] for row in rows if row["batch_size"] is not None})
     smallest = [row for row in rows if row["batch_size"] is not None and row["batch_size"] == batches[0]]
     at = f" at batch {batches[0]}" if batches else ""
@@ -259,14 +259,14 @@ def _correlation(group: str, one: str, other: str, x: Floats, y: Floats) -> Corr
 
 
 def pearson(x: Floats, y: Floats) -> float | None:
-    """The linear correlation of two arrays of shape (n,); None where one of them is constant."""
+    """The linear correlation of two arrays of shape (n,); None if one of them is constant."""
     across, up = x - x.mean(), y - y.mean()
     scale = math.sqrt(float(across @ across) * float(up @ up))
     return max(-1.0, min(1.0, float(across @ up) / scale)) if scale > 0 else None
 
 
 def ranks(values: Floats) -> Floats:
-    """The ranks of an array of shape (n,), from 1; equal values share the mean of theirs."""
+    """The ranks of an array of shape (n,), from 1; equal values share their mean rank."""
     _, group, count = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
     mean: Floats = last - (count - 1) / 2
@@ -274,9 +274,9 @@ def ranks(values: Floats) -> Floats:
 
 
 def _interval(r: float | None, models: int, variance: float) -> tuple[float | None, float | None]:
-    """By Fisher's z, with the variance x / (n - 3): 1 for Pearson, 1 + r^2 / 2 for Spearman.
+    """The 95 % interval by Fisher's z, with variance / (n - 3): 1 for Pearson, 1 + r^2 / 2 for Spearman.
 
-    The latter is that of Bonett and Wright, Psychometrika 65, 2000, p. 23.
+    The latter is from Bonett and Wright, Psychometrika 65, 2000, p. 23.
     """
     if r is None or abs(r) > 1 - 1e-12:
         return None, None

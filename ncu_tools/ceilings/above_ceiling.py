@@ -1,7 +1,7 @@
-"""Why a kernel is above 100 % of a ceiling, which no kernel can be: the likely reason, in one sentence.
+"""Explain why a kernel is above 100 % of a ceiling: the likely reason, in one sentence.
 
-Nothing here is certain but that something is wrong: the ceiling, the clock, or which bytes and operations were counted.
-The rules are asked in order, and the first that has a reason gives it.
+No kernel can exceed its ceiling, so the ceiling, the clock, or the count of bytes or operations is wrong. `RULES` are
+tried in order; the first that returns a reason decides.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ncu_tools.ceilings.ceilings import DATA_SHEET, Origin, unit_title
 from ncu_tools.numbers.number_format import percent, scaled
 
 TOLERANCE = 0.01
-"""Printed digits, and clocks that move within a launch, make up to this much above 100 %."""
+"""Rounding of printed digits, and clocks that change within a launch, explain excesses up to this fraction."""
 
 SPARSE_SPEEDUP = 2.0
 """Structured sparsity doubles the rate of a tensor unit. Source: NVIDIA's data sheets."""
 
 
 class Excess(NamedTuple):
-    """A kernel at `fraction` of the ceiling of `unit`, and what is known beside it; None is not known.
+    """A kernel at `fraction` of the ceiling of `unit`, with the evidence for the reason; None where unknown.
 
     Clocks in Hz, bytes of one launch and the size of L2 in bytes; `sparse_share` is the share of the unit's operations
     that were counted as sparse.
@@ -39,7 +39,7 @@ class Excess(NamedTuple):
 
 
 def flag(excess: Excess) -> str | None:
-    """The sentence that flags a kernel above a ceiling; None where it is not above."""
+    """Return the sentence that flags a kernel above its ceiling; None if it is not above."""
     if excess.fraction <= 1 + TOLERANCE:
         return None
     reason = next(reason for rule in RULES if (reason := rule(excess)) is not None)
@@ -47,7 +47,7 @@ def flag(excess: Excess) -> str | None:
 
 
 def operators_in_cache(excess: Excess) -> str | None:
-    """Bytes of operators are inputs, weights and outputs, wherever they lay."""
+    """Bytes of operators are the sizes of inputs, weights and outputs, whether they came from DRAM or a cache."""
     if not (excess.from_operators and excess.unit == "dram"):
         return None
     return "the bytes are inputs, weights and outputs of operators, and some of them stayed in a cache"
@@ -63,7 +63,7 @@ def sparse_path(excess: Excess) -> str | None:
 
 
 def machine_of_choice(excess: Excess) -> str | None:
-    """The user named a machine that the report does not confirm."""
+    """The user chose a machine file that the report does not confirm."""
     if not excess.origin.chosen:
         return None
     device = f"names {excess.device}" if excess.device else "names no device"
@@ -71,7 +71,7 @@ def machine_of_choice(excess: Excess) -> str | None:
 
 
 def clock(excess: Excess) -> str | None:
-    """The profiled clock was higher than the one that the ceiling assumes, by enough to explain it."""
+    """The profiled SM clock exceeds the one that the ceiling assumes by enough to explain the excess."""
     assumed, profiled = excess.origin.clock_hz, excess.sm_clock_hz
     if excess.unit == "dram" or not assumed or not profiled or profiled <= assumed:
         return None
@@ -81,7 +81,7 @@ def clock(excess: Excess) -> str | None:
 
 
 def fits_in_l2(excess: Excess) -> str | None:
-    """A launch moved less than L2 holds."""
+    """The bytes of one launch fit in L2."""
     size, moved = excess.l2_size, excess.bytes_of_a_launch
     if excess.unit != "dram" or not size or moved is None or moved > size:
         return None
@@ -92,14 +92,14 @@ def fits_in_l2(excess: Excess) -> str | None:
 
 
 def far_above(excess: Excess) -> str | None:
-    """More than twice what a data sheet says is no matter of clocks."""
+    """More than twice a data-sheet value: clocks do not explain that."""
     if excess.origin.kind != DATA_SHEET or excess.fraction <= SPARSE_SPEEDUP * (1 + TOLERANCE):
         return None
     return "more than twice a data sheet's value; probably the wrong machine"
 
 
 def maybe_sparse(excess: Excess) -> str | None:
-    """Sparse instructions were not counted apart, on a chip that has them."""
+    """Sparse instructions were not counted separately, on a chip that has them."""
     possible = excess.has_sparsity and excess.sparse_share is None and excess.unit.startswith("tensor_")
     if not possible or excess.fraction > SPARSE_SPEEDUP * (1 + TOLERANCE):
         return None
@@ -107,7 +107,7 @@ def maybe_sparse(excess: Excess) -> str | None:
 
 
 def other_board(excess: Excess) -> str | None:
-    """A data sheet's value, and nothing above explains it."""
+    """The ceiling is a data-sheet value, and no rule before this one explains the excess."""
     if excess.origin.kind != DATA_SHEET:
         return None
     assumed = f" than the {scaled(excess.origin.clock_hz, 'Hz')} it assumes" if excess.origin.clock_hz else ""
@@ -117,7 +117,7 @@ def other_board(excess: Excess) -> str | None:
 
 
 def other_pass(excess: Excess) -> str | None:
-    """The ceiling is the board's own, so amount and time do not belong together."""
+    """The ceiling comes from the report itself, so the amount and the time must be from different passes."""
     if excess.unit == "dram":
         return "bytes and time come from different passes, and in the timed one data was probably in L2"
     return "operations and time come from different passes, which did not do the same or ran at other clocks"
@@ -127,4 +127,4 @@ RULES: tuple[Callable[[Excess], str | None], ...] = (
     operators_in_cache, sparse_path, machine_of_choice, clock, fits_in_l2, far_above, maybe_sparse, other_board,
     other_pass,
 )  # fmt: skip
-"""Asked in order: evidence before suspicion. The last always has a reason."""
+"""Tried in order: evidence before suspicion. The last rule always returns a reason."""

@@ -1,12 +1,12 @@
-"""Which ceilings hold for which launch, and who says so.
+"""The ceilings of each launch, and their sources.
 
-In order: the report's own peaks at the profiled clock; what the report's device attributes say of its board; the
-machine file of the device the report names; the machine that the user named; what was measured of the device; for the
-few compute capabilities that stand for one family of boards, what the files of that family agree on. A compute
+In order of preference: the report's own peaks at the profiled clock; the report's device attributes; the machine file
+of the device that the report names; the machine that the user chose; a measured machine file of the device; for the few
+compute capabilities that stand for one family of boards, the values on which that family's files agree. A compute
 capability alone never gives a bandwidth that its boards do not share, and RTX boards are never guessed from it.
 
-Those are dense ceilings. Beside them stand the sparse ones, those of single tensor instructions, and those at the
-board's limit.
+These are dense ceilings. Sparse ceilings, those of single tensor instructions, and those at the board's limit are
+listed separately.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.ceilings.device_attributes import Board, Peak, board_of
+from ncu_tools.ceilings.device_attributes import DeviceAttributes, Peak, device_attributes_of
 from ncu_tools.ceilings.launch_devices import (
     Device,
     Rows,
@@ -31,7 +31,7 @@ from ncu_tools.ceilings.launch_devices import (
     measured_of,
     with_other_threads,
 )
-from ncu_tools.ceilings.levels import shared_roof
+from ncu_tools.ceilings.levels import shared_memory_ceiling
 from ncu_tools.ceilings.machine_files import Machine, Rate, machine_of_device, machines_of_capability
 from ncu_tools.ceilings.memory_clock import LONG_ENOUGH_NS
 from ncu_tools.ceilings.work_by_unit import LEFT_OUT, UNIT_COLUMNS
@@ -41,12 +41,12 @@ PROFILED_CLOCK = "profiled clock"
 BOARD_LIMIT = "board limit"
 DATA_SHEET = "data sheet"
 MEASURED = "measured"
-"""At which clock a ceiling holds, or that it is what `ncu-bench machines measure` reached."""
+"""Kinds of ceilings: by the clock at which they hold, or measured by `ncu-bench machines measure`."""
 
 BOARD_SAYS = "report, device attributes"
 
 CLOCK_ERROR = 0.01
-"""How much a memory clock that was measured may be off; closer to the board's limit than that, it was at the limit."""
+"""Relative error of a measured memory clock; a clock within it of the board's limit counts as the limit."""
 
 PEAK_COLUMNS: dict[str, str] = {
     **{precision: f"peak_flops_{precision}" for precision in ("fp64", "fp32", "fp16")},
@@ -56,7 +56,7 @@ PEAK_COLUMNS: dict[str, str] = {
     "l2": "peak_l2_bytes",
     "l1": "peak_l1_bytes",
 }
-"""Unit or memory level -> the column that holds its ceiling."""
+"""Unit or memory level -> the column of its ceiling."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -64,14 +64,14 @@ UNIT_TITLES = {"dram": "DRAM", "l2": "L2", "l1": "L1", "shared": "shared memory"
 
 
 def unit_title(unit: str) -> str:
-    """How a unit or level is called in tables and plots: `tensor_bf16` is "tensor BF16"."""
+    """The name of a unit or memory level in tables and plots: `tensor_bf16` is "tensor BF16"."""
     if unit in UNIT_TITLES:
         return UNIT_TITLES[unit]
     return f"tensor {unit.removeprefix('tensor_').upper()}" if unit.startswith("tensor_") else unit.upper()
 
 
 def rate_unit(unit: str) -> str:
-    """What a unit or memory level does per second: operations on integers are no FLOPs."""
+    """The unit of a rate: byte/s for memory levels, OP/s for integer tensor units, else FLOP/s."""
     if unit in UNIT_TITLES:
         return "byte/s"
     return "OP/s" if unit.startswith("tensor_int") else "FLOP/s"
@@ -79,9 +79,9 @@ def rate_unit(unit: str) -> str:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One ceiling of one device: FLOP/s (OP/s, B/s) of a unit or memory level, and where it comes from.
+    """One ceiling of one device: `value` in FLOP/s (OP/s, B/s) of a compute unit or memory level, and its source.
 
-    `kind` says at which clock it holds. `instruction` is the tensor instruction it is for, "" where for all.
+    `kind` says at which clock it holds. `instruction` is the tensor instruction it applies to, "" for all.
     """
 
     device: str
@@ -94,19 +94,19 @@ class Ceiling:
 
     @property
     def is_bandwidth(self) -> bool:
-        """Whether it limits bytes rather than operations."""
+        """True for the bandwidth of a memory level, False for a compute peak."""
         return self.unit in UNIT_TITLES
 
     @property
     def value_unit(self) -> str:
-        """What `value` counts per second."""
+        """The unit of `value`."""
         return rate_unit(self.unit)
 
 
 class Origin(NamedTuple):
-    """Who gave launches their ceilings: `says` names it, `clock_hz` is the SM clock it assumes where it assumes one.
+    """Where ceilings come from: `says` names the source, `clock_hz` is the SM clock it assumes, if any.
 
-    `chosen` is a machine that the user named and the report does not confirm.
+    `chosen` is True for a machine that the user named and the report does not confirm.
     """
 
     kind: str
@@ -121,11 +121,11 @@ OWN_BOARD = Origin(BOARD_LIMIT, "the board's limit by its device attributes")
 
 @dataclass
 class Ceilings:
-    """The ceilings of every launch of a table: `per_launch[unit]` is dense, and NaN where none is known.
+    """The ceilings of every launch of a table: `per_launch[unit]` is dense, float64, one per launch, NaN where unknown.
 
-    `origin_of[unit]` says for each launch which of `origins` gave it. `drawn` are these ceilings by device, `others`
-    those that bound no launch here: sparse ones, those at the board's limit, those of single instructions.
-    `capability_of` are the devices of the launches, as ceilings name them, with their compute capability.
+    Values are in FLOP/s, OP/s or B/s. `origin_of[unit]` gives for each launch the index in `origins` of its source.
+    `drawn` are these ceilings by device, `others` those that bound no launch: sparse, at the board's limit, of single
+    instructions. `capability_of` maps the device names used by ceilings to compute capabilities.
     """
 
     per_launch: dict[str, Floats]
@@ -140,16 +140,16 @@ class Ceilings:
         self.origin_of = {unit: np.zeros(len(values), np.int32) for unit, values in self.per_launch.items()}
 
     def give(self, unit: str, rows: Rows, value: float | Floats, origin: Origin) -> None:
-        """Set the ceiling of some launches."""
+        """Set the ceiling of the launches `rows`, and its origin."""
         if origin not in self.origins:
             self.origins.append(origin)
-        where = slice(None) if rows.size == len(self.per_launch[unit]) else rows  # which takes a tenth of the time
+        where = slice(None) if rows.size == len(self.per_launch[unit]) else rows  # a slice is ten times as fast
         self.per_launch[unit][where] = value
         self.origin_of[unit][where] = self.origins.index(origin)
 
 
 class _Fallback(NamedTuple):
-    """What a machine file gives for the launches of one device."""
+    """Ceilings from a machine file for launches of one device that have none of their own."""
 
     rates: dict[str, Rate]
     says: str
@@ -159,10 +159,10 @@ class _Fallback(NamedTuple):
 
 
 def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
-    """The ceilings for each launch of `table`; `machine` is the one the user named, if any."""
+    """The ceilings of each launch of `table`; `machine` is the one the user chose, if any."""
     result = Ceilings({unit: tables.floats(table, column).copy() for unit, column in PEAK_COLUMNS.items()})
-    board = board_of(table)
-    shared = shared_roof(table)
+    attributes = device_attributes_of(table)
+    shared = shared_memory_ceiling(table)
     counted_in = ~np.isnan(tables.floats(table, "flops")) | ~np.isnan(tables.floats(table, "dram_bytes"))
     devices = devices_of(table)
     for device, at in devices.items():
@@ -175,31 +175,31 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
         if differs_by_threads(device, devices):
             title += f", {counted(threads, 'thread', 'threads') if threads else 'threads not known'}"
         result.capability_of[title] = capability
-        _set_dram(result, title, at, board)
-        _draw_report(result, title, at, board)
-        _fill_from_board(result, title, at, board)
+        _set_dram(result, title, at, attributes)
+        _draw_report(result, title, at, attributes)
+        _fill_from_board(result, title, at, attributes)
         fallback = _fallback(device, machine, result.notes, _missing(result, at[counted_in[at]]))
         if fallback is not None:
-            _fill(result, title, at, fallback, board.sm_clock, _worked(table))
+            _fill(result, title, at, fallback, attributes.sm_clock, _worked(table))
         if machine is not None:
             result.notes += _on_the_choice(result, device, machine, at)
-        _add_others(result, title, at, board)
+        _add_others(result, title, at, attributes)
         _draw_measured(result, title, device)
-        roof = _middle(shared[at])
-        if roof is not None:
+        bandwidth = _middle(shared[at])
+        if bandwidth is not None:
             result.drawn.append(
-                Ceiling(title, "shared", roof, f"report, {_clock(board, at, 'shared')}", PROFILED_CLOCK)
+                Ceiling(title, "shared", bandwidth, f"report, {_clock(attributes, at, 'shared')}", PROFILED_CLOCK)
             )
     return result
 
 
 def _missing(result: Ceilings, at: Rows) -> list[str]:
-    """Those of the two ceilings that every roofline needs which some of these launches lacks."""
+    """Which of the two ceilings that every roofline needs (fp32, dram) some of these launches lack."""
     return [unit for unit in ("fp32", "dram") if np.isnan(result.per_launch[unit][at]).any()]
 
 
 def _worked(table: pa.Table) -> dict[str, Mask]:
-    """For each compute unit which launches it did work in. Constant moves that look like FP16 are none."""
+    """For each compute unit, whether each launch did work in it. FP16 counts that are constant moves do not count."""
     codes, bases = tables.codes(table, "flops_basis")
     moves = np.array([LEFT_OUT in (basis or "") for basis in bases], bool)[codes]
     work = {
@@ -211,44 +211,44 @@ def _worked(table: pa.Table) -> dict[str, Mask]:
 
 
 def _middle(values: Floats) -> float | None:
-    """The median of what is known: ceilings differ a little from launch to launch with the clock."""
+    """The median of the known values, None if there is none: ceilings vary a little with the clock of each launch."""
     known = np.sort(values[~np.isnan(values)])
     # not numpy.median, which imports numpy.ma: 15 ms for every command
     return float((known[(known.size - 1) // 2] + known[known.size // 2]) / 2) if known.size else None
 
 
-def _set_dram(result: Ceilings, title: str, at: Rows, board: Board) -> None:
-    """Give launches the DRAM ceiling of their run: bytes per cycle x memory clock, one number for all of its launches.
+def _set_dram(result: Ceilings, title: str, at: Rows, attributes: DeviceAttributes) -> None:
+    """Set the DRAM ceiling of each launch: bytes per cycle x memory clock of the run, one value for all its launches.
 
-    The clock is the board's limit unless the run shows a lower one. Without the attribute it is the one that the run
-    shows; a run of launches too short to show it has no ceiling of its own.
+    The clock is the board's limit unless the run shows a lower one. Without the attribute it is the clock that the run
+    shows; a run whose launches are all too short to show it has no ceiling of its own.
     """
-    limit, shown = board.dram_limit[at], (board.dram_per_cycle * board.memory_clock)[at]
+    limit, shown = attributes.dram_limit[at], (attributes.dram_per_cycle * attributes.memory_clock)[at]
     with np.errstate(invalid="ignore"):
         lowered = shown < (1 - CLOCK_ERROR) * limit
     result.give("dram", at, np.where(np.isnan(limit) | lowered, shown, limit), OWN)
     result.give("dram", at[~np.isnan(limit) & np.isnan(shown)], limit[~np.isnan(limit) & np.isnan(shown)], OWN_BOARD)
-    result.notes += _on_dram(title, at, board, lowered)
+    result.notes += _on_dram(title, at, attributes, lowered)
 
 
-def _on_dram(title: str, at: Rows, board: Board, lowered: Mask) -> list[str]:
-    """What is odd about the DRAM ceiling of a device: a clock below the limit, a bus cut down, launches too short."""
+def _on_dram(title: str, at: Rows, attributes: DeviceAttributes, lowered: Mask) -> list[str]:
+    """Notes on the DRAM ceiling of a device: clock below its limit, narrower bus, launches too short."""
     notes = []
     if lowered.any():
-        clock = _middle(board.memory_clock[at[lowered]]) or 0.0
-        limit = _middle((board.dram_limit / board.dram_per_cycle)[at[lowered]]) or 0.0
+        clock = _middle(attributes.memory_clock[at[lowered]]) or 0.0
+        limit = _middle((attributes.dram_limit / attributes.dram_per_cycle)[at[lowered]]) or 0.0
         notes.append(
             f"{title}: the memory clock was {clock / 1e9:.2f} GHz and its limit is {limit / 1e9:.2f} GHz: the DRAM "
             f"ceiling is that at {clock / 1e9:.2f} GHz"
         )
-    counted, bus = _middle(board.counted_dram[at]), _middle(board.dram_per_cycle[at])
+    counted, bus = _middle(attributes.counted_dram[at]), _middle(attributes.dram_per_cycle[at])
     if counted is not None and bus is not None and counted > (1 + CLOCK_ERROR) * bus:
         notes.append(
             f"{title}: ncu's DRAM peak is {counted:g} bytes per cycle, and the board's memory bus moves {bus:g} by its "
             "device attributes: the counter is that of the whole chip, and the ceiling that of the bus"
         )
-    per_cycle = board.dram_per_cycle[at]
-    if (~np.isnan(per_cycle) & np.isnan(board.dram_limit[at]) & np.isnan(board.memory_clock[at])).any():
+    per_cycle = attributes.dram_per_cycle[at]
+    if (~np.isnan(per_cycle) & np.isnan(attributes.dram_limit[at]) & np.isnan(attributes.memory_clock[at])).any():
         notes.append(
             f"{title}: no launch is known to take {LONG_ENOUGH_NS / 1e6:g} ms or more, and shorter ones do not show "
             "the memory clock, so the report gives no DRAM ceiling"
@@ -256,27 +256,27 @@ def _on_dram(title: str, at: Rows, board: Board, lowered: Mask) -> list[str]:
     return notes
 
 
-def _draw_report(result: Ceilings, title: str, at: Rows, board: Board) -> None:
-    """Ceilings of the report itself at the profiled clock, one for each unit."""
+def _draw_report(result: Ceilings, title: str, at: Rows, attributes: DeviceAttributes) -> None:
+    """Add the report's own ceilings at the profiled clock, one per unit."""
     for unit, values in result.per_launch.items():
         if np.isnan(values).all():
             continue
         profiled = at[(result.origin_of[unit][at] == result.origins.index(OWN)) & ~np.isnan(values[at])]
-        steady = profiled[board.steady[profiled]]
+        steady = profiled[attributes.steady[profiled]]
         profiled = steady if steady.size else profiled
         value = _middle(values[profiled])
         if value is not None:
-            source = f"report, {_clock(board, profiled, unit)}"
+            source = f"report, {_clock(attributes, profiled, unit)}"
             result.drawn.append(
-                Ceiling(title, unit, value, source, PROFILED_CLOCK, instruction=_fastest(unit, board, at))
+                Ceiling(title, unit, value, source, PROFILED_CLOCK, instruction=_fastest(unit, attributes, at))
             )
 
 
-def _fill_from_board(result: Ceilings, title: str, at: Rows, board: Board) -> None:
-    """Give launches without a profiled clock what their board can do at most."""
-    limits = {peak.unit: peak.per_cycle * board.highest_clock for peak in board.peaks if peak.is_plain}
+def _fill_from_board(result: Ceilings, title: str, at: Rows, attributes: DeviceAttributes) -> None:
+    """Give launches without a ceiling at the profiled clock the limit of their board."""
+    limits = {peak.unit: peak.per_cycle * attributes.highest_clock for peak in attributes.peaks if peak.is_plain}
     drawn = {ceiling.unit for ceiling in result.drawn if ceiling.device == title}
-    for unit, limit in {"dram": board.dram_limit, **limits}.items():
+    for unit, limit in {"dram": attributes.dram_limit, **limits}.items():
         missing = at[np.isnan(result.per_launch[unit][at]) & ~np.isnan(limit[at])]
         if missing.size:
             result.give(unit, missing, limit[missing], OWN_BOARD)
@@ -284,23 +284,23 @@ def _fill_from_board(result: Ceilings, title: str, at: Rows, board: Board) -> No
         value = _middle(result.per_launch[unit][held])
         if value is not None and unit not in drawn:
             result.drawn.append(
-                Ceiling(title, unit, value, BOARD_SAYS, BOARD_LIMIT, instruction=_fastest(unit, board, at))
+                Ceiling(title, unit, value, BOARD_SAYS, BOARD_LIMIT, instruction=_fastest(unit, attributes, at))
             )
 
 
-def _add_others(result: Ceilings, title: str, at: Rows, board: Board) -> None:
-    """The ceilings that bound no launch: at the board's limit, sparse, and of instructions slower than the fastest."""
+def _add_others(result: Ceilings, title: str, at: Rows, attributes: DeviceAttributes) -> None:
+    """Add ceilings that bound no launch: at the board's limit, sparse, and of instructions slower than the fastest."""
     drawn = {(ceiling.unit, ceiling.kind) for ceiling in result.drawn if ceiling.device == title}
-    limit = _middle(board.dram_limit[at])
-    held = np.array_equal(result.per_launch["dram"][at], board.dram_limit[at], equal_nan=True)
+    limit = _middle(attributes.dram_limit[at])
+    held = np.array_equal(result.per_launch["dram"][at], attributes.dram_limit[at], equal_nan=True)
     if limit is not None and not held:
         result.others.append(Ceiling(title, "dram", limit, BOARD_SAYS, BOARD_LIMIT))
-    for peak in board.peaks:
-        if peak.instruction and not _is_slower(peak, board, at):
+    for peak in attributes.peaks:
+        if peak.instruction and not _is_slower(peak, attributes, at):
             continue
         for clock, source, kind in (
-            (board.sm_clock, f"report, {_clock(board, at, peak.unit)}", PROFILED_CLOCK),
-            (board.highest_clock, BOARD_SAYS, BOARD_LIMIT),
+            (attributes.sm_clock, f"report, {_clock(attributes, at, peak.unit)}", PROFILED_CLOCK),
+            (attributes.highest_clock, BOARD_SAYS, BOARD_LIMIT),
         ):
             value = _middle((peak.per_cycle * clock)[at])
             if value is not None and not (peak.is_plain and (peak.unit, kind) in drawn):
@@ -308,7 +308,7 @@ def _add_others(result: Ceilings, title: str, at: Rows, board: Board) -> None:
 
 
 def _draw_measured(result: Ceilings, title: str, device: Device) -> None:
-    """What was measured of a device, beside the ceilings that bound its launches, as a device of its own."""
+    """Add the measured ceilings of a device as a device of its own, beside those that bound its launches."""
     machine = measured_of(device)
     if machine is None or any(ceiling.kind == MEASURED for ceiling in result.drawn if ceiling.device == title):
         return
@@ -317,34 +317,34 @@ def _draw_measured(result: Ceilings, title: str, device: Device) -> None:
             result.drawn.append(Ceiling(f"{title}, measured", unit, rate.value, rate.source, MEASURED))
 
 
-def _is_slower(peak: Peak, board: Board, at: Rows) -> bool:
-    """Whether an instruction's peak is below that of its unit: mma.sync on Hopper has two thirds of wgmma's."""
+def _is_slower(peak: Peak, attributes: DeviceAttributes, at: Rows) -> bool:
+    """True if an instruction's peak is below its unit's: mma.sync on Hopper reaches two thirds of wgmma's."""
     mine = _middle(peak.per_cycle[at])
     whole = [
         _middle(other.per_cycle[at])
-        for other in board.peaks
+        for other in attributes.peaks
         if (other.unit, other.sparse, other.instruction) == (peak.unit, peak.sparse, "")
     ]
     return mine is not None and any(fastest is not None and mine < 0.99 * fastest for fastest in whole)
 
 
-def _fastest(unit: str, board: Board, at: Rows) -> str:
-    """The instruction that the dense ceiling of a unit takes, where the report has slower ones too; else ""."""
-    rivals = [peak for peak in board.peaks if peak.unit == unit and peak.instruction and not peak.sparse]
-    slower = [peak for peak in rivals if _is_slower(peak, board, at)]
+def _fastest(unit: str, attributes: DeviceAttributes, at: Rows) -> str:
+    """The instruction of a unit's dense ceiling, if the report has slower instructions too; else ""."""
+    rivals = [peak for peak in attributes.peaks if peak.unit == unit and peak.instruction and not peak.sparse]
+    slower = [peak for peak in rivals if _is_slower(peak, attributes, at)]
     return next((peak.instruction for peak in rivals if slower and peak not in slower), "")
 
 
-def _clock(board: Board, at: Rows, unit: str) -> str:
-    """At which clock the ceiling of a unit holds, and for DRAM whether the bus width is that of the attributes."""
+def _clock(attributes: DeviceAttributes, at: Rows, unit: str) -> str:
+    """Describe the clock of a unit's ceiling; for DRAM also whether the bus width comes from device attributes."""
     if unit == "dram":
-        by_bus = "device attributes, " if not np.isnan(board.dram_limit[at]).all() else ""
-        clock = _middle(board.memory_clock[at])
+        by_bus = "device attributes, " if not np.isnan(attributes.dram_limit[at]).all() else ""
+        clock = _middle(attributes.memory_clock[at])
         return f"{by_bus}memory clock {clock / 1e9:.2f} GHz" if clock is not None else "at the profiled clock"
-    clock = _middle(board.sm_clock[at])
+    clock = _middle(attributes.sm_clock[at])
     if clock is None:
         return "at the profiled clock"
-    short = "" if board.steady[at].any() else f", which reads low in launches under {LONG_ENOUGH_NS / 1e6:g} ms"
+    short = "" if attributes.steady[at].any() else f", which reads low in launches under {LONG_ENOUGH_NS / 1e6:g} ms"
     return f"SM clock {clock / 1e9:.2f} GHz{short}"
 
 
@@ -375,7 +375,7 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
         others = [candidate.id for candidate in machines_of_capability(capability)] if capability else []
         known_ones = f" (of compute capability {capability} there are {', '.join(others)})" if others else ""
         other_way = "or collect the report's own with --section SpeedOfLight_RooflineChart"
-        if name and not capability:  # what has a name and no compute capability was not measured by ncu
+        if name and not capability:  # a device with a name but no compute capability was not profiled by ncu
             known_ones = with_other_threads(device)
             chosen = f"OMP_NUM_THREADS={device.threads} " if known_ones and device.threads else ""
             other_way = f"or measure it where it is with {chosen}ncu-bench machines measure"
@@ -387,7 +387,7 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
 
 
 def _on_the_choice(result: Ceilings, device: Device, machine: Machine, at: Rows) -> list[str]:
-    """Whether the machine that the user named bounds the launches of a device, and whether it can be that device."""
+    """Notes on the user's choice of machine: it bounds no launch of this device, or is another chip."""
     chosen = [number for number, origin in enumerate(result.origins) if origin.chosen]
     if not any(np.isin(result.origin_of[unit][at], chosen).any() for unit in result.per_launch):
         own = machine_of_device(device.name)
@@ -409,7 +409,7 @@ def _ids(family: Sequence[Machine]) -> str:
 
 
 def _agreed(family: Sequence[Machine]) -> dict[str, Rate]:
-    """The rates all machines of a family have alike, within 1 %."""
+    """The rates on which all machines of a family agree within 1 %."""
     first = family[0]
     return {
         unit: rate
@@ -422,7 +422,7 @@ TWO_THIRDS = "2/3 of wgmma, as ncu's peaks of both instructions"
 
 
 def instructions_of(rate: Rate) -> tuple[str, str]:
-    """The instruction that a rate of a machine file takes and the slower one, both "" where there is only one."""
+    """The instruction of a machine file's rate, and the slower one; both "" if there is only one."""
     return ("wgmma", "mma.sync") if rate.mma_sync is not None else ("", "")
 
 
@@ -449,7 +449,7 @@ def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: F
     profiled = _middle(clocks[at])
     if (
         used
-        and not np.isnan(result.per_launch["dram"][at]).all()  # else nothing has a bound
+        and not np.isnan(result.per_launch["dram"][at]).all()  # without a DRAM ceiling no launch has a bound
         and profiled is not None
         and fallback.boost_clock_hz
         and profiled < 0.95 * fallback.boost_clock_hz

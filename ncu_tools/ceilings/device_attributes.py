@@ -1,7 +1,7 @@
-"""What a report says of its own board, beside counters: limits from `device__attribute_*`, peaks per cycle, L2 size.
+"""Device attributes of a report (`device__attribute_*`): bandwidth limit, peaks per cycle, size of L2.
 
-ncu collects device attributes always and without an extra pass. They give what the board can do at its highest clocks,
-where a report's own ceilings hold at the clocks of the profile.
+ncu always collects device attributes, without an extra pass. They give limits at the highest clocks, whereas a report's
+own ceilings hold at the profiled clocks.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ INSTRUCTION_TITLES = {
     "hmma": "mma.sync", "imma": "mma.sync", "dmma": "mma.sync", "hgmma": "wgmma", "igmma": "wgmma", "qgmma": "wgmma",
     "utchmma": "tcgen05", "utcqmma": "tcgen05", "utcomma": "tcgen05", "utcimma": "tcgen05",
 }  # fmt: skip
-"""Tensor instructions as they are called in counters -> as they are called in PTX."""
+"""Tensor instructions: name in counters -> name in PTX."""
 
 
 class Peak(NamedTuple):
-    """Operations per SM cycle of one unit, for each launch; `instruction` is "" for the fastest of all."""
+    """The peak of one unit in operations per SM cycle (float64, one per launch); `instruction` "" is the fastest."""
 
     unit: str
     sparse: bool
@@ -37,16 +37,16 @@ class Peak(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the unit's dense peak."""
+        """True for the unit's dense peak over all instructions."""
         return not self.sparse and not self.instruction
 
 
-class Board(NamedTuple):
-    """The board under each launch, NaN where unknown.
+class DeviceAttributes(NamedTuple):
+    """Attributes of the device of each launch: float64 arrays, one value per launch, NaN where unknown.
 
-    `dram_limit` is DRAM bandwidth in B/s at the highest memory clock. `dram_per_cycle` is bytes in each cycle of that
-    clock, `counted_dram` the same by the peak of the counter. Clocks are in Hz: `sm_clock` that of the launch,
-    `memory_clock` that of the run. Launches that are `steady` are long enough to show their clocks.
+    `dram_limit` is DRAM bandwidth in B/s at the highest memory clock. `dram_per_cycle` is bytes per cycle of that
+    clock, `counted_dram` the same by the peak of the counter. Clocks are in Hz: `sm_clock` of the launch,
+    `memory_clock` of the run. `steady` (bool) marks launches long enough to show their clocks.
     """
 
     dram_limit: Floats
@@ -59,9 +59,9 @@ class Board(NamedTuple):
     peaks: list[Peak]
 
 
-def board_of(table: pa.Table) -> Board:
-    """The boards of a table of launches."""
-    return Board(
+def device_attributes_of(table: pa.Table) -> DeviceAttributes:
+    """The device attributes of a table of launches."""
+    return DeviceAttributes(
         dram_limit(table),
         dram_per_cycle(table),
         tables.floats(table, DRAM_PEAK),
@@ -74,17 +74,17 @@ def board_of(table: pa.Table) -> Board:
 
 
 def bus_bytes(table: pa.Table) -> Floats:
-    """Bytes that the memory bus moves in a cycle of the clock that ncu reports: 2 transfers x bus width / 8.
+    """Bytes per memory clock cycle of the bus, one per launch: 2 transfers x bus width / 8.
 
     Source: nine boards from A2000 to GH200, where it agrees with the counters (docs/numbers.md). NaN without the
-    attributes. Integrated GPUs are left out: what the bus width means there is not confirmed.
+    attributes, and for integrated GPUs, whose bus width attribute has no confirmed meaning.
     """
     width = 2 * tables.floats(table, "device__attribute_global_memory_bus_width") / 8
     return np.where((width > 0) & (tables.floats(table, "device__attribute_integrated") != 1), width, np.nan)
 
 
 def dram_limit(table: pa.Table) -> Floats:
-    """DRAM bandwidth in B/s at the highest memory clock. NaN without the attributes."""
+    """DRAM bandwidth in B/s at the highest memory clock, one per launch; NaN without the attributes."""
     clock = np.full(len(table), np.nan)
     for attribute in ("max_mem_frequency_khz", "memory_clock_rate"):
         clock = np.where(clock > 0, clock, tables.floats(table, f"device__attribute_{attribute}") * 1e3)
@@ -93,21 +93,21 @@ def dram_limit(table: pa.Table) -> Floats:
 
 
 def dram_per_cycle(table: pa.Table) -> Floats:
-    """Bytes of DRAM in each cycle of its clock: those of the bus, else the peak of the counter.
+    """DRAM bytes per cycle of the memory clock, one per launch: of the bus, else the peak of the counter.
 
-    The counter's is second, because on boards with a part of the bus cut off it is that of the whole chip.
+    The bus comes first: on boards with part of the bus disabled, the counter's peak is that of the whole chip.
     """
     bus = bus_bytes(table)
     return np.where(np.isnan(bus), tables.floats(table, DRAM_PEAK), bus)
 
 
 def l2_size(table: pa.Table) -> Floats:
-    """The size of the L2 cache in bytes, NaN without the attribute."""
+    """The size of the L2 cache in bytes, one per launch; NaN without the attribute."""
     return tables.floats(table, "device__attribute_l2_cache_size")
 
 
 def peaks(table: pa.Table) -> list[Peak]:
-    """The peak per SM cycle of every compute unit, dense and sparse, over all instructions and of each."""
+    """The peak per SM cycle of every compute unit: dense and sparse, over all instructions and for each one."""
     found: dict[tuple[str, bool, str], Floats] = {}
     for ceiling in known.ceilings():
         if ceiling.clock == "sm" and ceiling.metric in table.column_names:
@@ -124,7 +124,7 @@ def peaks(table: pa.Table) -> list[Peak]:
 
 
 def sparse_shares(table: pa.Table) -> dict[str, Floats]:
-    """For each tensor unit the share of its operations that were sparse; NaN or absent where that was not collected."""
+    """Share of each tensor unit's operations that were sparse, one per launch; NaN or absent if not collected."""
     shares: dict[str, Floats] = {}
     for suffix in ("sum", "sum.per_cycle_elapsed"):
         sparse: dict[str, Floats] = {}

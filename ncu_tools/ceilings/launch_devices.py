@@ -1,4 +1,4 @@
-"""The devices that launches ran on, as far as they say, and what was measured of each."""
+"""The devices of launches, and the measured machine files of each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ncu_parsers.schema import tables
 from ncu_tools.ceilings.machine_files import Machine, measured_machines
 
 Rows = npt.NDArray[np.int64]
-"""Which launches of a table, by number."""
+"""Row indices of launches in a table."""
 
 
 class Device(NamedTuple):
-    """What launches ran on, as far as they say: on a CPU with how many threads."""
+    """The device of launches as the report names it; `threads` is the number of CPU threads. None where unknown."""
 
     name: str | None
     capability: str | None
@@ -26,14 +26,14 @@ class Device(NamedTuple):
 
 
 def differs_by_threads(device: Device, devices: Iterable[Device]) -> bool:
-    """Whether its ceilings may be others than those of the same device with another number of threads."""
+    """True if the ceilings of this device may depend on the number of threads."""
     if sum(other[:2] == device[:2] for other in devices) > 1:
         return True
     return device.threads is not None and len({machine.threads for machine in measured_machines(device.name)}) > 1
 
 
 def devices_of(table: pa.Table) -> dict[Device, Rows]:
-    """The launches of each device, in the order of their first launch."""
+    """Row indices of the launches of each device, in the order of first launches."""
     names, name_texts = tables.codes(table, "device_name")
     capabilities, capability_texts = tables.codes(table, "compute_capability")
     threads, thread_of = _threads(table)
@@ -48,7 +48,7 @@ def devices_of(table: pa.Table) -> dict[Device, Rows]:
 
 
 def _threads(table: pa.Table) -> tuple[list[int | None], Rows]:
-    """The numbers of threads that launches had, and for each launch which of them."""
+    """The distinct numbers of threads, and for each launch the index of its own."""
     if THREADS not in table.column_names:
         return [None], np.zeros(len(table), np.int64)
     numbers, codes = np.unique(tables.floats(table, THREADS), return_inverse=True)
@@ -56,7 +56,7 @@ def _threads(table: pa.Table) -> tuple[list[int | None], Rows]:
 
 
 def measured_of(device: Device) -> Machine | None:
-    """What was measured of a device with as many threads as its launches had; None where nobody can tell."""
+    """The measured machine of a device with the same number of threads; None if that is ambiguous or missing."""
     found = measured_machines(device.name)
     if device.threads is None and all(machine.threads is not None for machine in found):
         return found[0] if len({machine.threads for machine in found}) == 1 else None
@@ -65,7 +65,7 @@ def measured_of(device: Device) -> Machine | None:
 
 
 def with_other_threads(device: Device) -> str:
-    """With how many threads a device was measured, where launches had another number or do not say theirs."""
+    """Message part: thread counts the device was measured with, where none matches the run; "" if never measured."""
     measured = sorted({machine.threads for machine in measured_machines(device.name) if machine.threads})
     if not measured:
         return ""

@@ -1,8 +1,8 @@
-"""Bytes at each memory level, launch by launch, by one of two definitions; and the roof of shared memory.
+"""Bytes of each launch at each memory level by one of two definitions, and the ceiling of shared memory.
 
-`traffic` is what was requested at L2 and L1, reads and writes: the columns `l2_bytes` and `l1_bytes`. `nvidia` is what
-NVIDIA's hierarchical charts count since 2023: what the levels returned to the SM. Counters, factors and sources are in
-`levels.toml`. Roofs are by NVIDIA's definition in both (docs/numbers.md, section 4).
+`traffic` counts reads and writes requested at L2 and L1: the columns `l2_bytes` and `l1_bytes`. `nvidia` counts what
+the levels returned to the SM, as NVIDIA's hierarchical charts do since 2023. Counters, factors and sources are in
+`levels.toml`. Ceilings follow NVIDIA's definition in both (docs/numbers.md, section 4).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _facts() -> dict[str, Any]:
 
 
 def bytes_of(table: pa.Table, levels: Iterable[str], definition: str = TRAFFIC) -> dict[str, Floats]:
-    """Bytes of each launch at each of `levels`, NaN where the report does not say."""
+    """Bytes of each launch at each of `levels` (float64, one per launch); NaN where not collected."""
     return {level: _bytes_of_level(table, level, definition) for level in levels}
 
 
@@ -61,37 +61,37 @@ def _counters(level: str) -> list[dict[str, Any]]:
 
 
 def _total(table: pa.Table, counter: str) -> Floats:
-    """The sum of a counter for each launch: as printed, or a rate per second times the time of the launch."""
+    """The value of a counter, one per launch: its sum, else its rate per second x the time of the launch."""
     counted, rate = (tables.floats(table, counter + suffix) for suffix in SUFFIXES)
     return np.where(np.isnan(counted), rate * tables.floats(table, "duration_ns") / 1e9, counted)
 
 
 def _holds(table: pa.Table, entry: dict[str, Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Where a counter is the one for the chip; where the chip is not known every counter is."""
+    """Mask of the launches whose chip this counter is for; True where the chip is unknown."""
     codes, capabilities = tables.codes(table, "compute_capability")
     return np.array([_is_for(entry, capability) for capability in capabilities], dtype=bool)[codes]
 
 
 def _is_for(entry: dict[str, Any], capability: str | None) -> bool:
-    """Whether a counter is the one for a compute capability; where that is not known every counter is."""
+    """True if this counter is for the compute capability, or the capability is unknown."""
     found = re.fullmatch(_VERSION, capability or "")
     lowest, highest = entry.get("since", 0.0), entry.get("until", np.inf)
     return found is None or bool(lowest <= float(found.group()) <= highest)
 
 
-def asked_for(level: str, definition: str) -> list[str]:
-    """The metrics to ask ncu for to have the bytes of a level."""
+def byte_metrics(level: str, definition: str) -> list[str]:
+    """The metrics that give the bytes of a level."""
     if definition == TRAFFIC and level in COLUMNS:
         return [f"{counter}.sum" for counter in known.byte_alternatives(level)[0]]
     counters = [entry["counter"] for entry in _counters(level) if not entry["counter"].startswith("derived__")]
     return [f"{counter}.sum" for counter in (counters[:1] if level == "shared" else counters)]
 
 
-def asked_for_roof(level: str, capability: str | None) -> list[str]:
-    """The metrics to ask ncu for to have the roof of a level on a chip: its peak, then the clock it is per."""
+def ceiling_metrics(level: str, capability: str | None) -> list[str]:
+    """The metrics that give the ceiling of a level on a chip: the peak per cycle, then its clock."""
     if level == "shared":
-        roof = _facts()["roof"]["shared"]
-        return [roof["metric"], known.clock_metrics(roof["clock"])[0]]
+        ceiling = _facts()["roof"]["shared"]
+        return [ceiling["metric"], known.clock_metrics(ceiling["clock"])[0]]
     ceilings = [one for one in known.ceilings() if one.column == f"peak_{level}_bytes"]
     of_chip = {entry["counter"] for entry in _counters(level) if _is_for(entry, capability)} if level in COLUMNS else {}
     chosen = next((one for one in ceilings if one.metric.partition(".")[0] in of_chip), ceilings[0])
@@ -99,27 +99,27 @@ def asked_for_roof(level: str, capability: str | None) -> list[str]:
 
 
 def needed_metrics() -> set[str]:
-    """The metrics that the bytes or the roof of a level can depend on."""
-    roof = _facts()["roof"]["shared"]
+    """Every metric that the bytes or the ceiling of a level can depend on."""
+    ceiling = _facts()["roof"]["shared"]
     counters = [entry["counter"] for level in (*COLUMNS, "shared") for entry in _counters(level)]
     of_bytes = {counter + suffix for counter in counters for suffix in SUFFIXES}
     clocks = {clock for domain in ("dram", "lts", "l1tex") for clock in known.clock_metrics(domain)}
-    return of_bytes | {roof["metric"], *clocks}
+    return of_bytes | {ceiling["metric"], *clocks}
 
 
-def shared_roof(table: pa.Table) -> Floats:
-    """The bandwidth of shared memory in B/s at the profiled clock: peak wavefronts x 128. NaN where unknown."""
-    roof = _facts()["roof"]["shared"]
+def shared_memory_ceiling(table: pa.Table) -> Floats:
+    """Bandwidth of shared memory in B/s at the profiled clock, one per launch: peak wavefronts x 128; or NaN."""
+    ceiling = _facts()["roof"]["shared"]
     clock = np.full(len(table), np.nan)
-    for metric in known.clock_metrics(roof["clock"]):
+    for metric in known.clock_metrics(ceiling["clock"]):
         clock = np.where(np.isnan(clock), tables.floats(table, metric), clock)
-    peak: Floats = tables.floats(table, roof["metric"]) * roof["factor"]
+    peak: Floats = tables.floats(table, ceiling["metric"]) * ceiling["factor"]
     bandwidth: Floats = peak * clock
     return bandwidth
 
 
 def definition_titles(levels: Sequence[str], definition: str, dram: str) -> dict[str, str]:
-    """What the bytes of each level are, in words; `dram` is what those of DRAM are."""
+    """What the bytes of each level mean, in words; `dram` is the text for DRAM."""
     titles = _facts()["titles"]
     of_level = {DRAM: dram, "shared": titles["shared"], **titles[definition]}
     return {level: of_level[level] for level in levels}

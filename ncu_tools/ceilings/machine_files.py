@@ -1,7 +1,7 @@
-"""What machines can do at most: peaks and bandwidths with their unit and source, one TOML file per machine.
+"""Machine files: peaks and bandwidths of a machine with unit and source, one TOML file per machine.
 
-A value that is not known for sure is absent from the file. Dense and sparse rates are told apart, and dense is meant
-wherever nothing else is said. Rates are in FLOP/s (OP/s for integers) and B/s.
+A value without a reliable source is absent. Rates are dense unless marked sparse, in FLOP/s (OP/s for integers) and
+B/s.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ DRAM = "dram"
 MEMORY_LEVELS = (DRAM, "l2", "l1")
 TRAFFIC, NVIDIA = "traffic", "nvidia"
 BYTES_COUNTED = (TRAFFIC, NVIDIA)
-"""Which bytes of the caches count (`levels`)."""
+"""The definitions of bytes at L2 and L1 (see `levels`)."""
 KINDS = ("gpu", "cpu", "accelerator")
 SHIPPED = Path(__file__).with_name("machines")
 
 
 class Rate(NamedTuple):
-    """A peak of one unit (FLOP/s or OP/s) or the bandwidth of one memory level (B/s), with where it comes from.
+    """The peak of one unit (FLOP/s or OP/s) or the bandwidth of one memory level (B/s), with its source.
 
-    `mma_sync` is what the instruction mma.sync reaches where the peak takes wgmma (Hopper).
+    `mma_sync` is the rate of the instruction mma.sync where the peak needs wgmma (Hopper).
     """
 
     unit: str
@@ -56,8 +56,8 @@ class Rate(NamedTuple):
 class Machine:
     """One machine file. `rates` holds every peak and bandwidth by unit or level.
 
-    `measured` rates are what `ncu-bench machines measure` reached, not what a data sheet promises; on a CPU with so
-    many `threads`, None where the file does not say.
+    `measured` rates were reached by `ncu-bench machines measure`; the others are data-sheet values. `threads` is the
+    number of CPU threads they were measured with, None if the file does not say.
     """
 
     id: str
@@ -89,9 +89,9 @@ class Machine:
 
 @lru_cache(maxsize=1)
 def machines() -> Mapping[str, Machine]:
-    """Every machine known, sorted by id; where the user has a valid file of an id of ours, that is the machine.
+    """Every known machine, sorted by id; a valid file of the user's replaces a shipped one of the same id.
 
-    Of the user's own files only those that are valid: --check names the others.
+    Invalid files are skipped here; `machines --check` names them.
     """
     found: dict[str, Machine] = {}
     for machine_id, text in (*machine_files_in(own_folder()), *machine_files_in(SHIPPED)):
@@ -102,17 +102,17 @@ def machines() -> Mapping[str, Machine]:
 
 
 def machine_files() -> list[tuple[str, str]]:
-    """(id, text) of every machine file, ours and the user's, sorted by id."""
+    """(id, text) of every machine file, shipped and the user's, sorted by id."""
     return sorted([*machine_files_in(SHIPPED), *machine_files_in(own_folder())])
 
 
 def own_folder() -> Path:
-    """Where the user's machine files are: ncu-bench/machines in the configuration folder."""
+    """The folder of the user's machine files: ncu-bench/machines in the configuration folder."""
     return own_place("XDG_CONFIG_HOME", ".config") / "machines"
 
 
 def own_place(variable: str, below_home: str) -> Path:
-    """The user's folder of ncu-bench, below what a variable names or home; without a home one that cannot be made."""
+    """The user's ncu-bench folder, below the path in `variable` or home; without a home, an impossible path."""
     try:
         return Path(os.environ.get(variable) or Path.home() / below_home) / "ncu-bench"
     except RuntimeError:
@@ -128,9 +128,9 @@ def machine_files_in(folder: Path) -> list[tuple[str, str]]:
 
 
 def parse_machine(machine_id: str, text: str) -> Machine:
-    """A machine from the text of its file.
+    """Parse the text of a machine file.
 
-    Raises `NcuBenchError` when the file has a problem that `problems` finds.
+    Raises `NcuBenchError` if `problems` finds any.
     """
     data, found = _checked(text)
     if found:
@@ -187,7 +187,7 @@ _TYPES_OF_RATES: dict[str, type | tuple[type, ...]] = {
 
 
 def _of_wrong_types(data: dict[str, Any]) -> list[str]:
-    """Which values of a machine file are of another type than their key takes."""
+    """Messages for the values of a machine file that have the wrong type for their key."""
     found = [f"{key} is no {_kind(wanted)}" for key, wanted in _TYPES.items() if not _is(data.get(key), wanted)]
     if found:
         return found
@@ -207,7 +207,7 @@ def _of_wrong_types(data: dict[str, Any]) -> list[str]:
 
 
 def _is(value: object, wanted: type | tuple[type, ...]) -> bool:
-    """Whether a value is absent or of a type; true and false are no numbers."""
+    """True if a value is absent or has the wanted type; booleans are not numbers."""
     return value is None or (isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool)))
 
 
@@ -216,12 +216,12 @@ def _kind(wanted: type | tuple[type, ...]) -> str:
 
 
 def problems(text: str) -> list[str]:
-    """What is wrong with the text of a machine file; empty when nothing is."""
+    """The problems of a machine file's text; empty if it is valid."""
     return _checked(text)[1]
 
 
 def _checked(text: str) -> tuple[dict[str, Any], list[str]]:
-    """What a machine file says, and what is wrong with it."""
+    """The parsed machine file, and its problems."""
     if "\ufffd" in text:
         return {}, ["not UTF-8"]
     try:
@@ -267,14 +267,14 @@ def _rate_problems(entries: list[dict[str, Any]], key: str, allowed: Iterable[st
 
 
 def is_plausible(rate: float) -> bool:
-    """Whether a machine may reach a rate, in FLOP/s, OP/s or B/s: what lies outside was a slip of a unit."""
+    """True if a rate in FLOP/s, OP/s or B/s is plausible; outside, the unit was probably mistaken."""
     return 1e9 < rate < 1e17
 
 
 def find_machine(name: str) -> Machine:
-    """A machine by id, full name or device name, whatever the case.
+    """Find a machine by id, full name or device name, ignoring case.
 
-    Raises `WrongUsage` with near names when there is none.
+    Raises `WrongUsage` with similar names if there is none.
     """
     wanted = _folded(name)
     for machine in machines().values():
@@ -291,7 +291,7 @@ def find_machine(name: str) -> Machine:
 
 
 def machine_of_device(device_name: str | None) -> Machine | None:
-    """The machine whose driver reports `device_name`, by its data sheet; None where there is none."""
+    """The data-sheet machine whose `device_names` contain `device_name`; None if there is none."""
     if not device_name:
         return None
     wanted = _folded(device_name)
@@ -300,7 +300,7 @@ def machine_of_device(device_name: str | None) -> Machine | None:
 
 
 def measured_machines(device_name: str | None) -> list[Machine]:
-    """What was measured of the device that its driver calls `device_name`, with any number of threads."""
+    """The measured machines of a device name, with any number of threads."""
     if not device_name:
         return []
     wanted = _folded(device_name)
@@ -308,7 +308,7 @@ def measured_machines(device_name: str | None) -> list[Machine]:
 
 
 def machines_of_capability(compute_capability: str | None) -> list[Machine]:
-    """The machines with a compute capability, those that may stand for it first."""
+    """The machines of a compute capability, those that may stand for it first."""
     found = [one for one in machines().values() if one.compute_capability == compute_capability]
     return sorted(found, key=lambda machine: not machine.stands_for_compute_capability)
 

@@ -1,8 +1,8 @@
-"""What was measured of a machine -> the text of its machine file, marked measured.
+"""The machine file (TOML text) of measured rates.
 
-DRAM is the best of copy, triad and read over arrays that no cache holds, L2 the best over those that fill at most half
-of it. Compute peaks are products of square matrices, by the fastest operator. The burst rate is the ceiling; the
-sustained one stands in the note. What came out as no plausible rate is left out of the file, and said.
+DRAM is the best of copy, triad and read over arrays larger than any cache, L2 the best over arrays that fill at most
+half of it. Compute peaks are products of square matrices by the fastest operator. The burst rate is the ceiling; the
+sustained one stands in the note. Implausible rates are left out, with a note.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ GPU_UNITS = {
     "int8": "tensor_int8",
 }  # fmt: skip
 ARRAYS = {"copy": 2, "triad": 3, "read": 1}
-"""How many arrays of its size a work touches."""
+"""The number of arrays that a measured operation touches."""
 BEYOND_CACHE = 4
 HELD = 0.5
-"""The share of a cache that arrays may fill: of more, a part that depends on where their pages lie is not in it."""
+"""The share of a cache that arrays may fill; above it, some of their pages may conflict and miss."""
 
 Sample = dict[str, Any]
 
 
 def machine_id(found: dict[str, Any]) -> str:
-    """An id for the machine's file: its name and threads, in letters, digits and dashes, ending in -measured."""
+    """The id of the machine's file: name and threads in letters, digits and dashes, ending in -measured."""
     threads = f"-{found['threads']}-threads" if found["threads"] else ""
     name = re.sub(r"[^a-z0-9]+", "-", found["device_name"].lower()).strip("-")
     return f"{name or found['device']}{threads}-measured"
 
 
 def bandwidths(found: dict[str, Any]) -> dict[str, Sample]:
-    """The best sample of each memory level that could be told apart: `dram`, and `l2` where its size is known."""
+    """The best sample of each memory level that could be told apart: `dram`, and `l2` if its size is known."""
     samples: list[Sample] = found["memory"]
     caches: dict[str, int] = found["caches"]
     if not samples:
@@ -51,7 +51,7 @@ def bandwidths(found: dict[str, Any]) -> dict[str, Sample]:
 
 
 def peaks(found: dict[str, Any]) -> dict[str, Sample]:
-    """The fastest product on each unit. An int8 product on a CPU has no unit of its own."""
+    """The fastest matrix product of each unit. An int8 product on a CPU has no unit of its own."""
     units = GPU_UNITS if found["device"] == "cuda" else CPU_UNITS
     slowest_first: list[Sample] = sorted(found["products"], key=lambda sample: sample["burst"])
     fastest = {sample["what"]: sample for sample in slowest_first}
@@ -59,12 +59,12 @@ def peaks(found: dict[str, Any]) -> dict[str, Sample]:
 
 
 def unit_of_product(what: str) -> str:
-    """The unit whose rate a product of a type shows, as `GPU_UNITS`: products of integers do no FLOPs on any device."""
+    """The unit whose rate a product of a data type shows, as in `GPU_UNITS`."""
     return GPU_UNITS.get(what, what)
 
 
 def machine_text(found: dict[str, Any], date: str) -> str:
-    """The machine file (TOML) of what was measured on `date`."""
+    """The machine file (TOML) of the results measured on `date`."""
     threads = f", {counted(found['threads'], 'thread', 'threads')}" if found["threads"] else ""
     clocks = f", {', '.join(found['clocks'])}" if found["clocks"] else ""
     name = found["device_name"]
@@ -91,7 +91,7 @@ def machine_text(found: dict[str, Any], date: str) -> str:
 
 
 def left_out(found: dict[str, Any]) -> list[str]:
-    """A note for each rate that was measured and is not in the file, because no machine is so slow or so fast."""
+    """A note for each measured rate that is not in the file because it is implausible."""
     rates = [(unit, sample, rate_unit(unit)) for unit, sample in peaks(found).items()]
     rates += [(level, sample, "B/s") for level, sample in bandwidths(found).items()]
     return [

@@ -1,8 +1,8 @@
-"""The memory clock of a run: one number for each report and device, from a launch long enough to show it.
+"""The memory clock of a run: one value per report and device, from a launch long enough to show it.
 
-ncu prints a memory clock for every launch: cycles counted / time of the launch. The two are not taken over the same
-span, so the quotient of a short launch is off. Against the true clock, in real reports: 11 to 30 % low at 2 us, and
-within 1 % from 100 us on (docs/numbers.md, section 5). The longest launch is the one to believe.
+ncu prints a memory clock per launch: cycles counted / time of the launch. The two cover different spans, so the
+quotient is wrong for short launches: in real reports 11 to 30 % low at 2 us, and within 1 % from 100 us on
+(docs/numbers.md, section 5). The longest launch is the most reliable.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
 LONG_ENOUGH_NS = 100e3
-"""Launches from this time on show their clocks within 1 %; no ceiling is derived from shorter ones."""
+"""Launches of at least this time show their clocks within 1 %; no ceiling is derived from shorter ones."""
 
 RUN_CLOCK = "dram_clock_hz of the run"
-"""The column that gives stretches of a file the clock of the whole file. It is never written."""
+"""Temporary column that gives batches of a file the memory clock of the whole file. It is never written."""
 
 NEEDED = ("report", "device_name", "compute_capability", "duration_ns", "dram_clock_hz")
 
@@ -29,12 +29,12 @@ Key = tuple[str | None, ...]
 
 @dataclass
 class MemoryClocks:
-    """The longest launch of each report and device: its time in ns and its memory clock in Hz."""
+    """The longest launch of each report and device: (time in ns, memory clock in Hz)."""
 
     longest: dict[Key, tuple[float, float]] = field(default_factory=dict)
 
     def add(self, table: pa.Table) -> None:
-        """Take the next launches; those without a time or a clock show none."""
+        """Add launches; those without a time or a clock are ignored."""
         rows = longest_launches(table).tolist()
         if not rows:
             return
@@ -45,7 +45,7 @@ class MemoryClocks:
             self.longest[key] = max(self.longest.get(key, (0.0, 0.0)), (float(times[row]), float(clocks[row])))
 
     def of(self, table: pa.Table) -> Floats:
-        """For each launch the memory clock in Hz of its report and device; NaN where no launch was long enough."""
+        """The memory clock in Hz of each launch's report and device; NaN where no launch was long enough."""
         if not self.longest:
             return tables.unknown(len(table))
         codes, keys = _groups(table)
@@ -53,7 +53,7 @@ class MemoryClocks:
 
 
 def longest_launches(table: pa.Table) -> npt.NDArray[np.int64]:
-    """The row of the longest launch of each report and device, of those that show their memory clock."""
+    """Row indices of the longest launch of each report and device, among those that show their memory clock."""
     times, clocks = tables.floats(table, "duration_ns"), tables.floats(table, "dram_clock_hz")
     shown = np.flatnonzero((times >= LONG_ENOUGH_NS) & (clocks > 0))
     if not shown.size:
@@ -61,13 +61,13 @@ def longest_launches(table: pa.Table) -> npt.NDArray[np.int64]:
     groups = _groups(table)[0][shown]
     longest = np.zeros(int(groups.max()) + 1)
     np.maximum.at(longest, groups, times[shown])
-    candidates = np.flatnonzero(times[shown] == longest[groups])  # a few: sorting all launches takes far longer
+    candidates = np.flatnonzero(times[shown] == longest[groups])  # few: sorting all launches is far slower
     order = candidates[np.lexsort((clocks[shown[candidates]], groups[candidates]))]
     return shown[order[np.flatnonzero(np.diff(groups[order], append=-1))]]
 
 
 def _groups(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[Key]]:
-    """For each launch the number of its report and device, and what these are."""
+    """For each launch the index of its (report, device) pair, and the keys of these pairs."""
     columns = [tables.codes(table, name) for name in NEEDED[:3]]
     groups = np.zeros(len(table), np.int64)
     for codes, texts in columns:
@@ -83,9 +83,9 @@ def _groups(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[Key]]:
 
 
 def run_clock(table: pa.Table) -> Floats:
-    """For each launch the memory clock in Hz of its run, NaN where unknown.
+    """The memory clock in Hz of each launch's run, NaN where unknown.
 
-    A stretch of a file has it in the column `RUN_CLOCK`; any other table is taken for a whole run.
+    A batch of a file has it in the column `RUN_CLOCK`; any other table is taken for a whole run.
     """
     if RUN_CLOCK in table.column_names:
         return tables.floats(table, RUN_CLOCK)
@@ -95,10 +95,10 @@ def run_clock(table: pa.Table) -> Floats:
 
 
 def needed(names: Sequence[str], filled: Sequence[str]) -> list[str]:
-    """The columns of a file that show its memory clocks; [] where no launch has one."""
+    """The columns to read for the memory clocks of a file; [] if no launch has one."""
     return [name for name in NEEDED if name in names] if "dram_clock_hz" in filled else []
 
 
-def with_clock_of(clocks: MemoryClocks, stretch: pa.Table) -> pa.Table:
-    """A stretch of a file with the column `RUN_CLOCK`, where the file shows any memory clock."""
-    return stretch.append_column(RUN_CLOCK, arrays.floats(clocks.of(stretch))) if clocks.longest else stretch
+def with_clock_of(clocks: MemoryClocks, batch: pa.Table) -> pa.Table:
+    """A batch of a file with the column `RUN_CLOCK` added, if the file shows any memory clock."""
+    return batch.append_column(RUN_CLOCK, arrays.floats(clocks.of(batch))) if clocks.longest else batch

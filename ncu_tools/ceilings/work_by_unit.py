@@ -1,6 +1,7 @@
-"""Which units did the work of each launch: FLOPs of the CUDA cores by precision, of the tensor cores by input type.
+"""FLOPs of each launch by unit: CUDA cores by precision, tensor cores by input type.
 
-Integer tensor operations are listed beside them and are no FLOPs. Constant moves that look like FP16 are no work.
+Integer tensor operations are listed beside them and are not FLOPs. Constant moves that are counted as FP16 are not
+work.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ INTEGER_UNITS: dict[str, str] = {
     f"tensor_{precision}": f"tensor_ops_{precision}" for precision in TENSOR_INTEGER_PRECISIONS
 }
 UNIT_COLUMNS: dict[str, str] = {**FLOAT_UNITS, **INTEGER_UNITS}
-"""Unit -> the column that counts what it did."""
+"""Unit -> the column of its operations."""
 
 LEFT_OUT = "fp16 left out"
-"""What `flops_basis` says where FP16 FLOPs are constant moves, which are no work."""
+"""Text in `flops_basis` of launches whose FP16 FLOPs are constant moves, not work."""
 SAME = 1e-6
-"""Relative difference up to which the units' FLOPs are taken to make up the whole count."""
+"""Relative difference up to which the sum over units equals the total FLOPs."""
 
 
 def work_by_unit(
     table: pa.Table, flops: Floats, left_out: npt.NDArray[np.bool_], partial: npt.NDArray[np.bool_]
 ) -> dict[str, Floats]:
-    """What each unit did in each launch, in FLOP (OP for integers); NaN where that is not known.
+    """Operations of each unit (float64, one per launch) in FLOP, OP for integers; NaN where unknown.
 
-    A unit that was not collected did nothing where `flops` is a complete count (not `partial`) that the others make up:
-    there the report shows by other means that it was idle. `left_out` are the launches whose FP16 is no work.
+    A unit that was not collected gets 0 where `flops` is complete (not `partial`) and equals the sum of the others.
+    `left_out` marks launches whose FP16 counts are constant moves.
     """
     counted = {
         unit: tables.floats(table, column) for unit, column in FLOAT_UNITS.items() if column in table.column_names
@@ -49,5 +50,5 @@ def work_by_unit(
 
 
 def total_of(work: dict[str, Floats], launches: int) -> Floats:
-    """What units did together in each launch, as far as it is known."""
+    """The sum over units for each launch; unknown values count as 0."""
     return sum((tables.or_zero(amount) for amount in work.values()), np.zeros(launches))

@@ -1,7 +1,6 @@
-"""The command line: one file per command, loaded only when it is used, and one border where errors become exit codes.
+"""The command line: one file per command, imported only when used, and one place that turns errors into exit codes.
 
-Exit codes: 0 done, 1 the thing asked for failed, 2 wrong usage, 3 a gate tripped, 130 stopped by Ctrl-C, 143 by
-SIGTERM.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a gate tripped, 130 stopped by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ COMMANDS = {
     "machines": "Peaks and bandwidths of machines, with their sources.",
     "doctor": "What of this machine stands in the way of profiling.",
 }
-"""Every command with its line in the help. The command is the function `command` of the module of its name."""
+"""Every command with its line in the help. Each is the function `command` of the module of the same name."""
 COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
 """The commands in the folder `collecting`; all others are in `reading`."""
 
@@ -48,8 +47,8 @@ COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
 STOPPED, TERMINATED = 130, 143
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""Imports and tables hold next to no cycles. Looking for them as often as Python does takes 7 % of the time in which
-the plain reader reads a report of 10 MB (0.4 s); of the compiled one's, and of small reports, less than 15 ms.
+"""Imports and tables have almost no reference cycles. With Python's own threshold, garbage collection takes 7 % of the
+time in which the plain reader reads a report of 10 MB (0.4 s), and less than 15 ms with the compiled reader.
 """
 
 MEMORY_RAN_OUT = (
@@ -59,14 +58,14 @@ MEMORY_RAN_OUT = (
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command's module only when the command runs, so that --help answers at once."""
+    """A group that imports a command's module only when the command runs, so that --help is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command called `cmd_name`, or None."""
+        """The command named `cmd_name`, or None."""
         if cmd_name not in COMMANDS:
             return None
         folder = "collecting" if cmd_name in COLLECTING else "reading"
@@ -77,7 +76,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, with the nearest command for one that is mistyped."""
+        """As in click, but an unknown command is answered with the most similar one."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing:
             from ncu_launch.errors import near_names
 
@@ -107,7 +106,7 @@ def cli(debug: bool, memory_limit: str | None) -> None:
         from ncu_parsers.sources.memory import SETTING, size_of
 
         size_of(memory_limit)
-        os.environ[SETTING] = memory_limit  # for the processes that read beside this one, too
+        os.environ[SETTING] = memory_limit  # also for child processes that read
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -124,12 +123,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def program() -> None:
-    """The installed command: `main` in a process of its own, which ends without taking apart what was imported.
+    """The installed command: `main` in a process of its own, which exits without tearing down imported modules.
 
-    That takes 50 to 70 ms of a small command. What others want done at the end is done before.
+    Tearing down takes 50 to 70 ms of a small command. Other exit handlers run first.
     """
     codes: list[int] = []
-    atexit.register(_end_at_once, codes)  # the first to be registered is the last to be called
+    atexit.register(_end_at_once, codes)  # registered first, so called last
     try:
         main()
     except SystemExit as ended:
@@ -138,8 +137,8 @@ def program() -> None:
 
 
 def _end_at_once(codes: list[int]) -> None:
-    """End the process with its exit code, which is there unless an error got through."""
-    with suppress(OSError, ValueError):  # Python says itself that nobody reads its output
+    """Exit the process with its exit code, unless an error escaped."""
+    with suppress(OSError, ValueError):  # Python reports itself if output cannot be written
         sys.stdout.flush()
         sys.stderr.flush()
         if codes:
@@ -147,9 +146,9 @@ def _end_at_once(codes: list[int]) -> None:
 
 
 def _end_as_by_interrupt() -> list[int]:
-    """Let SIGTERM, as schedulers send it, end every command as Ctrl-C does: what is half done is kept or cleared away.
+    """Let SIGTERM, as schedulers send it, end every command as Ctrl-C does: partial work is kept or cleaned up.
 
-    The list tells afterwards whether it came. Where the one who started this process ignores it, so do we.
+    The returned list is filled when the signal came. If the parent process ignores SIGTERM, so does this one.
     """
     came: list[int] = []
 
@@ -163,12 +162,12 @@ def _end_as_by_interrupt() -> list[int]:
 
 
 def _open_standard_streams() -> None:
-    """Put nothing where a shell closed a stream (>&-): the next file that is opened would get its number."""
+    """Open /dev/null for streams that a shell closed (>&-): else the next opened file would get their number."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest free number
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
@@ -178,10 +177,10 @@ def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code. Errors are one paragraph on stderr."""
     from ncu_launch.errors import NcuBenchError
 
-    debug = "--debug" in takewhile(lambda word: word not in COMMANDS, arguments)  # not that of a profiled program
-    # Counters near the end of doubles: what overflows is no finite number, and shown as unknown.
+    debug = "--debug" in takewhile(lambda word: word not in COMMANDS, arguments)  # not the one of a profiled program
+    # Counters near the end of doubles may overflow; the result is not finite and is shown as unknown.
     warnings.filterwarnings("ignore", "(overflow|invalid value) encountered", RuntimeWarning)
-    warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that no font here has
+    warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that no installed font has
     try:
         code = cli.main(args=arguments, prog_name="ncu-bench", standalone_mode=False)
     except click.exceptions.Abort:
@@ -196,7 +195,7 @@ def run(arguments: list[str]) -> int:
         click.echo(f"Error: {_printable(error.paragraph)}", err=True)
         return error.exit_code
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; nothing is left to say
+        sys.stderr.close()  # the reader of our output is gone; there is nobody to report to
         return 0
     except OSError as error:
         if debug:
@@ -212,15 +211,15 @@ def run(arguments: list[str]) -> int:
 
 
 def _show_printable(error: click.ClickException) -> None:
-    """What click says of wrong usage, in which it repeats arguments as they are."""
-    said = io.StringIO()
-    error.show(said)
-    for line in said.getvalue().splitlines():
+    """Show click's message on wrong usage, which repeats arguments unescaped."""
+    text = io.StringIO()
+    error.show(text)
+    for line in text.getvalue().splitlines():
         click.echo(_printable(line), err=True)
 
 
 def _trouble(error: OSError) -> str:
-    """What the system refused, where nothing else named it before."""
+    """The message for an operating system error that was not handled before."""
     what = f"{error.filename}: " if error.filename else ""
     advice = "Check the path, its permissions and the disk's free space; --debug shows what was tried."
     return f"{what}{error.strerror or error}. {advice}"

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a command shows its table and its notes."""
+"""Options that several commands share, and the output of tables and notes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ROWS_SHOWN = 20
 MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
 PARQUET = b"PAR1"
-"""How a Parquet file begins."""
+"""The first bytes of a Parquet file."""
 
 
 def options_in(kind: type[Any], name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options that are fields of the frozen dataclass `kind` together, as its argument `name`."""
+    """Pass the options that are fields of the frozen dataclass `kind` to a command as one argument `name`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -47,7 +47,7 @@ def options_in(kind: type[Any], name: str) -> Callable[[Callable[..., Any]], Cal
 
 
 def format_option(function: Function) -> Function:
-    """--format: how the table is written to standard output."""
+    """--format: the format of the table on standard output."""
     return click.option(
         "--format", "output_format", type=click.Choice(FORMATS), default="text", show_default=True,
         help="How the table is written to standard output. Notes go to standard error.",
@@ -63,7 +63,7 @@ def machine_option(function: Function) -> Function:
 
 
 def group_option(function: Function) -> Function:
-    """--group: what counts as one kernel."""
+    """--group: the grouping of kernels."""
     return click.option(
         "--group", type=click.Choice(("name", "short", "grid", "nvtx")), default="name", show_default=True,
         help="One row per full kernel name, per function, per name and launch shape, or per NVTX range.",
@@ -71,7 +71,7 @@ def group_option(function: Function) -> Function:
 
 
 def dask_option(function: Function) -> Function:
-    """--dask: who shares out the work on many reports."""
+    """--dask: distribute the work on many reports."""
     return click.option(
         "--dask", metavar="ADDRESS|local",
         help="Share out the work on a dataset: by the dask scheduler at an address, or on the cores here.",
@@ -79,26 +79,26 @@ def dask_option(function: Function) -> Function:
 
 
 def top_option(rows: str, default: int = ROWS_SHOWN, least: int = 1) -> Callable[[Function], Function]:
-    """--top: how many of the `rows`, a plural noun, are shown; None where that was not said."""
+    """--top: how many of the `rows`, a plural noun, are shown; None if not given."""
     return click.option(
         "--top", type=click.IntRange(min=least), help=f"How many {rows} to show.  [default: {default}; JSON, CSV: all]"
     )
 
 
 def rows_shown(top: int | None, output_format: str, default: int = ROWS_SHOWN) -> int | None:
-    """How many rows a table has at most: what --top says, else what people look through; None for all of them."""
+    """The most rows of a table: --top, else a number for people; None for all."""
     return default if top is None and output_format not in MACHINE_FORMATS else top
 
 
 def hidden_rows(every: int, shown: int | None, one: str, several: str) -> list[str]:
-    """The note on rows that are not shown, of `every` one of which at most `shown` are; none where all are."""
+    """The note on the rows beyond `shown` of `every`; [] if all are shown."""
     hidden = 0 if shown is None else every - shown
     return [f"{counted(hidden, one, several)}; --top shows more"] if hidden > 0 else []
 
 
 @contextmanager
 def engine_of(dask: str | None) -> Iterator[Engine | None]:
-    """The engine that --dask asks for, None without it. Raises `NcuBenchError` where there is none."""
+    """The engine for --dask, None without it. Raises `NcuBenchError` if it cannot be used."""
     if dask is None:
         yield None
         return
@@ -118,11 +118,11 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
     else:
         table.notes = [*table.notes, *echo_text(table, full_names=full_names)]
     if output_format in ("text", "csv"):
-        say_notes(list(table.notes))
+        echo_notes(list(table.notes))
 
 
 def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
-    """Write a table as text that fits the terminal; gives the note on columns that there was no room for, if any."""
+    """Write a table as text that fits the terminal; returns the note on columns that were left out, if any."""
     from ncu_tools.report.text_table import left_out, to_text
 
     width = terminal_width()
@@ -131,7 +131,7 @@ def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
 
 
 def _write(pieces: Iterable[str]) -> None:
-    """Write what may be long to standard output, some of it at a time."""
+    """Write long output to standard output, many pieces at a time."""
     remaining = iter(pieces)
     while some := "".join(islice(remaining, PIECES_AT_ONCE)):
         click.echo(some, nl=False)
@@ -148,16 +148,16 @@ def _columns_note(hidden: list[Column], width: int | None) -> list[str]:
 
 
 def terminal_width() -> int | None:
-    """The width of the terminal that standard output is; None for pipes and files, whose lines may be of any length."""
+    """The width of the terminal on standard output; None for pipes and files, whose lines can be of any length."""
     if not sys.stdout.isatty():
         return None
-    import shutil  # it imports what packs files, which pipes do without
+    import shutil  # imports archive modules, which pipes do not need
 
     return shutil.get_terminal_size().columns
 
 
-def say_notes(notes: list[str]) -> None:
-    """Print notes on standard error, each on a line of its own, the first dozen."""
+def echo_notes(notes: list[str]) -> None:
+    """Print the first dozen notes on standard error, one per line."""
     for note in notes[:NOTES_SHOWN]:
         click.echo(f"note: {printable(note)}", err=True)
     if len(notes) > NOTES_SHOWN:
@@ -165,14 +165,14 @@ def say_notes(notes: list[str]) -> None:
         click.echo(f"note: {more}; --format json shows all of them", err=True)
 
 
-def hold_apart(output: Path, inputs: Iterable[str]) -> None:
-    """Raise `WrongUsage` where a command would write over what it reads."""
+def require_other_output(output: Path, inputs: Iterable[str]) -> None:
+    """Raise `WrongUsage` if a command would overwrite one of its inputs."""
     if output.is_file() and any(Path(one).is_file() and output.samefile(one) for one in inputs):
         raise WrongUsage(f"{output} is read, and would be written over.", advice="Name another file with -o.")
 
 
-def hold_launches(output: Path) -> None:
-    """Raise `WrongUsage` where a table would be written over a file that is none, nor called one: a report."""
+def require_parquet_output(output: Path) -> None:
+    """Raise `WrongUsage` if a table would overwrite a file that is not Parquet: probably a report."""
     if output.suffix != ".parquet" and output.is_file() and output.stat().st_size:
         with output.open("rb") as file:
             if file.read(len(PARQUET)) == PARQUET:
@@ -186,7 +186,7 @@ def hold_launches(output: Path) -> None:
 
 @contextmanager
 def progress(task: str) -> Iterator[Callable[[Source], None]]:
-    """Name on standard error what is being read; silent when that is no terminal."""
+    """Show on standard error which source is being read; silent if that is no terminal."""
     if not sys.stderr.isatty():
         yield lambda source: None
         return
@@ -194,5 +194,5 @@ def progress(task: str) -> Iterator[Callable[[Source], None]]:
     from rich.text import Text
 
     with Console(stderr=True).status(task) as status:
-        # As Text: a name in brackets would be markup.
+        # As Text: brackets in a name would be markup.
         yield lambda source: status.update(Text(f"{task} {printable(source.name)}"))

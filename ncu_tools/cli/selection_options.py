@@ -1,4 +1,4 @@
-"""The options that choose some of a run's launches, the same for every command that has them."""
+"""The options that select some of a run's launches, the same for every command that has them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPTIONS = (
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --kernel, --phase, --device and --rank, which reach it together as `only`."""
+    """Give a command --kernel, --phase, --device and --rank, which it gets together as `only`."""
 
     @wraps(command)
     def selected(
@@ -53,7 +53,7 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _selection(
     kernels: tuple[str, ...], phases: tuple[str, ...], devices: tuple[int, ...], ranks: tuple[int, ...]
 ) -> Selection | None:
-    """What was asked for; None where nothing was, which takes no import."""
+    """The selection by these options; None if none was given, without an import."""
     if not (kernels or phases or devices or ranks):
         return None
     from ncu_tools.runs.selection import Selection, pattern_of
@@ -61,11 +61,13 @@ def _selection(
     return Selection(tuple(map(pattern_of, kernels)), phases, devices, ranks)
 
 
-def hold_whole(only: Selection | None, dask: str | None) -> None:
-    """Raise `WrongUsage` where --dask is asked for with a selection, which is read here."""
+def require_no_dask(only: Selection | None, dask: str | None) -> None:
+    """Raise `WrongUsage` for --dask with a selection, which is read in this process."""
     if only is not None and dask is not None:
         from ncu_launch.errors import WrongUsage
 
         raise WrongUsage(
-            "Some launches of a dataset are read here, and --dask shares out whole ones.", advice="Leave out --dask."
+            "--kernel, --phase, --device and --rank cannot be combined with --dask.",
+            "Selected launches are read by this process.",
+            "Leave out --dask.",
         )

@@ -1,4 +1,4 @@
-"""How tables say what their times are: of the operator collector self CPU or self GPU times, of kernels GPU times."""
+"""Titles of times in tables: self CPU or self GPU times of operators, GPU times of kernels."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ TIME = "time"
 TIMES_RATIO = "time ratio"
 
 
-def said_of_operators(clocks: Collection[str]) -> list[str]:
-    """The note on times, FLOPs and bytes of operators, where there are any."""
+def operator_notes(clocks: Collection[str]) -> list[str]:
+    """The note on times, FLOPs and bytes of operators, if there are any."""
     from ncu_tools.kernels.operator_times import operators_note
 
     note = operators_note(frozenset(clocks))
@@ -19,14 +19,14 @@ def said_of_operators(clocks: Collection[str]) -> list[str]:
 
 
 def titled_times(table: Table, clocks: Collection[str]) -> Table:
-    """The table with its columns of times called by the only clock they are of; in JSON, a key `time` says which."""
+    """The table with times titled by their clock if it is the same for all; in JSON the key `time` has the title."""
     from ncu_tools.kernels.operator_times import time_title
 
     return with_time_title(table, time_title(clocks))
 
 
 def with_time_title(table: Table, title: str) -> Table:
-    """The table with "time" called `title`, which JSON has under the key `time` where it is another word."""
+    """The table with "time" replaced by `title`, which JSON has under the key `time` if it differs."""
     if title == TIME:
         return table
     columns = with_titles(table.columns, title)
@@ -34,6 +34,6 @@ def with_time_title(table: Table, title: str) -> Table:
 
 
 def with_titles(columns: Sequence[Column], title: str) -> list[Column]:
-    """The columns, those called "time" and "time ratio" by what the times are."""
+    """The columns with "time" and "time ratio" replaced by the title of the times."""
     titles = {TIME: title, TIMES_RATIO: f"{title} ratio"}
     return [column._replace(title=titles.get(column.title, column.title)) for column in columns]

@@ -1,6 +1,6 @@
-"""One measure before and after, how sure its change is, and what a gate can be held against.
+"""One measure before and after, the uncertainty of its change, and the subjects that gates apply to.
 
-Kernels, layers and measured points are compared in this form, so that all of them have the same words and gates.
+Kernels, layers and measured points are compared in this form, so that all have the same texts and gates.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from ncu_tools.numbers.number_format import FORMATS
 
 EXACT = ("launches", "flops", "bytes", "memory", "allocated", "parameters")
-"""Measures without noise: any difference is one."""
+"""Measures without noise: any difference counts."""
 KINDS = {
     "time": "time", "dram_bytes": "byte", "bytes": "byte", "memory": "byte", "allocated": "byte", "flops": "flop",
 }  # fmt: skip
 
 SAME_COUNT = 1e-9
-"""Counts are sums of floats: how far two sums of the same numbers may be apart, as a share."""
+"""Largest relative difference of two sums of the same numbers: counts are sums of floats."""
 
 DIGITS_PRINTED = 4
 """Significant digits of tables (`ncu_tools.numbers.number_format`)."""
@@ -28,12 +28,12 @@ UNKNOWN, SAME, NOT_SHOWN, MORE, LESS = "not known", "same", "no change shown", "
 
 @dataclass(frozen=True)
 class Change:
-    """One measure before and after, in its base unit; None where unknown, 0 where the kernel did not run.
+    """One measure before and after, in its base unit; None if unknown, 0 if the kernel did not run.
 
-    `low` and `high` bound new / base with 95 % confidence; None where the noise is not known: fewer than two samples
-    on a side, averages, or samples that do not differ at all. `unlike` says why two numbers are no change, and
-    `compares` what is compared where that is not the sum, as "per launch". By less than `step` the two may differ
-    because of the few digits that their reports printed.
+    `low` and `high` bound new / base with 95 % confidence; None if the noise is unknown: fewer than two samples on a
+    side, averages, or samples that are all equal. `unlike` is the reason why the two values cannot be compared, and
+    `compares` what they are if not sums, as "per launch". A difference below `step` may come from the few digits that
+    the reports printed.
     """
 
     measure: str
@@ -48,7 +48,7 @@ class Change:
 
     @property
     def growth(self) -> float | None:
-        """(new - base) / base, infinite from 0 to anything; None where it is not known."""
+        """(new - base) / base; infinite for a base of 0; None if unknown."""
         if self.base is None or self.new is None or self.unlike:
             return None
         if self.base == self.new:
@@ -57,15 +57,15 @@ class Change:
 
     @property
     def ratio(self) -> float | None:
-        """New / base; None where it is not known, or the base is 0."""
+        """New / base; None if unknown, or the base is 0."""
         return None if self.growth is None or not self.base else 1.0 + self.growth
 
     @property
     def outcome(self) -> str:
-        """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` where the interval holds 1, or `UNKNOWN`.
+        """`MORE`, `LESS`, `SAME`, `NOT_SHOWN` if the interval includes 1, or `UNKNOWN`.
 
-        `SAME` are equal counts, and times and bytes of launches that differ by less than the last digit that tables or
-        the reports print.
+        `SAME` are equal counts, and times and bytes of launches that differ by less than the last digit printed by
+        tables or the reports.
         """
         if self.growth is None or self.base is None or self.new is None:
             return UNKNOWN
@@ -84,13 +84,13 @@ class Change:
 
     @property
     def noise_is_known(self) -> bool:
-        """Whether the change is exact, or has an interval."""
+        """True if the change is exact, or has an interval."""
         return self.measure in EXACT or self.low is not None
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why gates on a subject are refused, but those on `launches`: the `reason`, and the `advice` on what to type."""
+    """Why gates on a subject are refused, except on `launches`: the `reason`, and the `advice` on what to type."""
 
     reason: str
     advice: str
@@ -98,25 +98,25 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a gate is held against: a run, a kernel, a layer or a point, by the names that it has or had.
+    """One subject of gates: a run, a kernel, a layer or a point, with its names in both runs.
 
-    `unheld` says why there is no growth to hold to a limit, `missing` why the new run lacks a number that it should
-    have, `refusal` why sums mean nothing; all are empty where gates can be held.
+    `not_gated` is the reason why there is no growth to compare with a limit, `missing` why the new run lacks a number
+    that it should have, `refusal` why sums mean nothing; all are empty if gates apply.
     """
 
     names: tuple[str, ...]
     changes: dict[str, Change]
-    unheld: str = ""
+    not_gated: str = ""
     missing: str = ""
     refusal: Refusal | None = None
 
 
 @dataclass
 class Subjects:
-    """Everything of one comparison that gates may name, each a `noun`.
+    """All subjects of one comparison that gates can name; each is a `noun`.
 
-    A gate that names nothing is held against the `whole`, and where that is None against each of `every`. `lacks` has
-    reasons for measures that do not exist here.
+    A gate without a name applies to `whole`, or if that is None to each of `every`. `lacks` has the reasons for
+    measures that do not exist here.
     """
 
     noun: str
@@ -130,14 +130,14 @@ def sentence(change: Change) -> str:
     shown: Callable[[float], str] = FORMATS[KINDS[change.measure]] if change.measure in KINDS else lambda n: f"{n:,.0f}"
     before, after = ("not known" if value is None else shown(value) for value in (change.base, change.new))
     noise = "" if change.noise_is_known or change.outcome == SAME else ", noise not known"
-    told = f", {NOT_SHOWN}" if change.outcome == NOT_SHOWN else noise
+    noise = f", {NOT_SHOWN}" if change.outcome == NOT_SHOWN else noise
     per_launch, _, which = change.compares.partition(", ")
     what, of_which = f"{change.measure} {per_launch}".rstrip(), f" ({which})" if which else ""
-    return f"{what} {before} -> {after}: {growth_text(change) or 'not known'}{told}{of_which}"
+    return f"{what} {before} -> {after}: {growth_text(change) or 'not known'}{noise}{of_which}"
 
 
 def growth_text(change: Change) -> str | None:
-    """A change in per cent with its interval, "+5.2 % [+3.1 %, +7.4 %]", or "same"; None where it is not known."""
+    """A change in per cent with its interval, "+5.2 % [+3.1 %, +7.4 %]", or "same"; None if unknown."""
     if change.growth is None:
         return None
     if math.isinf(change.growth):
@@ -146,7 +146,7 @@ def growth_text(change: Change) -> str | None:
 
 
 def verdict_text(change: Change) -> str | None:
-    """As `growth_text`, but with "no change shown" in place of a change that its interval cannot tell from none."""
+    """As `growth_text`, but "no change shown" if the interval includes no change."""
     return NOT_SHOWN + _interval_text(change) if change.outcome == NOT_SHOWN else growth_text(change)
 
 
@@ -157,12 +157,12 @@ def _interval_text(change: Change) -> str:
 
 
 def signed(fraction: float) -> str:
-    """A fraction as per cent with its sign, and as many digits as a small change needs to be seen."""
+    """A fraction as signed per cent, with as many digits as a small change needs."""
     if fraction == 0:
         return "0 %"
     return f"{100 * fraction:+.1f} %" if abs(fraction) >= 0.001 else f"{100 * fraction:+.1g} %"
 
 
 def shortened(words: Sequence[str], most: int) -> list[str]:
-    """The first words, and how many more there are."""
+    """The first `most` words, and the number of the rest."""
     return [*words[:most], *([f"and {len(words) - most} more"] if len(words) > most else [])]

@@ -1,10 +1,9 @@
 """What changed between two runs, kernel by kernel: launches and FLOPs exactly, times and bytes with their noise.
 
 Samples of a kernel are launches, so times, FLOPs and bytes are compared per launch (`ncu_tools.compare.per_launch`),
-and how often a kernel is launched is a measure of its own. Sums over all kernels are compared where both runs did the
-same work (`ncu_tools.compare.same_work`). A change of times or bytes stands beside its 95 % interval
-(`ncu_tools.numbers.statistics`). Where that holds 1, no change was shown. Runs of other GPUs, sources or clock modes
-are not compared unless that is wanted anyway.
+and the number of launches is a measure of its own. Sums over all kernels are compared if both runs did the same work
+(`ncu_tools.compare.same_work`). A change of times or bytes has a 95 % interval (`ncu_tools.numbers.statistics`). If
+that includes 1, no change was shown. Runs of different GPUs, sources or clock modes are compared only with --anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.compare.change import Change, Refusal, Subject, Subjects
-from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.matching.asked_pairs import AskedPair
 from ncu_tools.compare.matching.kernel_pairs import ASKED, BY_NAME, Pair, Pairing, pair_kernels
 from ncu_tools.compare.per_launch import (
@@ -26,7 +25,7 @@ from ncu_tools.compare.per_launch import (
     OF_COMMON_SIGNATURES,
     OF_OTHER_SIGNATURES,
     PER_LAUNCH,
-    WITHIN_WORKS,
+    WITHIN_SIGNATURES,
     Mix,
     mix_of,
 )
@@ -39,9 +38,9 @@ from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import Codes, ratio_interval, totals
 
 MEASURES = {"launches": "launches", "time": "time_total_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
-"""What is compared, and the field of `Hotspot` that holds its sum over the launches of a kernel."""
+"""Measure -> the field of `Hotspot` with its sum over the launches of a kernel."""
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
-"""What scatters from launch to launch, and its column."""
+"""Measure that scatters from launch to launch -> its column."""
 MOST_RENAMED = 3
 
 COUNTED_DIFFERENTLY = "the two runs counted the FLOPs of different units"
@@ -55,10 +54,10 @@ NOT_OF_LAUNCHES = {
 
 @dataclass(frozen=True)
 class ComparedKernel:
-    """A kernel in both runs, or in one of them (the other is None), with the change of each of `MEASURES`.
+    """A kernel of both runs, or of one of them (the other is None), with the change of each of `MEASURES`.
 
-    The change of `launches` is that of their number, those of the other measures are per launch; in the total of all
-    kernels they are those of sums.
+    The change of `launches` is that of their number; the others are per launch, except in the total of all kernels,
+    where they are sums.
     """
 
     pair: Pair
@@ -68,21 +67,21 @@ class ComparedKernel:
 
     @property
     def is_new(self) -> bool:
-        """Whether only the new run has it."""
+        """True if only the new run has it."""
         return self.base is None
 
     @property
     def is_gone(self) -> bool:
-        """Whether only the base has it."""
+        """True if only the base has it."""
         return self.new is None
 
 
 @dataclass
 class Comparison:
-    """Two runs: every kernel, the sum over all of them, in what their conditions differ, and what a reader must know.
+    """Two runs compared: every kernel, the total, differences of conditions, and notes.
 
-    Kernels are in the order of how much the change of their time changed that of the run. `other_work` says in what the
-    runs did not do the same work; `sums_anyway` that their sums are compared nevertheless.
+    Kernels are sorted by how much the change of their time changed that of the run. `other_work` lists the kernels in
+    which the runs did not do the same work; with `sums_anyway` their sums are compared nevertheless.
     """
 
     kernels: list[ComparedKernel]
@@ -94,9 +93,9 @@ class Comparison:
 
     @property
     def subjects(self) -> Subjects:
-        """What gates are held against: the kernels by their names, before and after, and the run."""
+        """The subjects of gates: the kernels by their names in both runs, and the run."""
         every = [
-            Subject((one.pair.kernel, one.pair.was or ""), one.changes, unheld=HAS_LEFT if one.is_gone else "")
+            Subject((one.pair.kernel, one.pair.was or ""), one.changes, not_gated=HAS_LEFT if one.is_gone else "")
             for one in self.kernels
         ]
         other = self.other_work
@@ -104,13 +103,13 @@ class Comparison:
         return Subjects("kernel", every, Subject(("the run",), self.total.changes, refusal=refusal), NOT_OF_LAUNCHES)
 
 
-def hold_comparable(base: Conditions, new: Conditions, names: tuple[str, str]) -> None:
-    """Raise `NcuBenchError` where two runs, called `names`, differ in what must agree."""
-    hold_alike(differences(base, new), names)
+def require_comparable(base: Conditions, new: Conditions, names: tuple[str, str]) -> None:
+    """Raise `NcuBenchError` if two runs, called `names`, differ in a condition that must agree."""
+    require_alike(differences(base, new), names)
 
 
-def hold_alike(found: Sequence[Difference], names: tuple[str, str], meant: str = "") -> None:
-    """Raise `NcuBenchError` where one of these differences is refused; `meant` is how to say that it is wanted."""
+def require_alike(found: Sequence[Difference], names: tuple[str, str], meant: str = "") -> None:
+    """Raise `NcuBenchError` if one of these differences is refused; `meant` is what to type if it is intended."""
     refused = [difference for difference in found if difference.refused]
     if refused:
         raise NcuBenchError(
@@ -121,17 +120,17 @@ def hold_alike(found: Sequence[Difference], names: tuple[str, str], meant: str =
 
 
 def compare(
-    base: Works,
-    new: Works,
+    base: SignatureSums,
+    new: SignatureSums,
     conditions: tuple[Conditions, Conditions],
     *,
     asked: Sequence[AskedPair] = (),
     sums_anyway: bool = False,
 ) -> Comparison:
-    """What changed from the works of one run to those of another, with the conditions of both.
+    """Compare the launch signatures of two runs, with the conditions of both.
 
-    `asked` are kernels that the user pairs. With `sums_anyway`, sums over all kernels are compared even if the runs did
-    not do the same work.
+    `asked` are pairs of kernels that the user names. With `sums_anyway`, sums over all kernels are compared even if the
+    runs did not do the same work.
     """
     pairing = pair_kernels(base.signatures, new.signatures, asked)
     hotspots_of = _hotspots(base, pairing.base), _hotspots(new, pairing.new)
@@ -148,7 +147,7 @@ def compare(
 
 
 def ordered(kernels: list[ComparedKernel], by: str) -> list[ComparedKernel]:
-    """The kernels by how much their time changed, or by the time they take in the run in which they take more."""
+    """The kernels sorted by how much their time changed, or by the larger of their two times."""
 
     def key(kernel: ComparedKernel) -> tuple[float, str]:
         before, after = (0.0 if side is None else side.time_total_ns for side in (kernel.base, kernel.new))
@@ -159,15 +158,15 @@ def ordered(kernels: list[ComparedKernel], by: str) -> list[ComparedKernel]:
     return sorted(kernels, key=key)
 
 
-def _hotspots(side: Works, pairs: Codes) -> dict[int, Hotspot]:
-    """The works of each pair as one kernel, by the number of the pair."""
+def _hotspots(side: SignatureSums, pairs: Codes) -> dict[int, Hotspot]:
+    """The signatures of each pair summed to one kernel, by the index of the pair."""
     return {int(row.kernel): row for row in kernels_of(side.sums.titled([str(pair) for pair in pairs.tolist()]))}
 
 
 def _kernels(
     pairing: Pairing, hotspots_of: tuple[dict[int, Hotspot], dict[int, Hotspot]], mix: Mix
 ) -> list[ComparedKernel]:
-    """Every pair with its changes. A kernel that only one run has takes nothing in the other."""
+    """All pairs with their changes. A kernel that only one run has takes 0 in the other."""
     means = {measure: mix.means(measure) for measure in MEASURES if measure != "launches"}
     intervals = {measure: mix.intervals(measure, column) for measure, column in VALUES.items()}
     steps = {measure: mix.steps(column) for measure, column in VALUES.items()}
@@ -190,7 +189,7 @@ def _kernels(
 
 
 def _own_mean(kernel: Hotspot | None, measure: str) -> float | None:
-    """The mean per launch of a kernel that one run has; 0 in the other."""
+    """The mean per launch of a kernel that one run has; 0 in the other run."""
     if kernel is None:
         return 0.0
     total: float | None = getattr(kernel, MEASURES[measure])
@@ -198,9 +197,13 @@ def _own_mean(kernel: Hotspot | None, measure: str) -> float | None:
 
 
 def _total(
-    hotspots_of: tuple[dict[int, Hotspot], dict[int, Hotspot]], pairing: Pairing, base: Works, new: Works, unlike: str
+    hotspots_of: tuple[dict[int, Hotspot], dict[int, Hotspot]],
+    pairing: Pairing,
+    base: SignatureSums,
+    new: SignatureSums,
+    unlike: str,
 ) -> ComparedKernel:
-    """The sums over all kernels; `unlike` says why they are no change."""
+    """The sums over all kernels; `unlike` is the reason why they cannot be compared."""
     before, after = (run_total(list(rows.values())) for rows in hotspots_of)
     changes = {}
     for measure, name in MEASURES.items():
@@ -216,24 +219,26 @@ def _total(
 
 
 def _counted_differently(base: Hotspot | None, new: Hotspot | None) -> bool:
-    """Whether FLOPs are a lower bound on a side and rest on other counters on the other."""
+    """True if FLOPs are a lower bound on one side and come from other counters on the other side."""
     if base is None or new is None:
         return False
     return (base.flops_lower_bound or new.flops_lower_bound) and base.flops_basis != new.flops_basis
 
 
-def _step_of_sum(run: Works, column: str) -> float:
+def _step_of_sum(run: SignatureSums, column: str) -> float:
     return float((run.steps[column] * run.sums.of("launches")).sum())
 
 
-def _interval_of_runs(pairing: Pairing, base: Works, new: Works, column: str) -> tuple[float, float, str] | None:
-    """The interval of the ratio of two runs' sums; None where any kernel of either has no known scatter."""
-    codes = (base, pairing.base, pairing.base_work), (new, pairing.new, pairing.new_work)
-    works = 1 + max((int(of_works.max(initial=-1)) for _, _, of_works in codes), default=-1)
-    for basis, strata in ((WITHIN_WORKS, works), (OF_ALL, len(pairing.pairs))):
+def _interval_of_runs(
+    pairing: Pairing, base: SignatureSums, new: SignatureSums, column: str
+) -> tuple[float, float, str] | None:
+    """The interval of the ratio of two runs' sums; None if any kernel of either has no known scatter."""
+    codes = (base, pairing.base, pairing.base_strata), (new, pairing.new, pairing.new_strata)
+    strata_count = 1 + max((int(of_strata.max(initial=-1)) for _, _, of_strata in codes), default=-1)
+    for basis, strata in ((WITHIN_SIGNATURES, strata_count), (OF_ALL, len(pairing.pairs))):
         sums = []
-        for run, of_pairs, of_works in codes:
-            moments = run.moments[column].joined(of_works if basis == WITHIN_WORKS else of_pairs, strata)
+        for run, of_pairs, of_strata in codes:
+            moments = run.moments[column].joined(of_strata if basis == WITHIN_SIGNATURES else of_pairs, strata)
             found = totals(moments, np.zeros(strata, np.int64), 1)
             sums.append((float(found.total[0]), float(found.variance[0]), float(found.freedom[0])))
         if all(math.isfinite(variance) for _, variance, _ in sums):
@@ -248,11 +253,11 @@ def _interval_of_runs(pairing: Pairing, base: Works, new: Works, column: str) ->
 def notes_on_conditions(
     found: Sequence[Difference], observed: tuple[Observed, Observed], conditions: tuple[Conditions, Conditions]
 ) -> list[str]:
-    """In what two runs differ, what is known of one only, and what of their launches is left out or means less."""
+    """Notes on differences of conditions, on those known of one run only, and on launches left out or less exact."""
     notes = [f"the runs differ in {difference}" for difference in found]
     unsure = known_of_one(*conditions)
     if unsure:
-        notes.append(f"known of one of the runs only, so perhaps not alike: {', '.join(unsure)}")
+        notes.append(f"known for only one of the runs, so they may differ: {', '.join(unsure)}")
     notes += [note for note in (clock_note(*observed),) if note]
     for title, side in zip(("base", "new run"), observed, strict=True):
         if side.failed:
@@ -262,7 +267,7 @@ def notes_on_conditions(
 
 
 def _notes_on_pairs(result: Comparison) -> list[str]:
-    """Which kernels were renamed, and on what evidence; which may be, and what is left out of means."""
+    """Notes on renamed kernels with the evidence, on possible renames, and on what means leave out."""
     renamed = [one.pair for one in result.kernels if one.pair.matched_by not in (None, BY_NAME, ASKED)]
     notes = [
         f"{short_name(pair.kernel)} was {short_name(pair.was or '')}, by {pair.matched_by}; if not, --pair OLD=NEW"

@@ -1,7 +1,7 @@
-"""What changed between two runs, layer by layer and phase by phase, in one iteration.
+"""What changed between two runs, layer by layer and phase by phase, per iteration.
 
-Layers are the same where their module path and phase are. Each has everything below it in its numbers. The noise of
-times and bytes is the scatter of whole iterations.
+Layers match if module path and phase are equal. The numbers of a layer include everything below it. The noise of times
+and bytes is the scatter of whole iterations.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ncu_tools.compare.change import Change, Subject, Subjects
 from ncu_tools.compare.compare_kernels import COUNTED_DIFFERENTLY, NOT_OF_LAUNCHES, notes_on_conditions
 from ncu_tools.compare.layer_sums import LayerSums
 from ncu_tools.compare.run_conditions import Conditions, Difference, differences
-from ncu_tools.layers.layers import NO_MODULE, WHOLE, Layer, layers, sums_by_iteration, whole_run, without_failed
+from ncu_tools.layers.layers import NO_MODULE, WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.numbers.statistics import mean_of, ratio_interval
 
 MEASURES = {"launches": "launches", "time": "time_ns", "flops": "flops", "dram_bytes": "dram_bytes"}
-"""What is compared, and the field of `Layer` that holds it: means over the iterations."""
+"""Measure -> the field of `Layer` with its mean over the iterations."""
 VALUES = {"time": "duration_ns", "dram_bytes": "dram_bytes"}
 OF_ITERATIONS = "iterations"
 NO_PHASE = ""
@@ -35,7 +35,7 @@ Sums = Mapping[str, Mapping[str, Floats]]
 
 @dataclass(frozen=True)
 class ComparedLayer:
-    """A layer in one phase, in both runs or in one of them (the other is None), with the change of each measure."""
+    """A layer in one phase, of both runs or of one of them (the other is None), with the change of each measure."""
 
     module: str
     phase: str
@@ -45,17 +45,17 @@ class ComparedLayer:
 
     @property
     def subject(self) -> Subject:
-        """The layer as gates know it, by its path, alone and with its phase in front."""
-        unheld = "has left the new run" if self.new is None else ""
+        """The layer as a subject of gates, named by its path, alone and with its phase in front."""
+        not_gated = "has left the new run" if self.new is None else ""
         name = f"{self.phase} {self.module}" if self.phase else self.module
-        return Subject((name, self.module), self.changes, unheld)
+        return Subject((name, self.module), self.changes, not_gated)
 
 
 @dataclass
 class LayerComparison:
-    """Two runs: every layer in every phase, all launches as one, in what their conditions differ, and what to know.
+    """Two runs compared: every layer in every phase, the total, differences of conditions, and notes.
 
-    Layers are in the order of how much the change of their time changed that of the run.
+    Layers are sorted by how much the change of their time changed that of the run.
     """
 
     layers: list[ComparedLayer]
@@ -65,7 +65,7 @@ class LayerComparison:
 
     @property
     def subjects(self) -> Subjects:
-        """What gates are held against: the layers, and the run."""
+        """The subjects of gates: the layers, and the run."""
         whole = Subject(("the run",), self.total.changes)
         return Subjects("layer", [one.subject for one in self.layers], whole, NOT_OF_LAUNCHES)
 
@@ -73,9 +73,9 @@ class LayerComparison:
 def compare_layers(
     base_run: LayerSums, new_run: LayerSums, conditions: tuple[Conditions, Conditions], *, depth: int | None = None
 ) -> LayerComparison:
-    """What changed from one run to another, at most `depth` levels below the model.
+    """Compare the layers of two runs, at most `depth` levels below the model.
 
-    Raises `NcuBenchError` where no launch of a run knows its module.
+    Raises `NcuBenchError` if no launch of a run has a module.
     """
     base, new = base_run.launches, new_run.launches
     for name, table in (("base", base), ("new run", new)):
@@ -96,7 +96,7 @@ def compare_layers(
 
 
 def ordered(found: list[ComparedLayer], by: str) -> list[ComparedLayer]:
-    """The layers by how much their time changed, or by the time they take in the run in which they take more."""
+    """The layers sorted by how much their time changed, or by the larger of their two times."""
 
     def key(layer: ComparedLayer) -> tuple[float, str, str]:
         before, after = layer.changes["time"].base, layer.changes["time"].new
@@ -108,7 +108,7 @@ def ordered(found: list[ComparedLayer], by: str) -> list[ComparedLayer]:
 
 
 def _phases(base: pa.Table, new: pa.Table) -> list[str]:
-    """The phases of both runs in their order, with `NO_PHASE` for launches that know none."""
+    """The phases of both runs in order, with `NO_PHASE` for launches without one."""
     known = {phase or NO_PHASE for table in (base, new) for phase in tables.words(table, "phase")}
     return [phase for phase in (*RUN_PHASES, NO_PHASE) if phase in known]
 
@@ -149,7 +149,7 @@ def _interval(module: str, measure: str, sums: tuple[Sums, Sums]) -> tuple[float
 
 
 def _flops_are_alike(base: pa.Table, new: pa.Table) -> bool:
-    """Whether both runs counted FLOPs by the same counters, so that lower bounds can be compared."""
+    """True if both runs counted FLOPs by the same counters, so that lower bounds can be compared."""
     ours, theirs = (set(tables.words(table, "flops_basis")) for table in (base, new))
     return ours == theirs
 
@@ -170,4 +170,4 @@ def _notes(base: pa.Table, new: pa.Table, result: LayerComparison) -> list[str]:
 
 
 def _iterations(*runs: pa.Table) -> list[Floats]:
-    return [tables.floats(without_failed(table), "iteration") for table in runs]
+    return [tables.floats(drop_failed(table), "iteration") for table in runs]

@@ -1,4 +1,4 @@
-"""Gates for CI: "time>5%" of a comparison holds, trips, or cannot be evaluated, which never counts as holding."""
+"""Gates for CI such as "time>5%": passed, tripped, or not evaluated, which never counts as passed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ncu_tools.numbers.number_format import counted
 
 PASSED, NOT_SHOWN_TO_TRIP, TRIPPED, NOT_EVALUATED = "passed", "not shown", "tripped", "not evaluated"
 REFUSED = "refused"
-"""How a gate ends. Not shown: the change is above the limit, and within its own noise. Refused: the sums of two runs
-that did not do the same work are not held to a limit."""
+"""Outcomes of a gate: not shown if the change is above the limit but within its noise, refused if sums are compared
+of two runs that did not do the same work.
+"""
 
 EXIT_CODES = {PASSED: 0, NOT_SHOWN_TO_TRIP: 0, NOT_EVALUATED: 1, REFUSED: 2, TRIPPED: 3}
 
@@ -31,7 +32,7 @@ _GATE = re.compile(
 
 @dataclass(frozen=True)
 class Gate:
-    """How much a measure may grow, as a fraction: of a run, or of each `noun` whose name `pattern` finds."""
+    """The largest growth of a measure, as a fraction: of a run, or of each `noun` whose name `pattern` matches."""
 
     text: str
     measure: str
@@ -42,7 +43,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """How a gate ended, and a sentence with the numbers; of one that was refused also why."""
+    """The outcome of a gate, and a sentence with the numbers or the reason for a refusal."""
 
     gate: Gate
     outcome: str
@@ -51,9 +52,9 @@ class GateOutcome:
 
 
 def parse_gate(text: str) -> Gate:
-    """A gate as users write it: `time>5%`, `kernel:REGEX:dram_bytes>1%`, with layer: or point: as well.
+    """Parse a gate: `time>5%`, `kernel:REGEX:dram_bytes>1%`, also with layer: or point:.
 
-    Raises `WrongUsage` for anything else, and for a regular expression that is none.
+    Raises `WrongUsage` for anything else, and for an invalid regular expression.
     """
     match = _GATE.fullmatch(text.strip())
     if match is None:
@@ -74,7 +75,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def evaluate(gate: Gate, subjects: Subjects) -> GateOutcome:
-    """How the gate ends. Of a gate on several subjects each one counts, and the worst decides."""
+    """Evaluate a gate. If it applies to several subjects, the worst outcome counts."""
     if gate.noun not in ("", subjects.noun):
         reason = f"{subjects.noun}s are compared here, and no {gate.noun}s"
         return GateOutcome(gate, NOT_EVALUATED, reason)
@@ -89,29 +90,29 @@ def evaluate(gate: Gate, subjects: Subjects) -> GateOutcome:
 
 
 def not_evaluated(gates: Iterable[Gate], reason: str) -> list[GateOutcome]:
-    """Every gate, none of which could be evaluated, for one reason."""
+    """The outcome "not evaluated" for every gate, for one reason."""
     return [GateOutcome(gate, NOT_EVALUATED, reason) for gate in gates]
 
 
 def exit_code(outcomes: Iterable[GateOutcome]) -> int:
-    """3 where any gate tripped, else 2 where any was refused, else 1 where any could not be evaluated, else 0."""
+    """The exit code: 3 if any gate tripped, else 2 if any was refused, else 1 if any was not evaluated, else 0."""
     return max((EXIT_CODES[one.outcome] for one in outcomes), default=0)
 
 
 def _judged_each(gate: Gate, subjects: Subjects) -> tuple[str, str]:
     found = [one for one in subjects.every if gate.pattern is None or any(map(gate.pattern.search, one.names))]
-    held = [one for one in found if not one.unheld]
-    unheld = [f"{one.names[0]}: {one.unheld}" for one in found if one.unheld]
+    held = [one for one in found if not one.not_gated]
+    not_gated = [f"{one.names[0]}: {one.not_gated}" for one in found if one.not_gated]
     if not held:
         nothing = (
             f"no {subjects.noun} that it finds is in either run" if gate.pattern else f"there is no {subjects.noun}"
         )
-        return NOT_EVALUATED, "; ".join(shortened(unheld, MOST_NAMED)) or nothing
+        return NOT_EVALUATED, "; ".join(shortened(not_gated, MOST_NAMED)) or nothing
     judged = [(one, *_judged(gate, one, subjects.noun)) for one in held]
     worst = max((outcome for _, outcome, _ in judged), key=(PASSED, NOT_SHOWN_TO_TRIP, NOT_EVALUATED, TRIPPED).index)
     reasons = [f"{one.names[0]}: {reason}" for one, outcome, reason in judged if outcome == worst]
     shown = [_at_most(gate, held, subjects.noun)] if worst == PASSED else shortened(reasons, MOST_NAMED)
-    left = [f"not held: {', '.join(shortened(unheld, MOST_NAMED))}"] if unheld else []
+    left = [f"not held: {', '.join(shortened(not_gated, MOST_NAMED))}"] if not_gated else []
     return worst, "; ".join([*shown, *left])
 
 

@@ -1,9 +1,9 @@
-"""Counts of ncu meet times of a timeline: FLOPs and bytes per kernel signature join durations that nobody disturbed.
+"""Join counts of ncu to times of a timeline: FLOPs and bytes per launch signature, undisturbed durations.
 
 ncu runs kernels one after the other, flushes caches and locks clocks, so its times are not those of the program; a
-timeline (nsys, PyTorch's profiler) disturbs little and counts nothing. Counted launches of one signature must agree.
-Where they do not, launches are matched one to one by their order if both sides have equally many, and otherwise the
-counts that differ stay empty. Ceilings and clocks remain those under ncu.
+timeline (nsys, PyTorch's profiler) disturbs little and counts nothing. Counted launches of one signature must agree. If
+they do not, launches are matched one to one by order if both sides have equally many; otherwise the counts that differ
+stay empty. Ceilings and clocks are those under ncu.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ncu_tools.compare.matching.launch_signatures import (
 from ncu_tools.kernels.hotspots import BETWEEN_BASES
 
 TOLERANCE = 0.01
-"""How far counted launches of one signature may be apart, as a share of the larger, and still be the same work."""
+"""Largest relative difference of counted launches of one signature that still agree."""
 
 MATCHED, BY_ORDER, AMBIGUOUS, UNMATCHED = "matched", "matched by order", "ambiguous", "unmatched"
 COPY = "copies and memsets"
@@ -49,15 +49,15 @@ TIMELINES = ("nsys", "kineto")
 CEILING_COLUMNS = frozenset(
     column.name for column in MEASURE_COLUMNS if column.name.startswith("peak_") or column.name.endswith("_clock_hz")
 )
-"""What holds under ncu whatever a launch does: the mean of a signature, without a question of agreement."""
+"""Columns that hold under ncu whatever a launch does: the mean of a signature, without a check of agreement."""
 COUNT_COLUMNS = tuple(
     column.name
     for column in MEASURE_COLUMNS
     if column.type == pa.float64() and column.name not in {*CEILING_COLUMNS, "duration_ns"}
 )
-"""What launches of one signature must agree in."""
+"""Columns in which launches of one signature must agree."""
 FILLED_COLUMNS = ("chip", "compute_capability", "device_name")
-"""Columns that the counts fill in where the timeline lacks them."""
+"""Columns of the counts that fill gaps of the timeline."""
 TIMES_UNDER_NCU = "gpu__time"
 RATE = ".sum.per_second"
 
@@ -69,7 +69,7 @@ ABOUT_CEILINGS = (
 
 @dataclass(frozen=True)
 class Share:
-    """Time of the timeline with one outcome, of one kernel, or of all of them (`kernel` is None); `share` is of all."""
+    """Time of the timeline with one outcome, of one kernel or of all (`kernel` is None); `share` is of all time."""
 
     outcome: str
     kernel: str | None
@@ -80,7 +80,7 @@ class Share:
 
 @dataclass
 class Joined:
-    """The launches of the timeline with their counts, the time of each outcome, and of each kernel that lacks counts.
+    """The joined launches, the time of each outcome, and of each kernel that lacks counts.
 
     `lacking` is sorted by time.
     """
@@ -92,12 +92,12 @@ class Joined:
 
 
 def join(counts: pa.Table, timeline: pa.Table, *, tolerance: float = TOLERANCE, other_gpus: bool = False) -> Joined:
-    """One row per launch of `timeline`, with the counts that its signature has in `counts`.
+    """Return one row per launch of `timeline`, with the counts of its signature in `counts`.
 
-    Raises `NcuBenchError` when `counts` holds no counters of ncu, or `timeline` no kernels of a timeline, or when both
-    know their GPU and it is another one, unless `other_gpus` are joined all the same.
+    Raises `NcuBenchError` if `counts` has no counters of ncu, `timeline` has no kernels of a timeline, or both name
+    their GPU and differ, unless `other_gpus` is set.
     """
-    _refuse_what_cannot_be_joined(counts, timeline)
+    _require_joinable(counts, timeline)
     counted = launches_of(_with_sums(_rows_that(counts, _is_counted(counts))))
     timed = launches_of(_rows_that(timeline, _is_of(timeline, TIMELINES)))
     apart = _differences_of_gpus(counted.table, timed.table)
@@ -117,7 +117,7 @@ def join(counts: pa.Table, timeline: pa.Table, *, tolerance: float = TOLERANCE, 
     return Joined(table, outcomes, lacking, notes)
 
 
-def _refuse_what_cannot_be_joined(counts: pa.Table, timeline: pa.Table) -> None:
+def _require_joinable(counts: pa.Table, timeline: pa.Table) -> None:
     has_counts, has_times = _is_counted(counts).any(), _is_of(timeline, TIMELINES).any()
     if not has_counts and not has_times and _is_counted(timeline).any() and _is_of(counts, TIMELINES).any():
         raise NcuBenchError(
@@ -144,7 +144,7 @@ def _refuse_what_cannot_be_joined(counts: pa.Table, timeline: pa.Table) -> None:
 
 
 def _differences_of_gpus(counts: pa.Table, timeline: pa.Table) -> list[str]:
-    """In which of device name and compute capability the two differ, of what both know."""
+    """Differences in device name and compute capability, where both sides have them."""
     found = []
     for name, title in (("device_name", ""), ("compute_capability", "compute capability ")):
         ours, theirs = ({word for word in _distinct(table, name) if word} for table in (counts, timeline))
@@ -159,15 +159,15 @@ def _is_of(table: pa.Table, sources: Sequence[str]) -> Mask:
 
 
 def _distinct(table: pa.Table, name: str) -> set[str | None]:
-    """The texts of a column, None among them where it has nulls."""
+    """The distinct texts of a column, including None if it has nulls."""
     codes, values = tables.codes(table, name)
     return {values[code] for code in np.unique(codes).tolist()}
 
 
 def _is_counted(table: pa.Table) -> Mask:
-    """Launches under ncu that did not fail."""
-    alive: Mask = np.array([not failed for failed in table.column("failed").to_pylist()], dtype=bool)
-    return _is_of(table, ("ncu",)) & alive
+    """Mask of launches under ncu that did not fail."""
+    succeeded: Mask = np.array([not failed for failed in table.column("failed").to_pylist()], dtype=bool)
+    return _is_of(table, ("ncu",)) & succeeded
 
 
 def _rows_that(table: pa.Table, wanted: Mask) -> pa.Table:
@@ -177,7 +177,7 @@ def _rows_that(table: pa.Table, wanted: Mask) -> pa.Table:
 
 
 def _with_sums(table: pa.Table) -> pa.Table:
-    """Counted launches with what their rates per second add up to in place of the rates, which hold under ncu only."""
+    """Replace rates per second of counted launches by sums, since rates hold under ncu only."""
     seconds = tables.floats(table, "duration_ns") / 1e9
     for rate in [name for name in table.column_names if name.endswith(RATE)]:
         total = rate.removesuffix(RATE) + ".sum"
@@ -188,8 +188,8 @@ def _with_sums(table: pa.Table) -> pa.Table:
         if total in table.column_names:
             table = _replaced(table, total, column)
             continue
-        said = field_metadata(unit=unit, meaning="the rate under ncu times the time under ncu")
-        table = table.append_column(pa.field(total, column.type, metadata=said), column)
+        metadata = field_metadata(unit=unit, meaning="the rate under ncu times the time under ncu")
+        table = table.append_column(pa.field(total, column.type, metadata=metadata), column)
     return table
 
 
@@ -202,7 +202,7 @@ def _metadata(counts: pa.Table, timeline: pa.Table, notes: list[str]) -> dict[st
 
 
 class _Values:
-    """The columns of the counted launches, as one value per group of a matching."""
+    """The columns of the counted launches, as one value per launch of the timeline."""
 
     def __init__(self, counted: LaunchSignatures, matching: Matching, tolerance: float) -> None:
         self.tolerance = tolerance
@@ -219,26 +219,26 @@ class _Values:
                 self.disagree |= disagree
 
     def numbers(self) -> Iterator[tuple[pa.Field, Floats]]:
-        """Every other metric that is a number, with its field."""
+        """Every other numeric metric, with its field."""
         for field_ in self._counted.table.schema:
             number = pa.types.is_floating(field_.type) or pa.types.is_integer(field_.type)
             if number and field_.name not in COLUMN_NAMES and not field_.name.startswith(TIMES_UNDER_NCU):
                 yield field_, self._of_launches(field_.name)[0]
 
     def words(self) -> Iterator[tuple[pa.Field, list[str | None]]]:
-        """Every metric that is a word and the same in all launches of its group."""
+        """Every text metric, with its field."""
         for field_ in self._counted.table.schema:
             text = pa.types.is_string(field_.type) or pa.types.is_dictionary(field_.type)
             if text and "__" in field_.name and not field_.name.endswith("(instances)"):
                 yield field_, self.word(field_.name)
 
     def word(self, name: str) -> list[str | None]:
-        """A text column of the counts for each launch of the timeline: None where the launches of a group differ."""
+        """A text column of the counts for each launch of the timeline; None where launches of a group differ."""
         texts = [next(iter(found)) if len(found) == 1 else None for found in self._texts(name)]
         return self._spread(texts)
 
     def bases(self) -> list[str | None]:
-        """`flops_basis` for each launch of the timeline: all that the launches of its group have."""
+        """`flops_basis` for each launch of the timeline: all bases in its group."""
         return self._spread([BETWEEN_BASES.join(sorted(found)) or None for found in self._texts("flops_basis")])
 
     def _texts(self, name: str) -> list[set[str]]:
@@ -254,7 +254,7 @@ class _Values:
         return [texts[group] if group >= 0 else None for group in self._matching.group.tolist()]
 
     def _of_launches(self, name: str) -> tuple[Floats, Mask]:
-        """A column for each launch of the timeline, NaN where it is not known, and the groups that disagree in it."""
+        """A column for each launch of the timeline (float64, NaN if unknown), and the groups that disagree in it."""
         values = tables.floats(self._counted.table, name)
         mean, disagree = self._means(name, values)
         group, partner = self._matching.group, self._matching.partner
@@ -265,7 +265,7 @@ class _Values:
         return np.where(group >= 0, found, np.nan), disagree
 
     def _means(self, name: str, values: Floats) -> tuple[Floats, Mask]:
-        """The mean of a column in each group, NaN where no launch has it, and where its launches disagree."""
+        """The mean of a column in each group (NaN if no launch has it), and the groups whose launches disagree."""
         members, group, groups = self._matching.members, self._matching.member_group, self._matching.groups
         known = ~np.isnan(values[members])
         member, group = values[members][known], group[known]
@@ -286,7 +286,7 @@ class _Values:
 
 
 def _outcomes(timed: LaunchSignatures, matching: Matching, values: _Values) -> npt.NDArray[np.int64]:
-    """For each launch of the timeline the place of its outcome in `OUTCOMES`."""
+    """For each launch of the timeline the index of its outcome in `OUTCOMES`."""
     outcome = np.full(len(timed.table), OUTCOMES.index(UNMATCHED))
     found = matching.group >= 0
     differs = found.copy()
@@ -302,7 +302,7 @@ def _outcomes(timed: LaunchSignatures, matching: Matching, values: _Values) -> n
 
 
 def _table(timed: LaunchSignatures, matching: Matching, values: _Values, outcome: npt.NDArray[np.int64]) -> pa.Table:
-    """The launches of the timeline, with the columns of the counts in place of their empty ones and behind them."""
+    """The launches of the timeline, with the columns of the counts filled in or appended."""
     table = timed.table
     found = matching.group >= 0
     for name, column in values.columns.items():
@@ -377,8 +377,8 @@ def _notes(
         worst = max(values.spreads, key=lambda name: values.spreads[name])
         notes.append(
             f"{_launches(kinds[AMBIGUOUS].launches)} ambiguous: counted launches of one signature differ by more "
-            f"than {100 * values.tolerance:.3g} %, {worst} by up to {100 * values.spreads[worst]:.3g} %; what differs "
-            "is left empty, and --tolerance takes means of more"
+            f"than {100 * values.tolerance:.3g} %, {worst} by up to {100 * values.spreads[worst]:.3g} %; differing "
+            "values are left empty; a larger --tolerance takes their mean"
         )
     notes += _key_notes(timed, matching)
     timeless = int((timed.weight * np.isnan(tables.floats(timed.table, "duration_ns")))[timed.is_kernel].sum())
@@ -394,7 +394,7 @@ def _notes(
 
 
 def _key_notes(timed: LaunchSignatures, matching: Matching) -> list[str]:
-    """How many launches found their counts by a key looser than name, grid and block."""
+    """The number of launches that found their counts by a key looser than name, grid and block."""
     notes = []
     for place, key in enumerate(KEYS):
         here = matching.key == place

@@ -1,4 +1,4 @@
-"""A run condensed to what its layers are made of, file by file, so that layers of runs of any size are compared."""
+"""A run condensed to rows for its layers, file by file, so that layers of runs of any size can be compared."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ncu_tools.runs.partition_sums import notes_of_reports, sums_of_run
 
 @dataclass
 class LayerSums:
-    """The launches of a run as `layers.condensed` gives them, what all of them say of their conditions, and notes.
+    """The condensed launches of a run (see `layers.condensed`), their conditions, and notes on reading.
 
-    What is kept grows with kernels x modules x iterations, and not with the ranks of a run.
+    Memory grows with kernels x modules x iterations, not with the number of ranks.
     """
 
     table: pa.Table | None = None
@@ -27,26 +27,26 @@ class LayerSums:
     reports: dict[str, None] = field(default_factory=dict)
 
     def add(self, table: pa.Table) -> None:
-        """Take the next launches."""
+        """Add launches."""
         self.observed.add(table)
         self.reports |= notes_of_reports(table)
-        self._behind(condensed(table))
+        self._append(condensed(table))
 
     def merge(self, other: LayerSums) -> None:
-        """Take the launches that come behind."""
+        """Merge later launches into these."""
         self.observed.merge(other.observed)
         self.reports |= other.reports
         if other.table is not None:
-            self._behind(other.table)
+            self._append(other.table)
 
     @property
     def launches(self) -> pa.Table:
-        """The launches, condensed. Raises `ValueError` before any were taken."""
+        """The condensed launches. Raises `ValueError` before any were added."""
         if self.table is None:
-            raise ValueError("no launches were taken")
+            raise ValueError("no launches were added")
         return self.table
 
-    def _behind(self, more: pa.Table) -> None:
+    def _append(self, more: pa.Table) -> None:
         self.table = more if self.table is None else condensed(_joined(self.table, more))
 
 
@@ -55,7 +55,7 @@ def _joined(table: pa.Table, more: pa.Table) -> pa.Table:
 
 
 def layers_of_run(run: OnDisk | Run) -> LayerSums:
-    """The layers of a run; what is in Parquet is never in memory all at once, and a dataset's files go to its engine.
+    """The layers of a run; Parquet files are read in batches, and a dataset is read by its engine.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """

@@ -1,4 +1,4 @@
-"""What a launch of a kernel takes on average in two runs, over the same mix of launches on both sides.
+"""Means per launch of a kernel in two runs, over the same mix of launches on both sides.
 
 Launches of one kernel that differ in grid, block or NVTX range do different work. With plain means, a run with one more
 of the large launches would look slower though every launch became faster. So each signature s has the same weight on
@@ -6,8 +6,8 @@ both sides, its number of launches n_s in the base, with the means b_s and w_s o
 
     base = sum_s n_s b_s / sum_s n_s        new = sum_s n_s w_s / sum_s n_s
 
-Signatures of a kernel that only one run has are one more s if both runs have such, as of a kernel with another grid
-than before; if only one run has some, they are left out.
+If both runs have signatures of a kernel that the other run lacks, as with a kernel whose grid changed, these are
+merged into one more s; if only one run has some, they are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import Pairing
 from ncu_tools.numbers.statistics import Codes, Estimate, Totals, ratio_interval, totals
 
@@ -25,62 +25,62 @@ PER_LAUNCH = "per launch"
 OF_COMMON_SIGNATURES = "per launch, of the grids, blocks and ranges in both runs"
 OF_OTHER_SIGNATURES = "per launch, of another grid, block or range than before"
 
-WITHIN_WORKS, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
-"""Whose scatter the interval rests on. Of all launches it holds the difference between works too, so it is wider."""
+WITHIN_SIGNATURES, OF_ALL = "launches of the same shape and range", "all launches of the kernel"
+"""Launches whose scatter the interval uses; that of all launches includes differences between signatures."""
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The signatures of a run: their pair, work and number of launches, and what each launch counts."""
+    """The signatures of a run: their pair, stratum and number of launches, and the weight of each launch."""
 
-    run: Works
+    run: SignatureSums
     pair: Codes
-    work: Codes
+    strata: Codes
     launches: Floats
     weight: Floats
 
     def mean(self, sums: Floats, pairs: int) -> Floats:
-        """The weighed mean per launch of each pair; NaN where one of its launches has no value."""
+        """The weighted mean per launch (float64, one per pair); NaN if one of its launches has no value."""
         weighed = np.where(self.weight > 0, sums * self.weight, 0.0)
         launches = np.bincount(self.pair, self.launches * self.weight, pairs)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.bincount(self.pair, weighed, pairs) / launches
 
-    def scatter(self, column: str, pairs: int, works: int) -> dict[str, Totals]:
-        """The weighed sum of each pair with its variance, from the scatter within works, or of all its launches."""
+    def scatter(self, column: str, pairs: int, strata: int) -> dict[str, Totals]:
+        """The weighted sum of each pair with its variance, from the scatter within strata, or of all its launches."""
         moments = self.run.moments[column].only(self.weight > 0)
-        pair_of, weight_of = np.zeros(works, np.int64), np.zeros(works)
-        pair_of[self.work], weight_of[self.work] = self.pair, self.weight
+        pair_of, weight_of = np.zeros(strata, np.int64), np.zeros(strata)
+        pair_of[self.strata], weight_of[self.strata] = self.pair, self.weight
         return {
-            WITHIN_WORKS: totals(moments.joined(self.work, works), pair_of, pairs, weight_of),
+            WITHIN_SIGNATURES: totals(moments.joined(self.strata, strata), pair_of, pairs, weight_of),
             OF_ALL: totals(moments.joined(self.pair, pairs), np.arange(pairs), pairs),
         }
 
 
 @dataclass(frozen=True)
 class Mix:
-    """The launches of two runs that stand against each other; `compares` says which those of a pair are."""
+    """The launches of two runs that are compared; `compares` describes them for each pair."""
 
     compares: list[str]
     _sides: tuple[_Side, _Side]
-    _works: int
+    _strata: int
 
     def means(self, measure: str) -> list[Floats]:
-        """The mean per launch of each pair, in the base and in the new run; NaN where it is not known."""
+        """The mean per launch, one per pair, in the base and in the new run; NaN if unknown."""
         return [side.mean(side.run.totals(measure), len(self.compares)) for side in self._sides]
 
     def steps(self, column: str) -> Floats:
-        """By how much the means of each pair may be apart because of the digits that their reports printed."""
+        """The largest effect of printed digits on the difference of each pair's means; float64, one per pair."""
         found = [side.mean(side.run.steps[column] * side.launches, len(self.compares)) for side in self._sides]
         return np.nan_to_num((found[0] + found[1]) / 2)
 
     def intervals(self, measure: str, column: str) -> dict[int, tuple[float, float, str]]:
-        """The interval of the ratio of each pair's means, with what it rests on, where it is known."""
-        before, after = (side.scatter(column, len(self.compares), self._works) for side in self._sides)
+        """Pair index -> interval of the ratio of its means, and its basis; pairs without one are absent."""
+        before, after = (side.scatter(column, len(self.compares), self._strata) for side in self._sides)
         means = self.means(measure)
         found = {}
         for number in range(len(self.compares)):
-            for basis in (WITHIN_WORKS, OF_ALL):
+            for basis in (WITHIN_SIGNATURES, OF_ALL):
                 sides = zip(means, (before[basis], after[basis]), strict=True)
                 estimates = [_around(float(mean[number]), scatter, number) for mean, scatter in sides]
                 if all(np.isfinite(estimate[1]) for estimate in estimates):
@@ -97,23 +97,25 @@ def _around(mean: float, scatter: Totals, number: int) -> Estimate:
     return mean, variance / total**2 * mean**2 if total else np.nan, float(scatter.freedom[number])
 
 
-def mix_of(pairing: Pairing, base: Works, new: Works) -> Mix:
-    """Which launches of two runs stand against each other, each with its weight."""
+def mix_of(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> Mix:
+    """Weight the launches of two runs so that both sides have the same mix of signatures."""
     pairs = len(pairing.pairs)
-    works = 1 + max((int(codes.max(initial=-1)) for codes in (pairing.base_work, pairing.new_work)), default=-1)
-    common = np.zeros(works, bool)
-    common[np.intersect1d(pairing.base_work, pairing.new_work)] = True
-    sides = (base, pairing.base, pairing.base_work), (new, pairing.new, pairing.new_work)
-    strata = [np.where(common[work], work, works + pair) for _, pair, work in sides]
+    strata_count = 1 + max(
+        (int(codes.max(initial=-1)) for codes in (pairing.base_strata, pairing.new_strata)), default=-1
+    )
+    common = np.zeros(strata_count, bool)
+    common[np.intersect1d(pairing.base_strata, pairing.new_strata)] = True
+    sides = (base, pairing.base, pairing.base_strata), (new, pairing.new, pairing.new_strata)
+    strata = [np.where(common[own], own, strata_count + pair) for _, pair, own in sides]
     launches = [run.sums.of("launches") for run, _, _ in sides]
-    before, after = (np.bincount(of, count, works + pairs) for of, count in zip(strata, launches, strict=True))
+    before, after = (np.bincount(of, count, strata_count + pairs) for of, count in zip(strata, launches, strict=True))
     both = (before > 0) & (after > 0)
     weights = both.astype(np.float64), np.where(both, before / np.where(both, after, 1.0), 0.0)
     weighed = [
-        _Side(run, pair, work, count, weight[of])
-        for (run, pair, work), count, weight, of in zip(sides, launches, weights, strata, strict=True)
+        _Side(run, pair, own, count, weight[of])
+        for (run, pair, own), count, weight, of in zip(sides, launches, weights, strata, strict=True)
     ]
-    rest = before[works:] > 0, after[works:] > 0
+    rest = before[strata_count:] > 0, after[strata_count:] > 0
     words = np.where(rest[0] | rest[1], OF_COMMON_SIGNATURES, PER_LAUNCH)
     words = np.where(rest[0] & rest[1], OF_OTHER_SIGNATURES, words)
-    return Mix(words.tolist(), (weighed[0], weighed[1]), works)
+    return Mix(words.tolist(), (weighed[0], weighed[1]), strata_count)

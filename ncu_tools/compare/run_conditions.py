@@ -1,4 +1,4 @@
-"""Under which conditions a run was made, and which of them keep two runs from being compared."""
+"""The conditions of a run, and differences of conditions that forbid a comparison."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from ncu_parsers.schema.tables import Floats, table_metadata
 from ncu_tools.kernels.operator_times import clocks_of
 
 END = "end"
-"""Whether a run ended as it should or early; only manifests know."""
+"""The condition whether a run ended early; only manifests have it."""
 REFUSED = ("source", "GPU", "compute capability", "clock control", "threads", END)
-"""Conditions in which runs that are compared must agree, unless the user wants it anyway."""
+"""Conditions that must agree between compared runs, unless the user overrides it."""
 
 CLOCKS_ALIKE = 0.02
-"""How far the median SM clocks of two runs may be apart, as a share of the lower, without a word."""
+"""Largest relative difference of the median SM clocks of two runs without a note."""
 
 NOT_KNOWN = "not known"
 OF_LAUNCHES = ("source", "device_name", "compute_capability")
 DIGITS_OF_CLOCKS = 4
-"""So many digits of clocks are kept, so that what is kept of a run does not grow with it."""
+"""Digits of clocks that are kept, so that memory does not grow with the run."""
 
 Conditions = dict[str, str | None]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A condition in which two runs differ. `refused` says that a comparison of the two means little."""
+    """A condition in which two runs differ. `refused` is True if the comparison would mean little."""
 
     condition: str
     base: str
@@ -44,19 +44,19 @@ class Difference:
 
 
 class Observed:
-    """What launches themselves say of their conditions, and how many failed, a stretch of launches at a time."""
+    """Conditions read from launches, and the number of failed ones, added in batches of launches."""
 
     def __init__(self) -> None:
-        self.words: dict[str, set[str]] = {name: set() for name in OF_LAUNCHES}
+        self.texts: dict[str, set[str]] = {name: set() for name in OF_LAUNCHES}
         self.tool_versions: set[str] = set()
         self.failed = 0
         self.times: set[str] = set()
-        """What the times of launches are: GPU times of kernels ("time"), or self times of operators."""
+        """Titles of the times of launches: GPU times of kernels ("time"), or self times of operators."""
         self._clocks: Counter[float] = Counter()
 
     def add(self, table: pa.Table) -> None:
-        """Take the next launches."""
-        for name, known in self.words.items():
+        """Add launches."""
+        for name, known in self.texts.items():
             known.update(_words(table, name))
         reports = table_metadata(table).get("reports", [])
         versions = (report.get("tool_version") for report in reports)
@@ -69,9 +69,9 @@ class Observed:
         self._clocks.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
     def merge(self, other: Observed) -> None:
-        """Take what other launches say."""
-        for name, known in self.words.items():
-            known |= other.words[name]
+        """Merge the conditions of other launches into these."""
+        for name, known in self.texts.items():
+            known |= other.texts[name]
         self.tool_versions |= other.tool_versions
         self.failed += other.failed
         self.times |= other.times
@@ -79,7 +79,7 @@ class Observed:
 
     @property
     def median_clock(self) -> float | None:
-        """The median SM clock in Hz, to so many digits as are kept; None where no launch knows its own."""
+        """The median SM clock in Hz, rounded to the kept digits; None if no launch has one."""
         passed, total = 0, self._clocks.total()
         for value, count in sorted(self._clocks.items()):
             passed += count
@@ -89,21 +89,21 @@ class Observed:
 
 
 def _rounded(clocks: Floats) -> Floats:
-    """Numbers above 0 with as many digits as are kept of clocks."""
+    """Positive numbers rounded to the kept digits of clocks."""
     step: Floats = 10.0 ** (np.floor(np.log10(clocks)) + 1 - DIGITS_OF_CLOCKS)
     return np.round(clocks / step) * step
 
 
 def conditions_of(observed: Observed, manifest: Manifest | None = None) -> Conditions:
-    """The conditions of a run; None where neither its launches nor its manifest know. A report has no manifest."""
+    """The conditions of a run; None if neither its launches nor its manifest have one. A report has no manifest."""
     workload = manifest.workload if manifest else {}
     facts = manifest.facts if manifest else {}
     versions = manifest.versions if manifest else {}
-    sources = observed.words["source"]
+    sources = observed.texts["source"]
     return {
         "source": _listed(sources),
-        "GPU": _listed(observed.words["device_name"]) or facts.get("device_name"),
-        "compute capability": _listed(observed.words["compute_capability"]),
+        "GPU": _listed(observed.texts["device_name"]) or facts.get("device_name"),
+        "compute capability": _listed(observed.texts["compute_capability"]),
         "threads": _text(facts.get("threads")),
         "clock control": manifest.clock_control if manifest else None,
         "cache control": manifest.cache_control if manifest else None,
@@ -124,7 +124,7 @@ def conditions_of(observed: Observed, manifest: Manifest | None = None) -> Condi
 
 
 def differences(base: Conditions, new: Conditions) -> list[Difference]:
-    """The conditions that are known of both runs and differ, those that forbid a comparison first."""
+    """The conditions known of both runs that differ, those that forbid a comparison first."""
     found = [
         Difference(name, before, after, name in REFUSED)
         for name in base
@@ -134,12 +134,12 @@ def differences(base: Conditions, new: Conditions) -> list[Difference]:
 
 
 def known_of_one(base: Conditions, new: Conditions) -> list[str]:
-    """The conditions that are known of one run only, so that nobody can tell whether the two agree."""
+    """The conditions known of one run only, so that agreement cannot be checked."""
     return [name for name in base if name != END and (base[name] is None) != (new[name] is None)]
 
 
 def clock_note(base: Observed, new: Observed) -> str | None:
-    """A sentence where the median SM clocks that the reports hold are apart; None where they agree or are not known."""
+    """A note if the median SM clocks of two runs differ; None if they agree or are unknown."""
     before, after = base.median_clock, new.median_clock
     if before is None or after is None or max(before, after) / min(before, after) - 1 <= CLOCKS_ALIKE:
         return None

@@ -1,4 +1,4 @@
-"""Whether two runs did the same work, so that their sums say something: the same launches, as often."""
+"""Whether two runs did the same work, so that their sums can be compared: the same launches, equally often."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.compare.change import shortened
-from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import BY_NAME, Pairing
 
 NOT_THE_SAME_WORK = "not the same work"
@@ -18,7 +18,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class OtherWork:
-    """In what two runs did not do the same work, a phrase for each kernel, and the kernels that both ran."""
+    """Kernels in which two runs did not do the same work, one phrase each, and the kernels that both ran."""
 
     kernels: list[str] = field(default_factory=list)
     in_both: list[str] = field(default_factory=list)
@@ -27,7 +27,7 @@ class OtherWork:
         return bool(self.kernels)
 
     def __str__(self) -> str:
-        """As in "not the same work: 3 -> 4 launches of silu_kernel"."""
+        """The kernels in words, as in "not the same work: 3 -> 4 launches of silu_kernel"."""
         return f"{NOT_THE_SAME_WORK}: {', '.join(shortened(self.kernels, MOST_NAMED))}" if self.kernels else ""
 
     @property
@@ -37,28 +37,28 @@ class OtherWork:
         return f'Gate a kernel per launch, as --fail-on "kernel:{kernel}:time>5%", or add --anyway to judge the sums.'
 
 
-def other_work(pairing: Pairing, base: Works, new: Works) -> OtherWork:
-    """In which kernels the launches of two runs differ.
+def other_work(pairing: Pairing, base: SignatureSums, new: SignatureSums) -> OtherWork:
+    """The kernels in which the launches of two runs differ.
 
-    A kernel that has its full name in both has to have the same signatures (grid, block, NVTX range) as often. One that
-    was renamed, or paired by the user, may have another grid, as a kernel that was rewritten does, and has to be
-    launched as often.
+    A kernel with the same full name in both must have the same signatures (grid, block, NVTX range) equally often. One
+    that was renamed, or paired by the user, may have another grid, as rewritten kernels do, but must be launched
+    equally often.
     """
     pairs = len(pairing.pairs)
-    sides = ((pairing.base, pairing.base_work, base), (pairing.new, pairing.new_work, new))
-    works = 1 + max((int(work.max(initial=-1)) for _, work, _ in sides), default=-1)
+    sides = ((pairing.base, pairing.base_strata, base), (pairing.new, pairing.new_strata, new))
+    strata = 1 + max((int(own.max(initial=-1)) for _, own, _ in sides), default=-1)
     launches = [run.sums.of("launches") for _, _, run in sides]
     before, after = (np.bincount(codes, count, pairs) for (codes, _, _), count in zip(sides, launches, strict=True))
-    ours, theirs = (np.bincount(work, count, works) for (_, work, _), count in zip(sides, launches, strict=True))
-    elsewhere = np.zeros(pairs, bool)
-    for codes, work, _ in sides:
-        elsewhere[codes[ours[work] != theirs[work]]] = True
+    ours, theirs = (np.bincount(own, count, strata) for (_, own, _), count in zip(sides, launches, strict=True))
+    differs = np.zeros(pairs, bool)
+    for codes, own, _ in sides:
+        differs[codes[ours[own] != theirs[own]]] = True
     found: list[tuple[int, str]] = []
     for number, pair in enumerate(pairing.pairs):
         name = short_name(pair.kernel)
         if before[number] != after[number]:
             found.append((number, f"{before[number]:,.0f} -> {after[number]:,.0f} launches of {name}"))
-        elif elsewhere[number] and pair.matched_by == BY_NAME:
+        elif differs[number] and pair.matched_by == BY_NAME:
             found.append((number, f"another grid, block or range of {name}"))
     in_both = [number for number, _ in found if before[number] and after[number]] or np.flatnonzero(before * after)
     return OtherWork([phrase for _, phrase in found], [short_name(pairing.pairs[number].kernel) for number in in_both])

@@ -1,1 +1,1 @@
-"""FLOPs and bytes by operator formulas, beside what was measured."""
+"""Expected FLOPs and bytes by operator formulas, compared with measured ones."""

@@ -1,6 +1,6 @@
-"""The two sides of measured against expected: launches that hardware counted, operators that formulas count.
+"""The two sides of measured against expected: launches counted by hardware, operators counted by formulas.
 
-Both are read once into columns. A place is a phase with a module; what has none is under `NO_PHASE` or `NO_MODULE`.
+Both are read once into columns. A place is a phase with a module; missing ones are `NO_PHASE` or `NO_MODULE`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow as pa
 from ncu_launch.counters.metrics import TENSOR_INTEGER_PRECISIONS
 from ncu_launch.files.manifest import Manifest
 from ncu_parsers.report_data.operator_records import INTEGER_OPERATIONS
-from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
-from ncu_tools.layers.layers import NO_MODULE, NO_PHASE
+from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, drop_failed
 
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
@@ -33,15 +33,15 @@ _FILTERS = frozenset(
         "--nvtx-include", "--nvtx-exclude", "--range-filter",
     )
 )  # fmt: skip
-"""Options of ncu, and ours, that leave launches out."""
+"""Options of ncu, and ours, that filter launches."""
 
 
 @dataclass(frozen=True)
 class Collection:
     """How the measured side was collected.
 
-    `filters` are the options that left launches out, None where nobody knows. `iterations` is how many were asked for;
-    it counts only where the launches do not know theirs.
+    `filters` are the options that filtered launches, None if unknown. `iterations` is the requested number; it counts
+    only if launches have no iteration numbers.
     """
 
     filters: tuple[str, ...] | None = None
@@ -50,13 +50,13 @@ class Collection:
 
 
 def collection_of(manifest: Manifest) -> Collection:
-    """What a run folder's manifest says of how its launches were collected."""
+    """Read from a run folder's manifest how its launches were collected."""
     command = manifest.tool_runs[-1].command if manifest.tool_runs else manifest.asked
     return Collection(filters_in(command), int(manifest.workload.get("iterations") or 1), manifest.partial)
 
 
 def filters_in(command: Sequence[str]) -> tuple[str, ...]:
-    """The options of a command line that leave launches out, each with its value, as "--launch-count 5"."""
+    """The options of a command line that filter launches, each with its value, as "--launch-count 5"."""
     found = []
     for number, word in enumerate(command):
         option, equals, _ = word.partition("=")
@@ -67,7 +67,7 @@ def filters_in(command: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass
 class MeasuredLaunches:
-    """The measured launches as columns; failed ones are left out."""
+    """The measured launches as columns (one value per launch); failed ones are left out."""
 
     table: pa.Table
     rows: int = field(init=False)
@@ -78,14 +78,11 @@ class MeasuredLaunches:
     _named: dict[tuple[re.Pattern[str], str], Mask] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if "failed" in self.table.column_names:
-            failed = self.table.column("failed").to_pylist()
-            if any(failed):
-                self.table = arrays.kept(self.table, [not value for value in failed])
+        self.table = drop_failed(self.table)
         self.rows = len(self.table)
         self.places = _places(self.table)
         self.dram_bytes = tables.floats(self.table, "dram_bytes")
-        # A launch whose counted part is zero has no FLOPs in the table: "at least zero". In a sum it still counts.
+        # A launch whose counted part is zero has no FLOPs in the table ("at least zero"). It still counts in sums.
         self.is_lower_bound = self._says("not collected") | self._says("not every")
         flops = tables.floats(self.table, "flops")
         nothing_counted = np.isnan(flops) & self.is_lower_bound & ~self._says("which was busy")
@@ -93,12 +90,12 @@ class MeasuredLaunches:
 
     @cached_property
     def are_unattributed(self) -> bool:
-        """Whether there are launches, and none of them knows its phase or module."""
+        """True if there are launches, and none has a phase or module."""
         return set(self.places) == {(NO_PHASE, NO_MODULE)}
 
     @cached_property
     def basis(self) -> list[str | None]:
-        """How the FLOPs of each launch were got."""
+        """The basis of the FLOPs of each launch."""
         return tables.words(self.table, "flops_basis")
 
     def _says(self, words: str) -> Mask:
@@ -106,26 +103,26 @@ class MeasuredLaunches:
 
     @cached_property
     def cuda_core_flops(self) -> Floats:
-        """FLOPs outside the tensor cores."""
+        """FLOPs outside the tensor cores, one per launch."""
         return np.asarray(self.flops - np.nan_to_num(tables.floats(self.table, "tensor_flops")))
 
     @cached_property
     def integer_operations(self) -> Floats:
-        """Integer operations of the tensor cores; NaN where none of their counters was collected."""
+        """Integer operations of the tensor cores, one per launch; NaN if no counter of them was collected."""
         columns = [tables.floats(self.table, f"tensor_ops_{name}") for name in TENSOR_INTEGER_PRECISIONS]
         unknown = np.isnan(np.stack(columns)).all(axis=0)
         return np.where(unknown, np.nan, np.nansum(np.stack(columns), axis=0))
 
     @cached_property
     def doubtful_flops(self) -> Floats:
-        """FP16 FLOPs that may be constant moves; 0 where there are none."""
+        """FP16 FLOPs that may be constant moves, one per launch; 0 for none."""
         return np.where(
             self._says("may be constant moves"), np.nan_to_num(tables.floats(self.table, "flops_fp16")), 0.0
         )
 
     @cached_property
     def ran_sparse(self) -> Mask:
-        """Where a counter of sparse tensor instructions is above zero."""
+        """Mask of launches with a nonzero counter of sparse tensor instructions."""
         names = [name for name in self.table.column_names if "sparsity_on" in name and "peak" not in name]
         found = np.zeros(self.rows, dtype=bool)
         for name in names:
@@ -133,7 +130,7 @@ class MeasuredLaunches:
         return found
 
     def named(self, pattern: re.Pattern[str], *, short: bool = False) -> Mask:
-        """Where the kernel's name matches: the full one, or the one without template arguments."""
+        """Mask of launches whose kernel name matches: the full one, or the one without template arguments."""
         column = "kernel_short" if short else "kernel_name"
         if (pattern, column) not in self._named:
             codes, names = tables.codes(self.table, column)
@@ -141,15 +138,15 @@ class MeasuredLaunches:
             self._named[pattern, column] = np.asarray(matches[codes], dtype=bool)
         return self._named[pattern, column]
 
-    def iterations(self, asked: int) -> int:
-        """How many iterations the launches are of: those that they name, else as many as were asked for."""
+    def iterations(self, requested: int) -> int:
+        """The number of iterations of the launches, or `requested` if they have none."""
         named = tables.floats(self.table, "iteration")
-        return len(np.unique(named[~np.isnan(named)])) or asked
+        return len(np.unique(named[~np.isnan(named)])) or requested
 
 
 @dataclass
 class Operators:
-    """The expected operators of one iteration as columns; FLOPs are NaN where no formula is known."""
+    """The expected operators of one iteration as columns; FLOPs are NaN for operators without a formula."""
 
     table: pa.Table
     places: list[Place] = field(init=False)
@@ -169,7 +166,7 @@ class Operators:
 
     @cached_property
     def flops_by_place(self) -> dict[Place, float]:
-        """The sum of each phase and module; NaN where an operator of it is unknown."""
+        """The sum of each phase and module; NaN if an operator there has no formula."""
         sums: dict[Place, float] = {}
         for place, flops in zip(self.places, self.flops.tolist(), strict=True):
             sums[place] = sums.get(place, 0.0) + flops

@@ -1,10 +1,10 @@
-"""FLOPs, bytes and roofline times of a model that was not run, on machines that need not be there.
+"""Estimated FLOPs, bytes and roofline times of a model that is not run, on machines that need not be present.
 
-Times follow from the roofline model: as a whole the greater of bytes / bandwidth and FLOPs / peak; per operator the
-sum of each operator's own greater one. Both are what a machine could reach at best. Bytes come in two conventions, each
-with its name: `model` is inputs + parameters + outputs of layers, once each (torchinfo's sum, of a forward pass);
-`operators` is what every operator reads and writes. The time as a whole, what bounds it and the arithmetic
-intensity are of the same bytes: those of the model where they are known, in a forward pass, else those of operators.
+Times follow from the roofline model: for the model, the greater of bytes / bandwidth and FLOPs / peak; for operators,
+the sum of each operator's own greater one. Both are lower bounds. Bytes come in two conventions: `model` is inputs +
+parameters + outputs of layers, once each (torchinfo's sum, of a forward pass); `operators` is what every operator reads
+and writes. Time, bound and arithmetic intensity of the model use the same bytes: `model` if known (forward pass), else
+`operators`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ UNITS_OF_TYPE = {
     "fp64": ("tensor_fp64", "fp64"), "fp32": ("fp32",), "tf32": ("tensor_tf32",), "fp16": ("tensor_fp16", "fp16"),
     "bf16": ("tensor_bf16", "bf16"), "int8": ("tensor_int8",), "fp8": ("tensor_fp8",),
 }  # fmt: skip
-"""The units that could do the work of a type, the fastest first."""
+"""Data type -> the units that can compute it, the fastest first."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """One phase of a model on one machine, or without one. Times in ns. None where something needed is not known.
+    """One phase of a model on one machine, or without one. Times in ns; None if a needed value is unknown.
 
     `arithmetic_intensity` (FLOP/byte), `integer_intensity` (OP/byte, None without integer operations), `time_model_ns`
-    and `bound` follow from the same bytes, and `whole_bytes` says of which convention these are: `model` or
-    `operators`.
-    `unknown_operators` have no formula, so FLOPs and everything that needs them are not known. `failed` says why
-    nothing could be estimated.
+    and `bound` use the same bytes; `whole_bytes` names their convention: `model` or `operators`. `unknown_operators`
+    have no formula, so FLOPs and values that need them are unknown. `failed` is the reason why nothing could be
+    estimated.
     """
 
     target: str
@@ -61,16 +60,16 @@ class Estimate:
     failed: str | None = None
 
 
-def unit_of(machine: Machine, dtype: str, asked: str | None = None) -> str | None:
-    """The unit whose peak holds for a type on a machine, or the one asked for; None where the machine has none.
+def unit_of(machine: Machine, dtype: str, unit_name: str | None = None) -> str | None:
+    """The unit of a machine that computes a data type, or the requested one; None if the machine has none.
 
-    Raises `WrongUsage` when the machine does not have the unit that was asked for.
+    Raises `WrongUsage` if the machine lacks the requested unit.
     """
-    if asked is not None:
-        if asked not in machine.rates:
+    if unit_name is not None:
+        if unit_name not in machine.rates:
             known = ", ".join(rate.unit for rate in machine.peaks)
-            raise WrongUsage(f"{machine.id} has no peak for {asked}.", advice=f"It has {known}.")
-        return asked
+            raise WrongUsage(f"{machine.id} has no peak for {unit_name}.", advice=f"It has {known}.")
+        return unit_name
     return next((unit for unit in UNITS_OF_TYPE.get(dtype, ()) if unit in machine.rates), None)
 
 
@@ -81,7 +80,7 @@ def estimates(
     machines: Sequence[Machine],
     unit: str | None = None,
 ) -> list[Estimate]:
-    """A row for each phase of the operators and each machine; with no machine, one row per phase without times."""
+    """A row per phase of the operators and machine; without machines one row per phase, without times."""
     phases = tables.words(operators, "phase")
     rows = []
     for phase in dict.fromkeys(phases):
@@ -92,7 +91,7 @@ def estimates(
 
 
 class _Work:
-    """What the operators of a phase do: FLOPs (NaN where no formula is known) and bytes of each."""
+    """FLOPs (NaN without a formula) and bytes of each operator of a phase."""
 
     def __init__(self, operators: pa.Table, here: np.ndarray[Any, Any], summary: dict[str, Any]) -> None:
         self.flops = tables.floats(operators, "flops")[here]
@@ -113,16 +112,16 @@ def _on(
     phase: str | None,
     work: _Work,
     summary: dict[str, Any],
-    asked: str | None,
+    unit_name: str | None,
 ) -> Estimate:
     flops, moved = work.total_flops, float(work.bytes.sum())
     whole_bytes, whole = ("operators", moved) if work.model_bytes is None else ("model", work.model_bytes)
     time_model = time_operators = None
     bound = None
-    unit = unit_of(machine, workload.dtype, asked) if machine is not None else None
+    unit = unit_of(machine, workload.dtype, unit_name) if machine is not None else None
     if machine is not None and unit is not None and "dram" in machine.rates:
         bandwidth, peak = machine.rates["dram"].value, machine.rates[unit].value
-        operations = work.flops + work.integers  # a workload of one type does one or the other
+        operations = work.flops + work.integers  # a workload of one data type does one or the other
         each = np.maximum(work.bytes / bandwidth, operations / peak)
         time_operators = None if np.isnan(each).any() else float(each.sum()) * 1e9
         if flops is not None:

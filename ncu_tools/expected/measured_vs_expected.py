@@ -1,8 +1,8 @@
-"""Measured against expected: FLOPs and bytes that hardware counted, beside those of operator formulas.
+"""Measured against expected: FLOPs and bytes counted by hardware, beside those of operator formulas.
 
-Expected FLOPs are those of contractions, from the shapes of one iteration's operators. A ratio outside of 0.97 to 1.05
-is explained by the known causes that fit. Expected bytes are inputs, weights and outputs of every operator, as if no
-cache existed; measured bytes are DRAM traffic. Their ratio is shown and not judged.
+Expected FLOPs are those of contractions, from the shapes of one iteration's operators. A ratio outside 0.97 to 1.05 is
+explained by the known causes that fit. Expected bytes are inputs, weights and outputs of every operator, as if no cache
+existed; measured bytes are DRAM traffic. Their ratio is shown without a verdict.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places
 from ncu_tools.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
-from ncu_tools.layers.layers import NO_MODULE, NO_PHASE
+from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
 from ncu_tools.numbers.number_format import counted, scaled
 
 UNATTRIBUTED = "no launch knows its phase or module, so there is a row for the model alone"
@@ -26,11 +26,11 @@ MODEL, PHASE, LAYER = "model", "phase", "layer"
 
 @dataclass(frozen=True)
 class Row:
-    """The model, a phase, or a layer in a phase: FLOPs and bytes of one iteration, None where they are not known.
+    """The model, a phase, or a layer in a phase: FLOPs and bytes per iteration, None if unknown.
 
-    `measured_flops` is None when any launch's FLOPs are unknown; `flops_lower_bound` says that some were not
-    collected. `launches` counts those of all iterations. `fitting` names the causes that fit, `causes` are sentences on
-    all of them. Integer operations stand apart, and are None where none are expected.
+    `measured_flops` is None if any launch's FLOPs are unknown; `flops_lower_bound` is True if some were not collected.
+    `launches` counts all iterations. `fitting` names the causes that fit, `causes` are sentences on all causes. Integer
+    operations are separate, and None if none are expected.
     """
 
     scope: str
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass
 class ExpectedComparison:
-    """The model, its phases, then its layers with the most work first."""
+    """The model, its phases, then its layers, those with the most work first."""
 
     rows: list[Row]
     iterations: int
@@ -63,11 +63,10 @@ class ExpectedComparison:
 def compare(
     measured: pa.Table, expected: pa.Table, *, collection: Collection | None = None, depth: int | None = None
 ) -> ExpectedComparison:
-    """Set the launches of `measured` beside the operators of `expected`, which is one iteration.
+    """Compare the launches of `measured` with the operators of `expected`, which is one iteration.
 
-    A layer is the module that a launch belongs to, without the modules inside it. With `depth`, layers are the first
-    so many parts of module paths, with everything inside them. Where no launch knows its phase or module, there is a
-    row for the model alone.
+    A layer is the module of a launch, without the modules inside it. With `depth`, layers are the first `depth` parts
+    of module paths, with everything inside them. If no launch has a phase or module, there is only a row for the model.
     """
     collection = collection or Collection()
     launches = MeasuredLaunches(measured)
@@ -84,16 +83,13 @@ def compare(
         for place, found in _grouped(work, lambda place: (place[0], "")).items()
     ]
     rows[1:] = sorted(rows[1:], key=lambda row: _order(row.phase))
+    levels = None if depth is None else depth - 1
     layers = [
         _row(work, LAYER, *place, *found)
-        for place, found in _grouped(work, lambda place: (place[0], _ancestor(place[1], depth))).items()
+        for place, found in _grouped(work, lambda place: (place[0], module_at_depth(place[1], levels))).items()
     ]
     layers.sort(key=lambda row: (-max(row.expected_flops or 0.0, row.measured_flops or 0.0), _order(row.phase)))
     return ExpectedComparison([*rows, *layers], work.iterations, _notes(work))
-
-
-def _ancestor(module: str, depth: int | None) -> str:
-    return module if depth is None or module == NO_MODULE else ".".join(module.split(".")[:depth])
 
 
 def _order(phase: str | None) -> int:
@@ -120,7 +116,7 @@ def _row(
     is_lower_bound = bool(work.launches.is_lower_bound[launches].any())
     measured = _total(work.launches.flops[launches], work.iterations)
     if is_lower_bound and measured == 0:
-        measured = None  # at least zero bounds nothing
+        measured = None  # "at least zero" bounds nothing
     expected = _total(work.operators.flops[operators])
     measured_bytes = _total(work.launches.dram_bytes[launches], work.iterations)
     expected_bytes = _total(work.operators.bytes[operators])
@@ -137,7 +133,7 @@ def _row(
 
 
 def _integers(work: BothSides, launches: Places, operators: Places) -> tuple[float | None, float | None, float | None]:
-    """Measured and expected integer operations and their ratio, where any are expected."""
+    """Measured and expected integer operations and their ratio, or None if none are expected."""
     expected = _total(work.operators.integer_operations[operators])
     if not expected:
         return None, None, None
@@ -146,7 +142,7 @@ def _integers(work: BothSides, launches: Places, operators: Places) -> tuple[flo
 
 
 def _total(values: Floats, iterations: int = 1) -> float | None:
-    """The sum per iteration; None when there is nothing to add up or any of it is unknown."""
+    """The sum per iteration; None if there are no values or one is unknown."""
     total = float(values.sum()) if len(values) else np.nan
     return None if np.isnan(total) else total / iterations
 
@@ -158,7 +154,7 @@ def _ratio(measured: float | None, expected: float | None) -> float | None:
 def _why_no_ratio(
     work: BothSides, launches: Places, operators: Places, measured: float | None, expected: float | None
 ) -> tuple[str, ...]:
-    """Why FLOPs cannot be compared, where there is something to compare."""
+    """Reasons why FLOPs cannot be compared, if there is something to compare."""
     if expected is None and len(operators):
         unknown = {work.operators.names[row] for row in operators[np.isnan(work.operators.flops[operators])].tolist()}
         return (f"No formula is known for the FLOPs of {', '.join(sorted(unknown))}.",)
@@ -195,12 +191,12 @@ def _notes(work: BothSides) -> list[str]:
 
 
 def summary(comparison: ExpectedComparison) -> list[str]:
-    """A sentence for the model and each phase: measured and expected FLOPs, their ratio, and what fits it."""
+    """A sentence for the model and each phase: measured and expected FLOPs, their ratio, and the causes that fit."""
     return [_sentence(row) for row in comparison.rows if row.scope != LAYER]
 
 
 def title(row: Row) -> str:
-    """What a row is called: "model", "forward", "forward resnet18.conv1"."""
+    """The title of a row: "model", "forward", "forward resnet18.conv1"."""
     return " ".join(filter(None, (row.phase, row.module))) or MODEL
 
 

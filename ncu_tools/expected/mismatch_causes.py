@@ -1,8 +1,8 @@
-"""Why measured FLOPs differ from expected ones: the known causes, each with the evidence that decides whether it fits.
+"""Why measured FLOPs differ from expected ones: the known causes, each with the evidence for or against it.
 
-A cause can lower the measured count, raise it, or both. One that the evidence speaks for, with an effect that could
-explain a good part of the difference, fits; every other one says why it does not. Nothing here is proof: kernel names
-tell which algorithm ran, and shapes tell how much padding there could be.
+A cause can lower the measured count, raise it, or both. A cause fits if there is evidence for it and its effect could
+explain a good part of the difference; the others state why they do not fit. None of this is proof: kernel names show
+which algorithm ran, and shapes show how much padding is possible.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ncu_tools.expected.tile_padding import SLICE, TILES, padded_flops
 from ncu_tools.numbers.number_format import counted, digits, scaled
 
 LOW, HIGH = 0.97, 1.05
-"""Measured / expected FLOPs between these needs no explanation."""
+"""Ratios of measured to expected FLOPs that need no explanation."""
 
 TELLING_SHARE = 0.1
-"""A cause whose effect is known fits from this share of the difference on."""
+"""A cause with a known effect fits from this share of the difference on."""
 
 BELOW, ABOVE, EITHER = "below", "above", "either"
 
@@ -40,16 +40,16 @@ ELEMENTWISE = re.compile(
 """Families of kernels by their names in cuDNN, cuBLAS, CUTLASS, FlashAttention and PyTorch."""
 
 WINOGRAD_SAVES = 7.7
-"""At most: 5x5 filters by F(5x5, 5x5) need 25 x 25 / 81 times fewer multiplications, 3x3 by F(4x4, 3x3) 4 times
+"""Largest saving: 5x5 filters by F(5x5, 5x5) need 25 x 25 / 81 times fewer multiplications, 3x3 by F(4x4, 3x3) 4 times
 (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015)."""
 
 FUSED_OVER_PLAIN_BACKWARD = 5 / 4
-"""Products of attention's backward pass: five where the scores are computed again, four where they were kept."""
+"""Matrix products of attention's backward pass: five if the scores are recomputed, four if they were kept."""
 
 
 @dataclass(frozen=True)
 class BothSides:
-    """Both sides of a comparison, whole."""
+    """Both sides of a whole comparison."""
 
     launches: MeasuredLaunches
     operators: Operators
@@ -58,21 +58,21 @@ class BothSides:
 
     @cached_property
     def outside_formulas(self) -> Mask:
-        """Where a launch does what no formula counts: in a module of no expected FLOPs, or by its kernel's name."""
+        """Mask of launches that no formula counts: in a module without expected FLOPs, or by kernel name."""
         expected = self.operators.flops_by_place
         nothing_expected = np.array([expected.get(place) == 0 for place in self.launches.places], dtype=bool)
         return nothing_expected | self.launches.named(ELEMENTWISE, short=True)  # template arguments name much else
 
     @cached_property
     def unmeasured(self) -> Mask:
-        """Where an operator with FLOPs stands in a phase and module of which no launch was measured."""
+        """Mask of operators with FLOPs in a phase and module without any measured launch."""
         measured = set(self.launches.places)
         elsewhere = np.array([place not in measured for place in self.operators.places], dtype=bool)
         return elsewhere & (np.nan_to_num(self.operators.flops) > 0)
 
     @cached_property
     def padded(self) -> dict[int, Floats]:
-        """FLOPs of each operator, padded to each size of tile."""
+        """Tile size -> FLOPs of each operator padded to it."""
         calls = list(zip(self.operators.names, self.operators.shapes, self.operators.flops.tolist(), strict=True))
         return {tile: np.array([padded_flops(*call, tile) for call in calls]) for tile in TILES}
 
@@ -88,11 +88,11 @@ class Evidence:
     ratio: float
 
     def count(self, where: Mask) -> int:
-        """How many launches of this row."""
+        """The number of launches of this row in `where`."""
         return int(np.count_nonzero(where[self.launches]))
 
     def named(self, pattern: re.Pattern[str]) -> int:
-        """How many launches of this row have a kernel of such a name."""
+        """The number of launches of this row whose kernel name matches."""
         return self.count(self.work.launches.named(pattern))
 
     def of_all(self, number: int) -> str:
@@ -100,27 +100,27 @@ class Evidence:
         return f"{number:,} of {counted(len(self.launches), 'launch', 'launches')}"
 
     def measured(self, flops: Floats, where: Mask) -> float:
-        """FLOPs per iteration of the launches of this row that are in `where`."""
+        """FLOPs per iteration of the launches of this row in `where`."""
         chosen = self.launches[where[self.launches]]
         return float(np.nansum(flops[chosen])) / self.work.iterations
 
     def expected(self, flops: Floats, where: Callable[[str], bool] = lambda name: True) -> float:
-        """FLOPs of the operators of this row whose name is in `where`."""
+        """FLOPs of the operators of this row whose name satisfies `where`."""
         names = self.work.operators.names
         return sum(float(flops[row]) for row in self.operators.tolist() if where(names[row]))
 
     def tells(self, extra: float) -> bool:
-        """Whether so many additional FLOPs are a telling share of the difference."""
+        """True if `extra` FLOPs are a telling share of the difference."""
         return extra >= TELLING_SHARE * abs(self.ratio - 1) * self.expected_flops
 
     def share(self, flops: float) -> str:
-        """FLOPs as people read them, with their share of the expected."""
+        """FLOPs as text, with their share of the expected."""
         return f"{scaled(flops, 'FLOP')}, {digits(flops / self.expected_flops)} of the expected"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a cause fits, and what speaks for or against it."""
+    """Whether a cause fits, with the evidence."""
 
     fits: bool
     reason: str
@@ -128,7 +128,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Cause:
-    """A known cause: its short and long name, whether it puts measured FLOPs below or above expected ones, its test."""
+    """A known cause: short and long name, whether it lowers or raises measured FLOPs, and its test."""
 
     name: str
     title: str
@@ -171,12 +171,12 @@ def _missing(basis: str | None) -> str:
 
 def _filtered(evidence: Evidence) -> Verdict:
     collection = evidence.work.collection
-    asked = list(collection.filters or ()) + ["the run ended early"] * collection.partial
+    filters = list(collection.filters or ()) + ["the run ended early"] * collection.partial
     lost = evidence.operators[evidence.work.unmeasured[evidence.operators]]
     flops = float(np.nansum(evidence.work.operators.flops[lost]))
     without = f"modules without any launch hold {evidence.share(flops)}" if len(lost) else ""
-    if asked:
-        return Verdict(True, "; ".join(filter(None, (", ".join(asked), without))))
+    if filters:
+        return Verdict(True, "; ".join(filter(None, (", ".join(filters), without))))
     unknown = "no manifest says whether any were" if collection.filters is None else "no filter was asked for"
     return Verdict(False, f"{unknown}, yet {without}" if without else unknown)
 
@@ -226,7 +226,7 @@ def _split_k(evidence: Evidence) -> Verdict:
     if sums:
         reason = f"{evidence.of_all(number)} are split-K kernels; adding up their parts took {evidence.share(sums)}"
         return Verdict(evidence.tells(sums), reason)
-    # One addition per result and part, where a part is at least one slice of the inner dimension deep.
+    # One addition per result and part; a part is at least one slice of the inner dimension deep.
     most = evidence.measured(launches.flops, launches.named(SPLIT_K)) / (2 * SLICE)
     reason = (
         f"{evidence.of_all(number)} are split-K kernels; adding up their parts takes at most {evidence.share(most)}"
@@ -267,14 +267,14 @@ CAUSES = (
 
 @dataclass(frozen=True)
 class Explanation:
-    """The names of the causes that fit, and a sentence on them and one on those that do not."""
+    """The names of the causes that fit, a sentence on them, and one on the others."""
 
     fitting: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
 
 
 def explain(evidence: Evidence) -> Explanation:
-    """Which known causes fit a ratio outside of `LOW` to `HIGH`; nothing for one between them."""
+    """Explain a ratio outside `LOW` to `HIGH` by the known causes; empty for one inside."""
     if LOW <= evidence.ratio <= HIGH:
         return Explanation()
     direction, other = (BELOW, "raise") if evidence.ratio < LOW else (ABOVE, "lower")

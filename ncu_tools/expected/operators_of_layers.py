@@ -1,4 +1,4 @@
-"""The operators that are expected in one iteration: those of a run folder, or of a model that is counted now."""
+"""The expected operators of one iteration: of a run folder, or of a model counted on the meta device."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ncu_tools.runs.loading import load
 
 
 def expected_of(path: str) -> pa.Table:
-    """The operators that a run folder expects in one iteration, as a table of launches.
+    """The expected operators of a run folder's iteration, as a table of launches.
 
-    Raises `NcuBenchError` when the run has no such file, or one in which nothing can be read.
+    Raises `NcuBenchError` if the run has no such file, or it cannot be read.
     """
     file = (Path(path) if Path(path).is_dir() else Path(path).parent) / EXPECTED
     if not file.is_file():
@@ -30,9 +30,9 @@ def expected_of(path: str) -> pa.Table:
 
 
 def expected_of_workload(workload: Workload) -> pa.Table:
-    """The operators of one iteration of a workload, which is counted without memory.
+    """The operators of one iteration of a workload, counted on the meta device.
 
-    Raises `NcuBenchError` where that cannot be done.
+    Raises `NcuBenchError` if that is not possible.
     """
     expectation = expectation_of(workload)
     if expectation.why_not:

@@ -1,8 +1,7 @@
 """FLOPs of operators if every matrix product were padded to whole tiles: an estimate from shapes alone.
 
-Tensor-core kernels compute whole tiles of the result, and slices of the inner dimension, whatever is left over in
-them. A convolution is the product it is as an implicit matrix product. Kernels choose their tiles themselves, so this
-gives a range, not a prediction.
+Tensor-core kernels compute whole tiles of the result, and whole slices of the inner dimension. A convolution is treated
+as an implicit matrix product. Kernels choose their tiles themselves, so this gives a range, not a prediction.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import NamedTuple
 Shape = tuple[int, ...]
 
 TILES = (64, 128)
-"""Rows and columns of the tiles that most matrix kernels of cuBLAS, cuDNN and CUTLASS have."""
+"""Rows and columns of the tiles of most matrix kernels in cuBLAS, cuDNN and CUTLASS."""
 
 SLICE = 32
 """Padding of the inner dimension: the usual depth of a tile's slice (tensor16 instructions, CUTLASS's 32)."""
@@ -29,7 +28,7 @@ class Product(NamedTuple):
     k: float
 
     def padded(self, tile: int) -> float:
-        """FLOPs with m and n padded to `tile` and k to `SLICE`; products with a vector have kernels without tiles."""
+        """FLOPs with m and n padded to `tile` and k to `SLICE`; products with a vector are not tiled."""
         if min(self.m, self.n) <= 1:
             return 2.0 * self.number * self.m * self.n * self.k
         return 2.0 * self.number * _up(self.m, tile) * _up(self.n, tile) * _up(self.k, SLICE)
@@ -40,13 +39,13 @@ def _up(size: float, multiple: int) -> float:
 
 
 def padded_flops(operator: str, shapes: str, flops: float, tile: int) -> float:
-    """FLOPs of one operator call, padded to tiles of `tile` x `tile`; `flops` itself for what is no matrix product.
+    """FLOPs of one operator call, padded to tiles of `tile` x `tile`; `flops` itself if it is no matrix product.
 
     `operator` is as "bmm", `shapes` those of its first tensors as the operator collector writes them ("64x3x7x7 64").
     """
     try:
         products = _products(operator, _parsed(shapes), flops)
-    except (IndexError, ValueError, ZeroDivisionError):  # not the shapes of such an operator
+    except (IndexError, ValueError, ZeroDivisionError):  # the shapes do not fit the operator
         return flops
     return sum(product.padded(tile) for product in products) if products else flops
 
@@ -56,7 +55,7 @@ def _parsed(shapes: str) -> list[Shape]:
 
 
 def _products(operator: str, shapes: Sequence[Shape], flops: float) -> list[Product]:
-    """The matrix products of an operator, [] where it has none."""
+    """The matrix products of an operator, [] if it has none."""
     if operator in ("mm", "addmm", "_scaled_mm", "bmm", "baddbmm"):
         first = 1 if operator in ("addmm", "baddbmm") else 0
         left, right = shapes[first : first + 2]
@@ -75,13 +74,13 @@ def _groups(source: Shape, weight: Shape) -> int:
 
 
 def _convolution(source: Shape, weight: Shape, flops: float) -> Product:
-    """As an implicit product: rows are places in the output, columns its channels; weight is [out, in, *kernel]."""
+    """A convolution as a product: rows are output positions, columns output channels; weight [out, in, *kernel]."""
     groups = _groups(source, weight)
     return Product(groups, flops / 2.0 / prod(weight), weight[0] / groups, prod(weight[1:]))
 
 
 def _convolution_backward(gradient: Shape, source: Shape, weight: Shape, flops: float) -> list[Product]:
-    """The gradient of the weight, and that of the input where `flops` are those of both."""
+    """The product for the gradient of the weight, and that of the input if `flops` includes both."""
     groups = _groups(source, weight)
     places = gradient[0] * prod(gradient[2:])
     channels, depth = weight[0] / groups, prod(weight[1:])
@@ -91,7 +90,7 @@ def _convolution_backward(gradient: Shape, source: Shape, weight: Shape, flops: 
 
 
 def _attention(shapes: Sequence[Shape], flops: float) -> list[Product]:
-    """All products of fused attention as one of their FLOPs: rows and columns of the scores are padded, depth not."""
+    """All products of fused attention as one of the same FLOPs: rows and columns of the scores are padded only."""
     query, key = shapes
     rows, columns = query[-2], key[-2]
     depth = flops / 2.0 / (rows * columns)

@@ -1,10 +1,10 @@
-"""Which kernels take the time, and how near each is to what bounds it.
+"""The kernels of a run by time, and how near each is to its bound.
 
 Per cent of the bound follows from the roofline model: a launch cannot be faster than its most loaded resource allows,
-be it DRAM (bytes / bandwidth) or one of the compute units (operations / peak). The resource with the longest such
-time bounds the kernel, and that time divided by the measured time is how near the kernel is to its roof. A kernel far
-below every roof is bound by something this model does not see: latency, occupancy, another cache level. One above a
-roof is flagged with the likely reason (`ncu_tools.ceilings.above_ceiling`).
+be it DRAM (bytes / bandwidth) or a compute unit (operations / peak). The resource with the longest such time bounds the
+kernel, and that time divided by the measured time is the fraction of the ceiling that the kernel reaches. A kernel far
+below every ceiling is bound by something outside this model: latency, occupancy, another cache level. One above a
+ceiling is flagged with the likely reason (`ncu_tools.ceilings.above_ceiling`).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_tit
 GROUPS = ("name", "short", "grid", "nvtx")
 
 CERTAIN_FRACTION = 0.5
-"""Where FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
+"""If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
 
 
 def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: str = "name") -> Hotspots:
     """The kernels of `table`, hottest first.
 
-    `by` is one of `ORDERS`, `group` one of `GROUPS`. Launches that failed are left out and noted.
+    `by` is one of `ORDERS`, `group` one of `GROUPS`. Failed launches are left out, with a note.
     """
     run = RunSums(group)
     run.add(table, ceilings)
@@ -49,43 +49,43 @@ def hotspots(table: pa.Table, ceilings: Ceilings, *, by: str = "time", group: st
 
 
 class RunSums:
-    """The launches of one run summed by kernel, and what its notes say, a stretch of launches at a time.
+    """Sums of the launches of a run by kernel, with the counts behind its notes, added in batches of launches.
 
-    `group` is one of `GROUPS`. The stretches that the launches come in change nothing.
+    `group` is one of `GROUPS`. The result does not depend on the sizes of the batches.
     """
 
     def __init__(self, group: str) -> None:
         self._group = group
         self._sums: KernelSums[str] = KernelSums()
-        self._account = _Account()
+        self._counts = _NoteCounts()
 
     def add(self, table: pa.Table, ceilings: Ceilings) -> None:
-        """Take the next launches, with their ceilings."""
+        """Add launches with their ceilings."""
         launches = Launches(table, ceilings)
         self._sums.add(launches, *grouping(table, self._group))
-        self._account.add(launches)
+        self._counts.add(launches)
 
     def merge(self, other: RunSums) -> None:
-        """Take the sums of the launches that come behind those here; see `KernelSums.merge`."""
+        """Merge the sums of later launches into these; see `KernelSums.merge`."""
         self._sums.merge(other._sums)
-        self._account.merge(other._account)
+        self._counts.merge(other._counts)
 
     def notes(self) -> list[str]:
-        """What is missing in the run, or odd."""
-        return self._account.notes()
+        """Notes on missing or unusual values of the run."""
+        return self._counts.notes()
 
     @property
     def time_title(self) -> str:
-        """What the times of the launches are called."""
-        return time_title(self._account.clocks)
+        """The title of the times of the launches."""
+        return time_title(self._counts.clocks)
 
     def kernels(self) -> list[Hotspot]:
-        """Every kernel, without its shares of the run."""
+        """All kernels, without their shares of the run."""
         return kernels_of(self._sums)
 
 
 def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
-    """A row for every kernel of these sums, without its share of the run."""
+    """A row per kernel, without its share of the run."""
     seconds, timed, count, partial = (sums.of(name) for name in ("seconds", "timed", "launches", "partial"))
     mean, deviation = sums.mean_seconds(), sums.deviation_seconds()
     shortest, longest = sums.shortest_seconds(), sums.longest_seconds()
@@ -128,7 +128,7 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
 
 
 def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
-    """What bounds each kernel and how near it is; nothing where DRAM is nearest and not all FLOPs are known."""
+    """The bound of each kernel and the fraction reached; None if DRAM is nearest and FLOPs are a low lower bound."""
     partial = sums.of("judged partial")
     result: list[tuple[str | None, float | None]] = []
     for kernel, bound in enumerate(sums.bounds()):
@@ -140,7 +140,7 @@ def _bounds(sums: KernelSums[str]) -> list[tuple[str | None, float | None]]:
 
 
 def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """For each launch the number of its group, and the groups' titles."""
+    """The group index of each launch (int64, one per launch), and the titles of the groups."""
     if group == "name":
         keys, names = tables.codes(table, "kernel_name")
         return keys.astype(np.int64), [name or "?" for name in names]
@@ -156,7 +156,7 @@ def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[s
 
 
 def _by_short_name(table: pa.Table) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """As `grouping` by short name; where that is but the word "kernel", by the launch's shape too."""
+    """As `grouping` by short name; launches whose short name is only "kernel" are split by grid and block too."""
     codes, names = tables.codes(table, "kernel_name")
     shorts = [short_title(name) if name else "?" for name in names]
     if any(map(names_nothing, shorts)):
@@ -187,9 +187,9 @@ def _path(path: list[str] | None) -> str:
 
 
 def _range(name: str) -> str:
-    """A range's name, in quotes where it could be taken for several ranges, for a quoted one or for none."""
-    tells = name and "/" not in name and not name.startswith('"') and name not in (NO_RANGE, UNKNOWN_RANGE)
-    return name if tells else '"' + name.replace('"', '""') + '"'
+    """A range's name, quoted if it could be read as several ranges, as a quoted one, or as none."""
+    is_plain = name and "/" not in name and not name.startswith('"') and name not in (NO_RANGE, UNKNOWN_RANGE)
+    return name if is_plain else '"' + name.replace('"', '""') + '"'
 
 
 def _shape(shape: list[int] | None) -> str:
@@ -197,7 +197,7 @@ def _shape(shape: list[int] | None) -> str:
 
 
 def _with_headroom(row: Hotspot) -> Hotspot:
-    """The row with the time it would save at its roof: time x (1 - fraction of the bound), none above the roof."""
+    """The row with the time it would save at its ceiling: time x (1 - fraction of the bound), 0 above the ceiling."""
     if row.time_total_ns is None or row.bound_fraction is None:
         return row
     return replace(row, headroom_ns=row.time_total_ns * max(0.0, 1.0 - row.bound_fraction))
@@ -206,11 +206,11 @@ def _with_headroom(row: Hotspot) -> Hotspot:
 # ---------------------------------------------------------------------------------------------------------- notes
 
 
-class _Account:
-    """What the notes on a run say, gathered over its launches."""
+class _NoteCounts:
+    """Counts over the launches of a run for its notes."""
 
     def __init__(self) -> None:
-        self.launches = self.alive = self.failed = self.rounded = self.uncounted = 0
+        self.launches = self.succeeded = self.failed = self.rounded = self.uncounted = 0
         self.averaged = False
         self.clocks: set[str] = set()
         self.failed_names: set[str] = set()
@@ -219,17 +219,17 @@ class _Account:
         self.partial: Counter[str] = Counter()
 
     def add(self, launches: Launches) -> None:
-        """Take the next launches."""
-        alive = launches.alive
+        """Add launches."""
+        succeeded = launches.succeeded
         self.launches += launches.rows
-        self.alive += int(alive.sum())
+        self.succeeded += int(succeeded.sum())
         self.averaged |= bool(launches.averaged.any())
-        self.rounded += int(((launches.seconds == 0) & alive).sum())
+        self.rounded += int(((launches.seconds == 0) & succeeded).sum())
         if launches.failed.any():
             self.failed += int(launches.failed.sum())
             failed = launches.texts_at("kernel_short", np.flatnonzero(launches.failed))
             self.failed_names |= {name or "?" for name in failed}
-        self.capabilities |= _texts_where(launches.table, "compute_capability", alive)
+        self.capabilities |= _texts_where(launches.table, "compute_capability", succeeded)
         codes, sources = tables.codes(launches.table, "source")
         self.clocks |= clocks_of(launches.table)
         counted = np.array([source == "ncu" for source in sources], bool)[codes]
@@ -238,17 +238,17 @@ class _Account:
             ("FLOP counts", launches.flops),
             ("DRAM bytes", launches.dram),
         ):
-            self.missing[column] += int((np.isnan(values) & alive & counted).sum())
-        partial = launches.partial & alive
+            self.missing[column] += int((np.isnan(values) & succeeded & counted).sum())
+        partial = launches.partial & succeeded
         self.uncounted += int((partial & np.isnan(launches.flops)).sum())
         each = np.bincount(launches.basis_codes[partial], minlength=len(launches.bases))
         for code in np.flatnonzero(each).tolist():
             missing = (launches.bases[code] or "").partition("not collected: ")[2] or "some tensor types"
             self.partial[missing] += int(each[code])
 
-    def merge(self, other: _Account) -> None:
-        """Take what was gathered over the launches behind."""
-        for name in ("launches", "alive", "failed", "rounded", "uncounted"):
+    def merge(self, other: _NoteCounts) -> None:
+        """Merge the counts of later launches into these."""
+        for name in ("launches", "succeeded", "failed", "rounded", "uncounted"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.averaged |= other.averaged
         self.clocks |= other.clocks
@@ -258,7 +258,7 @@ class _Account:
         self.partial.update(other.partial)
 
     def notes(self) -> list[str]:
-        """In sentences."""
+        """The notes as sentences."""
         notes = [note] if (note := operators_note(self.clocks)) else []
         if self.failed:
             names = ", ".join(sorted(self.failed_names)[:5])
@@ -271,7 +271,7 @@ class _Account:
             "DRAM bytes": "dram__bytes.sum",
         }
         notes += [
-            f"{missing} of {self.alive} launches have no {column}; ask ncu for --metrics {wanted[column]}"
+            f"{missing} of {self.succeeded} launches have no {column}; ask ncu for --metrics {wanted[column]}"
             for column, missing in self.missing.items()
             if missing
         ]
@@ -287,13 +287,13 @@ class _Account:
 
 
 def _texts_where(table: pa.Table, column: str, where: npt.NDArray[np.bool_]) -> set[str | None]:
-    """The texts of a column that stand in some of the launches."""
+    """The distinct texts of a column among some launches."""
     codes, texts = tables.codes(table, column)
     return {texts[code] for code in np.flatnonzero(np.bincount(codes[where], minlength=len(texts))).tolist()}
 
 
 def _flop_metrics_in_short(capabilities: set[str | None]) -> str:
-    """The first of the metrics that count FLOPs, and where all of them are."""
+    """The first metric that counts FLOPs, and the command that lists the others."""
     first, *others = flop_metrics(capabilities)
     chip = chip_of(next(iter(capabilities))) if len(capabilities) == 1 else None
     of_chip = f" --chip {chip.name.lower()}" if chip is not None else ""
@@ -301,7 +301,7 @@ def _flop_metrics_in_short(capabilities: set[str | None]) -> str:
 
 
 def flop_metrics(capabilities: set[str | None]) -> list[str]:
-    """The metrics to ask ncu for to have every FLOP counted."""
+    """The metrics that count every FLOP on these chips."""
     opcodes = [opcode for precision in counters.CUDA_CORE_PRECISIONS for opcode in counters.flop_weights(precision)]
     if any(counters.has_packed_fp32(capability) for capability in capabilities):
         opcodes += counters.packed_fp32_weights()

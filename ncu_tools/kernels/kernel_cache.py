@@ -1,8 +1,7 @@
-"""The kernels of a file of launches, summed as it is read, and kept beside it as kernels.parquet; those of a dataset.
+"""The kernels of a file or dataset of launches, and kernels.parquet, their cache beside the file.
 
-What was kept holds as long as the launches, the machine files and this release are those it was made with; else it is
-as if it were not there. It is used with the default grouping, without `--machine`, and where no single launch is asked
-for.
+The cache is keyed by launches file, machine files and ncu-bench version. It is used with the default grouping and
+without `--machine`, for commands that need no single launches.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from ncu_tools.kernels.kernel_row import Hotspot, Hotspots, kernels_table, ranke
 from ncu_tools.runs.loading import KERNELS, OnDisk, Run, notes_of
 from ncu_tools.runs.partition_sums import (
     OF_GROUPS,
+    batches_for_sums,
     decides_ceilings,
     needed,
     notes_of_reports,
-    stretches,
     sums_of_dataset,
     sums_of_file,
 )
@@ -47,10 +46,10 @@ if TYPE_CHECKING:
 def hotspots_of(
     run: OnDisk | Run, machine: Machine | None = None, *, by: str = "time", group: str = "name"
 ) -> Hotspots:
-    """The kernels of a run, as `hotspots` has them of its whole table; the run's notes come first.
+    """The kernels of a run, as `hotspots` gives them for its whole table; the run's notes come first.
 
-    Launches that are in a Parquet file are never in memory all at once; where its kernels were kept, they are not read.
-    Raises `NcuBenchError` when the file is damaged or not ours.
+    Launches of a Parquet file are never all in memory; if its kernels are cached, launches are not read. Raises
+    `NcuBenchError` if the file is damaged or not ours.
     """
     if not isinstance(run, OnDisk):
         from ncu_tools.ceilings.ceilings import ceilings_of
@@ -63,7 +62,7 @@ def hotspots_of(
         return ranked(rows, [*run.notes, *notes], by=by, time_title=title)
     kept = None
     if machine is None and group == "name" and isinstance(run.file, Path):
-        kept = kept_kernels(run.file)
+        kept = cached_kernels(run.file)
     if kept is not None:
         rows, about = kept
         return ranked(rows, [*(run.notes or about.said), *about.notes], by=by, time_title=about.time_title)
@@ -71,11 +70,11 @@ def hotspots_of(
     return ranked(rows, [*(run.notes or notes_of(run.file)), *notes], by=by, time_title=title)
 
 
-def keep_kernels(launches: Path) -> Path | None:
+def cache_kernels(launches: Path) -> Path | None:
     """Write the kernels of the file `launches` beside it, the hottest first, as `profile` does for a run folder.
 
-    None when another process replaces the launches meanwhile: the kernels are then its to write. Raises `NcuBenchError`
-    when a file cannot be read or written.
+    Returns None if another process replaced the launches meanwhile, and so has to write the kernels. Raises
+    `NcuBenchError` if a file cannot be read or written.
     """
     made_of = _made_of(launches)
     rows, notes, title = _summed(launches, None, "name")
@@ -83,15 +82,15 @@ def keep_kernels(launches: Path) -> Path | None:
     if _made_of(launches) != made_of:
         return None
     path = launches.with_name(KERNELS)
-    kept = {"schema_version": SCHEMA_VERSION, "kernels": asdict(Kept(made_of, said, notes, title))}
+    kept = {"schema_version": SCHEMA_VERSION, "kernels": asdict(CacheMetadata(made_of, said, notes, title))}
     write_table(tables.with_metadata(kernels_table(ranked(rows, notes).rows), kept), path)
     return path
 
 
-def kept_kernels(launches: Path) -> tuple[list[Hotspot], Kept] | None:
-    """The kernels kept beside a file of launches, and what they say of themselves.
+def cached_kernels(launches: Path) -> tuple[list[Hotspot], CacheMetadata] | None:
+    """The cached kernels of a file of launches, and the cache's metadata.
 
-    None where none were kept, or of other launches, with other machine files or by another release.
+    None if there is no cache, or it was made of other launches, with other machine files or by another version.
     """
     beside = launches.with_name(KERNELS)
     table = read_beside(beside) if beside.is_file() else None
@@ -102,10 +101,10 @@ def kept_kernels(launches: Path) -> tuple[list[Hotspot], Kept] | None:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What kept kernels say of themselves: what they were `made_of`, notes on its reports and on its launches.
+class CacheMetadata:
+    """Metadata of cached kernels: the key `made_of`, notes on the reports (`said`) and on the launches (`notes`).
 
-    `time_title` is what their times are called.
+    `time_title` is the title of their times.
     """
 
     made_of: list[str | None]
@@ -114,21 +113,21 @@ class Kept:
     time_title: str
 
 
-def _kept_in(table: pa.Table) -> Kept | None:
-    """What a table says of kept kernels, whoever wrote it; None where it is no table of them."""
+def _kept_in(table: pa.Table) -> CacheMetadata | None:
+    """The metadata of a table of cached kernels; None if the table is not one."""
     if tables.metadata_problem(table.schema):
         return None
     known = {column.name: column.type for column in table.schema}
     if any(known.get(column.name) != column.type for column in kernels_table([]).schema):
         return None
     try:
-        return record_of(Kept, tables.table_metadata(table).get("kernels", {}))
+        return record_of(CacheMetadata, tables.table_metadata(table).get("kernels", {}))
     except TypeError:
         return None
 
 
 def _rows_of(table: pa.Table) -> list[Hotspot]:
-    """The rows that `kernels_table` made a table of."""
+    """The rows of a table made by `kernels_table`."""
     names = [column.name for column in fields(Hotspot) if column.name != "work"]
     units = {unit: column for unit, column in UNIT_COLUMNS.items() if column in table.column_names}
     values: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in (*names, *units.values())}
@@ -142,46 +141,46 @@ def _rows_of(table: pa.Table) -> list[Hotspot]:
 
 
 def _made_of(launches: Path) -> list[str | None]:
-    """What the kernels of a file of launches depend on."""
+    """The cache key of a file of launches: version, machine files, fingerprint of the file."""
     machines = hashlib.sha256(repr(machine_files()).encode()).hexdigest()
     return [VERSION, machines, fingerprint(launches)]
 
 
 @dataclass
 class Summed:
-    """The sums of a file or of several, and what was said on their ceilings: in notes, and by which the rates are."""
+    """Sums of the launches of one or several files, with the notes and origins of their ceilings."""
 
     run: RunSums
     machine: Machine | None
-    said: dict[tuple[tuple[str, ...], frozenset[Any]], None] = field(default_factory=dict)
+    seen: dict[tuple[tuple[str, ...], frozenset[Any]], None] = field(default_factory=dict)
     reports: dict[str, None] = field(default_factory=dict)
 
     def add(self, table: pa.Table) -> None:
-        """Take the next launches."""
-        from ncu_tools.ceilings.ceilings import ceilings_of  # kept kernels do without all that it takes to make them
+        """Add launches."""
+        from ncu_tools.ceilings.ceilings import ceilings_of  # slow to import, and cached kernels do not need it
 
         self.reports |= notes_of_reports(table)
         ceilings = ceilings_of(table, self.machine)
         self.run.add(table, ceilings)
         from_file = frozenset(ceilings.origins[at] for at in set(ceilings.origin_of["fp32"].tolist()))
-        self.said[tuple(ceilings.notes), from_file] = None
+        self.seen[tuple(ceilings.notes), from_file] = None
 
     def merge(self, other: Summed) -> None:
-        """Take what comes behind."""
+        """Merge the sums of later launches into these."""
         self.run.merge(other.run)
-        self.said |= other.said
+        self.seen |= other.seen
         self.reports |= other.reports
 
     def notes(self, file: File | Dataset) -> list[str]:
-        """What is missing in the launches or odd about them, and where their ceilings come from.
+        """Notes on missing or unusual values of the launches, and on the sources of their ceilings.
 
-        Raises `NcuBenchError` when the file that they were read from is damaged now.
+        Raises `NcuBenchError` if the file they were read from is damaged now.
         """
         if isinstance(file, Dataset):
-            return [*self.run.notes(), *_alike(list(dict.fromkeys(note for said, _ in self.said for note in said)))]
-        if len(self.said) == 1:
-            # Medians that print alike in every stretch print so over all of them.
-            ((notes, _),) = self.said
+            return [*self.run.notes(), *_merged(list(dict.fromkeys(note for notes, _ in self.seen for note in notes)))]
+        if len(self.seen) == 1:
+            # Medians that print alike in every batch print alike over all of them.
+            ((notes, _),) = self.seen
         else:
             from ncu_tools.ceilings.ceilings import ceilings_of
 
@@ -192,9 +191,9 @@ class Summed:
 
 
 def _summed(launches: File, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str], str]:
-    """The kernels of a file of launches, the notes on them, what their times are called.
+    """Sum a file of launches: its kernels, the notes, and the title of the times.
 
-    Some row groups are in memory at a time.
+    A few row groups are in memory at a time.
     """
     summed = _sums_of(machine, group, launches)
     return summed.run.kernels(), summed.notes(launches), summed.run.time_title
@@ -203,21 +202,23 @@ def _summed(launches: File, machine: Machine | None, group: str) -> tuple[list[H
 def _sums_of(machine: Machine | None, group: str, launches: File) -> Summed:
     from ncu_tools.kernels.hotspots import RunSums
 
-    return sums_of_file(lambda: Summed(RunSums(group), machine), partial(stretches, others=OF_GROUPS[group]), launches)
+    return sums_of_file(
+        lambda: Summed(RunSums(group), machine), partial(batches_for_sums, others=OF_GROUPS[group]), launches
+    )
 
 
 def _summed_dataset(dataset: Dataset, machine: Machine | None, group: str) -> tuple[list[Hotspot], list[str], str]:
-    """The kernels of a dataset, its notes, what its times are called; raises as `sums_of_dataset` does."""
+    """Sum a dataset: its kernels, the notes, and the title of the times. Raises as `sums_of_dataset` does."""
     whole = sums_of_dataset(dataset, partial(_sums_of, machine, group))
     return whole.run.kernels(), [*whole.reports, *whole.notes(dataset)], whole.run.time_title
 
 
-def _alike(notes: Sequence[str]) -> list[str]:
-    """Notes of many files, those that differ in their numbers alone said once: medians of each file differ a little."""
+def _merged(notes: Sequence[str]) -> list[str]:
+    """Merge notes that differ only in their numbers: medians of files differ a little."""
     groups: dict[str, list[str]] = {}
     for note in notes:
         groups.setdefault(re.sub(r"\d[\d.,]*", "#", note), []).append(note)
     return [
-        same[0] if len(same) == 1 else f"{same[0]} (so of one report; {len(same) - 1} more differ in the numbers)"
+        same[0] if len(same) == 1 else f"{same[0]} (from one report; {len(same) - 1} more differ only in the numbers)"
         for same in groups.values()
     ]

@@ -1,9 +1,9 @@
-"""One spelling for the names that different tools print for one kernel.
+"""Normalise kernel names, which tools spell differently.
 
-ncu and nsys print `void f<(int)128, (bool)1, <unnamed>::T>(const float *, T1)` where PyTorch's profiler prints
-`void f<128, true, (anonymous namespace)::T >(float const*, float)`. Casts, spaces, literals, lambdas and the place of
-`const` can be brought together; parameters that one tool gives by number and the other by type cannot, so a name is
-also known without its parameters.
+ncu and nsys print `void f<(int)128, (bool)1, <unnamed>::T>(const float *, T1)` where PyTorch's profiler prints `void
+f<128, true, (anonymous namespace)::T >(float const*, float)`. Casts, spaces, literals, lambdas and the place of `const`
+can be normalised; parameters that one tool prints by number and the other by type cannot, so names are also compared
+without parameters.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _LITERALS = ((re.compile(r"\btrue\b"), "1"), (re.compile(r"\bfalse\b"), "0"))
 
 
 @lru_cache(maxsize=65536)
-def spelled_alike(name: str) -> str:
-    """The name with one spelling for everything that tools spell differently without meaning anything by it."""
+def normalised_name(name: str) -> str:
+    """The name in one spelling for everything that tools spell differently with the same meaning."""
     text = " ".join(name.split()).removeprefix("void ").replace("<unnamed>", "(anonymous namespace)")
     text = _LAMBDA.sub(r"{lambda(\1)#\2}", text)
     text = _SUFFIX.sub(r"\1", _CAST.sub("", text))
@@ -31,9 +31,9 @@ def spelled_alike(name: str) -> str:
 
 
 @lru_cache(maxsize=65536)
-def without_parameters(name: str) -> str:
-    """The name as `spelled_alike`, without the list of parameters at its end."""
-    text = spelled_alike(name)
+def drop_parameters(name: str) -> str:
+    """The name normalised, without the list of parameters at its end."""
+    text = normalised_name(name)
     if not text.endswith(")"):
         return text
     depth = 0
@@ -45,5 +45,5 @@ def without_parameters(name: str) -> str:
 
 
 def is_bare(name: str) -> bool:
-    """Whether the name has neither template arguments nor parameters, as with ncu's `--kernel-name-base function`."""
+    """True if the name has neither template arguments nor parameters, as with `--kernel-name-base function`."""
     return "<" not in name and "(" not in name

@@ -1,4 +1,4 @@
-"""A row per kernel: what is known of it, its order and shares in the run, and the rows as a table."""
+"""A row per kernel, its rank and share in the run, and the rows as a table."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
 ORDERS = {"time": "time_total_ns", "headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 
 FLAGS_NOTED = 3
-"""How many flagged kernels are written out in notes."""
+"""The number of flagged kernels that notes name."""
 
 BETWEEN_BASES = " / "
-"""Between the bases of launches that differ in them."""
+"""Separator between different FLOP bases of a kernel's launches."""
 
 
 @dataclass(frozen=True)
 class Hotspot:
-    """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks it.
+    """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks the value.
 
     `work` is what each unit did that any kernel of the run used: FLOP, or OP of integer tensor units, which `flops`
-    leaves out. `flag` says why the kernel may be above a ceiling, None where it is not. `headroom_ns` is the time that
-    reaching its own roof would save, and `headroom_share` its share of all time: the most that the run can gain.
+    leaves out. `flag` says why the kernel may be above a ceiling, None if it is not. `headroom_ns` is the time saved if
+    the kernel reached its ceiling, and `headroom_share` its share of all time: the most that the run can gain.
     """
 
     kernel: str
@@ -54,14 +54,14 @@ class Hotspot:
     work: dict[str, float | None] = field(default_factory=dict)
 
     def share_of_flops(self, unit: str) -> float | None:
-        """The share of a unit in the counted FLOPs of the kernel; None for integer units, and where it is unknown."""
+        """A unit's share of the kernel's counted FLOPs; None for integer units, and if unknown."""
         amount = self.work.get(unit)
         return amount / self.flops if unit in FLOAT_UNITS and self.flops and amount is not None else None
 
 
 @dataclass
 class Hotspots:
-    """Every kernel in the order asked for, with the notes a reader needs, and what its times are called."""
+    """All kernels in the requested order, with notes, and the title of their times."""
 
     rows: list[Hotspot]
     notes: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Hotspots:
 
 
 def kernels_table(rows: list[Hotspot]) -> pa.Table:
-    """The kernels as a table, a column for each field of `Hotspot` and used unit: kernels.parquet of a run folder."""
+    """The kernels as a table, one column per field of `Hotspot` and used unit: kernels.parquet of a run folder."""
     columns = {}
     for column in fields(Hotspot):
         if column.name == "work":
@@ -95,7 +95,7 @@ def used_units(rows: list[Hotspot]) -> list[str]:
 
 
 def run_total(rows: list[Hotspot]) -> Hotspot:
-    """All kernels as one: sums of what every kernel has, None where one lacks it. No bound, no spread, no flag."""
+    """The sum of all kernels; None for values that a kernel lacks. Without bound, spread and flag."""
     time, flops, dram = (
         _sum_of_all([getattr(row, name) for row in rows if row.launches])
         for name in ("time_total_ns", "flops", "dram_bytes")
@@ -126,13 +126,13 @@ def run_total(rows: list[Hotspot]) -> Hotspot:
 
 
 def _sum_of_all(values: list[float | None]) -> float | None:
-    """The sum, None unless every value is known and there is one."""
+    """The sum; None if there are no values or one is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
 
 
 def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time", time_title: str = "time") -> Hotspots:
-    """Kernels of one run in the order `by`, one of `ORDERS`, with their shares of the run; flags follow the `notes`."""
+    """Sort the kernels of one run by `by` (one of `ORDERS`) and add their shares of the run; flags follow `notes`."""
     order = ORDERS[by]
     rows = sorted(
         kernels, key=lambda row: (-(getattr(row, order) if getattr(row, order) is not None else -1.0), row.kernel)
@@ -141,7 +141,7 @@ def ranked(kernels: Iterable[Hotspot], notes: Sequence[str], *, by: str = "time"
 
 
 def _with_shares(rows: list[Hotspot]) -> list[Hotspot]:
-    """The rows with their share of all time, and that of all rows down to each; none where some time is not known."""
+    """The rows with their share of all time, and the cumulative share; unchanged if a time is unknown."""
     whole = _sum_of_all([row.time_total_ns for row in rows if row.launches])
     if not whole:
         return rows

@@ -1,7 +1,7 @@
-"""Sums over the launches of each kernel, taken a stretch of launches at a time.
+"""Sums over the launches of each kernel, added in batches of launches.
 
-Every sum is taken in the order of the launches, so that the stretches they come in change no digit: a file that is
-read piece by piece gives what the whole table does, in memory that grows with the number of kernels alone.
+Every sum is taken in the order of the launches, so batch sizes change no digit: a file read in batches gives the same
+as its whole table, in memory that grows only with the number of kernels.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Mask = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.int64]
 
 RESOURCES = (*FLOAT_UNITS, "dram", *INTEGER_UNITS)
-"""What can bound a kernel; of two that need the same time, the first is named."""
+"""The resources that can bound a kernel; of two that need the same time, the first is named."""
 
 
 class Launches:
-    """The columns of some launches that the sums need, with failed launches given no weight.
+    """The columns of launches that the sums need; failed launches have weight 0.
 
-    `needed` says for each resource that any of them uses the least seconds that it takes, NaN where its ceiling is
-    needed and not known.
+    Arrays hold one value per launch. `needed[resource]` is the least time in s that the resource needs, for resources
+    that any launch uses; NaN where a needed ceiling is unknown.
     """
 
     def __init__(self, table: pa.Table, ceilings: Ceilings) -> None:
@@ -55,9 +55,9 @@ class Launches:
         launches = tables.launch_counts(table)
         self.averaged: Mask = launches > 1
         self.weight: Floats = np.where(self.failed, 0.0, launches)
-        self.alive: Mask = self.weight > 0
+        self.succeeded: Mask = self.weight > 0
         self.seconds: Floats = tables.floats(table, "duration_ns") / 1e9
-        self.running: Mask = self.alive & (self.seconds > 0)
+        self.running: Mask = self.succeeded & (self.seconds > 0)
         self.shortest = tables.floats(table, "gpu__time_duration.sum (minimum)") / 1e9
         self.longest = tables.floats(table, "gpu__time_duration.sum (maximum)") / 1e9
         self.flops = tables.floats(table, "flops")
@@ -68,13 +68,13 @@ class Launches:
         self.needed = self._seconds_needed()
         together = total_of({unit: self.work[unit] for unit in self._counted(FLOAT_UNITS)}, self.rows)
         self.unattributed: Mask = self.flops - together > SAME * self.flops
-        """Which did FLOPs that no unit is known to have done: what bounds them cannot be told."""
+        """Mask of launches with FLOPs that no unit is known to have done; their bound cannot be determined."""
 
     def _basis_says(self, words: str) -> Mask:
         return np.array([words in (text or "") for text in self.bases], bool)[self.basis_codes]
 
     def _counted(self, units: Iterable[str]) -> list[str]:
-        """Those of `units` that have a column. What has none did nothing, or it is not known."""
+        """The units that have a column; the others did nothing, or their work is unknown."""
         return [unit for unit in units if UNIT_COLUMNS[unit] in self.table.column_names]
 
     def _seconds_needed(self) -> dict[str, Floats]:
@@ -86,13 +86,13 @@ class Launches:
         }
 
     def texts_at(self, column: str, rows: Keys) -> list[str | None]:
-        """A text column of the launches `rows`."""
+        """The values of a text column for the launches `rows`."""
         codes, texts = tables.codes(self.table, column)
         return [texts[code] for code in codes[rows].tolist()]
 
 
-def _alike(work: dict[str, Floats]) -> list[tuple[list[str], Floats]]:
-    """The units that share an array, as those without a column do, with what they did."""
+def _units_by_work(work: dict[str, Floats]) -> list[tuple[list[str], Floats]]:
+    """Group compute units by identical work array (units without a column share one)."""
     groups: dict[int, tuple[list[str], Floats]] = {}
     for unit, amount in work.items():
         groups.setdefault(id(amount), ([], amount))[0].append(unit)
@@ -100,7 +100,7 @@ def _alike(work: dict[str, Floats]) -> list[tuple[list[str], Floats]]:
 
 
 def _truths(table: pa.Table, name: str) -> Mask:
-    """A column of truths, False where it is null or the table lacks it."""
+    """A boolean column; False where it is null or missing."""
     if name not in table.column_names:
         return np.zeros(len(table), bool)
     truths: Mask = tables.floats(table, name) > 0
@@ -113,42 +113,42 @@ def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
 
 
 class NamedSums:
-    """Named sums for each kernel."""
+    """Sums per kernel, by name."""
 
     def __init__(self) -> None:
         self.kernels = 0
         self._totals: dict[str, Floats] = {}
         self._places: Keys = np.empty(0, np.int64)
 
-    def turn_to(self, keys: Keys, kernels: int) -> None:
-        """From here on amounts are of launches of these kernels, of which `kernels` are known by now."""
+    def use_keys(self, keys: Keys, kernels: int) -> None:
+        """Set the kernel index of each launch for following `add` calls; `kernels` is the number of all kernels."""
         self.kernels = kernels
         self._places = np.concatenate([np.arange(kernels), keys])
 
     def add(self, what: str, amounts: Floats | Mask, where: Mask | None = None) -> None:
-        """Add an amount per launch to the sums of its kernel; with `where`, only those of some launches."""
+        """Add an amount per launch to the sums of its kernel; with `where`, only for those launches."""
         taken = amounts if where is None or where.all() else np.where(where, amounts, 0.0)
         totals = np.bincount(self._places, np.concatenate([self.of(what), taken]))
         self._totals[what] = totals.astype(np.float64, copy=False)
 
     def count(self, names: Iterable[str], where: Mask) -> None:
-        """Add one per launch of `where` to each of some sums: whole numbers, which add up alike in any order."""
+        """Add 1 per launch of `where` to several sums: whole numbers, so the order does not matter."""
         counted = np.bincount(self._places[self.kernels :], where, self.kernels)
         for name in names:
             self._totals[name] = self.of(name) + counted
 
     def begin(self, what: str, like: str) -> None:
-        """Start a sum, unless it exists, at the value that another one has now."""
+        """Start a new sum at the current value of the sum `like`."""
         if what not in self._totals:
             self._totals[what] = self.of(like)
 
     def of(self, what: str) -> Floats:
-        """The sum for each kernel."""
+        """The sum `what` (float64, one per kernel); 0 if it was never added to."""
         return _extended(self._totals.get(what, np.empty(0)), self.kernels, 0.0)
 
     @property
     def names(self) -> list[str]:
-        """What there are sums of."""
+        """The names of the sums."""
         return list(self._totals)
 
 
@@ -157,9 +157,9 @@ def _extended(values: Floats, size: int, filling: float) -> Floats:
 
 
 class KernelSums(Generic[Title]):
-    """What the launches of each kernel add up to. Kernels are numbered in the order in which they are first seen.
+    """Sums over the launches of each kernel. Kernels are numbered in the order in which they are first seen.
 
-    What a kernel is, its title says: a name, or whatever else launches are told apart by.
+    The title of a kernel is its key: a name, or whatever else launches are grouped by.
     """
 
     def __init__(self) -> None:
@@ -173,42 +173,42 @@ class KernelSums(Generic[Title]):
         self._launches = np.empty(0, np.int64)
 
     def add(self, launches: Launches, keys: Keys, titles: Sequence[Title]) -> None:
-        """Take the next launches; `keys` says of each which of `titles` its kernel is called."""
+        """Add launches; `keys` is the index in `titles` of each launch's kernel."""
         numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
         keys = numbers[keys]
-        self._sums.turn_to(keys, len(self._numbers))
+        self._sums.use_keys(keys, len(self._numbers))
         self._sums.add("rows", np.ones(launches.rows))
         self._sums.add("launches", launches.weight)
-        self._sums.add("alive", launches.alive)
-        self._sums.add("partial", launches.partial & launches.alive)
+        self._sums.add("succeeded", launches.succeeded)
+        self._sums.add("partial", launches.partial & launches.succeeded)
         self._add_bases(launches, keys)
         with np.errstate(invalid="ignore", divide="ignore"):
             self._add_times(launches, keys)
             self._add_amount(["flops"], launches.flops, launches, rated=True)
             self._add_amount(["dram"], launches.dram, launches, rated=True)
-            for units, amount in _alike(launches.work):
+            for units, amount in _units_by_work(launches.work):
                 self._add_amount(units, amount, launches)
             self._add_main_units(launches)
             self._add_bounds(launches)
             self._add_fractions(launches, keys)
 
     def merge(self, other: KernelSums[Title]) -> None:
-        """Take the sums of the launches behind those here: what is known of a kernel's first launch stays.
+        """Merge the sums of later launches; what is known of a kernel's first launch stays.
 
-        Sums of sums are in the order of the merges, so that the same parts merged in the same order give the same
-        digits. They may differ in the last from those of all launches added one by one.
+        Sums are added in the order of the merges, so the same parts merged in the same order give the same digits. The
+        last digit may differ from adding all launches one by one.
         """
         self._take(other, other.titles)
 
     def titled(self, titles: Sequence[Other]) -> KernelSums[Other]:
-        """The sums of fewer kernels: a title for each kernel, and those of the same title are one from now on."""
+        """Merge kernels: `titles` gives the new title of each, and kernels with the same title become one."""
         result: KernelSums[Other] = KernelSums()
         result._take(self, titles)
         return result
 
     def _take(self, other: KernelSums[Any], titles: Sequence[Title]) -> None:
         numbers = np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
-        self._sums.turn_to(numbers, len(self._numbers))
+        self._sums.use_keys(numbers, len(self._numbers))
         moved = self._distance_moved(other, numbers)
         theirs = {name: other.of(name) for name in other._sums.names} | moved
         for resource in dict.fromkeys([*self._evidence, *other._evidence]):
@@ -223,7 +223,7 @@ class KernelSums(Generic[Title]):
                 self._keep_evidence(resource, one._replace(keys=numbers[one.keys]))
 
     def _distance_moved(self, other: KernelSums[Any], numbers: Keys) -> dict[str, Floats]:
-        """The other's distances from the first launches here, and extremes and first launches of both.
+        """Sums of times of `other`, shifted to the first launches here; also updates extremes and first launches.
 
         With d the step from one first launch to the other, sum (x + d)^2 = sum x^2 + 2 d sum x + n d^2.
         """
@@ -231,7 +231,7 @@ class KernelSums(Generic[Title]):
         self._first = _extended(self._first, size, np.nan)
         self._shortest, self._longest = _extended(self._shortest, size, np.inf), _extended(self._longest, size, -np.inf)
         new = np.flatnonzero(np.isnan(self._first[numbers]) & ~np.isnan(other._first))[::-1]
-        self._first[numbers[new]] = other._first[new]  # of equal places the last one stays: the first launch
+        self._first[numbers[new]] = other._first[new]  # of equal indices the last assignment wins: the first launch
         np.minimum.at(self._shortest, numbers, other._shortest)
         np.maximum.at(self._longest, numbers, other._longest)
         step = np.nan_to_num(other._first - self._first[numbers])
@@ -242,7 +242,7 @@ class KernelSums(Generic[Title]):
         }
 
     def _keep_evidence(self, resource: str, evidence: _Evidence) -> None:
-        """Keep what another knows of the launches of kernels of which nothing is known here."""
+        """Keep the evidence of `other` for kernels without evidence here."""
         known = self._evidence.setdefault(resource, [])
         unseen = ~np.isin(evidence.keys, np.concatenate([one.keys for one in known] or [np.empty(0, np.int64)]))
         if unseen.any():
@@ -251,14 +251,14 @@ class KernelSums(Generic[Title]):
     # ------------------------------------------------------------------------------------------------- what is added
 
     def _add_times(self, launches: Launches, keys: Keys) -> None:
-        """Times, and their distance from the first of the kernel: squares of those lose no digits that matter."""
-        timed = ~np.isnan(launches.seconds) & launches.alive
+        """Add times, and their distances from the kernel's first time: squares of distances keep enough digits."""
+        timed = ~np.isnan(launches.seconds) & launches.succeeded
         self._sums.add("seconds", launches.seconds * launches.weight, timed)
         self._sums.add("timed", launches.weight, timed)
         self._sums.add("averaged", launches.averaged & timed)
         self._first = _extended(self._first, self._sums.kernels, np.nan)
         rows = np.flatnonzero(timed & np.isnan(self._first[keys]))[::-1]
-        self._first[keys[rows]] = launches.seconds[rows]  # of equal places the last one stays: the first launch
+        self._first[keys[rows]] = launches.seconds[rows]  # of equal indices the last assignment wins: the first launch
         distance = launches.seconds - self._first[keys]
         self._sums.add("distance", distance, timed)
         self._sums.add("squares", distance**2, timed)
@@ -268,8 +268,8 @@ class KernelSums(Generic[Title]):
         np.maximum.at(self._longest, keys[timed], np.fmax(launches.seconds, launches.longest)[timed])
 
     def _add_amount(self, names: Sequence[str], amount: Floats, launches: Launches, *, rated: bool = False) -> None:
-        """Add an amount to the sums of each of these names."""
-        known = ~np.isnan(amount) & launches.alive
+        """Add an amount per launch to several sums; with `rated` also to those of its rate."""
+        known = ~np.isnan(amount) & launches.succeeded
         if not known.any():
             return
         self._sums.count([f"{name} known" for name in names], known)
@@ -281,7 +281,7 @@ class KernelSums(Generic[Title]):
             self._sums.add(f"{name} seconds", launches.seconds * launches.weight, both)
 
     def _add_main_units(self, launches: Launches) -> None:
-        known = ~np.isnan(launches.flops) & launches.alive
+        known = ~np.isnan(launches.flops) & launches.succeeded
         for unit in FLOAT_UNITS:
             if unit in launches.needed:
                 self._sums.add(f"{unit} counted", tables.or_zero(launches.work[unit]) * launches.weight, known)
@@ -290,7 +290,7 @@ class KernelSums(Generic[Title]):
         self._sums.add("bytes beside flops", launches.dram * launches.weight, both)
 
     def _add_bounds(self, launches: Launches) -> None:
-        """The seconds each resource needs, over the launches for which every needed ceiling is known."""
+        """Add the seconds that each resource needs, over launches for which every needed ceiling is known."""
         judged = ~np.isnan(launches.flops) & launches.running & ~launches.unattributed
         for needed in launches.needed.values():
             judged &= ~np.isnan(needed)
@@ -300,7 +300,7 @@ class KernelSums(Generic[Title]):
         self._sums.add("judged partial", launches.partial & judged)
 
     def _add_fractions(self, launches: Launches, keys: Keys) -> None:
-        """The seconds each resource needs and those measured, over the launches for which its ceiling is known."""
+        """Add the seconds that each resource needs and those measured, over launches with a known ceiling."""
         for resource in RESOURCES:
             needed = launches.needed.get(resource)
             if needed is None:
@@ -316,7 +316,7 @@ class KernelSums(Generic[Title]):
         self._sums.add("running seconds", running, launches.running)
 
     def _remember(self, resource: str, launches: Launches, keys: Keys, where: Mask) -> None:
-        """Keep what is known of the first launch of each kernel that used a resource."""
+        """Keep evidence of the first launch of each kernel that used a resource."""
         evidence = self._evidence.setdefault(resource, [])
         seen = np.zeros(self._sums.kernels, bool)
         for earlier in evidence:
@@ -328,7 +328,7 @@ class KernelSums(Generic[Title]):
 
     def _add_bases(self, launches: Launches, keys: Keys) -> None:
         count = len(launches.bases)
-        both = keys[launches.alive] * count + launches.basis_codes[launches.alive]
+        both = keys[launches.succeeded] * count + launches.basis_codes[launches.succeeded]
         seen = np.flatnonzero(np.bincount(both))
         for key, code in zip((seen // count).tolist(), (seen % count).tolist(), strict=True):
             basis = launches.bases[code]
@@ -339,40 +339,40 @@ class KernelSums(Generic[Title]):
 
     @property
     def titles(self) -> list[Title]:
-        """What the kernels are called."""
+        """The titles of the kernels."""
         return list(self._numbers)
 
     def number(self, title: Title) -> int:
-        """The number of the kernel that is called so. Raises `KeyError` where none is."""
+        """The index of a kernel by title. Raises `KeyError` if there is none."""
         return self._numbers[title]
 
     def kernels(self) -> list[int]:
-        """The numbers of the kernels that have a row."""
+        """The indices of the kernels that have launches."""
         return np.flatnonzero(self._sums.of("rows") > 0).tolist()
 
     def of(self, what: str) -> Floats:
-        """The sum of that name for each kernel."""
+        """A sum by name (float64, one per kernel)."""
         return self._sums.of(what)
 
     def total(self, what: str) -> Floats:
-        """The total of an amount, NaN unless every launch that did not fail has it."""
+        """The total of an amount, one per kernel; NaN unless every launch that succeeded has it."""
         known = self.of(f"{what} known")
-        return np.where((known > 0) & (known == self.of("alive")), self.of(what), np.nan)
+        return np.where((known > 0) & (known == self.of("succeeded")), self.of(what), np.nan)
 
     def rate(self, what: str) -> Floats:
-        """An amount per second, over the launches that have both."""
+        """An amount per second, one per kernel, over the launches that have both."""
         return _ratio(self.of(f"{what} timed"), self.of(f"{what} seconds"))
 
     def intensity(self) -> Floats:
-        """FLOPs per DRAM byte, as a ratio of sums over the launches that have both."""
+        """FLOPs per DRAM byte, one per kernel: a ratio of sums over the launches that have both."""
         return _ratio(self.of("flops beside bytes"), self.of("bytes beside flops"))
 
     def mean_seconds(self) -> Floats:
-        """The mean time of a launch, NaN without one."""
+        """The mean time of a launch in s, one per kernel; NaN without one."""
         return _ratio(self.of("seconds"), self.of("timed"))
 
     def deviation_seconds(self) -> Floats:
-        """The standard deviation of the time of a launch; NaN for fewer than two, and where averages were reported."""
+        """The standard deviation of launch times in s, one per kernel; NaN for fewer than two, or for averages."""
         timed, distance = self.of("timed"), self.of("distance")
         with np.errstate(divide="ignore", invalid="ignore"):
             squares = np.maximum(self.of("squares") - distance**2 / timed, 0.0)
@@ -380,29 +380,29 @@ class KernelSums(Generic[Title]):
         return np.where((timed > 1) & (self.of("averaged") == 0), deviation, np.nan)
 
     def shortest_seconds(self) -> Floats:
-        """The shortest launch."""
+        """The time of the shortest launch in s, one per kernel."""
         return np.where(np.isfinite(self._shortest), self._shortest, np.nan)
 
     def longest_seconds(self) -> Floats:
-        """The longest launch."""
+        """The time of the longest launch in s, one per kernel."""
         return np.where(np.isfinite(self._longest), self._longest, np.nan)
 
     def bases(self, kernel: int) -> set[str]:
-        """How the FLOPs of a kernel were counted."""
+        """The bases of a kernel's FLOP counts."""
         return self._bases.get(kernel, set())
 
     def used_units(self) -> list[str]:
-        """The units that did anything, in the order of `UNIT_COLUMNS`."""
+        """The units with any work, in the order of `UNIT_COLUMNS`."""
         return [unit for unit in UNIT_COLUMNS if self.of(unit).any()]
 
     def main_units(self) -> list[str | None]:
-        """The compute unit that did most of each kernel's FLOPs."""
+        """The unit that did most of each kernel's FLOPs."""
         names = list(FLOAT_UNITS)
         sums = np.stack([self.of(f"{name} counted") for name in names])
         return [names[int(np.argmax(each))] if each.max() > 0 else None for each in sums.T]
 
     def bounds(self) -> list[tuple[str, float] | None]:
-        """For each kernel the resource that needs most of its time, and which share of it; None where unknown."""
+        """For each kernel the resource that needs most time, and its share of the measured time; None if unknown."""
         seconds = np.stack([self.of(f"{resource} needed") for resource in RESOURCES])
         measured = self.of("judged seconds")
         result: list[tuple[str, float] | None] = []
@@ -413,7 +413,7 @@ class KernelSums(Generic[Title]):
         return result
 
     def flags(self) -> dict[int, str]:
-        """The flag of each kernel that is above a ceiling: of the resource that it is farthest above."""
+        """The flag of each kernel that is above a ceiling: for the resource with the largest excess."""
         farthest: dict[int, tuple[float, str]] = {}
         for resource in self._evidence:
             fractions = _ratio(self.of(f"{resource} least"), self.of(f"{resource} measured"))
@@ -434,12 +434,12 @@ def _ratio(amount: Floats, other: Floats) -> Floats:
 
 
 def or_none(value: float) -> float | None:
-    """A number as Python has it, None for NaN."""
+    """A Python float, None for NaN."""
     return None if np.isnan(value) else float(value)
 
 
 class _Evidence(NamedTuple):
-    """What is known of one launch of each of some kernels that may be above a ceiling."""
+    """What is known of one launch per kernel that may be above a ceiling."""
 
     keys: Keys
     origins: list[Origin]
@@ -453,7 +453,7 @@ class _Evidence(NamedTuple):
 
     @classmethod
     def of(cls, launches: Launches, resource: str, keys: Keys, rows: Keys) -> _Evidence:
-        """That of the launches `rows`, one for each of `keys`."""
+        """The evidence of the launches `rows`, one for each of `keys`."""
         table, ceilings = launches.table, launches.ceilings
         shares = device_attributes.sparse_shares(table).get(resource, np.full(launches.rows, np.nan))
         return cls(
@@ -469,7 +469,7 @@ class _Evidence(NamedTuple):
         )
 
     def only(self, at: Keys) -> _Evidence:
-        """That of some of the kernels, by their places in `keys`."""
+        """The evidence of some kernels, by their indices in `keys`."""
         places = at.tolist()
         return _Evidence(
             self.keys[at],
@@ -484,7 +484,7 @@ class _Evidence(NamedTuple):
         )
 
     def excess(self, kernel: int, fraction: float, resource: str) -> Excess:
-        """The case of one kernel, as the rules of `flags.py` ask for it."""
+        """The excess of one kernel, as the rules of `above_ceiling.py` need it."""
         at = int(np.flatnonzero(self.keys == kernel)[0])
         return Excess(
             resource,

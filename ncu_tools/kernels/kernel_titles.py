@@ -3,11 +3,11 @@
     void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char *, 3>>(int)
     -> at::native::vectorized_elementwise_kernel<CUDAFunctor_add>
 
-Namespaces stay, so that functions of one name in two namespaces stay apart. Of template arguments only those stay that
-say which function runs (functors, lambdas by the function they are written in, function pointers); types and numbers
-are instantiations of one template, and share a short name. A wrapper such as `cutlass::Kernel2<...>` is called what it
-wraps: a CUTLASS kernel by its own name, or by its class, tile and element type. A short name depends on nothing but the
-name, so that launches read in any order or on any machine have the same.
+Namespaces stay, so that functions of the same name in two namespaces differ. Of template arguments only those stay that
+select the code that runs (functors, lambdas by the function they are written in, function pointers); types and numbers
+are instantiations of one template, and share a short name. A wrapper such as `cutlass::Kernel2<...>` gets the name of
+what it wraps: a CUTLASS kernel its own name, or its class, tile and element type. A short name depends on nothing but
+the full name, so it is the same whatever the order of reading and the machine.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ncu_tools.kernels.kernel_name_spelling import spelled_alike
+from ncu_tools.kernels.kernel_name_spelling import normalised_name
 
 _NAMES_NOTHING = re.compile(r"_?(?:device_|static_|global_)?kernel_?\d*", re.IGNORECASE)
-"""A function name that says no more than that it is a kernel."""
+"""Function names that say no more than "kernel"."""
 
 _COPY = re.compile(r"\[|Mem(?:cpy|set)\b")
-"""The beginning of what nsys and PyTorch's profiler call copies, which are no functions."""
+"""Start of the names of copies in nsys and PyTorch's profiler, which are not functions."""
 
 _VERSION = re.compile(r"(?:CUB|THRUST|ROCPRIM)_\w+|__\d+")
-"""Inline namespaces: cub::CUB_200600_890_NS is cub."""
+"""Inline namespaces of versions: cub::CUB_200600_890_NS is cub."""
 
 _PASSES_ON = frozenset({"gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "ReduceOp", "func_wrapper_t"})
-"""Templates of PyTorch that hand a functor on and do nothing else."""
+"""Templates of PyTorch that only pass a functor on."""
 
 _RUNS = re.compile(
     r"[Ff]unctor|Ops?$|_op$|^(?:plus|minus|multiplies|divides|maximum|minimum|Sum|Max|Min|ArgMax|ArgMin)$"
 )
-"""Class names that say what a kernel does to its elements."""
+"""Class names that describe what a kernel does to its elements."""
 
 _ELEMENT = re.compile(
     r"\b(?:half_t|bfloat16_t|tfloat32_t|float_e[45]m[23]_t|float_e2m1_t|u?int(?:8|4b)_t|signed char|double|float)\b"
@@ -46,10 +46,10 @@ _PLAIN = re.compile(
     r"-?[\d.]+|(?:(?:unsigned|signed|const|int|long|char|short|float|double|bool|void)\b[ *&]*)+", re.ASCII
 )
 DEEPEST = 12
-"""How far template arguments are looked into; names of reports may nest without end."""
+"""Deepest nesting of template arguments that is read; names in reports may nest without end."""
 
 LEAST_TILE = 512
-"""Elements of M x N x K; clusters have at most 16 blocks."""
+"""The least M x N x K of a tile; clusters have at most 16 blocks."""
 
 _ENDS_IN_LAMBDA = re.compile(r"\{lambda\([^{}]*\)#\d+\}$|lambda\([^()]*\)\(instance \d+\)\]$")
 _OPENING, _CLOSING = "<({[", ">)}]"
@@ -64,9 +64,9 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def short_title(name: str) -> str:
-    """The short name of a kernel; a name that is no C++ is kept as it is.
+    """The short name of a kernel; a name that is not C++ is returned unchanged.
 
-    Where nothing but the word "kernel" is known of the function, the parameters stay.
+    If nothing but the word "kernel" is known of the function, the parameters stay.
     """
     text = _prepared(name)
     path = [] if _COPY.match(name) else _path(text)
@@ -89,7 +89,7 @@ def _of_function(text: str, path: Sequence[_Part]) -> str:
 
 
 def names_nothing(function: str) -> bool:
-    """Whether a function name says no more than "kernel", as `Kernel2`."""
+    """True if a function name says no more than "kernel", as `Kernel2`."""
     return _NAMES_NOTHING.fullmatch(function) is not None
 
 
@@ -101,27 +101,27 @@ def _title(function: str, arguments: Sequence[str]) -> str:
 
 
 def _wrapped(scope: tuple[str, ...], function: _Part) -> str | None:
-    """What the class that a CUTLASS wrapper is made for is called; None for other functions.
+    """The name of the class that a CUTLASS wrapper was instantiated with; None for other functions.
 
-    A class whose whole name is in a CUTLASS library is named there, with its tile and type; others are templates, of
-    which the tile and the element type that stands behind it are looked up.
+    A class whose whole name comes from a CUTLASS library has tile and type in it; for other templates the tile and the
+    element type behind it are added.
     """
     argument = next((one for one in function.arguments if not _is_plain(one)), "")
     path = _path(argument)
     if not path or (scope[0] if scope else path[-1].name.partition("_")[0]) != "cutlass":
         return None
     kernel = path[-1]
-    for _ in range(DEEPEST):  # as flash::enable_sm90<...>
+    for _ in range(DEEPEST):  # for example flash::enable_sm90<...>
         if len(kernel.arguments) == 1 and (inner := _path(kernel.arguments[0])):
             kernel = inner[-1]
     tile = _tile(argument)
     element = _ELEMENT.search(argument, tile.end() if tile else 0) if kernel.arguments else None
-    said = ["x".join(tile.groups())] if tile else []
-    return _title(kernel.name, [*said, *([element[0]] if element else [])])
+    details = ["x".join(tile.groups())] if tile else []
+    return _title(kernel.name, [*details, *([element[0]] if element else [])])
 
 
 def _tile(text: str) -> re.Match[str] | None:
-    """The tile of a thread block: CUTLASS 2's first shape, or CUTLASS 3's first that is too large to be a cluster."""
+    """The tile of a thread block: CUTLASS 2's first shape, or CUTLASS 3's first that is too large for a cluster."""
     shapes = _CUTE_TILE.finditer(text)
     return _TILE.search(text) or next((one for one in shapes if math.prod(map(int, one.groups())) >= LEAST_TILE), None)
 
@@ -130,7 +130,7 @@ def _tile(text: str) -> re.Match[str] | None:
 
 
 def _run_by(arguments: Sequence[str], scope: tuple[str, ...], depth: int = 0) -> Iterator[str]:
-    """What the template arguments say that a function runs, named from its own namespace."""
+    """The functors, lambdas and functions in template arguments, named relative to `scope`."""
     for argument in arguments if depth < DEEPEST else ():
         is_pointer = argument.startswith(("&", "(&"))
         path = _path(argument.strip("(&)") if is_pointer else argument)
@@ -149,7 +149,7 @@ def _run_by(arguments: Sequence[str], scope: tuple[str, ...], depth: int = 0) ->
 
 
 def _nested(part: _Part, depth: int = 0) -> str:
-    """A class or function with those of its template arguments that are classes, down to `DEEPEST`."""
+    """A class or function with its template arguments that are classes, down to `DEEPEST`."""
     if depth == DEEPEST:
         return part.name
     classes = [path for argument in part.arguments if not _is_plain(argument) and (path := _path(argument))]
@@ -166,7 +166,7 @@ def _from(path: Sequence[_Part], scope: tuple[str, ...]) -> str:
 
 
 def _is_plain(argument: str) -> bool:
-    """Whether a template argument is a number or a built-in type."""
+    """True if a template argument is a number or a built-in type."""
     return _PLAIN.fullmatch(argument) is not None
 
 
@@ -174,8 +174,8 @@ def _is_plain(argument: str) -> bool:
 
 
 def _prepared(name: str) -> str:
-    """A name in one spelling, its scopes without a name and its operators as single words."""
-    text = spelled_alike(name).replace("(anonymous namespace)", "{unnamed}")
+    """The normalised name, with unnamed scopes and operators as single words."""
+    text = normalised_name(name).replace("(anonymous namespace)", "{unnamed}")
     return re.sub(r"\boperator(?:\(\)|[^\w\s(]+)", "operator", text).replace(")const", ")").replace("->", "")
 
 
@@ -201,7 +201,7 @@ def _part(piece: str) -> _Part | None:
 
 
 def _split(text: str, separator: str) -> Iterator[str]:
-    """The pieces of a text between separators outside of all brackets."""
+    """Split a text at separators outside of all brackets."""
     depth, start, place = 0, 0, 0
     while place < len(text):
         if depth == 0 and text.startswith(separator, place):

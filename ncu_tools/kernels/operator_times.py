@@ -1,4 +1,4 @@
-"""What the times of a run are: of kernels GPU time, of the operator collector what its clock saw.
+"""The kinds of times in a run: GPU time of kernels, or self times from the operator collector.
 
 On a CPU the collector reads a monotonic clock around each operator that PyTorch dispatches, and those do not nest: self
 CPU time. On a GPU it records CUDA events around it: self GPU time. Files that do not say where they ran have "self
@@ -18,13 +18,13 @@ TIME, SELF_CPU, SELF_GPU, SELF_UNKNOWN = "time", "self CPU", "self GPU", "self t
 """Titles of columns of times."""
 
 NEEDED = (OPERATOR_DEVICE, THREADS)
-"""The columns of launches that say it, beside `source`."""
+"""The columns of launches that decide it, besides `source`."""
 
 _OF_DEVICE = {"cpu": SELF_CPU, "cuda": SELF_GPU}
 
 
 def clocks_of(table: pa.Table) -> frozenset[str]:
-    """The kinds of times that a table of launches holds, as titles."""
+    """The titles of the kinds of times in a table of launches."""
     codes, sources = tables.codes(table, "source")
     collected = np.array([source == DIALECT for source in sources], bool)[codes]
     found = set() if collected.all() else {TIME}
@@ -34,19 +34,19 @@ def clocks_of(table: pa.Table) -> frozenset[str]:
     has_threads = ~np.isnan(tables.floats(table, THREADS))
     for code in np.unique(of_device[collected]).tolist():
         here = collected & (of_device == code)
-        said = _OF_DEVICE.get(devices[code] or "")
-        found |= {said} if said else {SELF_CPU if each else SELF_UNKNOWN for each in np.unique(has_threads[here])}
+        title = _OF_DEVICE.get(devices[code] or "")
+        found |= {title} if title else {SELF_CPU if each else SELF_UNKNOWN for each in np.unique(has_threads[here])}
     return frozenset(found)
 
 
 def time_title(clocks: Iterable[str]) -> str:
-    """What the column of times is called: "time" where it holds several kinds."""
+    """The title of the column of times; "time" for several kinds."""
     kinds = set(clocks)
     return kinds.pop() if len(kinds) == 1 else TIME
 
 
 def operators_note(clocks: Set[str]) -> str | None:
-    """What is said of times, FLOPs and bytes of the operator collector; None where there are none."""
+    """The note on times, FLOPs and bytes of the operator collector; None if there are none."""
     kinds = [kind for kind in (SELF_CPU, SELF_GPU, SELF_UNKNOWN) if kind in clocks]
     if not kinds:
         return None

@@ -1,7 +1,7 @@
-"""Forward against backward, layer by layer: the ratio of their times, with its interval, of their FLOPs and bytes.
+"""Forward against backward, layer by layer: ratios of times (with interval), FLOPs and bytes.
 
 Backward does twice the FLOPs of forward in a layer that multiplies matrices, once for the gradient of its input and
-once for that of its weights, and the first layer of a model needs no gradient of its input.
+once for that of its weights; the first layer of a model needs no gradient of its input.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import tables
 
 from ncu_tools.kernels.operator_times import clocks_of
-from ncu_tools.layers.layers import WHOLE, Layer, layers, sums_by_iteration, whole_run, without_failed
+from ncu_tools.layers.layers import WHOLE, Layer, drop_failed, layers, sums_by_iteration, whole_run
 from ncu_tools.numbers.statistics import mean_of, ratio_interval
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -23,8 +23,8 @@ FORWARD, BACKWARD = "forward", "backward"
 class PhaseRatio:
     """One layer with everything below it, in one iteration: forward, backward, and backward / forward.
 
-    Times in ns, with the 95 % interval of their ratio from the scatter of iterations. None where a launch does not know
-    its number, where nothing ran in a phase, and of FLOPs that are a lower bound.
+    Times in ns, with the 95 % interval of their ratio from the scatter of iterations. None where a launch lacks the
+    value, where nothing ran in a phase, and for FLOPs that are a lower bound.
     """
 
     module: str
@@ -45,7 +45,7 @@ class PhaseRatio:
 
 @dataclass
 class PhaseRatios:
-    """The layers in the order in which they ran forward, and all launches of both phases.
+    """The layers in the order in which they ran forward, and the sum of all launches.
 
     `clocks` are the kinds of their times (`ncu_tools.kernels.operator_times`).
     """
@@ -59,9 +59,9 @@ class PhaseRatios:
 def forward_backward(table: pa.Table, *, depth: int | None = None) -> PhaseRatios:
     """The layers of `table`, at most `depth` levels below the model, forward against backward.
 
-    Raises `NcuBenchError` where it does not hold both phases.
+    Raises `NcuBenchError` if a phase is missing.
     """
-    table = without_failed(table)
+    table = drop_failed(table)
     phases = tables.words(table, "phase")
     missing = [phase for phase in (FORWARD, BACKWARD) if phase not in phases]
     if missing:
@@ -88,7 +88,7 @@ def forward_backward(table: pa.Table, *, depth: int | None = None) -> PhaseRatio
 
 
 def _of_phase(table: pa.Table, phase: str, depth: int | None) -> dict[str, Layer]:
-    """The layers that ran in a phase by their module, all launches of it first."""
+    """The layers that ran in a phase by module; all its launches (`WHOLE`) first."""
     found = layers(table, depth=depth, phase=phase).rows
     return {WHOLE: whole_run(table, phase), **{row.module: row for row in found}}
 

@@ -1,7 +1,7 @@
 """Launches by the layer that caused them, as a tree: time of each phase, FLOPs, bytes, arithmetic intensity.
 
-A layer has everything below it in its sums, so the root is the model. All sums are means over the iterations of the
-run. What is not known for every launch of a layer is not known for the layer.
+The sums of a layer include everything below it, so the root is the model. All sums are means over the iterations of the
+run. A value that any launch of a layer lacks is unknown for the layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from ncu_tools.numbers.statistics import of_single_launches
 
 NO_MODULE, NO_PHASE = "(no module)", "(no phase)"
 WHOLE = "(all launches)"
-"""Values of `source` whose bytes are those of operators."""
 
 Rows = npt.NDArray[np.int64]
 
@@ -31,19 +30,18 @@ NEEDED = (
     "source", "kernel_name", "phase", "module", "iteration", "failed", "duration_ns", "flops", "flops_basis",
     "dram_bytes", "invocations", *operator_times.NEEDED,
 )  # fmt: skip
-"""The columns of launches that the layers are made of."""
-TOLD_APART = ("source", "kernel_name", "phase", "module", "flops_basis")
+"""The columns of launches that layers are computed from."""
+KEY_COLUMNS = ("source", "kernel_name", "phase", "module", "flops_basis")
 COUNT = "launches"
-"""The column of a condensed table that says how many launches a row stands for."""
+"""The column of a condensed table with the number of launches per row."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One module with everything below it, of one iteration. Times in ns; None where a launch of it lacks a value.
+    """One module with everything below it, per iteration. Times in ns; None where a launch lacks the value.
 
-    `name` is the last part of `module`, `depth` how far below the root it is, `is_leaf` whether nothing is below it.
-    `kernels` counts the distinct names of its launches.
-    `flops_lower_bound` says that some of its FLOPs were not collected.
+    `name` is the last part of `module`, `depth` the levels below the root, `is_leaf` True if nothing is below it.
+    `kernels` counts distinct kernel names. `flops_lower_bound` is True if some FLOPs were not collected.
     """
 
     module: str
@@ -79,12 +77,12 @@ class Layers:
 
     @property
     def deepest(self) -> list[Layer]:
-        """The layers that nothing shown is below: together they are the model, except for its own launches."""
+        """The layers with nothing shown below them: together the whole model, except for its own launches."""
         return [row for row in self.rows if row.is_leaf or row.depth == self.depth]
 
     @property
     def share_above(self) -> float | None:
-        """The share of all time that is of no layer in `deepest`: launches of layers that have others below them."""
+        """The share of all time outside `deepest`: launches of layers that have others below them; None if unknown."""
         shares = [row.time_share for row in self.rows if row.depth == 0]
         deepest = [row.time_share for row in self.deepest]
         if None in shares or None in deepest:
@@ -93,16 +91,16 @@ class Layers:
 
     @property
     def bytes_title(self) -> str:
-        """Which bytes `dram_bytes` are: those of operators are no DRAM bytes."""
+        """The title of `dram_bytes`: bytes of operators are not DRAM bytes."""
         return "bytes of operators" if self.by_operator else "DRAM bytes"
 
 
 def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = None) -> Layers:
-    """The layers of `table`, at most `depth` levels below the root. A table without modules has none, and a note.
+    """The layers of `table`, at most `depth` levels below the root; none, with a note, if it has no modules.
 
-    With `phase`, those that ran in it, in its order, with its launches alone; "" are launches without a phase.
+    With `phase`, only launches of that phase, in its order; "" are launches without a phase.
     """
-    table = without_failed(table)
+    table = drop_failed(table)
     launches = _Launches(table)
     result = Layers(
         [],
@@ -126,18 +124,18 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
 
 
 def whole_run(table: pa.Table, phase: str | None = None) -> Layer:
-    """All launches of `table`, or of a phase, as one layer called `WHOLE`; failed launches are left out."""
-    launches = _Launches(without_failed(table))
+    """All launches of `table`, or of a phase, as one layer named `WHOLE`; failed launches are left out."""
+    launches = _Launches(drop_failed(table))
     chosen = launches.of_phase(phase)
     return launches.layer(WHOLE, chosen, launches.sum(launches.nanoseconds, chosen), is_leaf=False)
 
 
 def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) -> dict[str, Floats]:
-    """For each layer, and `WHOLE`, the sum of a column over its launches in each iteration; shape (iterations,).
+    """For each layer, and `WHOLE`, the sum of a column per iteration: float64, shape (iterations,).
 
-    NaN in an iteration where a launch has no value, is an average of several, or does not know its iteration.
+    NaN in an iteration where a launch has no value, is an average of several, or has no iteration.
     """
-    table = without_failed(table)
+    table = drop_failed(table)
     launches = _Launches(table)
     values = of_single_launches(table, column)
     named = tables.floats(table, "iteration")
@@ -151,21 +149,20 @@ def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) ->
     }
 
 
-def without_failed(table: pa.Table) -> pa.Table:
+def drop_failed(table: pa.Table) -> pa.Table:
     """The launches that did not fail."""
     failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
     return arrays.kept(table, [not value for value in failed]) if any(failed) else table
 
 
 def condensed(table: pa.Table) -> pa.Table:
-    """Launches of which the layers are the same: one row for those of one kernel in one module, phase and iteration.
+    """Merge launches of the same kernel, module, phase and iteration into one row; the layers stay the same.
 
-    Failed launches are left out. Rows are in the order of their first launches, and may be condensed again with others
-    behind them.
+    Failed launches are left out. Rows are in the order of first launches, and may be condensed again with later ones.
     """
-    table = without_failed(table)
+    table = drop_failed(table)
     named = np.unique(np.nan_to_num(tables.floats(table, "iteration"), nan=-1.0), return_inverse=True)[1]
-    columns: list[Rows] = [named, *(tables.codes(table, name)[0].astype(np.int64) for name in TOLD_APART)]
+    columns: list[Rows] = [named, *(tables.codes(table, name)[0].astype(np.int64) for name in KEY_COLUMNS)]
     groups, count = np.zeros(len(table), np.int64), 1
     for codes in columns:
         groups, count = _renumbered(groups * (int(codes.max(initial=0)) + 1) + codes)
@@ -183,7 +180,7 @@ def condensed(table: pa.Table) -> pa.Table:
     most = np.full(count, np.nan)
     np.fmax.at(most, groups, tables.floats(table, "invocations"))
     return pa.table({
-        **{name: kept(name) for name in (*TOLD_APART, "iteration")},
+        **{name: kept(name) for name in (*KEY_COLUMNS, "iteration")},
         **{name: summed(name) for name in ("duration_ns", "flops", "dram_bytes")},
         "invocations": arrays.floats(most),
         COUNT: arrays.floats(np.bincount(groups, _counts(table), count).astype(np.float64)),
@@ -191,7 +188,7 @@ def condensed(table: pa.Table) -> pa.Table:
 
 
 def _renumbered(keys: Rows) -> tuple[Rows, int]:
-    """The same groups numbered from 0 in the order in which they are first met, and how many they are."""
+    """Renumber groups from 0 in the order of first occurrence; also returns their number."""
     _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
     place = np.empty(len(first), np.int64)
     place[np.argsort(first)] = np.arange(len(first))
@@ -199,17 +196,17 @@ def _renumbered(keys: Rows) -> tuple[Rows, int]:
 
 
 def _counts(table: pa.Table) -> Floats:
-    """How many launches each row stands for."""
+    """The number of launches of each row."""
     return tables.floats(table, COUNT) if COUNT in table.column_names else _weights(table)
 
 
 def _weights(table: pa.Table) -> Floats:
-    """How many launches each row is the average of; those of a condensed table are sums already."""
+    """The number of launches that each row averages; 1 for rows of a condensed table, which are sums."""
     return np.ones(len(table)) if COUNT in table.column_names else tables.launch_counts(table)
 
 
 def layers_table(rows: Sequence[Layer]) -> pa.Table:
-    """The layers as a table, a column for each field of `Layer`."""
+    """The layers as a table, one column per field of `Layer`."""
     make: dict[str, Callable[[list[Any]], pa.Array]] = {
         "str": arrays.texts,
         "int": lambda values: arrays.integers(values, pa.int64()),
@@ -227,7 +224,7 @@ def _floats(values: list[Any]) -> pa.Array:
 
 
 class _Launches:
-    """The columns of a table that the layers need."""
+    """The columns of a table that layers are computed from."""
 
     def __init__(self, table: pa.Table) -> None:
         self.rows = len(table)
@@ -247,11 +244,11 @@ class _Launches:
         self.iterations = max(1, len(np.unique(named[~np.isnan(named)])))
 
     def of_phase(self, phase: str | None) -> Rows:
-        """The launches of a phase, or all of them."""
+        """The row indices of a phase's launches, or of all."""
         return np.arange(self.rows) if phase is None else np.flatnonzero(self.phases == phase)
 
     def below(self, phase: str | None) -> dict[str, Rows]:
-        """For each module and each that contains it the launches of both, in the order in which they first ran."""
+        """For each module, the rows of its launches and of those below it, in the order in which they first ran."""
         own: dict[str, list[int]] = {}
         for row in self.of_phase(phase).tolist():
             own.setdefault(self.modules[row] or NO_MODULE, []).append(row)
@@ -262,7 +259,7 @@ class _Launches:
         return {module: np.array(found[module], np.int64) for module in _parents_first(found)}
 
     def sum(self, values: Floats, rows: Rows) -> float | None:
-        """The sum over some launches in one iteration; None when one of them is not known, 0 of none."""
+        """The sum over some launches per iteration; None if a value is unknown, 0 for no launches."""
         chosen = values[rows]
         return None if np.isnan(chosen).any() else float(chosen.sum()) / self.iterations
 
@@ -289,6 +286,11 @@ class _Launches:
         )
 
 
+def module_at_depth(module: str, depth: int | None) -> str:
+    """The module itself, or its ancestor `depth` levels below the model if it lies deeper."""
+    return module if depth is None else ".".join(module.split(".")[: depth + 1])
+
+
 def _ancestors(module: str) -> Iterable[str]:
     """The module and all that contain it, outermost first."""
     if module == NO_MODULE:
@@ -298,11 +300,11 @@ def _ancestors(module: str) -> Iterable[str]:
 
 
 def _parents_first(found: Iterable[str]) -> list[str]:
-    """Modules so that each is followed by what is below it, and siblings stay in their order."""
+    """Modules ordered so that each is followed by those below it, with siblings in their order."""
     children: dict[str | None, list[str]] = {}
     for module in found:
         parent, dot, _ = module.rpartition(".")
-        children.setdefault(parent if dot else None, []).append(module)  # the parent of ".net" is called ""
+        children.setdefault(parent if dot else None, []).append(module)  # the parent of ".net" is ""
     ordered: list[str] = []
     waiting = list(reversed(children.get(None, [])))
     while waiting:

@@ -1,8 +1,8 @@
-"""How unevenly ranks work: each kernel or layer across them, the slowest rank, and where it loses its time.
+"""Load imbalance of ranks: each kernel or layer across ranks, the slowest rank, and where it loses its time.
 
-A rank waits in collectives for whoever comes last, so the total time of all ranks is much the same, and the rank that
-is late waits least. The slowest rank is therefore the one with the most time outside collectives. Where it loses that
-time is what it takes longer for than the median rank does.
+A rank waits in collectives for the last one, so the total time of all ranks is much the same, and the rank that is late
+waits least. The slowest rank is therefore the one with the most time outside collectives. It loses time in kernels or
+layers that take longer than on the median rank.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels import operator_times
-from ncu_tools.layers.layers import NO_MODULE
+from ncu_tools.layers.layers import NO_MODULE, module_at_depth
 from ncu_tools.numbers.number_format import counted
 
 COLLECTIVES = "(collectives)"
-"""The row of layers that collectives are in, which belong to no layer."""
+"""The row of collectives in a table of layers; they belong to no layer."""
 NEEDED = (
     "rank", "device_id", "device_name", HOST, "kernel_name", "kernel_short", "module", "invocations", "failed",
     "duration_ns", "source", *operator_times.NEEDED,
 )  # fmt: skip
-"""The columns of launches that the ranks are told by."""
+"""The columns of launches that skew is computed from."""
 Coded = tuple[npt.NDArray[np.signedinteger[Any]], Sequence[str | None]]
 
 
 @dataclass(frozen=True)
 class RankTime:
-    """The time of one rank in ns: all of it, of its kernels and copies, and of that in collectives.
+    """The times of one rank in ns: all kernels and copies, collectives, and the rest.
 
-    None where a launch of it has no time. `excess_ns` is how much more time than the median rank it takes outside
-    collectives.
+    None if a launch has no time. `excess_ns` is `work_ns` minus the median over the ranks.
     """
 
     rank: int
@@ -53,11 +52,10 @@ class RankTime:
 
 @dataclass(frozen=True)
 class Skew:
-    """One kernel or layer across ranks, times in ns summed over its launches on a rank.
+    """One kernel or layer across ranks; times in ns summed over its launches on a rank.
 
-    A rank that ran without it took 0; None is where a launch has no time. `ranks` is how many ran it, `slowest` the
-    rank of the maximum. `skew_ns` is maximum - median, `excess_ns` what the slowest rank of the run takes more than
-    the median.
+    A rank without launches of it took 0; None means that a launch has no time. `ranks` is how many ran it, `slowest`
+    the rank of the maximum. `skew_ns` is maximum - median, `excess_ns` the time on the run's slowest rank - median.
     """
 
     name: str
@@ -74,7 +72,7 @@ class Skew:
 
 @dataclass
 class Skews:
-    """The ranks in order, and the kernels or layers, first what the slowest rank loses most time in."""
+    """The ranks in order, and the kernels or layers by the time that the slowest rank loses in them."""
 
     ranks: list[RankTime]
     rows: list[Skew] = field(default_factory=list)
@@ -83,10 +81,10 @@ class Skews:
 
 
 def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Skews:
-    """The kernels (`by` = "kernel") or layers ("layer") of a run across its ranks.
+    """Compare the kernels (`by` = "kernel") or layers ("layer") of a run across its ranks.
 
-    A layer has the launches below it; with `depth`, launches of deeper layers count as the layer of that depth, else
-    each launch as the layer it is of. Launches that failed or know no rank are left out, and noted.
+    With `depth`, launches of deeper layers count for the layer of that depth, else each launch for its own layer.
+    Launches that failed or have no rank are left out, with a note.
     """
     launches = _Launches(table)
     result = Skews(launches.rank_times())
@@ -102,7 +100,7 @@ def skew(table: pa.Table, *, by: str = "kernel", depth: int | None = None) -> Sk
 
 
 def summary(skews: Skews) -> list[str]:
-    """The slowest rank in a sentence, and where it loses its time."""
+    """The slowest rank in a sentence, and where it loses its time; [] if unknown."""
     slow = next((rank for rank in skews.ranks if rank.rank == skews.slowest), None)
     if slow is None or not slow.work_ns or slow.excess_ns is None:
         return []
@@ -121,7 +119,7 @@ def summary(skews: Skews) -> list[str]:
 
 
 def collective_share(table: pa.Table) -> tuple[float, float] | None:
-    """Time in collectives of all ranks in ns, and its share of all time; None where a time is not known, or is 0."""
+    """Time in collectives over all ranks in ns, and its share of all time; None if a time is unknown, or all are 0."""
     time = tables.floats(table, "duration_ns")
     if not len(time) or np.isnan(time).any() or not time.sum():
         return None
@@ -130,7 +128,7 @@ def collective_share(table: pa.Table) -> tuple[float, float] | None:
 
 
 def collective_launches(table: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which launches are collectives: by the function's name of a kernel, or the whole name of an operator."""
+    """Mask of the launches that are collectives, by a kernel's function name or an operator's whole name."""
     found = np.zeros(len(table), bool)
     for column, sign in (("kernel_short", ""), ("kernel_name", "c10d")):
         codes, names = tables.codes(table, column)
@@ -143,14 +141,8 @@ def _slowest(ranks: Sequence[RankTime]) -> int | None:
     return max(known, key=lambda rank: rank.work_ns or 0.0).rank if len(known) == len(ranks) else None
 
 
-def _at_depth(module: str | None, depth: int | None) -> str:
-    if module is None:
-        return NO_MODULE
-    return module if depth is None else ".".join(module.split(".")[: depth + 1])
-
-
 class _Launches:
-    """The launches that a rank is known of, and their columns; texts as places in lists of distinct ones."""
+    """The launches with a known rank, and their columns; texts as indices into lists of distinct ones."""
 
     def __init__(self, table: pa.Table) -> None:
         ranks = tables.floats(table, "rank")
@@ -170,13 +162,13 @@ class _Launches:
         self.device_ids = tables.floats(table, "device_id")[kept]
 
     def layers(self, depth: int | None) -> Coded:
-        """The layer of each launch; collectives are of none, but of a row of their own."""
+        """The layer of each launch; collectives have a row of their own."""
         codes, modules = self.modules
-        names = [_at_depth(module, depth) for module in modules] + [COLLECTIVES]
+        names = [module_at_depth(module or NO_MODULE, depth) for module in modules] + [COLLECTIVES]
         return np.where(self.collective, len(names) - 1, codes), names
 
     def rank_times(self) -> list[RankTime]:
-        """The time of each rank."""
+        """The times of each rank."""
         every, waiting = (self._per_rank(mask) for mask in (np.ones(len(self.place), bool), self.collective))
         work = self._per_rank(~self.collective)
         median = float(np.median(work)) if len(work) else np.nan
@@ -193,7 +185,7 @@ class _Launches:
         return np.bincount(self.place[mask], self.nanoseconds[mask], len(self.ranks)).astype(np.float64)
 
     def across_ranks(self, coded: Coded, slowest: int | None) -> list[Skew]:
-        """One row for each distinct text of `coded` that a launch has."""
+        """One row per distinct text of `coded` that a launch has."""
         codes, texts = coded
         at_work = np.unique(codes)
         known, place = np.unique(np.array([str(texts[one]) for one in at_work]), return_inverse=True)

@@ -1,7 +1,7 @@
-"""Layers as nested spans of time: one iteration, its phases end to end, in each the modules that ran in it.
+"""Layers as nested spans of time: one iteration, its phases in sequence, in each the modules that ran in it.
 
-A span is a mean over the iterations, not a moment of any of them: it starts where the one before it ends, and gaps
-between launches are not in it. Modules stand in the order in which they first ran in that phase.
+A span is a mean over the iterations, not a moment of any of them: it starts where the one before it ends, without the
+gaps between launches. Modules are in the order in which they first ran in that phase.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_PHASE = "no phase"
 
 @dataclass(frozen=True)
 class Span:
-    """A phase (`layer` is None) or a module in it, from `start` to `end`, in whole ns after the iteration began."""
+    """A phase (`layer` is None) or a module in it, from `start` to `end`, in whole ns since the iteration began."""
 
     name: str
     depth: int
@@ -43,7 +43,7 @@ class Spans:
 def spans(table: pa.Table, *, depth: int | None = None) -> Spans:
     """The phases of `table` and the modules in them, at most `depth` levels below the model.
 
-    Launches without a time have no place and are left out, with a note. Without modules there are no spans.
+    Launches without a time are left out, with a note. Without modules there are no spans.
     """
     timeless = np.isnan(tables.floats(table, "duration_ns"))
     known = arrays.kept(table, ~timeless) if timeless.any() else table
@@ -66,7 +66,7 @@ def spans(table: pa.Table, *, depth: int | None = None) -> Spans:
 
 
 def _inside(rows: Sequence[Layer], start: float, end: float, phase: str) -> Iterator[Span]:
-    """The layers of one phase, parents first, each from where its elder sibling ends, none beyond its parent."""
+    """The layers of one phase, parents first; each starts at the end of its sibling and ends within its parent."""
     at = [start]
     limits = [end]
     for row in rows:

@@ -1,1 +1,1 @@
-"""How numbers are written, and statistics."""
+"""Formatting of numbers, and statistics."""

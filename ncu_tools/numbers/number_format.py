@@ -1,4 +1,4 @@
-"""Numbers for people: four significant digits, a prefix, a unit; an empty cell for what is not known."""
+"""Numbers for people: four significant digits, a prefix, a unit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (0.0, "ns"))
 
 
 def digits(value: float) -> str:
-    """A number with four significant digits, and no exponent from a thousandth up to a million billions."""
+    """A number with four significant digits; an exponent only below 0.001 and from 1e15 on."""
     if value == 0:
         return "0"
     if 1000 <= abs(value) < 1e15:
@@ -27,7 +27,7 @@ def scaled(value: float, unit: str) -> str:
 
 
 def duration(nanoseconds: float) -> str:
-    """A time in the largest unit of which it holds at least one."""
+    """A time in the largest unit in which it is at least 1."""
     for step, unit in _TIME_STEPS:
         if abs(nanoseconds) >= step:
             return f"{digits(nanoseconds / (step or 1.0))} {unit}"
@@ -45,7 +45,7 @@ def counted(number: int, one: str, several: str) -> str:
 
 
 def more_kernels(shares: Sequence[float | None]) -> str:
-    """That there are kernels which are not shown, of these shares of the time, as far as they are known."""
+    """The sentence on kernels that are not shown, from their shares of the time (None: unknown)."""
     known = [share for share in shares if share is not None]
     if not known:
         return counted(len(shares), "more kernel, whose time is not known", "more kernels, whose times are not known")
@@ -67,4 +67,4 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "fraction": percent,
     "hz": lambda value: scaled(value, "Hz"),
 }
-"""How a kind of column is shown. Machine-readable formats print the plain value instead."""
+"""Kind of a column -> how its values are formatted. Machine-readable formats print plain values instead."""

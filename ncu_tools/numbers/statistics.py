@@ -1,7 +1,7 @@
-"""Intervals of ratios: how far apart the launches of a kernel are, and what that leaves of a change between two runs.
+"""Confidence intervals of ratios between two runs, from the scatter of a kernel's launches.
 
-Launches of one kernel often do different work. The difference between works is no noise, so launches are first told
-apart by their work (strata), and only their scatter within a work counts.
+Launches of one kernel often do different work. Differences between launch signatures are not noise, so launches are
+grouped by signature (strata), and only the scatter within a stratum counts.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ncu_parsers.schema.tables import Floats
 
 Codes = npt.NDArray[np.int64]
 Estimate = tuple[float, float, float]
-"""A total or a mean, its variance, and the degrees of freedom of that."""
+"""A total or mean, its variance, and the degrees of freedom of the variance."""
 
 CONFIDENCE = 0.95
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _HALVINGS = 60
 _FARTHEST = 10.0
-"""No quantile that anybody asks for is farther out once there are enough degrees of freedom for this to matter."""
+"""Quantiles in use lie below this once the degrees of freedom are large enough for the limit to matter."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The sum of each group's launches with its variance and degrees of freedom; NaN where they cannot be estimated."""
+    """Sum, variance and degrees of freedom (float64, one per group); NaN where they cannot be estimated."""
 
     total: Floats
     variance: Floats
@@ -39,9 +39,9 @@ class Totals:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of groups of values how many there are, their sum, and the squares of their distances from their mean, summed.
+    """Size, sum and sum of squared deviations from the mean of groups of values (float64, one per group).
 
-    NaN where one of the values is.
+    NaN in groups with a NaN value.
     """
 
     size: Floats
@@ -50,17 +50,17 @@ class Moments:
 
     @classmethod
     def of(cls, values: Floats, groups: Codes, count: int) -> Moments:
-        """Those of `count` groups."""
+        """The moments of `count` groups; `groups` gives the group of each value."""
         size = np.bincount(groups, minlength=count).astype(np.float64)
         total = _summed(groups, values, count)
         mean = _mean(total, size)
         return cls(size, total, _summed(groups, (values - mean[groups]) ** 2, count))
 
     def joined(self, groups: Codes, count: int) -> Moments:
-        """Those of `count` groups of these groups.
+        """Merge groups into `count` larger ones; `groups` gives the new group of each old one.
 
-        The distances from a mean of means are those within the groups and between them (Chan, Golub and LeVeque,
-        The American Statistician 37, 1983, p. 242).
+        The squared deviations are those within the groups plus those between their means (Chan, Golub and LeVeque, The
+        American Statistician 37, 1983, p. 242).
         """
         size, total = _summed(groups, self.size, count), _summed(groups, self.total, count)
         mean, of_each = _mean(total, size), _mean(self.total, self.size)
@@ -68,24 +68,24 @@ class Moments:
         return Moments(size, total, _summed(groups, self.squares + between, count))
 
     def only(self, wanted: npt.NDArray[np.bool_]) -> Moments:
-        """These with the other groups empty."""
+        """These moments with all groups outside `wanted` emptied."""
         return Moments(*(np.where(wanted, values, 0.0) for values in (self.size, self.total, self.squares)))
 
     def behind(self, other: Moments, numbers: Codes, count: int) -> Moments:
-        """These with the values of other groups, which are the `numbers` here, behind them."""
+        """Merge `other` into these moments; group i of `other` is group `numbers[i]` here. Returns `count` groups."""
         pairs = ((self.size, other.size), (self.total, other.total), (self.squares, other.squares))
         places = np.concatenate([np.arange(len(self.size)), numbers])
         return Moments(*(np.concatenate(pair) for pair in pairs)).joined(places, count)
 
 
 def totals(strata: Moments, groups: Codes, count: int, weights: Floats | None = None) -> Totals:
-    """The sums of `count` groups of launches; all launches of a stratum are in one group, and do the same work.
+    """The totals of `count` groups of strata; `groups` gives the group of each stratum.
 
-    With `weights`, one for each stratum, the values of its launches are multiplied by it.
+    `weights`, one per stratum, multiply the values of its launches.
 
-    The number of launches is taken as fixed. The variance of a sum is then that of its strata, launches x the
-    variance within the stratum, with the degrees of freedom of Satterthwaite (Biometrics Bulletin 2, 1946, p. 110).
-    Variance and freedom are NaN where a stratum has fewer than two launches or a launch has no value.
+    The number of launches is taken as fixed. The variance of a sum is then that of its strata, launches x the variance
+    within the stratum, with the degrees of freedom of Satterthwaite (Biometrics Bulletin 2, 1946, p. 110). Variance and
+    freedom are NaN if a stratum has fewer than two launches or a launch has no value.
     """
     there = strata.size > 0
     weight = np.ones(int(there.sum())) if weights is None else weights[there]
@@ -103,13 +103,13 @@ def _mean(total: Floats, size: Floats) -> Floats:
 
 
 def of_single_launches(table: pa.Table, column: str) -> Floats:
-    """A column per launch; NaN where a row is the average of several launches, whose scatter it does not hold."""
+    """A column as float64, one per row; NaN for rows that average several launches and so hide their scatter."""
     invocations = tables.floats(table, "invocations")
     return np.where(invocations > 1, np.nan, tables.floats(table, column))
 
 
 def mean_of(samples: Floats) -> Estimate:
-    """The mean of samples of shape (n,) that are independent; NaN variance of fewer than two, or where one is NaN."""
+    """The mean of independent samples, shape (n,); the variance is NaN for fewer than two, or if one is NaN."""
     count = len(samples)
     variance = float(np.var(samples, ddof=1)) / count if count > 1 else math.nan
     return float(samples.mean()) if count else math.nan, variance, float(count - 1)
@@ -120,13 +120,13 @@ def _summed(groups: Codes, values: Floats, count: int) -> Floats:
 
 
 def ratio_interval(base: Estimate, new: Estimate, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """The interval of new / base; None where there is no telling.
+    """The confidence interval of new / base; None if it cannot be estimated.
 
     Delta method on the logarithm of the ratio, with Welch's degrees of freedom (Biometrika 34, 1947, p. 28): the
     variance of ln(mean) is about variance / mean^2, as for the log response ratio of Hedges, Gurevitch and Curtis
-    (Ecology 80, 1999, p. 1150). Launches that do not differ at all on either side say nothing of the noise, only that
-    it is below the resolution of the clock, so they have no interval. In simulations 95 to 98 of 100 intervals held the
-    truth with equally many launches on both sides, and 93 with 3 beside 20.
+    (Ecology 80, 1999, p. 1150). If the launches of neither side differ at all, the noise is only known to be below the
+    resolution of the clock, and there is no interval. In simulations 95 to 98 of 100 intervals held the true ratio with
+    equally many launches on both sides, and 93 with 3 beside 20.
     """
     return mean_ratio_interval([(base, new)], confidence)
 
@@ -134,9 +134,9 @@ def ratio_interval(base: Estimate, new: Estimate, confidence: float = CONFIDENCE
 def mean_ratio_interval(
     pairs: Sequence[tuple[Estimate, Estimate]], confidence: float = CONFIDENCE
 ) -> tuple[float, float] | None:
-    """The interval of the geometric mean of new / base over pairs; None where that of one of them is not known.
+    """The confidence interval of the geometric mean of new / base over pairs; None if that of one pair is unknown.
 
-    As `ratio_interval`, with the mean of the pairs' logarithms. It holds the noise of these pairs, not how others
+    As `ratio_interval`, with the mean of the pairs' logarithms. It covers the noise of these pairs, not how other pairs
     would differ from them.
     """
     if not pairs or not all(base[0] > 0 and new[0] > 0 for base, new in pairs):

@@ -1,1 +1,1 @@
-"""A profile seen whole: collect, read, and run again where that is needed."""
+"""A whole profile: collect, read, and run again where necessary."""

@@ -1,4 +1,4 @@
-"""profile --budget: nsys ranks the kernels, ncu counts those that take the time, and both become one table."""
+"""profile --budget: nsys ranks the kernels, ncu counts those that take the time, and the results are joined."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ncu_parsers.parquet.writer import write_table
 
 from ncu_tools.compare.join import join
 from ncu_tools.numbers.number_format import percent
-from ncu_tools.profiling.collected_profile import CollectedProfile, kept, nothing, parsed_reports
+from ncu_tools.profiling.collected_profile import CollectedProfile, keep_profile, nothing_collected, parsed_reports
 from ncu_tools.profiling.counting_budget import kernel_pattern, launch_count, plan
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.planned_run import announce, expecting, run_plan
@@ -23,32 +23,34 @@ from ncu_tools.profiling.profile_request import ProfileRequest
 from ncu_tools.runs.loading import LAUNCHES
 
 PASSES_WHERE_UNKNOWN = 3
-"""What flops and dram take on every chip; only the cost of a plan depends on it."""
+"""Passes of flops and dram on every chip; used only for the cost of a plan."""
 
 
-def profile_within_budget(asked: ProfileRequest, folder: Path, budget_s: float, listener: Listener) -> CollectedProfile:
-    """Trace with nsys, count the hottest kernels with ncu, and join those counts with the timeline's launches.
+def profile_within_budget(
+    request: ProfileRequest, folder: Path, budget_s: float, listener: Listener
+) -> CollectedProfile:
+    """Trace with nsys, count the hottest kernels with ncu, and join the counts with the timeline's launches.
 
-    Raises `WrongUsage` as `plan_timeline` does, and `NcuBenchError` where either run gave nothing.
+    Raises `WrongUsage` as `plan_timeline` does, and `NcuBenchError` if either run collected nothing.
     """
-    tracing, tracing_plan = plan_timeline(asked.run, folder, dry=False)
+    tracing, tracing_plan = plan_timeline(request.run, folder, dry=False)
     announce(tracing_plan, timeline_folder(folder), listener)
-    timeline = _timeline_of(run_plan(tracing, tracing_plan, timeline_folder(folder), listener), folder)
-    counting = _chosen(asked, folder, timeline, budget_s)
+    timeline = _read_timeline(run_plan(tracing, tracing_plan, timeline_folder(folder), listener), folder)
+    counting = _chosen(request, folder, timeline, budget_s)
     counting_plan = make_plan(counting.request, folder, expect=expecting(listener))
     announce(counting_plan, folder, listener)
     listener.notes([counting.note])
     manifest = run_plan(counting.request, counting_plan, folder, listener)
-    return replace(_joined(manifest, folder, timeline), told=(counting.note,))
+    return replace(_joined(manifest, folder, timeline), announced=(counting.note,))
 
 
 def timeline_folder(folder: Path) -> Path:
-    """Where the timeline's own run folder is, in the run folder."""
+    """The run folder of the timeline, inside the run folder."""
     return folder / "timeline"
 
 
 def plan_timeline(request: Request, folder: Path, *, dry: bool) -> tuple[Request, Plan]:
-    """The run of nsys that comes first.
+    """Plan the first run, under nsys.
 
     Raises `WrongUsage` for filters, which the ranking replaces, and for tools that cannot count.
     """
@@ -62,34 +64,34 @@ def plan_timeline(request: Request, folder: Path, *, dry: bool) -> tuple[Request
     return first, make_plan(first, timeline_folder(folder), dry=dry)
 
 
-def _timeline_of(manifest: Manifest, folder: Path) -> pa.Table:
-    """The launches of the timeline, kept beside it.
+def _read_timeline(manifest: Manifest, folder: Path) -> pa.Table:
+    """The launches of the timeline, also written beside it.
 
-    Raises what went wrong where there are none.
+    Raises the error of the run if there are none.
     """
     failure = explain(manifest, timeline_folder(folder))
     parsed = parsed_reports(manifest, timeline_folder(folder))
     if failure is not None or parsed is None or parsed.table is None:
-        raise nothing(parsed, failure, timeline_folder(folder))
+        raise nothing_collected(parsed, failure, timeline_folder(folder))
     write_table(parsed.table, timeline_folder(folder) / LAUNCHES)
     return parsed.table
 
 
 class Counting(NamedTuple):
-    """The run of ncu for the kernels that were chosen, and in words which these are."""
+    """The run of ncu for the chosen kernels, and a note that lists them."""
 
     request: Request
     note: str
 
 
-def _chosen(asked: ProfileRequest, folder: Path, timeline: pa.Table, budget_s: float) -> Counting:
-    """The kernels that take the asked share of the timeline, as far as the budget has room for them.
+def _chosen(request: ProfileRequest, folder: Path, timeline: pa.Table, budget_s: float) -> Counting:
+    """Choose the kernels that take the requested share of the timeline, as far as the budget allows.
 
-    Raises `NcuBenchError` when the budget has no room for a single launch.
+    Raises `NcuBenchError` if the budget is too small for a single launch.
     """
-    request = replace(asked.run, tool="ncu")
-    passes = make_plan(request, folder).commands[0].passes or PASSES_WHERE_UNKNOWN
-    chosen = plan(timeline, budget_s=budget_s, passes=passes, coverage=asked.coverage)
+    run = replace(request.run, tool="ncu")
+    passes = make_plan(run, folder).commands[0].passes or PASSES_WHERE_UNKNOWN
+    chosen = plan(timeline, budget_s=budget_s, passes=passes, coverage=request.coverage)
     if not chosen.signatures:
         raise NcuBenchError(
             f"No launch can be counted in {budget_s:g} s.",
@@ -102,16 +104,16 @@ def _chosen(asked: ProfileRequest, folder: Path, timeline: pa.Table, budget_s: f
         f"ncu counts {count} launches of {len(chosen.signatures)} kernels that take {percent(chosen.covered)} of the "
         f"time, in about {chosen.cost_s:.2g} s (estimated){left}; {percent(1 - chosen.covered)} is not counted"
     )
-    return Counting(replace(request, kernel=kernel_pattern(chosen), launch_count=count), note)
+    return Counting(replace(run, kernel=kernel_pattern(chosen), launch_count=count), note)
 
 
 def _joined(manifest: Manifest, folder: Path, timeline: pa.Table) -> CollectedProfile:
-    """What was counted, joined with the timeline and kept."""
+    """Join the counted launches with the timeline, and write them to the run folder."""
     failure = explain(manifest, folder)
     parsed = parsed_reports(manifest, folder)
     if parsed is None or parsed.table is None:
-        raise nothing(parsed, failure, folder)
-    joined = join(parsed.table, timeline, other_gpus=True)  # one machine, of whose GPUs ncu may have counted on some
+        raise nothing_collected(parsed, failure, folder)
+    joined = join(parsed.table, timeline, other_gpus=True)  # one machine, on some of whose GPUs ncu may have counted
     shares = [f"{share.outcome}: {percent(share.share)}" for share in joined.outcomes if share.share]
     notes = [f"of the time of the timeline's kernels, {', '.join(shares)}", *parsed.notes, *joined.notes]
-    return replace(kept(joined.table, notes, manifest, folder), failure=failure)
+    return replace(keep_profile(joined.table, notes, manifest, folder), failure=failure)

@@ -1,4 +1,4 @@
-"""What a profile collected: its reports read, its launches kept in the run folder, and notes on them."""
+"""A collected profile: its reports read, its launches written to the run folder, and notes on them."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ from ncu_parsers.sources.sources import find_sources
 from ncu_tools.expected.both_sides import collection_of
 from ncu_tools.expected.measured_vs_expected import compare, summary
 from ncu_tools.expected.operators_of_layers import expected_of
-from ncu_tools.kernels.kernel_cache import keep_kernels
+from ncu_tools.kernels.kernel_cache import cache_kernels
 from ncu_tools.runs.loading import LAUNCHES
 
 
 @dataclass(frozen=True)
 class CollectedProfile:
-    """What a profile gave, kept in its run folder.
+    """The result of a profile, stored in its run folder.
 
-    `table` has a row per launch and the columns of docs/architecture.md; it is None where a timeline was recorded well
-    and holds no GPU work, which `idle` then says. `told` are notes that the listener got before the run, `notes` all
-    others; `against_expected` are sentences on measured and expected FLOPs. `failure` is why the run gave less than
-    asked, None where it ended well.
+    `table` has a row per launch and the columns of docs/architecture.md; it is None if a timeline was recorded
+    correctly but has no GPU work, as explained in `idle`. `announced` are notes that the listener got before the run,
+    `notes` all others; `against_expected` are sentences on measured and expected FLOPs. `failure` is the reason why the
+    run collected less than requested, None if it succeeded.
     """
 
     folder: Path
     manifest: Manifest
     table: pa.Table | None = None
-    told: tuple[str, ...] = ()
+    announced: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     against_expected: tuple[str, ...] = ()
     idle: str = ""
     failure: NcuBenchError | None = None
 
 
-def kept(
-    table: pa.Table, read_notes: Sequence[str], manifest: Manifest, folder: Path, *, told: Sequence[str] = ()
+def keep_profile(
+    table: pa.Table, read_notes: Sequence[str], manifest: Manifest, folder: Path, *, announced: Sequence[str] = ()
 ) -> CollectedProfile:
-    """Write the launches and their kernels as Parquet into the run folder, and gather what is worth knowing of the run.
+    """Write launches and kernels as Parquet into the run folder, and gather the notes.
 
-    `told` are notes of the manifest that the listener got already.
+    `announced` are notes of the manifest that the listener has already.
     """
     write_table(table, folder / LAUNCHES)
-    keep_kernels(folder / LAUNCHES)
+    cache_kernels(folder / LAUNCHES)
     notes = [
-        *(note for note in manifest.notes if note not in told),
+        *(note for note in manifest.notes if note not in announced),
         *_unknown(manifest),
         *_unattributed(table),
         *read_notes,
     ]
     expected = tuple(_against_expected(manifest, table, folder))
-    return CollectedProfile(folder, manifest, table, tuple(told), tuple(notes), expected)
+    return CollectedProfile(folder, manifest, table, tuple(announced), tuple(notes), expected)
 
 
 def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:
-    """The launches of the run: of its last report or timeline, or of the two reports that hold the same launches."""
+    """The launches of the run: of its last report or timeline, or of the two reports with the same launches."""
     if manifest.source == "nsys":
         traced = find_sources([str(path) for path in timelines(folder)])
         return parse(traced) if traced else None
@@ -74,8 +74,8 @@ def parsed_reports(manifest: Manifest, folder: Path) -> Parsed | None:
     return parse(reports) if reports else None
 
 
-def without_gpu_work(parsed: Parsed | None) -> str | None:
-    """Why a timeline has no launch to show, where it was recorded well and read; None for everything else."""
+def why_no_gpu_work(parsed: Parsed | None) -> str | None:
+    """The reason why a timeline that was recorded and read correctly has no launches; None in every other case."""
     from ncu_parsers.timelines.nsys_sqlite import NoGpuWork
 
     if parsed is None or parsed.table is not None:
@@ -83,8 +83,8 @@ def without_gpu_work(parsed: Parsed | None) -> str | None:
     return next((error.paragraph for error in parsed.refused.values() if isinstance(error, NoGpuWork)), None)
 
 
-def nothing(parsed: Parsed | None, failure: NcuBenchError | None, folder: Path) -> NcuBenchError:
-    """Why there are no launches to show."""
+def nothing_collected(parsed: Parsed | None, failure: NcuBenchError | None, folder: Path) -> NcuBenchError:
+    """The error to raise if there are no launches."""
     refused = next(iter(parsed.refused.values()), None) if parsed is not None else None
     return (
         failure
@@ -98,14 +98,14 @@ def nothing(parsed: Parsed | None, failure: NcuBenchError | None, folder: Path) 
 
 
 def _against_expected(manifest: Manifest, table: pa.Table, folder: Path) -> list[str]:
-    """Measured against expected FLOPs, a sentence for the model and each phase, where there is something to compare."""
+    """Measured against expected FLOPs, a sentence for the model and each phase; [] if there is nothing to compare."""
     if manifest.source != "ncu" or not (folder / EXPECTED).is_file():
         return []
     return summary(compare(table, expected_of(str(folder)), collection=collection_of(manifest)))
 
 
 def _unattributed(table: pa.Table) -> list[str]:
-    """How many launches no module could be found for, where any has one."""
+    """A note on launches without a module, if some have one."""
     modules = table.column("module")
     if modules.null_count == len(modules) or not modules.null_count:
         return []

@@ -1,10 +1,10 @@
-"""Which kernels ncu should count when its time is limited: those that take the time of a timeline, a few launches each.
+"""Choose the kernels that ncu counts within a time limit: those that take most of a timeline, a few launches each.
 
-A kernel launched with the same grid and block does, for most programs, the same work each time, so a few counted
-launches stand for all of them. What a count costs is estimated: passes x (the launch's own time + what ncu adds).
+In most programs a kernel launched with the same grid and block does the same work each time, so a few counted launches
+represent all of them. The cost of a count is estimated: passes x (the launch's own time + what ncu adds).
 
-ncu filters launches by the function's name and counts them as they come, so on the way to a rare signature it also
-counts every other launch of the functions that were chosen. A plan counts that in.
+ncu filters launches by function name and counts them in order, so on the way to a rare signature it also counts every
+other launch of the chosen functions. A plan includes that cost.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ncu_tools.compare.matching.launch_signatures import LaunchSignatures, is_on
 from ncu_tools.profiling.profile_request import COVERAGE
 
 AS_A_WHOLE = ("graph",)
-"""What timelines call CUDA graphs that were recorded without their kernels, which ncu cannot be asked for by name."""
+"""Names in timelines of CUDA graphs recorded without their kernels; ncu cannot filter for those."""
 
 LAUNCHES_EACH = 3
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A kernel with its grid and block (x, y, z each; None where the timeline has no shapes) in the timeline.
+    """A kernel with its grid and block (x, y, z each; None if the timeline has no shapes) in the timeline.
 
     `share` is its part of the time of all kernels, and `counted` how many of its launches ncu is to count.
     """
@@ -47,10 +47,10 @@ class Signature:
 
 @dataclass(frozen=True)
 class CountingPlan:
-    """The signatures to count, longest first, and those needed for the coverage that the budget has no room for.
+    """The signatures to count, longest first, and those that the coverage needs but the budget does not allow.
 
-    `covered` is the share of kernel time whose signatures are counted, `cost_s` what ncu is estimated to add, with the
-    launches that it counts on the way.
+    `covered` is the share of kernel time whose signatures are counted, `cost_s` the estimated time that ncu adds,
+    including launches counted on the way.
     """
 
     signatures: tuple[Signature, ...]
@@ -60,7 +60,7 @@ class CountingPlan:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The names of the kernels to count, each once, longest first."""
+        """The distinct names of the kernels to count, longest first."""
         return tuple(dict.fromkeys(signature.kernel for signature in self.signatures))
 
 
@@ -74,10 +74,11 @@ def plan(
 ) -> CountingPlan:
     """Spend `budget_s` seconds of ncu on the signatures that take `coverage` of the kernels' time.
 
-    Every signature gets one launch before any gets a second, up to `launches_each` and no more than it has. ncu runs
-    each counted launch `passes` times. Where other launches of the same functions come first and leave no room for
-    what was chosen, fewer of each are counted, and then those signatures are left out that come too late.
-    Raises `NcuBenchError` when the timeline has no kernel with a time.
+    Every signature gets one launch before any gets a second, up to `launches_each` and the number it has. ncu runs each
+    counted launch `passes` times. If other launches of the same functions use up the budget first, fewer of each are
+    counted, and then the signatures that come too late are left out.
+
+    Raises `NcuBenchError` if the timeline has no kernel with a time.
     """
     ideal = _ideal(timeline, budget_s, passes, coverage, launches_each)
     in_order = _InOrder(launches_of(timeline))
@@ -90,7 +91,7 @@ def plan(
 
 
 def _ideal(timeline: pa.Table, budget_s: float, passes: int, coverage: float, launches_each: int) -> CountingPlan:
-    """What to count if ncu could choose single launches."""
+    """The plan if ncu could choose single launches."""
     wanted = _covering(_signatures(timeline), coverage)
     counted = [0] * len(wanted)
     left = budget_s
@@ -111,22 +112,22 @@ def _ideal(timeline: pa.Table, budget_s: float, passes: int, coverage: float, la
 
 
 def kernel_pattern(plan: CountingPlan) -> str:
-    """A regular expression for ncu that matches the function names of the kernels to count, and no other."""
+    """A regular expression for ncu that matches exactly the function names of the kernels to count."""
     functions = dict.fromkeys(short_name(kernel) for kernel in plan.kernels)
     return f"^({'|'.join(re.escape(function) for function in functions)})$"
 
 
 def launch_count(timeline: pa.Table, plan: CountingPlan) -> int:
-    """How many launches that match the pattern ncu has to count until it has those of the plan.
+    """The number of launches matching the pattern that ncu has to count until the plan is fulfilled.
 
-    ncu counts launches as they come, so other shapes of the same functions are counted on the way.
+    ncu counts launches in order, so other shapes of the same functions are counted on the way.
     """
     return _InOrder(launches_of(timeline)).walk(plan.signatures, passes=1).launches
 
 
 @dataclass(frozen=True)
 class _Walk:
-    """How many launches ncu counts until it has those of a plan, what that costs, and whether it has them then."""
+    """The launches that ncu counts for a plan, their cost, and whether they fulfil it."""
 
     launches: int
     cost_s: float
@@ -145,7 +146,7 @@ class _InOrder:
         self._times = np.nan_to_num(tables.floats(launches.table, "duration_ns")[rows])
 
     def walk(self, signatures: Sequence[Signature], passes: int, budget_s: float = math.inf) -> _Walk:
-        """Count every launch of their functions until the signatures have theirs, or the budget has no room."""
+        """Count every launch of the signatures' functions until these have theirs, or the budget is used up."""
         wanted = {short_name(signature.kernel) for signature in signatures}
         left = {(signature.kernel, signature.shape): signature.counted for signature in signatures}
         matching = np.array([function in wanted for function in self._functions], dtype=bool)[self._codes]
@@ -164,7 +165,7 @@ class _InOrder:
 
 
 def _within(in_order: _InOrder, plan: CountingPlan, budget_s: float, passes: int) -> CountingPlan:
-    """The plan with those signatures, longest first, that leave everything counted on the way within the budget."""
+    """The plan with the signatures, longest first, for which all launches counted on the way fit the budget."""
     chosen: list[Signature] = []
     cost, left_out = 0.0, list(plan.left_out)
     for signature in plan.signatures:
@@ -179,7 +180,7 @@ def _within(in_order: _InOrder, plan: CountingPlan, budget_s: float, passes: int
 
 
 def _with_at_most(plan: CountingPlan, most: int) -> CountingPlan:
-    """The plan with no more than so many launches of each signature."""
+    """The plan with at most `most` launches of each signature."""
     return replace(plan, signatures=tuple(replace(one, counted=min(one.counted, most)) for one in plan.signatures))
 
 
@@ -201,7 +202,7 @@ def _covering(signatures: list[Signature], coverage: float) -> list[Signature]:
 def _signatures(timeline: pa.Table) -> list[Signature]:
     """Every kernel signature of a timeline with its time, longest first.
 
-    Shares are of the time of all GPU work but copies, so that of graphs recorded as a whole is never covered.
+    Shares are of the time of all GPU work except copies, so graphs recorded as a whole are never covered.
     """
     launches = launches_of(timeline)
     duration = tables.floats(timeline, "duration_ns") * launches.weight

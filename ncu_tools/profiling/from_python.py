@@ -1,6 +1,6 @@
-"""`ncu_tools.profile`: a profile from a notebook or a script. docs/python.md is the manual.
+"""`ncu_tools.profile`: a profile from a notebook or a script. Documented in docs/python.md.
 
-`import ncu_tools` passes through here, so everything heavy is imported where it is used.
+`import ncu_tools` imports this module, so everything heavy is imported where it is used.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def profile(
     budget: str | None = None,
     machine: str | None = None,
 ) -> ProfiledRun:
-    """Profile a model by its name, or the words of a program, and load the run.
+    """Profile a model by its name, or a program by its command line, and load the run.
 
-    The arguments are the options of `ncu-bench profile`, with the same defaults: without an NVIDIA GPU and ncu a
-    model's operators are timed and counted instead. `output` is the run folder to write, runs/TARGET-TIME without it;
-    it is `folder` of the run that is returned. `machine` is where ceilings come from that the run lacks.
+    The arguments are the options of `ncu-bench profile`, with the same defaults: without an NVIDIA GPU and ncu, a
+    model's operators are timed and counted instead. `output` is the run folder to write, by default runs/TARGET-TIME;
+    the returned run has it as `folder`. `machine` gives ceilings that the run lacks.
 
-    Raises `WrongUsage` for arguments that are not known or do not go together, and `NcuBenchError` where nothing was
-    collected or the run ended early; what it had collected until then stays in its folder.
+    Raises `WrongUsage` for unknown or conflicting arguments, and `NcuBenchError` if nothing was collected or the run
+    ended early; what was collected until then stays in its folder.
     """
     from ncu_launch.counters.metric_groups import refuse_unknown
     from ncu_launch.profile.plan import TOOLS, Request
@@ -50,10 +50,10 @@ def profile(
     from ncu_tools.profiling.pipeline import run_profile
     from ncu_tools.profiling.profile_request import ProfileRequest, seconds_of
 
-    _hold_one_process()
-    _hold_one_of("tool", [tool], TOOLS)
+    _require_one_process()
+    _require_one_of("tool", [tool], TOOLS)
     if machine is not None:
-        find_machine(machine)  # a wrong name is better found before a run that may take long
+        find_machine(machine)  # fail on a wrong name before a run that may take long
     metrics = tuple(name.strip() for name in (metrics.split(",") if isinstance(metrics, str) else metrics))
     refuse_unknown(metrics)
     is_model = isinstance(target, str)
@@ -68,15 +68,15 @@ def profile(
 
 
 def _checked(workload: Workload) -> Workload:
-    """The workload as it will run. Raises `WrongUsage` for what the command line would refuse too."""
+    """The workload with defaults filled in. Raises `WrongUsage` for values that the command line would refuse too."""
     from ncu_launch.errors import WrongUsage
     from ncu_launch.workload_spec import DEVICES, DTYPES, PHASES
 
     from ncu_tools.profiling.profile_request import checked_workload
 
-    _hold_one_of("dtype", [workload.dtype], DTYPES)
-    _hold_one_of("phases", workload.phases, PHASES)
-    _hold_one_of("device", [workload.device], DEVICES)
+    _require_one_of("dtype", [workload.dtype], DTYPES)
+    _require_one_of("phases", workload.phases, PHASES)
+    _require_one_of("device", [workload.device], DEVICES)
     for name, least in (("batch_size", 1), ("input_size", 8), ("sequence_length", 1)):
         size = getattr(workload, name)
         if size is not None and size < least:
@@ -93,7 +93,7 @@ def _words_of(program: Sequence[str]) -> tuple[str, ...]:
 
 
 def _loaded(collected: CollectedProfile | None, machine: str | None) -> ProfiledRun:
-    """The run as `load` gives it, with every note of collecting it. Raises why it gave nothing, or less than asked."""
+    """The run as `load` returns it, with all notes of the collection. Raises the failure of the collection."""
     from ncu_launch.errors import NcuBenchError
 
     from ncu_tools.report.notebook.profiled_run import load
@@ -107,12 +107,12 @@ def _loaded(collected: CollectedProfile | None, machine: str | None) -> Profiled
         raise NcuBenchError("The run did no work on a GPU, so there are no launches to load.", collected.idle)
     run = load(collected.folder, machine=machine)
     run.folder = collected.folder
-    run.notes = list(dict.fromkeys((*collected.told, *collected.notes, *collected.against_expected, *run.notes)))
+    run.notes = list(dict.fromkeys((*collected.announced, *collected.notes, *collected.against_expected, *run.notes)))
     return run
 
 
-def _hold_one_process() -> None:
-    """Raise `WrongUsage` in a rank of srun, mpirun or torchrun: all of them would profile, and only one load."""
+def _require_one_process() -> None:
+    """Raise `WrongUsage` in a rank of srun, mpirun or torchrun: all ranks would profile, and only one load."""
     from ncu_launch.errors import WrongUsage
     from ncu_launch.profilers.rank_environment import place_here
 
@@ -124,7 +124,7 @@ def _hold_one_process() -> None:
         )
 
 
-def _hold_one_of(argument: str, values: Collection[str], known: Collection[str]) -> None:
+def _require_one_of(argument: str, values: Collection[str], known: Collection[str]) -> None:
     from ncu_launch.errors import WrongUsage
 
     for value in values:

@@ -1,4 +1,4 @@
-"""What a profile tells while it runs. The command line prints it; other programs may."""
+"""Progress messages of a running profile. The command line prints them; other programs may."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ncu_launch.profile.collect import Heard
 
 
 class Listener:
-    """Receives the messages of a running profile, and ignores them. Subclasses show them."""
+    """Receives the progress messages of a profile and ignores them. Subclasses show them."""
 
     def message(self, text: str) -> None:
-        """A sentence on what is done now."""
+        """Receive a sentence on the current step."""
 
     def notes(self, notes: Sequence[str]) -> None:
-        """Notes on the plan of what is done now."""
+        """Receive notes on the plan of the current step."""
 
     @contextmanager
     def step(self, title: str) -> Iterator[Heard]:
-        """A block that takes time. Yields a function that is called with every line that the tool and program print."""
+        """Enclose a step that takes time. Yields a function to call with every line that tool and program print."""
         yield lambda line: None

@@ -1,4 +1,4 @@
-"""The steps that every profile has: announce a plan, count what the model should do, run the plan."""
+"""The steps of every profile: announce a plan, count the operators of the model, run the plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ncu_tools.profiling.listener import Listener
 
 
 def announce(plan: Plan, folder: Path, listener: Listener) -> None:
-    """Tell which tool will run, into which folder, and the notes of the plan."""
+    """Report which tool will run, its run folder, and the notes of the plan."""
     if plan.tool == "operators":
         why = f" ({plan.why})" if plan.why else ""
         listener.message(f"Collecting with the embedded operator collector{why}: {NOT_BY_HARDWARE}.")
@@ -25,12 +25,12 @@ def announce(plan: Plan, folder: Path, listener: Listener) -> None:
 
 
 def notes_of_plan(plan: Plan) -> list[str]:
-    """Why the plan has these runs, where it says so, and its notes."""
+    """The reason for the plan's runs, if it has one, and its notes."""
     return [*([f"plan: {plan.runs}"] if plan.runs else []), *plan.notes]
 
 
 def expecting(listener: Listener) -> Expect:
-    """What `make_plan` counts a model's operators with, told to the listener as a step."""
+    """The function by which `make_plan` counts a model's operators, reported to the listener as a step."""
 
     def expected(workload: Workload) -> Expectation:
         with listener.step("counting what the model should do"):
@@ -46,6 +46,6 @@ def run_plan(request: Request, plan: Plan, folder: Path, listener: Listener) -> 
 
 
 def run_replayed(request: Request, plan: Plan, folder: Path, before: Manifest, listener: Listener) -> Manifest:
-    """Run the single command that takes the place of two runs, whose manifest is `before`."""
+    """Run the single command that replaces two runs, whose manifest is `before`."""
     with listener.step("running") as heard:
         return collect_replayed(request, plan, folder, before, heard=heard)

@@ -1,4 +1,4 @@
-"""What a whole profile is asked for: the request of a single run, and what comes around it (a budget, ranks)."""
+"""The request of a whole profile: the request of a single run, with its budget and ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ncu_launch.targets.reference_kernels import default_phases, own_dtype
 from ncu_launch.workload_spec import Workload
 
 COVERAGE = 0.95
-"""The share of the kernels' time that is counted within a budget, if there is room for it."""
+"""The share of the kernels' time to count within a budget, as far as it allows."""
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
 _UNITS = {"s": 1, None: 1, "m": 60, "min": 60, "h": 3600}
@@ -24,8 +24,8 @@ _UNITS = {"s": 1, None: 1, "m": 60, "min": 60, "h": 3600}
 class ProfileRequest:
     """A profile with all of its runs.
 
-    `output` is the run folder; None names one by target and time. `budget_s` is the time in s that counting with ncu
-    may take; None counts every launch. `nproc` ranks are started here; None starts none. `tool_per` is one of
+    `output` is the run folder; None names one by target and time. `budget_s` is the time in s for counting with ncu;
+    None counts every launch. `nproc` is the number of ranks to start here; None starts none. `tool_per` is one of
     `rank_environment.TOOL_PER`, `collectives` one of `rank_environment.COLLECTIVES`; with `timeline`, ranks whose
     collectives ncu leaves out are traced with nsys first.
     """
@@ -41,16 +41,16 @@ class ProfileRequest:
 
 
 class DryRun(NamedTuple):
-    """What a profile would run: the arguments of each command, and notes."""
+    """The commands of a profile (arguments of each), and notes."""
 
     commands: list[tuple[str, ...]]
     notes: list[str]
 
 
 def checked_workload(workload: Workload) -> Workload:
-    """The workload with the type that its target states itself, and the usual phases where it names none.
+    """The workload with the data type that its target implies, and the default phases if it has none.
 
-    Raises `WrongUsage`, with near names, for a target that can name no model.
+    Raises `WrongUsage`, with similar names, for a misspelt target.
     """
     target = workload.target
     error = misspelt(target)
@@ -64,7 +64,7 @@ def checked_workload(workload: Workload) -> Workload:
 def seconds_of(text: str) -> float:
     """Seconds from "60", "60s", "5m" or "1h".
 
-    Raises `WrongUsage` for anything else, and for nothing at all.
+    Raises `WrongUsage` for anything else, and for 0.
     """
     match = _SECONDS.fullmatch(text.strip())
     if match is None or float(match[1]) <= 0:

@@ -1,4 +1,4 @@
-"""profile with several ranks: start them or take those of a launcher, then join what they collected into one run."""
+"""profile with several ranks: start them or use those of a launcher, then join their parts into one run."""
 
 from __future__ import annotations
 
@@ -34,34 +34,35 @@ from ncu_parsers.sources.sources import TIMELINE, Source, find_sources
 
 from ncu_tools.layers.rank_skew import collective_share, skew, summary
 from ncu_tools.numbers.number_format import counted, percent
-from ncu_tools.profiling.collected_profile import CollectedProfile, kept, nothing, without_gpu_work
+from ncu_tools.profiling.collected_profile import CollectedProfile, keep_profile, nothing_collected, why_no_gpu_work
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.profile_request import DryRun, ProfileRequest
 from ncu_tools.runs.loading import LAUNCHES
 
 
-def profile_ranks(asked: ProfileRequest, listener: Listener) -> CollectedProfile | None:
-    """Profile all ranks that are started here, or the one that this process is.
+def profile_ranks(request: ProfileRequest, listener: Listener) -> CollectedProfile | None:
+    """Profile all ranks that are started here, or the rank that this process is.
 
-    The first one returns the whole run, the others None. Raises `WrongUsage` for a folder that already holds a run.
+    The first one returns the whole run, the others None. Raises `WrongUsage` for a folder that already has a run.
     """
-    found = _ranks_of(asked)
+    found = _ranks_of(request)
     if isinstance(found, StartedHere):
         return _started_here(found, listener)
     return _started_by_launcher(found, listener)
 
 
-def plan_ranks(asked: ProfileRequest) -> DryRun:
-    """The commands that `profile_ranks` would run, with nothing run."""
-    found = _ranks_of(asked)
+def plan_ranks(request: ProfileRequest) -> DryRun:
+    """The commands of `profile_ranks`, without running anything."""
+    found = _ranks_of(request)
     if isinstance(found, StartedByLauncher):
-        _hold_tool_in_rank(found)
+        _require_tool_in_rank(found)
         plan = make_plan(found.request, rank_folder(found.folder, found.place.rank), dry=True)
         return DryRun([plan.command], list(plan.notes))
-    request, launch = found.request, found.launch
-    plan = _plan_of_first(request, launch, dry=True)
-    in_ranks = request.tool_per != "node"
-    below = [f"the second line is what {_whose(request)} runs"] if in_ranks else []
+    run, launch = found.request, found.launch
+    plan = _plan_of_first(run, launch, dry=True)
+    in_ranks = run.tool_per != "node"
+    ranks = "rank 0" if run.tool_per == "rank0" else "each rank"
+    below = [f"the second line is what {ranks} runs"] if in_ranks else []
     traced = ["before it, the same under nsys, for the time of the kernels left out"]
     notes = [*below, *(traced if _traces(found, plan) else []), *plan.notes]
     return DryRun([tuple(launch.command()), plan.command] if in_ranks else [plan.command], notes)
@@ -69,7 +70,7 @@ def plan_ranks(asked: ProfileRequest) -> DryRun:
 
 @dataclass(frozen=True)
 class StartedHere:
-    """Ranks that this process starts, and whether they may be traced first."""
+    """Ranks that this process starts; `timeline` allows tracing them first."""
 
     request: Request
     launch: RankLaunch
@@ -78,32 +79,32 @@ class StartedHere:
 
 @dataclass(frozen=True)
 class StartedByLauncher:
-    """The rank that this process is, which srun, mpirun or torchrun started."""
+    """The rank that this process is, started by srun, mpirun or torchrun."""
 
     request: Request
     folder: Path
     place: Place
 
 
-def _ranks_of(asked: ProfileRequest) -> StartedHere | StartedByLauncher:
-    """Who starts the ranks. Raises `WrongUsage` where the ranks of a launcher have no folder in common."""
+def _ranks_of(request: ProfileRequest) -> StartedHere | StartedByLauncher:
+    """Determine who starts the ranks. Raises `WrongUsage` if the ranks of a launcher have no folder in common."""
     place = place_here(os.environ)
-    request = replace(asked.run, tool_per=asked.tool_per, collectives=asked.collectives)
-    folder = asked.output or _common_folder(request, place)
-    request = replace(
-        request,
-        program=runnable(request.program),
-        workload=replace(request.workload, data_parallel=True) if request.workload else None,
-        meeting_host=os.environ.get("MASTER_ADDR") or request.meeting_host,
+    run = replace(request.run, tool_per=request.tool_per, collectives=request.collectives)
+    folder = request.output or _common_folder(run, place)
+    run = replace(
+        run,
+        program=runnable(run.program),
+        workload=replace(run.workload, data_parallel=True) if run.workload else None,
+        meeting_host=os.environ.get("MASTER_ADDR") or run.meeting_host,
     )
-    if place is None or starts_ranks(asked.nproc, place):
-        launch = RankLaunch(asked.nproc or 1, folder, nodes_of(place, os.environ))
-        return StartedHere(replace(request, ranks=launch.world_size), launch, asked.timeline)
-    return StartedByLauncher(replace(request, ranks=place.world_size, place=place), folder, place)
+    if place is None or starts_ranks(request.nproc, place):
+        launch = RankLaunch(request.nproc or 1, folder, nodes_of(place, os.environ))
+        return StartedHere(replace(run, ranks=launch.world_size), launch, request.timeline)
+    return StartedByLauncher(replace(run, ranks=place.world_size, place=place), folder, place)
 
 
 def _common_folder(request: Request, place: Place | None) -> Path:
-    """A folder that every rank comes to by itself. Raises `WrongUsage` where nothing in common names one."""
+    """A folder that every rank derives by itself. Raises `WrongUsage` if there is no common name."""
     if place is None:
         return default_folder(request, datetime.now(timezone.utc))
     job, step = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID")
@@ -136,28 +137,24 @@ def _started_here(ranks: StartedHere, listener: Listener) -> CollectedProfile | 
     ran = _run_here(request, launch, plan)
     if launch.number != 0:
         return None
-    # Of a single machine's ranks none is left when their launcher has ended, whatever they say of themselves.
+    # The ranks of a single machine have all ended with their launcher, whatever their files say.
     lost_after = 0.0 if launch.nodes is None else LOST_AFTER_S
     missing = wait_for_parts(launch.folder, _count(request, launch), lost_after=lost_after)
-    return _joined(request, launch.folder, [ran], missing, told=plan.notes)
+    return _joined(request, launch.folder, [ran], missing, announced=plan.notes)
 
 
 def _traces(ranks: StartedHere, plan: Plan) -> bool:
-    """True if the ranks run once under nsys first, where there is one."""
+    """True if the ranks run once under nsys first, if it is installed."""
     leaves_out = plan.tool == "ncu" and ranks.request.collectives == "exclude"
     return ranks.timeline and leaves_out and ranks.launch.nodes is None
 
 
 def _plan_of_first(request: Request, launch: RankLaunch, *, dry: bool) -> Plan:
-    """The plan as the first rank has it; what each rank runs is planned again where it runs."""
+    """The plan of the first rank; each rank plans again where it runs."""
     if request.tool_per == "node":
         return plan_around_ranks(request, launch, dry=dry)
     first = Place(0, launch.world_size, 0, launch.nproc, "torchrun", "")
     return make_plan(replace(request, place=first), rank_folder(launch.folder, "%q{RANK}"), dry=dry)
-
-
-def _whose(request: Request) -> str:
-    return "rank 0" if request.tool_per == "rank0" else "each rank"
 
 
 def _run_here(request: Request, launch: RankLaunch, plan: Plan) -> ToolRun:
@@ -167,12 +164,12 @@ def _run_here(request: Request, launch: RankLaunch, plan: Plan) -> ToolRun:
 
 
 def _count(request: Request, launch: RankLaunch) -> int:
-    """How many ranks, or nodes, leave a folder."""
+    """The number of ranks, or nodes, that write a folder."""
     return launch.world_size // launch.nproc if request.tool_per == "node" else launch.world_size
 
 
 def _trace(request: Request, launch: RankLaunch, listener: Listener) -> None:
-    """Run the ranks once under nsys, to know how long the kernels take that ncu will leave out."""
+    """Run the ranks once under nsys, for the time of the kernels that ncu will leave out."""
     listener.message("Tracing the ranks with nsys first, for the time of the kernels that ncu leaves out.")
     tracing = replace(request.to_trace(), tool_per="rank")
     traced = replace(launch, folder=launch.folder / TIMELINE)
@@ -191,7 +188,7 @@ def _trace(request: Request, launch: RankLaunch, listener: Listener) -> None:
 
 
 def _started_by_launcher(ranks: StartedByLauncher, listener: Listener) -> CollectedProfile | None:
-    _hold_tool_in_rank(ranks)
+    _require_tool_in_rank(ranks)
     request, folder, place = ranks.request, ranks.folder, ranks.place
     if place.rank == 0:
         listener.message(f"Collecting {place.world_size} ranks, started by {place.launcher}, into {folder}.")
@@ -208,8 +205,8 @@ def _started_by_launcher(ranks: StartedByLauncher, listener: Listener) -> Collec
     return None
 
 
-def _hold_tool_in_rank(ranks: StartedByLauncher) -> None:
-    """Raise `WrongUsage` for a tool around the ranks of a node, which a launcher has started already."""
+def _require_tool_in_rank(ranks: StartedByLauncher) -> None:
+    """Raise `WrongUsage` for a tool around the ranks of a node if a launcher has already started them."""
     if ranks.request.tool_per == "node":
         raise WrongUsage(
             f"A tool per node starts the ranks of its node, and {ranks.place.launcher} has started them already.",
@@ -222,24 +219,24 @@ def _hold_tool_in_rank(ranks: StartedByLauncher) -> None:
 
 
 def _joined(
-    request: Request, folder: Path, launched: list[ToolRun], missing: Sequence[str], *, told: Sequence[str] = ()
+    request: Request, folder: Path, launched: list[ToolRun], missing: Sequence[str], *, announced: Sequence[str] = ()
 ) -> CollectedProfile:
-    """What the ranks collected that are not `missing`, joined into one run and kept."""
+    """Join the parts of all ranks that are not `missing` into one run, and write it."""
     manifest = write_run(request, folder, launched, missing)
     failure = explain_ranks(folder, missing)
     parsed = parsed_parts(folder)
-    reason = without_gpu_work(parsed)
+    reason = why_no_gpu_work(parsed)
     if reason is not None and failure is None:
         where = f"The timelines of {_counted_ranks(manifest)} are in {folder}."
         return CollectedProfile(folder, manifest, idle=f"{where} {reason}")
     if parsed is None or parsed.table is None:
-        raise nothing(parsed, failure, folder)
+        raise nothing_collected(parsed, failure, folder)
     notes = [*_of_ranks(manifest, parsed), *notes_on_collectives(request, manifest, folder), *parsed.notes]
-    return replace(kept(parsed.table, notes, manifest, folder, told=told), failure=failure)
+    return replace(keep_profile(parsed.table, notes, manifest, folder, announced=announced), failure=failure)
 
 
 def parsed_parts(folder: Path) -> Parsed | None:
-    """The launches of all ranks of a run, with the rank and host of each; None without any report."""
+    """The launches of all ranks of a run, with rank and host; None without any report."""
     sources: list[Source] = []
     for part in parts_of(folder):
         files = [str(file) for file in sorted((part / REPORTS).glob("*")) if file.is_file() and file.stat().st_size]
@@ -248,7 +245,7 @@ def parsed_parts(folder: Path) -> Parsed | None:
 
 
 def _of_ranks(manifest: Manifest, parsed: Parsed) -> list[str]:
-    """How many ranks on how many hosts, and which one is late."""
+    """Notes on the number of ranks and hosts, and on the slowest rank."""
     hosts = counted(len({rank.get("host") for rank in manifest.ranks}), "host", "hosts")
     notes = [f"{_counted_ranks(manifest)} on {hosts}: times, FLOPs and bytes are sums over ranks"]
     unprofiled = [str(rank["rank"]) for rank in manifest.ranks if rank["source"] == "none"]
@@ -262,7 +259,7 @@ def _counted_ranks(manifest: Manifest) -> str:
 
 
 def notes_on_collectives(request: Request, manifest: Manifest, folder: Path) -> list[str]:
-    """How long the kernels take that ncu left out, as far as a timeline says."""
+    """A note on the time of kernels that ncu left out, as far as a timeline shows it."""
     if manifest.source != "ncu" or request.collectives != "exclude":
         return []
     from ncu_parsers.parquet.reader import read_launches

@@ -1,1 +1,1 @@
-"""Telling: a table of results -> text, JSON, CSV or Markdown; a roofline -> a picture."""
+"""Output: tables as text, JSON, CSV or Markdown; rooflines as pictures."""

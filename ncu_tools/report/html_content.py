@@ -1,6 +1,6 @@
-"""Runs -> all that the HTML report shows, as plain values that become JSON. Nothing here knows HTML.
+"""The content of the HTML report as plain values for JSON, independent of HTML.
 
-Numbers carry six digits, which keeps the page small; the exact ones are in launches.parquet and `--format json`.
+Numbers have six digits, which keeps the page small; the exact ones are in launches.parquet and `--format json`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.expected.both_sides import Collection, collection_of
 from ncu_tools.expected.measured_vs_expected import LAYER, ExpectedComparison, compare
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
-from ncu_tools.kernels.diagnosis.sums import looked_at
+from ncu_tools.kernels.diagnosis.sums import diagnosis_metrics
 from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.layers.layers import layers
@@ -36,7 +36,7 @@ from ncu_tools.roofline.scene_builder import MOST_ARROWS, longest_time, weight_o
 from ncu_tools.runs.partition_sums import EXTREMES, decides_ceilings
 
 KERNELS_SHOWN, LETTERS_SHOWN = 2_000, 800_000
-"""How many kernels all runs of a page have together, and letters their names, so that it stays small and quick."""
+"""Most kernels of all runs on a page, and most letters of their names, to keep it small and fast."""
 
 EXPECTED_LAYERS_SHOWN = 200
 
@@ -76,7 +76,7 @@ KERNEL_DETAILS = (
     Column("flag", "above a ceiling"),
     Column(LOWER, "lower bound"),
 )
-"""What is said only of a kernel that was chosen."""
+"""Columns shown only for a selected kernel."""
 
 SUMMARY_COLUMNS = (
     Column("run", "run"),
@@ -135,18 +135,18 @@ CEILING_COLUMNS = (
 
 
 OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shapes"})
-"""Columns beside those of the contract that say when, where and of what types something ran."""
+"""Columns beyond the contract on when, where and with which data types something ran."""
 
 
 def is_reported(name: str) -> bool:
-    """Whether a page can depend on a column of launches."""
+    """True if a page can depend on this column of launches."""
     known = name in tables.COLUMN_NAMES or decides_ceilings(name)
-    return known or name in OF_PAGES or name in looked_at() or name in needed_metrics()
+    return known or name in OF_PAGES or name in needed_metrics() or name in diagnosis_metrics()
 
 
 @dataclass
 class ReportedRun:
-    """A run for the report. `expected` are the operators of one iteration; `unexpected` says why there are none."""
+    """A run of the report. `expected` are the operators of one iteration; `unexpected` the reason if there are none."""
 
     name: str
     table: pa.Table
@@ -164,9 +164,9 @@ def content(
     top: int | None = None,
     title: str = "",
 ) -> dict[str, Any]:
-    """All that the page shows of some runs with different names: the `top` hottest kernels of each, or a good many.
+    """The content of the page for runs with different names: the `top` hottest kernels of each, or as many as fit.
 
-    `machine` gives ceilings that the runs lack; `group` is what counts as one kernel
+    `machine` gives ceilings that the runs lack; `group` is the grouping of kernels
     (`ncu_tools.kernels.hotspots.GROUPS`).
     """
     look = Look(group=group, levels=LEVELS, follow=len(runs) > 1)
@@ -207,12 +207,12 @@ def content(
 
 
 def _labels(names: Sequence[str]) -> dict[str, str]:
-    """What runs are called."""
+    """Name of each run -> its short name."""
     return dict(zip(names, short_names(names), strict=True))
 
 
 def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Columns with their kinds, and every row as a list of plain values in their order."""
+    """Columns with their kinds, and every row as a list of plain values in the order of the columns."""
     return {
         "columns": [
             {"name": one.name, "title": one.title, "kind": one.kind, "lower_bound_if": one.lower_bound_if}
@@ -223,12 +223,12 @@ def _table(columns: Sequence[Column], rows: Iterable[dict[str, Any]]) -> dict[st
 
 
 def _timed(columns: Sequence[Column], title: str) -> list[Column]:
-    """The columns, the one of times called `title`."""
+    """The columns, with the one of times titled `title`."""
     return [column._replace(title=title) if column.title == "time" else column for column in columns]
 
 
 def _plain(value: Any) -> Any:
-    """The value for JSON: numbers of six digits, null for what is not finite, texts that act on no display."""
+    """The value for JSON: numbers of six digits, null for non-finite ones, texts without control characters."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, str):
@@ -254,12 +254,12 @@ def _summary(run: ReportedRun, label: str, kernels: list[Hotspot]) -> dict[str, 
 
 
 def _distinct(table: pa.Table, column: str) -> str | None:
-    """The different texts of a column, None where there is none."""
+    """The distinct texts of a column, None if there are none."""
     return ", ".join(dict.fromkeys(filter(None, tables.words(table, column)))) or None
 
 
 def _time_by_bound(kernels: list[Hotspot]) -> list[dict[str, Any]]:
-    """The share of the time by what bounds it, most first and the unknown last; empty where no time is known."""
+    """The share of time by bound, largest first and unknown last; empty if no time is known."""
     units = {unit_title(unit): unit for unit in (*UNIT_COLUMNS, "dram")}
     shares: dict[str, float] = {}
     for kernel in kernels:
@@ -272,7 +272,7 @@ def _time_by_bound(kernels: list[Hotspot]) -> list[dict[str, Any]]:
 
 
 def _hottest(points: list[Point], top: int | None, runs: int) -> list[Point]:
-    """The `top` hottest kernels of a run, or as many as its part of a small page has room for."""
+    """The `top` hottest kernels of a run, or as many as fit in its part of a small page."""
     if top is not None:
         return points[:top]
     room = LETTERS_SHOWN // runs
@@ -300,7 +300,7 @@ def _notes_on_the_rest(
 def _kernels(
     runs: Sequence[ReportedRun], shown: dict[str, list[Point]], labels: dict[str, str], group: str
 ) -> list[dict[str, Any]]:
-    """A row for every kernel that is shown of every run, hottest first."""
+    """A row for every shown kernel of every run, hottest first."""
     rows = []
     for run in runs:
         diagnosed = diagnoses(run.table, [point.hotspot for point in shown[run.name]], group)
@@ -328,7 +328,7 @@ def _areas(rows: list[dict[str, Any]], result: Roofline) -> dict[str, list[float
 
 
 def _arrows(rows: list[dict[str, Any]], result: Roofline, labels: dict[str, str]) -> list[list[int]]:
-    """For each kernel that was in the run before too, maybe under another name: its row there, and its row."""
+    """[row in the run before, row] of each kernel that the run before has too, maybe under another name."""
     number = {(row["run"], row["kernel"]): place for place, row in enumerate(rows)}
     was = {(labels[run], kernel): before for (run, kernel), before in result.followed.items()}
     names = list(labels.values())
@@ -343,7 +343,7 @@ def _arrows(rows: list[dict[str, Any]], result: Roofline, labels: dict[str, str]
 
 
 def _work(kernel: Hotspot) -> str | None:
-    """Which unit did which share of the FLOPs, in words."""
+    """The share of FLOPs of each unit, as text."""
     shares = {unit: kernel.share_of_flops(unit) for unit in used_units([kernel])}
     return ", ".join(f"{unit_title(unit)} {percent(share)}" for unit, share in shares.items() if share) or None
 
@@ -352,7 +352,7 @@ def _work(kernel: Hotspot) -> str | None:
 
 
 def _levels(result: Roofline) -> list[dict[str, str]]:
-    """The memory levels of which any kernel has bytes, or DRAM, with what their bytes are."""
+    """The memory levels at which any kernel has bytes, or DRAM, with the meaning of their bytes."""
     found = {place.level for point in result.points for place in point.places} or {DRAM}
     return [
         {"name": level, "title": unit_title(level), "bytes": _bytes_title(result, level)}
@@ -368,7 +368,7 @@ def _bytes_title(result: Roofline, level: str) -> str:
 
 
 def _of_nearer_levels(result: Roofline) -> list[Ceiling]:
-    """The bandwidths of the memory levels before DRAM, which bound other bytes than those of DRAM."""
+    """The bandwidths of the memory levels nearer than DRAM, which bound other bytes than DRAM's."""
     return [ceiling for ceiling in result.known if ceiling.unit in LEVELS[1:] and ceiling not in result.others]
 
 
@@ -436,7 +436,7 @@ def _most_work(comparison: ExpectedComparison) -> tuple[list[Any], list[str]]:
 
 
 def _facts(run: ReportedRun) -> list[tuple[str, str]]:
-    """What is known of how a run came about: its manifest, then what reading its files gave; nothing left empty."""
+    """Facts on the origin of a run: its manifest, then the metadata of its reports; without empty values."""
     manifest = list(_flat("", asdict(run.manifest))) if run.manifest else []
     reports = tables.table_metadata(run.table).get("reports", [])
     return [("run", run.name), *manifest, *(fact for report in reports for fact in _flat("", report))]

@@ -1,6 +1,6 @@
-"""The HTML report: what `html_content` gives, in one page that needs no network and trusts no name in it.
+"""The HTML report: the result of `html_content` in one page that needs no network and trusts no name in it.
 
-The content is JSON in which no character can end or begin markup, and the scripts put it on the page as text only. A
+The content is JSON in which no character can end or begin markup, and the scripts insert it as text only. A
 Content-Security-Policy allows the scripts and the style sheet of the page by their hashes, and nothing else.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 LIBRARY = "d3.min.js"
 SCRIPTS = (LIBRARY, "numbers.js", "tables.js", "roofline.js", "report.js")
-"""In the order in which they run: each uses only what stands before it."""
+"""In the order in which they run: each uses only those before it."""
 
 STYLES = "report.css"
 TEMPLATE = "report.html"
@@ -40,7 +40,7 @@ def page(content: dict[str, Any]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """JSON that may stand in a script element: ASCII, without a character that means something in HTML.
+    """JSON that is safe in a script element: ASCII, without characters that have a meaning in HTML.
 
     Raises `ValueError` on NaN and infinities, which JSON lacks.
     """
@@ -49,7 +49,7 @@ def embedded(value: Any) -> str:
 
 
 def asset(name: str) -> str:
-    """The text of a file beside this one, with the line ends that a browser sees, which hashes are of."""
+    """The text of a file in `assets`, with the line ends that a browser hashes."""
     text = (Path(__file__).parent / "assets" / name).read_text("utf-8")
     return text.replace("\r\n", "\n")
 
@@ -57,7 +57,7 @@ def asset(name: str) -> str:
 def _policy(scripts: list[str], styles: str) -> str:
     """The Content-Security-Policy: no request, no other script, no style but ours, no form, no base address."""
     allowed = {"default-src": ["'none'"], "base-uri": ["'none'"], "form-action": ["'none'"]}
-    allowed["img-src"] = ["data:"]  # the page's empty icon, without which a browser asks the server for one
+    allowed["img-src"] = ["data:"]  # the page's empty icon; without it a browser requests one from the server
     allowed["script-src"] = [_hash(script) for script in scripts]
     allowed["style-src"] = [_hash(styles)]
     return "; ".join(f"{directive} {' '.join(sources)}" for directive, sources in allowed.items())

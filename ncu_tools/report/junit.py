@@ -1,4 +1,4 @@
-"""Gates as JUnit XML, which CI systems show beside a pull request: one test case for each gate of each comparison."""
+"""Gates as JUnit XML, which CI systems show beside a pull request: one test case per gate and comparison."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def _add_case(suite: ET.Element, run: str, one: GateOutcome) -> None:
 
 
 def _plain(text: str) -> str:
-    """Text without what XML 1.0 cannot hold."""
+    """Text without characters that XML 1.0 forbids."""
     return _NOT_IN_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))

@@ -1,4 +1,4 @@
-"""A table of results and its four forms. Every command that shows a table makes one of these."""
+"""A table of results and its output as JSON, CSV and Markdown. Every command that shows a table makes one."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ JSON_SCHEMA_VERSION = 1
 
 _ACTS = r"\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROL = rf"[\x00-\x1f{_ACTS}\ufffe\uffff]"
-"""The last two stand for nothing, and no XML may hold them."""
+"""The last two are not characters, and XML forbids them."""
 
 _CONTROL_IN_JSON = rf"[{_ACTS}]"
-"""What JSON may hold as it is, and a terminal may act on all the same."""
+"""Characters that JSON allows unescaped, but a terminal may act on."""
 
 _FORMULA = r"(?:^|(?<=[;\t\r\n]))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])"
-"""Where a cell begins as one that a spreadsheet evaluates, also behind what separates cells in other countries (OWASP,
-CSV Injection)."""
+"""Start of a cell that a spreadsheet evaluates, also behind separators of other countries (OWASP, CSV Injection)."""
 
 
 class Column(NamedTuple):
-    """One column: its name and unit in machine-readable forms, its title and kind of number in text.
+    """One column: name and unit in machine-readable forms, title and kind of number in text.
 
-    `lower_bound_if` names a column that, where true, makes the value a lower bound: people see it with "≥" in front.
+    `lower_bound_if` names a column that, where true, makes the value a lower bound, shown with "≥" in front.
 
-    On a terminal, names in `wide` columns may lose their ends, and sentences in `prose` go on below. What `spare` says
-    is how early a column is left out there for want of room: 0 never, else those of the highest number first and
-    together; columns without any go last, from the right, and `wide` ones and `prose` stay.
+    On a terminal, names in `wide` columns may be cut, and sentences in `prose` are wrapped. `spare` ranks columns to
+    drop if there is no room: 0 never, else the highest number first and equal ones together; columns without it go
+    last, from the right, and `wide` and `prose` ones stay.
     """
 
     name: str
@@ -48,15 +47,15 @@ class Column(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """Whether it is set flush right."""
+        """True if values are set flush right."""
         return self.kind != "text"
 
 
 @dataclass
 class Table:
-    """Rows of one command's result. A value of None is unknown and shown as nothing.
+    """Rows of one command's result. None is unknown and shown as an empty cell.
 
-    `extra` holds further results for JSON only. Columns whose every value is None are left out of text and Markdown.
+    `extra` are further results for JSON only. Columns with only None are left out of text and Markdown.
     """
 
     command: str
@@ -66,7 +65,7 @@ class Table:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def shown_columns(self) -> list[Column]:
-        """The columns that hold anything, and the first one."""
+        """The columns with any value, and the first one."""
         return [
             column
             for index, column in enumerate(self.columns)
@@ -75,7 +74,7 @@ class Table:
 
 
 def printable(text: str) -> str:
-    """Text with control characters spelled out, so that a kernel name cannot act on a terminal or break XML."""
+    """Text with control characters escaped, so that a kernel name cannot act on a terminal or break XML."""
     return re.sub(_CONTROL, lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
@@ -85,7 +84,7 @@ def no_formula(text: str) -> str:
 
 
 def cell(column: Column, row: dict[str, Any]) -> str:
-    """A value as people read it."""
+    """A value formatted for people."""
     value = _finite(row.get(column.name))
     if value is None:
         return ""
@@ -93,7 +92,7 @@ def cell(column: Column, row: dict[str, Any]) -> str:
 
 
 def to_json(table: Table) -> Iterator[str]:
-    """The JSON envelope: schema version, command, columns with units, rows, notes; a piece for each of many rows."""
+    """The JSON envelope in pieces, one per row: schema version, command, columns with units, rows, notes."""
     head = {
         "schema_version": JSON_SCHEMA_VERSION,
         "command": table.command,
@@ -121,7 +120,7 @@ def _finite(value: Any) -> Any:
 def to_csv(table: Table) -> Iterator[str]:
     """Plain values under the column names, line by line; an empty cell is unknown.
 
-    Texts act on no terminal and no spreadsheet.
+    Texts can act on no terminal and no spreadsheet.
     """
     yield _csv_line([column.name for column in table.columns])
     for row in table.rows:
@@ -154,7 +153,7 @@ def to_markdown(table: Table) -> str:
 
 
 def _indented(text: str) -> str:
-    """Text whose spaces in front are kept, which Markdown strips from a cell: they are what makes rows a tree."""
+    """Text with leading spaces kept, which Markdown strips from a cell: they show the tree."""
     bare = text.lstrip(" ")
     return "&nbsp;" * (len(text) - len(bare)) + bare
 

@@ -1,6 +1,6 @@
-"""A table of results as text: whole for pipes and files, and for a terminal as it fits there.
+"""A table of results as text: complete for pipes and files, fitted to the width of a terminal.
 
-Where a terminal is narrow, columns are left out, the least important first, before names get too short to tell apart.
+On a narrow terminal, columns are dropped, the least important first, before names get too short to distinguish.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from itertools import groupby
 from ncu_tools.report.table import Column, Table, cell
 
 NARROWEST = 24
-"""How many letters of names are left, as long as another column can be left out instead."""
+"""Least width of names while another column can be dropped instead."""
 
 NARROWEST_OF_ALL, NARROWEST_PROSE = 12, 30
 GAP, NARROW_GAP = 3, 2
 
 
 def to_text(table: Table, width: int | None, *, full_names: bool = False) -> str:
-    """The table as text at most `width` columns wide, each line of it whole where that is None.
+    """The table as text at most `width` columns wide; unlimited if None.
 
-    Names lose their ends where there is no room for them; with `full_names`, and where texts are sentences, they go on
-    below instead.
+    Names are cut if there is no room for them; with `full_names` they are wrapped instead, as sentences are.
     """
     columns, sizes, gap = _layout(table, width)
     if gap == GAP:
@@ -29,7 +28,7 @@ def to_text(table: Table, width: int | None, *, full_names: bool = False) -> str
 
 
 def _padded(table: Table, columns: list[Column], sizes: dict[str, int]) -> str:
-    """The table where there is room for every cell."""
+    """The table if every cell fits."""
     titles = [_aligned(column.title, column, sizes) for column in columns]
     rows = ([_aligned(cell(column, row), column, sizes) for column in columns] for row in table.rows)
     rule = "─" * (_width(columns, sizes, GAP) - GAP)
@@ -43,19 +42,19 @@ def _aligned(text: str, column: Column, sizes: dict[str, int]) -> str:
 
 
 def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_names: bool) -> str:
-    """The table where cells may be longer than their column is wide."""
-    from rich import box  # most tables do without: its imports take a twelfth of the time of a small command
+    """The table if cells may be longer than their column."""
+    from rich import box  # slow to import, and most tables do not need it
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="", padding=(0, 1, 0, 0))
     for column in columns:
-        goes_on = column.prose or (column.wide and full_names)
+        wraps = column.prose or (column.wide and full_names)
         size = sizes[column.name]
         shown.add_column(
-            Text(column.title), justify="right" if column.is_number else "left", no_wrap=not goes_on,
-            overflow="fold" if goes_on else "ellipsis", min_width=size, max_width=size,
+            Text(column.title), justify="right" if column.is_number else "left", no_wrap=not wraps,
+            overflow="fold" if wraps else "ellipsis", min_width=size, max_width=size,
         )  # fmt: skip
     for row in table.rows:
         shown.add_row(*(Text(cell(column, row)) for column in columns))
@@ -66,7 +65,7 @@ def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_
 
 
 def _cells(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The width of a text in columns of a terminal."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -75,13 +74,13 @@ def _cells(text: str) -> int:
 
 
 def left_out(table: Table, width: int | None) -> list[Column]:
-    """The columns that a terminal of `width` columns has no room for."""
+    """The columns that do not fit a terminal of `width` columns."""
     kept, _, _ = _layout(table, width)
     return [column for column in table.shown_columns() if column not in kept]
 
 
 def _layout(table: Table, width: int | None) -> tuple[list[Column], dict[str, int], int]:
-    """The columns that there is room for, how wide each is by its name, and how far they are apart."""
+    """The columns that fit, the width of each by name, and the gap between them."""
     columns = table.shown_columns()
     sizes = {
         column.name: max([_cells(column.title), *(_cells(cell(column, row)) for row in table.rows)])
@@ -94,28 +93,28 @@ def _layout(table: Table, width: int | None) -> tuple[list[Column], dict[str, in
 
 
 def _width(columns: list[Column], sizes: dict[str, int], gap: int) -> int:
-    """How wide the columns are together, with a gap behind each; that of the last one stands for the edges."""
+    """The total width of the columns, with a gap behind each; that of the last one stands for the edges."""
     return sum(sizes[column.name] + gap for column in columns)
 
 
 def _least(column: Column, size: int) -> int:
-    """How narrow a column may get."""
+    """The least width of a column."""
     return min(size, NARROWEST_PROSE if column.prose else NARROWEST) if column.prose or column.wide else size
 
 
 def _kept(columns: list[Column], sizes: dict[str, int], width: int) -> list[Column]:
-    """The columns that there is room for at `width`, those left out that are missed the least."""
+    """The columns that fit `width`, after dropping the least important ones."""
     kept = list(columns)
     least = {column.name: _least(column, sizes[column.name]) for column in columns}
-    for group in _leaving(columns):
+    for group in _droppable(columns):
         if _width(kept, least, NARROW_GAP) - NARROW_GAP <= width:
             break
         kept = [column for column in kept if column not in group]
     return kept
 
 
-def _leaving(columns: list[Column]) -> list[list[Column]]:
-    """The columns that may be left out, in the order in which they are: see `Column.spare`."""
+def _droppable(columns: list[Column]) -> list[list[Column]]:
+    """The columns that may be dropped, in order: see `Column.spare`."""
     ranked = sorted((one for one in columns[1:] if one.spare), key=lambda one: -(one.spare or 0))
     groups = [list(group) for _, group in groupby(ranked, key=lambda one: one.spare)]
     others = [[one] for one in reversed(columns[1:]) if one.spare is None and not one.wide and not one.prose]
@@ -123,7 +122,7 @@ def _leaving(columns: list[Column]) -> list[list[Column]]:
 
 
 def _shared(columns: list[Column], sizes: dict[str, int], width: int) -> dict[str, int]:
-    """What names and sentences get of the room that the other columns leave them, the same for all that need it."""
+    """The widths of names and sentences: equal shares of the room that the other columns leave."""
     flexible = sorted((one for one in columns if one.wide or one.prose), key=lambda one: sizes[one.name])
     others = [column for column in columns if column not in flexible]
     room = width - _width(others, sizes, NARROW_GAP) - NARROW_GAP * (len(flexible) - 1)

@@ -1,7 +1,6 @@
-"""Launches as a density: how many lie in each cell of a fine logarithmic grid.
+"""Launches as a density: the number of launches in each cell of a fine logarithmic grid.
 
-For more launches than a plot can show as points, and more than fit in memory. Nothing here is done launch by launch in
-Python.
+For more launches than a plot can show as points, and more than fit in memory. No loop here runs over single launches.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ NEEDED = ("duration_ns", "flops", "dram_bytes", "failed", "invocations")
 
 
 def weights(table: pa.Table) -> Floats:
-    """How many launches each row stands for: none where it failed, as many as it is the average of."""
+    """The number of launches of each row (float64): 0 if it failed, several if it is an average."""
     weight = tables.launch_counts(table)
     if "failed" in table.column_names and len(table):
         weight[np.concatenate([arrays.bits_of(chunk) for chunk in table.column("failed").chunks])] = 0.0
@@ -45,9 +44,9 @@ def weights(table: pa.Table) -> Floats:
 
 @dataclass
 class Extent:
-    """Where launches lie at a memory level: the ends of the decimal logarithms of FLOP/B and FLOP/s.
+    """The range of launches at a memory level, in decimal logarithms of FLOP/B and FLOP/s.
 
-    `drawn` counts those that have a place, `missing` those of which something is zero or unknown.
+    `drawn` counts launches with a position, `missing` those with a zero or unknown value.
     """
 
     x: tuple[float, float] = (np.inf, -np.inf)
@@ -56,14 +55,14 @@ class Extent:
     missing: int = 0
 
     def joined(self, other: Extent) -> Extent:
-        """That of the launches of both."""
+        """The extent of the launches of both."""
         x, y = ((min(one[0], two[0]), max(one[1], two[1])) for one, two in ((self.x, other.x), (self.y, other.y)))
         return Extent(x, y, self.drawn + other.drawn, self.missing + other.missing)
 
 
 @dataclass
 class Extents:
-    """The extent of launches at each of some memory levels, a stretch of launches at a time."""
+    """The extent of launches at several memory levels, added in batches of launches."""
 
     levels: Sequence[str]
     definition: str
@@ -71,14 +70,14 @@ class Extents:
     reports: dict[str, None] = field(default_factory=dict)
 
     def add(self, table: pa.Table) -> None:
-        """Take the next launches."""
+        """Add launches."""
         for level in self.levels:
             x, y, weight, missing = _places(table, level, self.definition)
             ends = [(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))) for values in (x, y)]
             self._join(level, Extent(ends[0], ends[1], int(weight.sum()), missing))
 
     def merge(self, other: Extents) -> None:
-        """Take what comes behind."""
+        """Merge the extents of later launches into these."""
         for level, extent in other.found.items():
             self._join(level, extent)
 
@@ -88,7 +87,7 @@ class Extents:
 
 @dataclass
 class Counts:
-    """How many launches lie in each cell of a grid over an extent, a stretch of launches at a time."""
+    """The number of launches in each cell of a grid over an extent, added in batches of launches."""
 
     level: str
     definition: str
@@ -98,26 +97,26 @@ class Counts:
     reports: dict[str, None] = field(default_factory=dict)
 
     def add(self, table: pa.Table) -> None:
-        """Take the next launches; all lie within the extent."""
+        """Add launches, which all lie within the extent."""
         x, y, weight, _ = _places(table, self.level, self.definition)
         places = _cells(x, self.x, COLUMNS) * ROWS + _cells(y, self.y, ROWS)
         self.cells += np.bincount(places, weight, COLUMNS * ROWS)
 
     def merge(self, other: Counts) -> None:
-        """Take what comes behind."""
+        """Merge the counts of later launches into these."""
         self.cells += other.cells
 
 
 class DenseLaunches:
-    """The launches of a run for a density, read twice: for where they lie, and into the grid that all runs share."""
+    """The launches of a run for a density, read twice: for their extent, and into the grid that all runs share."""
 
     def __init__(self, run: OnDisk | Run, levels: Sequence[str], definition: str = TRAFFIC) -> None:
-        """Read where the launches lie. Raises `NcuBenchError` as `sums_of_run` does."""
+        """Read the extent of the launches. Raises `NcuBenchError` as `sums_of_run` does."""
         self._run, self._definition = run, definition
         self.extents = self._summed(partial(Extents, levels, definition)).found
 
     def counts(self, level: str, extent: Extent) -> Floats:
-        """How many launches are in each cell of the grid over `extent`. Raises as before."""
+        """The number of launches in each cell of a grid over `extent`: float64 of shape (COLUMNS * ROWS,)."""
         return self._summed(partial(Counts, level, self._definition, *grid(extent))).cells
 
     def _summed(self, new: Callable[[], AnySums]) -> AnySums:
@@ -126,9 +125,9 @@ class DenseLaunches:
 
 
 def density_of(runs: Sequence[DenseLaunches], level: str = DRAM) -> tuple[Density | None, int]:
-    """The density of the launches of all runs by the bytes of a memory level, and how many have no place in it.
+    """The density of all runs' launches at a memory level, and the number of launches without a position.
 
-    None where no launch has a place. Raises `NcuBenchError` as `DenseLaunches` does.
+    None if no launch has a position. Raises `NcuBenchError` as `DenseLaunches` does.
     """
     extent = Extent()
     for run in runs:
@@ -141,7 +140,7 @@ def density_of(runs: Sequence[DenseLaunches], level: str = DRAM) -> tuple[Densit
 
 
 def _places(table: pa.Table, level: str, definition: str) -> tuple[Floats, Floats, Floats, int]:
-    """Decimal logarithms of FLOP/B and FLOP/s of rows that have a place, launches in each, and those without one."""
+    """Decimal logarithms of FLOP/B and FLOP/s of drawable rows, their numbers of launches, and how many are missing."""
     flops, weight = tables.floats(table, "flops"), weights(table)
     moved = bytes_of(table, [level], definition)[level]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -161,17 +160,16 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 
 def _cells(values: Floats, ends: tuple[float, float], count: int) -> npt.NDArray[np.int64]:
-    """The cell of each value in an even grid; a value beyond it, of a file that changed meanwhile, is at its edge."""
+    """The cell index of each value in an even grid; values outside, of a file that changed meanwhile, are clipped."""
     cells = ((values - ends[0]) * (count / (ends[1] - ends[0]))).astype(np.int64)
     return np.clip(cells, 0, count - 1)
 
 
 def thinned(table: pa.Table, of: int | None = None) -> pa.Table:
-    """Launches evenly taken from a table, with the first of every device and the one that shows its memory clock.
+    """Sample launches evenly, with the first of every device and the one that shows its memory clock.
 
-    They are enough for ceilings, which are medians but for that clock.
-
-    `of` is how many launches there are in all, where the table is a part of them.
+    The sample suffices for ceilings, which are medians except for that clock. `of` is the number of all launches if the
+    table is a part of them.
     """
     if not len(table):
         return table

@@ -1,8 +1,8 @@
-"""Which ceilings a roofline picture draws, of all that are known, and what stands beside each.
+"""Which of all known ceilings a roofline picture draws, and their labels.
 
-Of units that the points use: the dense ceiling that bounds them, those of slower instructions (on Hopper mma.sync has a
-roof of its own below that of wgmma), the board's limit where the profiled clock was below it, and sparse ones where
-sparse operations were counted. Without points: all dense ones of a single machine, the highest of each of several.
+For units that the points use: the dense ceiling that bounds them, those of slower instructions (on Hopper mma.sync has
+a ceiling below that of wgmma), the board's limit if the profiled clock was below it, and sparse ones if sparse
+operations were counted. Without points: all dense ones of a single machine, the highest of each of several.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, unit_title
 from ncu_tools.ceilings.machine_files import DRAM
 from ncu_tools.roofline.roofline import Roofline, ceiling_label
-from ncu_tools.roofline.scene import ALL, AUTO, SPARSE, RidgePoint, Roof
+from ncu_tools.roofline.scene import ALL, AUTO, SPARSE, DrawnCeiling, RidgePoint
 
 ALIKE = 0.01
 """Relative difference up to which two peaks are drawn as one line."""
 
 
-def roofs(result: Roofline, choice: str = AUTO, units: Sequence[str] = ()) -> list[Roof]:
-    """The roofs to draw of a roofline, from the lowest to the highest.
+def drawn_ceilings(result: Roofline, choice: str = AUTO, units: Sequence[str] = ()) -> list[DrawnCeiling]:
+    """The ceilings to draw in a roofline, from the lowest to the highest.
 
-    `choice` is one of `scene.CEILINGS`; `units` are the compute units to draw, if empty those the points used.
-    Raises `WrongUsage` when one of `units` has no ceiling.
+    `choice` is one of `scene.CEILINGS`; `units` are the compute units to draw, by default those that the points used.
+    Raises `WrongUsage` if one of `units` has no ceiling.
     """
     found = [ceiling for ceiling in result.known if ceiling.unit in result.levels]
     found += _of_units(result, choice, units)
     drawn = [ceiling for ceiling in found if _is_wanted(ceiling, choice, result, found)]
     devices = list(dict.fromkeys(ceiling.device for ceiling in drawn))
     several = 2 if len(devices) > 1 else 1
-    return [_roof(ceiling, titles, several) for ceiling, titles in merged(drawn)]
+    return [_drawn(ceiling, titles, several) for ceiling, titles in merged(drawn)]
 
 
 def _of_units(result: Roofline, choice: str, units: Sequence[str]) -> list[Ceiling]:
@@ -52,7 +52,7 @@ def _of_units(result: Roofline, choice: str, units: Sequence[str]) -> list[Ceili
 
 
 def _highest(peaks: Iterable[Ceiling], device: str) -> set[str]:
-    """The unit with the highest dense peak of a device, of floating-point ones if it has any."""
+    """The unit with the highest dense peak of a device, a floating-point one if it has any."""
     own = [peak for peak in peaks if peak.device == device and not peak.sparse]
     floating = [peak for peak in own if not peak.unit.startswith("tensor_int")] or own
     highest = max((peak.value for peak in floating), default=0.0)
@@ -82,8 +82,8 @@ def _is_wanted(ceiling: Ceiling, choice: str, result: Roofline, found: Sequence[
     return True
 
 
-def _is_limit_beside(ceiling: Ceiling | Roof, found: Iterable[Ceiling | Roof]) -> bool:
-    """Whether it is the board's limit of what is known at the profiled clock too."""
+def _is_limit_beside(ceiling: Ceiling | DrawnCeiling, found: Iterable[Ceiling | DrawnCeiling]) -> bool:
+    """True for the board's limit of a unit that has a ceiling at the profiled clock too."""
     return ceiling.kind == BOARD_LIMIT and any(_rivals(ceiling, other) for other in found)
 
 
@@ -91,13 +91,13 @@ def _is_near_another(ceiling: Ceiling, found: Sequence[Ceiling]) -> bool:
     return any(_rivals(ceiling, other) and abs(other.value / ceiling.value - 1) < 2 * ALIKE for other in found)
 
 
-def _rivals(ceiling: Ceiling | Roof, other: Ceiling | Roof) -> bool:
+def _rivals(ceiling: Ceiling | DrawnCeiling, other: Ceiling | DrawnCeiling) -> bool:
     same = (other.device, other.unit, other.sparse) == (ceiling.device, ceiling.unit, ceiling.sparse)
     return same and other.kind != ceiling.kind
 
 
 def merged(ceilings: Iterable[Ceiling]) -> list[tuple[Ceiling, list[str]]]:
-    """Peaks of one device and kind that lie on each other as one, with all their titles; the lowest first."""
+    """Merge peaks of one device and kind that nearly coincide, with all their titles; the lowest first."""
     result: list[tuple[Ceiling, list[str]]] = []
     for ceiling in sorted(ceilings, key=lambda one: one.value):
         for place, (known, titles) in enumerate(result):
@@ -116,11 +116,11 @@ def _lie_together(one: Ceiling, other: Ceiling) -> bool:
     return alike and abs(other.value / one.value - 1) < ALIKE
 
 
-def _roof(ceiling: Ceiling, titles: list[str], devices: int) -> Roof:
+def _drawn(ceiling: Ceiling, titles: list[str], devices: int) -> DrawnCeiling:
     names = list(dict.fromkeys(titles))
     first, *rest = names
     both = " = ".join([first, *(name.removeprefix("tensor ") if first.startswith("tensor") else name for name in rest)])
-    return Roof(
+    return DrawnCeiling(
         device=ceiling.device,
         unit=ceiling.unit,
         value=ceiling.value,
@@ -133,13 +133,13 @@ def _roof(ceiling: Ceiling, titles: list[str], devices: int) -> Roof:
     )
 
 
-def ridge_points(drawn: Iterable[Roof], level: str = DRAM) -> list[RidgePoint]:
-    """Where the bandwidth of a memory level of a device meets its dense peaks, both as they bound kernels."""
+def ridge_points(drawn: Iterable[DrawnCeiling], level: str = DRAM) -> list[RidgePoint]:
+    """The ridge points of a device's dense peaks with its bandwidth of a memory level, both as they bound kernels."""
     drawn = list(drawn)
-    bounding = [roof for roof in drawn if not (roof.sparse or _is_limit_beside(roof, drawn))]
-    bandwidth = {roof.device: roof.value for roof in bounding if roof.unit == level}
+    bounding = [ceiling for ceiling in drawn if not (ceiling.sparse or _is_limit_beside(ceiling, drawn))]
+    bandwidth = {ceiling.device: ceiling.value for ceiling in bounding if ceiling.unit == level}
     return [
-        RidgePoint(roof.device, roof.unit, roof.value / bandwidth[roof.device], roof.value)
-        for roof in bounding
-        if roof.value_unit == "FLOP/s" and roof.device in bandwidth
+        RidgePoint(ceiling.device, ceiling.unit, ceiling.value / bandwidth[ceiling.device], ceiling.value)
+        for ceiling in bounding
+        if ceiling.value_unit == "FLOP/s" and ceiling.device in bandwidth
     ]

@@ -1,4 +1,4 @@
-"""Why a memory level that was asked for has no points, or no roof: what the runs lack, and what to ask ncu for."""
+"""Notes on memory levels without points or without a ceiling: what the runs lack, and which metrics to collect."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pyarrow as pa
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import MEASURED, Ceiling, unit_title
-from ncu_tools.ceilings.levels import asked_for, asked_for_roof, bytes_of
+from ncu_tools.ceilings.levels import byte_metrics, bytes_of, ceiling_metrics
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
 
 
 def on_missing_points(level: str, definition: str, runs: Sequence[pa.Table]) -> str:
-    """Why a level has no points, and so no roof: no bytes there, or no FLOPs beside them."""
+    """The note on a level without points, and so without a ceiling: no bytes there, or no FLOPs with them."""
     if _has_bytes(level, definition, runs):
         return f"nothing has both FLOPs and bytes of {unit_title(level)}, so it has neither points nor a roof"
     how = ", as NVIDIA's charts count them since 2023" if definition != TRAFFIC and level != "shared" else ""
-    metrics = ", ".join(asked_for(level, definition))
+    metrics = ", ".join(byte_metrics(level, definition))
     other = next(one for one in BYTES_COUNTED if one != definition)
     way = f", or take what the report has: --cache-bytes {other}" if _has_bytes(level, other, runs) else ""
     return (
@@ -31,15 +31,15 @@ def _has_bytes(level: str, definition: str, runs: Iterable[pa.Table]) -> bool:
     return any(not np.isnan(bytes_of(table, [level], definition)[level]).all() for table in runs)
 
 
-def on_missing_roofs(
+def on_missing_ceilings(
     levels: Sequence[str],
     known: Sequence[Ceiling],
     capability_of: Mapping[str, str | None],
     runs: Sequence[pa.Table],
 ) -> list[str]:
-    """Why levels with points have no roof, one note for each level.
+    """Notes on levels that have points but no ceiling, one per level.
 
-    `capability_of` are the devices of the runs with their compute capability, `known` all ceilings.
+    `capability_of` maps the devices of the runs to compute capabilities, `known` are all ceilings.
     """
     notes = []
     for level in levels:
@@ -47,7 +47,7 @@ def on_missing_roofs(
         without = [device for device in capability_of if device not in have]
         if not without:
             continue
-        metrics = list(dict.fromkeys(name for one in without for name in asked_for_roof(level, capability_of[one])))
+        metrics = list(dict.fromkeys(name for one in without for name in ceiling_metrics(level, capability_of[one])))
         lacking = [name for name in metrics if all(np.isnan(tables.floats(table, name)).all() for table in runs)]
         of_devices = f" of {', '.join(without)}" if len(capability_of) > 1 else ""
         machine = ", or name a machine with --machine NAME" if level == DRAM else ""

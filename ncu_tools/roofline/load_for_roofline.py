@@ -1,4 +1,4 @@
-"""Runs as a roofline needs them: of a Parquet file only the columns that are drawn, and which model a run is of."""
+"""Load runs for a roofline: of a Parquet file only the columns that are drawn, and the model of a run."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ SCENE_KEY = "scene"
 
 @dataclass
 class Loaded:
-    """One run: the columns of its launches that are needed, and its points where those were summed without them.
+    """One run: the needed columns of its launches, and its points if those were summed without loading launches.
 
-    `model` is what it ran, None where nothing says.
+    `model` is the model that it ran, None if unknown.
     """
 
     name: str
@@ -50,15 +50,15 @@ class Loaded:
 
 
 def look_at(paths: Sequence[str], look: Look) -> Look:
-    """How runs are looked at: each point of a sweep is a whole run, and so are the runs beside a sweep."""
+    """The view of runs: with a sweep among them, every point and every other run is a whole run."""
     return replace(look, view=RUNS) if any(map(is_bench, paths)) else look
 
 
 def load_runs(paths: Sequence[str], load: Callable[[str], Loaded], *, only: Selection | None = None) -> list[Loaded]:
-    """The runs that `paths` name, as `load` gives each, and every measured point of the sweeps among them.
+    """Load the runs that `paths` name by `load`, and every measured point of the sweeps among them.
 
-    Models of a sweep are its own where there are other runs. Raises `NcuBenchError` as `load` does, and for a sweep
-    without a measured point; `WrongUsage` for one of which `only` some launches are wanted.
+    Models of a sweep are its own if there are other runs. Raises `NcuBenchError` as `load` does, and for a sweep
+    without a measured point; `WrongUsage` for a sweep if `only` selects launches.
     """
     found = []
     for path, title in zip(paths, short_names(paths), strict=True):
@@ -97,11 +97,10 @@ def load_for(
     engine: Engine | None = None,
     only: Selection | None = None,
 ) -> Loaded:
-    """The run that `path` names with the columns that `look` needs, if its launches are in a Parquet file; else whole.
+    """Load the run that `path` names: from Parquet only the columns that `look` needs, else the whole run.
 
-    Of `only` some launches all columns are read.
-
-    Kernels that were kept beside the launches are taken from there. Raises `NcuBenchError` as `loading.load` does.
+    With `only`, all columns of the selected launches are read. Kernels come from their cache beside the launches if
+    there is one. Raises `NcuBenchError` as `loading.load` does.
     """
     run = locate(path, reading=reading, engine=engine)
     if only is not None:
@@ -111,7 +110,7 @@ def load_for(
     _, rows = contents(run.file)
     summed = look.view != LAUNCHES or rows >= density.DENSE_FROM
     wanted = _columns(run.file, look, summed=summed)
-    if summed:  # only the ceilings are still wanted, and these are medians
+    if summed:  # only the ceilings are needed, which are medians
         table = read_in_parts(run.file, wanted, partial(density.thinned, of=rows))
     else:
         table = read_launches(run.file, wanted)
@@ -122,7 +121,7 @@ def load_for(
 
 
 def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
-    """The columns to read: what no launch has a value in would take time too."""
+    """The columns to read; those without any value would only take time."""
     wanted = {"source", "duration_ns"}
     if not summed:
         wanted |= {*partition_sums.OF_SUMS}
@@ -135,12 +134,12 @@ def _columns(file: File | Dataset, look: Look, *, summed: bool) -> list[str]:
     return [
         name
         for name in filled_columns(file)
-        if name in wanted or name in others or name.startswith(partition_sums.OF_THE_BOARD) or name == "failed"
+        if name in wanted or name in others or name.startswith(partition_sums.DEVICE_PREFIXES) or name == "failed"
     ]
 
 
 def model_of(path: str) -> str | None:
-    """Which model a run folder is of, by its manifest; None where nothing says."""
+    """The model of a run folder by its manifest; None if unknown."""
     try:
         target = read_manifest(Path(path)).workload.get("target")
     except (OSError, DamagedManifest):
@@ -148,10 +147,10 @@ def model_of(path: str) -> str | None:
     return target if isinstance(target, str) else None
 
 
-def drawn_before(path: str) -> dict[str, object] | None:
-    """The JSON that `ncu-bench roofline --format json` wrote, where `path` is a file of it; None for anything else.
+def read_roofline_json(path: str) -> dict[str, object] | None:
+    """The parsed file if `path` was written by `ncu-bench roofline --format json`; None for any other file.
 
-    Raises `NcuBenchError` when it is such a file and holds no scene.
+    Raises `NcuBenchError` if the file is damaged or has no scene.
     """
     file = Path(path)
     if file.suffix.lower() != ".json" or not file.is_file():

@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SMALLEST, OF_ALL_TIME = 13.0, 1100.0
-"""Squared diameters in points: of a marker without time, and what all the time of the longest run adds to it."""
+"""Squared diameters in points: of a marker without time, and what the time of the longest run adds to it."""
 
 MOST, MOST_OF_SEVERAL = 620.0, 200.0
-"""What the longest mark may have more than the smallest one, and where each mark has a marker per memory level."""
+"""Most that the longest mark may have more than the smallest one; the second if marks have a marker per level."""
 
 PIXELS_PER_POINT = 4 / 3
 
 
 @dataclass(frozen=True)
 class MarkScale:
-    """What one unit of weight (a mark's time as a share of the longest run's) adds to the squared diameter."""
+    """What a weight of 1 (a mark's time as a share of the longest run's) adds to the squared diameter."""
 
     growth: float
 
@@ -35,6 +35,6 @@ class MarkScale:
 
 
 def scale_of(weights: Iterable[float], levels: int) -> MarkScale:
-    """The scale of a roofline that shows marks of these weights at so many memory levels."""
+    """The scale of a roofline with marks of these weights at `levels` memory levels."""
     most = MOST if levels == 1 else MOST_OF_SEVERAL
     return MarkScale(min(OF_ALL_TIME, most / max([*weights, 1e-9])))

@@ -1,6 +1,6 @@
-"""The points of a roofline summed as launches are read: what each point is, and its intensity at each memory level.
+"""The points of a roofline, summed as launches are read: each point, and its intensity at each memory level.
 
-Every number is a ratio of sums over launches, so that a run of any size becomes points, file by file.
+Every number is a ratio of sums over launches, so a run of any size becomes points, file by file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings import levels
 from ncu_tools.ceilings.machine_files import DRAM, Machine
-from ncu_tools.compare.matching.launch_signatures import Work, works_of
+from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in
 from ncu_tools.kernels.hotspots import RunSums
 from ncu_tools.kernels.kernel_cache import Summed, hotspots_of
 from ncu_tools.kernels.kernel_row import Hotspots, ranked
@@ -23,7 +23,7 @@ from ncu_tools.roofline.density import DenseLaunches, weights
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, LevelPlace
 from ncu_tools.roofline.views import Look, seen_as
 from ncu_tools.runs.loading import OnDisk
-from ncu_tools.runs.partition_sums import OF_GROUPS, notes_of_reports, stretches, sums_of_run
+from ncu_tools.runs.partition_sums import OF_GROUPS, batches_for_sums, notes_of_reports, sums_of_run
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Intensities:
     sums: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
     def add(self, seen: pa.Table, look: Look) -> None:
-        """Take launches that `views.seen_as` gave their points' names."""
+        """Add launches from `views.seen_as`, whose kernel names are names of points."""
         codes, names = tables.codes(seen, "kernel_name")
         flops, weight = tables.floats(seen, "flops"), weights(seen)
         for level, moved in levels.bytes_of(seen, look.levels, look.definition).items():
@@ -45,7 +45,7 @@ class Intensities:
                 self._add((level, names[place] or "?"), work[place], traffic[place])
 
     def merge(self, other: Intensities) -> None:
-        """Take what comes behind."""
+        """Merge the sums of later launches into these."""
         for key, (work, traffic) in other.sums.items():
             self._add(key, work, traffic)
 
@@ -54,7 +54,7 @@ class Intensities:
         self.sums[key] = before[0] + work, before[1] + traffic
 
     def places(self) -> dict[str, tuple[LevelPlace, ...]]:
-        """For each point its intensities, FLOPs per byte, where they are known and above 0."""
+        """For each point its intensities in FLOP per byte, where known and above 0."""
         found: dict[str, tuple[LevelPlace, ...]] = {}
         for (level, name), (work, traffic) in self.sums.items():
             if work > 0 and traffic > 0 and np.isfinite(intensity := work / traffic):
@@ -64,51 +64,51 @@ class Intensities:
 
 @dataclass
 class Points:
-    """The points of one run with their places, and its works where kernels are to be followed from run to run.
+    """The points of one run with their positions, and its launch signatures if kernels are followed between runs.
 
-    Where its launches are to be drawn as a density, those too; the points are its kernels then.
+    `launches` are set if they are drawn as a density; the points are the kernels then.
     """
 
     spots: Hotspots
     places: dict[str, tuple[LevelPlace, ...]]
-    works: list[Work] = field(default_factory=list)
+    signatures: list[LaunchSignature] = field(default_factory=list)
     launches: DenseLaunches | None = None
 
 
 @dataclass
 class _PointSums:
-    """What the points of some launches add up to. `run` is what the only point of a whole run is called."""
+    """Sums over launches for the points of a run. `run` is the name of the only point in the view of whole runs."""
 
     look: Look
     machine: Machine | None
     run: str
     kernels: Summed = field(init=False)
     intensities: Intensities = field(default_factory=Intensities)
-    works: dict[Work, None] = field(default_factory=dict)
+    signatures: dict[LaunchSignature, None] = field(default_factory=dict)
     reports: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.kernels = Summed(RunSums("name"), self.machine)
 
     def add(self, table: pa.Table) -> None:
-        """Take the next launches."""
+        """Add launches."""
         seen = seen_as(table, self.look.view, group=self.look.group, depth=self.look.depth, run=self.run)
         self.reports |= notes_of_reports(table)
         self.kernels.add(seen)
         self.intensities.add(seen, self.look)
         if self.look.follow:
-            self.works |= dict.fromkeys(works_of(table)[1])
+            self.signatures |= dict.fromkeys(signatures_in(table)[1])
 
     def merge(self, other: _PointSums) -> None:
-        """Take what comes behind."""
+        """Merge the sums of later launches into these."""
         self.reports |= other.reports
         self.kernels.merge(other.kernels)
         self.intensities.merge(other.intensities)
-        self.works |= other.works
+        self.signatures |= other.signatures
 
 
 def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
-    """The points of a run that lies in files, never with all of its launches in memory; a dataset's by its engine.
+    """The points of a run in files, read in batches; the files of a dataset are read by its engine.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
@@ -121,11 +121,11 @@ def points_of(run: OnDisk, machine: Machine | None, look: Look) -> Points:
         return Points(spots, {row.kernel: _dram_place(row.arithmetic_intensity) for row in spots.rows})
     others = {*views.NEEDED[look.view], *OF_GROUPS[look.group], *levels.COLUMNS.values(), *levels.needed_metrics()}
     if look.follow:
-        others |= {*OF_GROUPS["work"]}
-    sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(stretches, others=others))
+        others |= {*OF_GROUPS["signature"]}
+    sums = sums_of_run(run, partial(_PointSums, look, machine, run.name), partial(batches_for_sums, others=others))
     summed = sums.kernels.run
     spots = ranked(summed.kernels(), sums.kernels.notes(run.file), time_title=summed.time_title)
-    return Points(spots, sums.intensities.places(), list(sums.works))
+    return Points(spots, sums.intensities.places(), list(sums.signatures))
 
 
 def _dram_place(intensity: float | None) -> tuple[LevelPlace, ...]:

@@ -1,9 +1,9 @@
-"""The kernel-level roofline: points, ceilings and ridge points. Drawing them is `ncu_tools.report.plot.roofline_plot`.
+"""The kernel-level roofline: points, ceilings and ridge points. It is drawn by `ncu_tools.report.plot.roofline_plot`.
 
 x is arithmetic intensity, FLOPs per DRAM byte; y is achieved FLOP/s over the kernel's own time. A slanted ceiling is a
-bandwidth, a flat one a peak, and they meet at the ridge point: peak / bandwidth. Which bytes: those between L2 and
-device memory, as counted with the caches in the state the profiler left them (docs/numbers.md).
-Source of the model: Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
+bandwidth, a flat one a peak, and they meet at the ridge point: peak / bandwidth. The bytes are those between L2 and
+device memory, counted with the caches in the state the profiler left them (docs/numbers.md). Source of the model:
+Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from ncu_tools.ceilings.ceilings import (
 from ncu_tools.ceilings.levels import definition_titles
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.compare.matching.kernel_pairs import pair_kernels
-from ncu_tools.compare.matching.launch_signatures import Work, signatures_of, works_of
+from ncu_tools.compare.matching.launch_signatures import LaunchSignature, signatures_in, signatures_of
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.numbers.number_format import scaled
 from ncu_tools.roofline.density import DENSE_FROM, DenseLaunches, density_of
-from ncu_tools.roofline.level_notes import on_missing_points, on_missing_roofs
+from ncu_tools.roofline.level_notes import on_missing_ceilings, on_missing_points
 from ncu_tools.roofline.point_sums import Intensities, Points
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, SceneRun
 from ncu_tools.roofline.views import Look as Look
-from ncu_tools.roofline.views import says_nothing, seen_as
+from ncu_tools.roofline.views import missing_names_note, seen_as
 from ncu_tools.runs import loading
 
 DRAM_BYTE = "DRAM byte"
@@ -55,7 +55,7 @@ BYTES_IN_WORDS = {
 
 @dataclass(frozen=True)
 class Ridge:
-    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s; OP of integers."""
+    """Ridge point of a bandwidth and a peak of one device: `intensity` in FLOP/B, `value` in FLOP/s; OP of integers."""
 
     device: str
     unit: str
@@ -65,9 +65,9 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Point:
-    """One kernel of one run, or whatever else the view makes a point of.
+    """One kernel of one run, or another unit of the view.
 
-    `places` are its arithmetic intensities at the memory levels that were asked for, where they are known.
+    `places` are its arithmetic intensities at the requested memory levels, where known.
     """
 
     run: str
@@ -76,17 +76,17 @@ class Point:
 
     @property
     def place(self) -> tuple[float, float]:
-        """Arithmetic intensity by DRAM bytes, and FLOP/s; 0 for what is not known."""
+        """Arithmetic intensity by DRAM bytes, and FLOP/s; 0 if unknown."""
         return self.hotspot.arithmetic_intensity or 0.0, self.hotspot.flops_per_s or 0.0
 
 
 @dataclass
 class Roofline:
-    """All that a roofline plot shows, and in `others` the ceilings that only its tables do.
+    """Everything that a roofline plot shows, and in `others` the ceilings that only its tables show.
 
-    `known` are all ceilings, also those of units that no kernel used; `sparse_units` are those that did sparse work.
-    `followed` says of a kernel of a later run, by (run, kernel), which kernel of the run before it was. `clocks` are
-    what the times of the runs are called.
+    `known` are all ceilings, also those of units that no kernel used; `sparse_units` are those with sparse operations.
+    `followed` maps (run, kernel) of a later run to the kernel's name in the run before it. `clocks` are the titles of
+    the runs' times.
     """
 
     points: list[Point]
@@ -107,12 +107,12 @@ class Roofline:
 
     @property
     def time_title(self) -> str:
-        """What the times of the points are called."""
+        """The title of the points' times."""
         return time_title(self.clocks)
 
     @property
     def drawable(self) -> list[Point]:
-        """Points that have a place on logarithmic axes."""
+        """The points with a position on logarithmic axes."""
         return [point for point in self.points if min(point.place) > 0 or (point.places and point.place[1] > 0)]
 
 
@@ -124,9 +124,10 @@ def roofline(
     look: Look | None = None,
     summed: Mapping[str, Points] | None = None,
 ) -> Roofline:
-    """The roofline of some runs (by name), every kernel a point, or what `look` makes one.
+    """The roofline of runs by name, with a point per kernel, or per unit of the view `look`.
 
-    `summed` are the points of runs for which they are known already; of the tables of those only ceilings are taken.
+    `summed` are the points of runs for which they are known already; the tables of those runs are used for ceilings
+    only.
     """
     look = look or Look(group=group)
     bytes_title = _bytes_title(runs)
@@ -157,16 +158,16 @@ def roofline(
     if dense:
         _add_density(result, [one.launches for one in points.values() if one.launches is not None], look)
     if look.follow:
-        result.followed = _followed({name: one.works for name, one in points.items()}, look)
+        result.followed = _followed({name: one.signatures for name, one in points.items()}, look)
     _leave_out_empty_levels(result, look, list(runs.values()))
     if look.levels != (DRAM,):
-        result.notes += on_missing_roofs(result.levels, result.known, capability_of, list(runs.values()))
+        result.notes += on_missing_ceilings(result.levels, result.known, capability_of, list(runs.values()))
     _note_what_is_missing(result)
     return result
 
 
 def _leave_out_empty_levels(result: Roofline, look: Look, runs: Sequence[pa.Table]) -> None:
-    """Show no level of which no point has bytes, and say so."""
+    """Remove levels at which no point has bytes, with a note."""
     there = {place.level for point in result.points for place in point.places}
     for level in [level for level in result.levels if level not in there | {DRAM}]:
         result.notes.append(on_missing_points(level, look.definition, runs))
@@ -177,7 +178,7 @@ def _leave_out_empty_levels(result: Roofline, look: Look, runs: Sequence[pa.Tabl
             (DRAM,),
             {DRAM: BYTES_IN_WORDS.get(result.bytes_title, result.bytes_title)},
         )
-        result.notes.append("no level that was asked for has bytes: points lie by those of DRAM")
+        result.notes.append("no requested memory level has bytes: points are placed by DRAM bytes")
 
 
 def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
@@ -188,19 +189,19 @@ def _add_ceilings(result: Roofline, ceilings: Ceilings) -> None:
 
 
 def _points_in(table: pa.Table, ceilings: Ceilings, look: Look, run: str, *, dense: bool) -> Points:
-    """The points of a whole table of launches, its kernels where the launches are drawn as a density."""
+    """The points of a whole table of launches; kernels if the launches are drawn as a density."""
     if dense:
         points = _points_in(table, ceilings, replace(look, view=KERNELS, group="name"), run, dense=False)
         points.launches = DenseLaunches(loading.Run(run, table), look.levels, look.definition)
         return points
     seen = seen_as(table, look.view, group=look.group, depth=look.depth, run=run)
-    return Points(hotspots(seen, ceilings), _places(seen, look), works_of(table)[1] if look.follow else [])
+    return Points(hotspots(seen, ceilings), _places(seen, look), signatures_in(table)[1] if look.follow else [])
 
 
 def _add_points(result: Roofline, name: str, points: Points, look: Look) -> None:
     rows = points.spots.rows
     result.points += [Point(name, row, points.places.get(row.kernel, ())) for row in rows]
-    meaningless = says_nothing({row.kernel for row in rows}, look.view)
+    meaningless = missing_names_note({row.kernel for row in rows}, look.view)
     result.notes += [
         note for note in (*points.spots.notes, *([meaningless] if meaningless else [])) if note not in result.notes
     ]
@@ -220,7 +221,7 @@ def _run(name: str, table: pa.Table, rows: list[Hotspot]) -> SceneRun:
 
 
 def _add_density(result: Roofline, runs: Sequence[DenseLaunches], look: Look) -> None:
-    """The launches as a density by the bytes of one memory level, the first of those asked for that has any."""
+    """Add the launches as a density by the bytes of one memory level, the first of the requested ones that has any."""
     result.notes.append(f"from {DENSE_FROM:,} launches on they are drawn as a density, and numbers stand for kernels")
     for level in look.levels:
         result.density, missing = density_of(runs, level)
@@ -238,11 +239,11 @@ def _add_density(result: Roofline, runs: Sequence[DenseLaunches], look: Look) ->
         result.notes.append(f"{missing:,} launches have no place on the plot: FLOPs, bytes or time zero or unknown")
 
 
-def _followed(works: dict[str, list[Work]], look: Look) -> dict[tuple[str, str], str]:
-    """The kernel that each kernel of a run was in the run before, where that has another name."""
+def _followed(of_runs: dict[str, list[LaunchSignature]], look: Look) -> dict[tuple[str, str], str]:
+    """(run, kernel) -> the kernel's name in the run before it, where that differs."""
     if look.view != KERNELS or look.group != "name":
         return {}
-    signatures = {name: signatures_of(of_run) for name, of_run in works.items()}
+    signatures = {name: signatures_of(of_run) for name, of_run in of_runs.items()}
     return {
         (new, pair.kernel): pair.was
         for base, new in pairwise(signatures)
@@ -252,7 +253,7 @@ def _followed(works: dict[str, list[Work]], look: Look) -> dict[tuple[str, str],
 
 
 def _bytes_title(runs: dict[str, pa.Table]) -> str:
-    """Which bytes the x axis is per: those of operators are no DRAM bytes."""
+    """The title of the bytes of the x axis: bytes of operators are not DRAM bytes."""
     sources: set[str | None] = set()
     for table in runs.values():
         codes, texts = tables.codes(table, "source")
@@ -270,7 +271,7 @@ def of_machine(machine: Machine) -> Roofline:
 def of_machines(machines: Sequence[Machine]) -> Roofline:
     """The bare rooflines of several machines in one."""
     result = Roofline([])
-    beside(result, machines)
+    add_machines(result, machines)
     bounding = [ceiling for machine in machines for ceiling in ceilings_of_machine(machine)[0]]
     result.ceilings = [ceiling for ceiling in result.known if ceiling in bounding]
     result.others = [ceiling for ceiling in result.known if ceiling not in bounding]
@@ -278,15 +279,15 @@ def of_machines(machines: Sequence[Machine]) -> Roofline:
     return result
 
 
-def beside(result: Roofline, machines: Sequence[Machine]) -> None:
-    """Put the ceilings of machines beside those of a roofline; they bound none of its kernels."""
+def add_machines(result: Roofline, machines: Sequence[Machine]) -> None:
+    """Add the ceilings of machines to a roofline; they bound none of its kernels."""
     for machine in machines:
         dense, others = ceilings_of_machine(machine)
         result.known += [ceiling for ceiling in (*dense, *others) if ceiling not in result.known]
 
 
 def ceilings_of_machine(machine: Machine) -> tuple[list[Ceiling], list[Ceiling]]:
-    """The ceilings of a machine file that bound kernels, then the others: sparse ones, those of slower instructions."""
+    """The ceilings of a machine file that bound kernels, and the others: sparse ones, those of slower instructions."""
     kind = MEASURED if machine.measured else DATA_SHEET
     dense, others = [], []
     for rate in (*machine.bandwidths, *machine.peaks):
@@ -303,7 +304,7 @@ ALWAYS_DRAWN = ("dram", "fp32")
 
 
 def worth_drawing(ceilings: list[Ceiling], units: set[str | None]) -> list[Ceiling]:
-    """The ceilings that mean something for these points: DRAM, FP32 and every unit that did most of a kernel's work.
+    """The ceilings that matter for these points: DRAM, FP32 and every unit that did most of a kernel's work.
 
     L2 and L1 ceilings bound other bytes than those of the x axis and are left out.
     """
@@ -334,18 +335,18 @@ def _note_what_is_missing(result: Roofline) -> None:
 
 
 def others_beside(ceiling: Ceiling, others: list[Ceiling]) -> list[tuple[str, Ceiling]]:
-    """The ceilings of the same unit and device that are not drawn, each with what sets it apart from `ceiling`."""
+    """The undrawn ceilings of the same unit and device, each with its difference from `ceiling` in words."""
     beside = [other for other in others if (other.device, other.unit) == (ceiling.device, ceiling.unit)]
-    return [(_what_sets_apart(other, ceiling), other) for other in beside]
+    return [(_difference(other, ceiling), other) for other in beside]
 
 
-def _what_sets_apart(other: Ceiling, ceiling: Ceiling) -> str:
+def _difference(other: Ceiling, ceiling: Ceiling) -> str:
     words = (other.instruction, "sparse" * other.sparse, other.kind if other.kind != ceiling.kind else "")
     return " ".join(word for word in words if word)
 
 
 def ceiling_label(ceiling: Ceiling, devices: int, units: str = "") -> str:
-    """The text beside a ceiling of `units` (its own when empty); names the device where there are several."""
+    """The label of a ceiling of `units` (by default its own), with the device if there are several."""
     apart = (ceiling.instruction, "sparse" * ceiling.sparse, ceiling.kind if ceiling.kind == BOARD_LIMIT else "")
     words = " ".join(word for word in (units or unit_title(ceiling.unit), *apart) if word)
     title = f"{words} {scaled(ceiling.value, 'B/s' if ceiling.is_bandwidth else ceiling.value_unit)}"

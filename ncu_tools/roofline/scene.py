@@ -1,8 +1,8 @@
-"""What a roofline picture shows, as plain data: every mark, roof, arrow and note, and nothing about pixels.
+"""The contents of a roofline picture as plain data: marks, ceilings, arrows and notes, without pixels.
 
-The picture, the JSON of `ncu-bench roofline --format json` (its key `scene`) and the HTML report are three views of one
-`Scene`, so a picture can be drawn again from its JSON without the run. Values are in base units: FLOP/s (OP/s for
-integers), B/s, ns, FLOP per byte. What is not known is None.
+The picture, the JSON of `ncu-bench roofline --format json` (key `scene`) and the HTML report are views of one `Scene`,
+so a picture can be drawn again from its JSON without the run. Values are in base units: FLOP/s (OP/s for integers),
+B/s, ns, FLOP per byte. None is unknown.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ LEVELS = (*MEMORY_LEVELS, "shared")
 
 KERNELS, LAUNCHES, MODULES, PHASES, RUNS = "kernels", "launches", "modules", "phases", "runs"
 VIEWS = (KERNELS, LAUNCHES, MODULES, PHASES, RUNS)
-"""What one point of the plot is."""
+"""What a point of the plot can be."""
 
 AUTO, DENSE, SPARSE, ALL = "auto", "dense", "sparse", "all"
 CEILINGS = (AUTO, DENSE, SPARSE, ALL)
-"""Which ceilings are drawn."""
+"""Choices of ceilings to draw."""
 
 
 def axis_titles(value_units: Set[str], *, achieved: bool) -> tuple[str, str]:
-    """The title of the vertical axis, and what the horizontal one counts per byte, by the units of the roofs drawn.
+    """The title of the vertical axis, and what the horizontal one counts per byte, by the units of drawn ceilings.
 
-    Marks, which are there where something was `achieved`, count FLOPs; peaks of integer units are in OP/s.
+    `achieved` is True if there are marks, which count FLOPs; peaks of integer units are in OP/s.
     """
     if "OP/s" not in value_units:
         return ("achieved " if achieved else "") + "FLOP/s", "FLOP"
@@ -45,12 +45,12 @@ def axis_titles(value_units: Set[str], *, achieved: bool) -> tuple[str, str]:
 
 
 def short_names(runs: Sequence[str]) -> list[str]:
-    """What runs are called where there is little room: as much of the end of their paths as tells them apart."""
+    """Short names of runs: the shortest ends of their paths that differ."""
     return [_shortest_end(run, [*runs[:place], *runs[place + 1 :]]) for place, run in enumerate(runs)]
 
 
 def _shortest_end(run: str, others: Sequence[str]) -> str:
-    """The last parts of a path; the whole of it, as of a URL with its scheme, where nothing less tells it apart."""
+    """The last parts of a path that differ from all others; the whole path (a URL with its scheme) if none do."""
     parts = PurePath(run).parts
     ends = [PurePath(other).parts for other in others]
     for length in range(1, len(parts)):
@@ -61,7 +61,7 @@ def _shortest_end(run: str, others: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class LevelPlace:
-    """The arithmetic intensity of one thing at one memory level: FLOP per byte of that level."""
+    """An arithmetic intensity at one memory level: FLOP per byte of that level."""
 
     level: str
     intensity: float
@@ -69,11 +69,11 @@ class LevelPlace:
 
 @dataclass(frozen=True)
 class Mark:
-    """One point of the plot with a place for each memory level: a kernel, launch, module, phase or whole run.
+    """One point of the plot with a position per memory level: a kernel, launch, module, phase or whole run.
 
-    `name` is the full name and `label` a short one. `run` is a place in `Scene.runs`. `weight` is its time as a share
-    of the time of the longest run, which the area of a marker shows; `time_share` is its share of its own run.
-    `unit` did most of its FLOPs. `lower_bound` says that some of its FLOPs were not collected.
+    `name` is the full name and `label` a short one. `run` is an index into `Scene.runs`. `weight` is its time as a
+    share of the time of the longest run, shown as the area of the marker; `time_share` is its share of its own run.
+    `unit` did most of its FLOPs. `lower_bound` is True if some of its FLOPs were not collected.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class SceneRun:
-    """One run: its path or name, what it is called in the plot, its time, and its device if it has only one."""
+    """One run: its path or name, its label in the plot, its time, and its device if it has only one."""
 
     name: str
     label: str
@@ -103,11 +103,11 @@ class SceneRun:
 
 
 @dataclass(frozen=True)
-class Roof:
-    """One ceiling: slanted for a bandwidth, flat for a peak. `label` is what stands beside it.
+class DrawnCeiling:
+    """One drawn ceiling: slanted for a bandwidth, flat for a peak. `label` is its text.
 
-    `kind` says at which clock it holds ("profiled clock", "board limit") or that it is of a "data sheet" or "measured".
-    `instruction` is the tensor instruction it takes, "" where any does.
+    `kind` is the clock at which it holds ("profiled clock", "board limit"), "data sheet" or "measured". `instruction`
+    is the tensor instruction it applies to, "" for all.
     """
 
     device: str
@@ -122,15 +122,15 @@ class Roof:
 
     @property
     def is_bandwidth(self) -> bool:
-        """Whether it limits bytes rather than operations."""
+        """True for a bandwidth, False for a compute peak."""
         return self.value_unit == "byte/s"
 
 
 @dataclass(frozen=True)
 class RidgePoint:
-    """Where a bandwidth and a peak of one device meet: `intensity` in FLOP/B, `value` in FLOP/s (OP of integers).
+    """Ridge point of a bandwidth and a peak of one device: `intensity` in FLOP/B, `value` in FLOP/s (OP of integers).
 
-    The bandwidth is DRAM's, or that of the only memory level that is shown.
+    The bandwidth is DRAM's, or that of the only memory level shown.
     """
 
     device: str
@@ -141,7 +141,7 @@ class RidgePoint:
 
 @dataclass(frozen=True)
 class Arrow:
-    """From one mark to another, by their places in `Scene.marks`: the same thing in one run and in the next."""
+    """From one mark to another, by their indices in `Scene.marks`: the same thing in one run and in the next."""
 
     start: int
     end: int
@@ -149,10 +149,10 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Density:
-    """How many launches lie in each cell of a grid that is even in both logarithms.
+    """The number of launches in each cell of a grid that is even in both logarithms.
 
     `x` and `y` are the decimal logarithms of the grid's ends in FLOP/B and FLOP/s. `cells` are (column, row, launches),
-    the columns counted from low intensity, the rows from low performance; what is not there is empty.
+    columns counted from low intensity, rows from low performance; missing cells are empty.
     """
 
     x: tuple[float, float]
@@ -166,9 +166,9 @@ class Density:
 class Scene:
     """Everything that one roofline picture shows.
 
-    `marks` are in the order of their time, the longest first. With a `density` the launches are drawn as such, and the
-    marks only say where the kernels' means lie. `bytes_by_level` names the bytes of each level that is shown, `view` is
-    one of `VIEWS`, and `time_title` what times are called, as "self CPU" of operators.
+    `marks` are sorted by time, the longest first. With a `density` the launches are drawn as such, and the marks only
+    show the means of kernels. `bytes_by_level` names the bytes of each level shown, `view` is one of `VIEWS`, and
+    `time_title` the title of times, as "self CPU" for operators.
     """
 
     view: str = KERNELS
@@ -179,7 +179,7 @@ class Scene:
     runs: list[SceneRun] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     not_drawn: int = 0
-    roofs: list[Roof] = field(default_factory=list)
+    roofs: list[DrawnCeiling] = field(default_factory=list)
     ridges: list[RidgePoint] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
     density: Density | None = None
@@ -187,7 +187,7 @@ class Scene:
 
     @property
     def rate_title(self) -> str:
-        """What the vertical axis counts."""
+        """The title of the vertical axis."""
         return axis_titles({roof.value_unit for roof in self.roofs}, achieved=bool(self.runs))[0]
 
     def as_json(self) -> dict[str, Any]:
@@ -196,9 +196,9 @@ class Scene:
 
 
 def scene_from_json(document: Mapping[str, Any]) -> Scene:
-    """The scene that `Scene.as_json` made.
+    """The scene from the result of `Scene.as_json`.
 
-    Raises `NcuBenchError` when the document is none, is not whole, or is of a newer version.
+    Raises `NcuBenchError` if the document is not a scene, is incomplete, or has a newer version.
     """
     version = document.get("version")
     if not isinstance(version, int) or version > SCENE_VERSION:
@@ -228,7 +228,7 @@ def _scene(document: Mapping[str, Any]) -> Scene:
         runs=runs,
         marks=[_mark(entry, runs) for entry in document["marks"]],
         not_drawn=int(document["not_drawn"]),
-        roofs=[record_of(Roof, entry) for entry in document["roofs"]],
+        roofs=[record_of(DrawnCeiling, entry) for entry in document["roofs"]],
         ridges=[record_of(RidgePoint, entry) for entry in document["ridges"]],
         arrows=[_arrow(entry, len(document["marks"])) for entry in document["arrows"]],
         density=None if density is None else _density(density),

@@ -1,4 +1,4 @@
-"""A roofline -> the scene of its picture: each point a mark with a place for each memory level, arrows between runs."""
+"""Build the scene of a roofline: each point a mark with a position per memory level, arrows between runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ncu_parsers.schema.tables import short_name
 from ncu_tools.ceilings.ceilings import unit_title
 from ncu_tools.ceilings.machine_files import DRAM
 from ncu_tools.kernels.kernel_titles import names_nothing, short_title
-from ncu_tools.roofline.drawn_ceilings import ridge_points, roofs
+from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, ridge_points
 from ncu_tools.roofline.roofline import Point, Roofline
 from ncu_tools.roofline.scene import (
     AUTO,
@@ -29,7 +29,7 @@ from ncu_tools.roofline.scene import (
 )
 
 MOST_ARROWS = 30
-"""Of more pairs those of the longest time have an arrow."""
+"""Most arrows; pairs with the longest time come first."""
 
 MARKS_OF_A_DENSITY = 12
 
@@ -44,19 +44,19 @@ def scene_of(
     models: Mapping[str, str] | None = None,
     arrows: bool = False,
 ) -> Scene:
-    """The scene of a roofline.
+    """Build the scene of a roofline.
 
-    `ceilings` is one of `scene.CEILINGS`, `units` the compute units whose roofs are drawn if not those of the points.
-    `labels` name the runs in their order. `models` says of a run which model it is of: with `arrows`, whole runs are
-    joined with the next of the same model, and anything else with the same of the next run.
-    Raises `WrongUsage` when one of `units` has no ceiling.
+    `ceilings` is one of `scene.CEILINGS`, `units` the compute units whose ceilings are drawn instead of those of the
+    points. `labels` name the runs in order. `models` maps runs to models: with `arrows`, whole runs are joined with the
+    next of the same model, and anything else with its counterpart in the next run. Raises `WrongUsage` if one of
+    `units` has no ceiling.
     """
     runs = _labelled(result.runs, labels, models or {})
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
     marks = _marks(points, runs, result.view)
     if result.density is not None:
         marks = marks[:MARKS_OF_A_DENSITY]
-    drawn = roofs(result, ceilings, units)
+    drawn = drawn_ceilings(result, ceilings, units)
     return Scene(
         view=result.view,
         title=title,
@@ -102,17 +102,17 @@ def _marks(points: Sequence[Point], runs: Sequence[SceneRun], view: str) -> list
 
 
 def longest_time(points: Sequence[Point], runs: Sequence[SceneRun]) -> float:
-    """The time of the longest run in ns, which the weights of marks are shares of; 0 where none is known."""
+    """The time of the longest run in ns, the whole for weights of marks; 0 if unknown."""
     return max((run.time_ns or _known_time(points, run) for run in runs), default=0.0)
 
 
 def weight_of(time_ns: float | None, longest: float) -> float:
-    """The time of a mark as a share of the longest run's; 0 where it is not known."""
+    """The time of a mark as a share of the longest run's; 0 if unknown."""
     return (time_ns or 0.0) / longest if longest else 0.0
 
 
 def _known_time(points: Sequence[Point], run: SceneRun) -> float:
-    """The time of a run's points whose time is known."""
+    """The sum of the known times of a run's points."""
     return sum(point.hotspot.time_total_ns or 0.0 for point in points if point.run == run.name)
 
 
@@ -144,7 +144,7 @@ def _mark(
 
 
 def short_label(name: str, view: str = KERNELS) -> str:
-    """What a point is called where there is little room: a kernel by its function, a module by its whole path."""
+    """A short name of a point: a kernel by its function, a module by its whole path."""
     if view not in (KERNELS, LAUNCHES):
         return name
     number = re.search(r" #\d+$", name) if view == LAUNCHES else None
@@ -158,7 +158,7 @@ def short_label(name: str, view: str = KERNELS) -> str:
 
 
 def _arrows(marks: Sequence[Mark], runs: Sequence[SceneRun], result: Roofline) -> list[Arrow]:
-    """From each mark to the same of the next run, those of the longest time."""
+    """Arrows from each mark to its counterpart in the next run, those of the longest time."""
     if result.view == RUNS:
         return _between_runs(marks, runs)
     place = {(mark.run, mark.name): number for number, mark in enumerate(marks)}
@@ -172,7 +172,7 @@ def _arrows(marks: Sequence[Mark], runs: Sequence[SceneRun], result: Roofline) -
 
 
 def _between_runs(marks: Sequence[Mark], runs: Sequence[SceneRun]) -> list[Arrow]:
-    """Between the runs of each model on a device in their order; runs of no known model are taken as of one."""
+    """Arrows between the runs of each model on a device in order; runs without a known model count as one model."""
     of_run = {mark.run: number for number, mark in enumerate(marks)}
     chains: dict[tuple[str | None, str | None], list[int]] = {}
     for number, run in enumerate(runs):

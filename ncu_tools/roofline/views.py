@@ -1,7 +1,7 @@
-"""What one point of a roofline is: a kernel, a launch, a module, a phase, or a whole run.
+"""The points of a roofline view: kernels, launches, modules, phases, or whole runs.
 
-A view is a table of launches whose `kernel_name` says which point a launch belongs to, so that every view is aggregated
-like kernels are: intensities and rates are ratios of sums.
+A view is a table of launches whose `kernel_name` is the name of the launch's point, so every view is aggregated like
+kernels: intensities and rates are ratios of sums.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.kernels.hotspots import grouping
-from ncu_tools.layers.layers import NO_MODULE, NO_PHASE
+from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, MODULES, PHASES, RUNS
 
 Codes = npt.NDArray[np.int64]
 
 NEEDED = {MODULES: ("module",), PHASES: ("phase",), KERNELS: (), LAUNCHES: (), RUNS: ()}
-"""The columns that a view takes beside those of every roofline."""
+"""View -> the columns it needs besides those of every roofline."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What to look at: what a point is, at which memory levels, by which definition of their bytes.
+    """The settings of a roofline: what a point is, which memory levels, and the definition of their bytes.
 
-    `view` is one of `scene.VIEWS`, `group` what counts as one kernel, `depth` how far below the model modules are told
-    apart, `levels` are of `scene.LEVELS`, `definition` is one of `BYTES_COUNTED`. With `follow` the same kernel of
-    several runs is paired, also after a rename.
+    `view` is one of `scene.VIEWS`, `group` the grouping of kernels, `depth` the most levels of modules below the model,
+    `levels` are of `scene.LEVELS`, `definition` is one of `BYTES_COUNTED`. With `follow` the same kernel of several
+    runs is paired, also after a rename.
     """
 
     view: str = KERNELS
@@ -43,10 +43,10 @@ class Look:
 
 
 def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | None = None, run: str = "") -> pa.Table:
-    """The table with the names of its points in the place of kernel names.
+    """The table with names of points in place of kernel names.
 
-    `view` is one of `scene.VIEWS`, `group` says what counts as one kernel, `depth` how far below the model modules
-    are told apart (all if None), `run` what the only point of a whole run is called.
+    `view` is one of `scene.VIEWS`, `group` the grouping of kernels, `depth` the most levels of modules below the model
+    (all if None), `run` the name of the only point in the view of whole runs.
     """
     if view == KERNELS and group == "name":
         return table
@@ -56,7 +56,7 @@ def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | Non
 
 
 def _points(table: pa.Table, view: str, group: str, depth: int | None, run: str) -> tuple[Codes, list[str]]:
-    """For each launch the number of its point, and the points' names."""
+    """For each launch the index of its point, and the names of the points."""
     if view == KERNELS:
         return grouping(table, group)
     if view == LAUNCHES:
@@ -66,23 +66,19 @@ def _points(table: pa.Table, view: str, group: str, depth: int | None, run: str)
         return np.zeros(len(table), np.int64), [run]
     column, nothing = ("module", NO_MODULE) if view == MODULES else ("phase", NO_PHASE)
     codes, texts = tables.codes(table, column)
-    cut = [nothing if text is None else _up_to(text, depth if view == MODULES else None) for text in texts]
+    cut = [nothing if text is None else module_at_depth(text, depth if view == MODULES else None) for text in texts]
     return _numbered(codes, cut)
 
 
-def _up_to(module: str, depth: int | None) -> str:
-    return module if depth is None else ".".join(module.split(".")[: depth + 1])
-
-
 def _numbered(codes: npt.NDArray[np.int32], texts: Sequence[str]) -> tuple[Codes, list[str]]:
-    """Codes of texts of which several may be the same -> numbers of distinct texts."""
+    """Renumber codes of texts that may repeat to indices of distinct texts."""
     known: dict[str, int] = {}
     numbers = np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
     return numbers[codes], list(known)
 
 
-def says_nothing(points: Set[str], view: str) -> str | None:
-    """Why a view with points of these names has one point without a meaning, None where it has not."""
+def missing_names_note(points: Set[str], view: str) -> str | None:
+    """The note on a view whose only point is launches without a module or phase; None for any other."""
     if view == MODULES and points <= {NO_MODULE}:
         return "no launch knows its module: profile a model target, or use NVTX ranges"
     if view == PHASES and points <= {NO_PHASE}:

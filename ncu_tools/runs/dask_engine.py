@@ -1,9 +1,9 @@
-"""Work on many reports shared out by dask: on this machine, or by a scheduler that runs already, on any cluster.
+"""An engine that distributes work on many reports by dask: on this machine, or by a running scheduler of any cluster.
 
-dask is an extra, imported when it is asked for. A worker that dies is replaced, and what it worked on is done again by
-another; an item on which several workers die is an error of its own. dask also blames items that a worker had yet to
-begin, or whose result it had yet to send: what is given up so is tried once more when no other item is left to kill
-its worker. Workers need ncu-bench and the same files or URLs.
+dask is an extra, imported on demand. A worker that dies is replaced and its work repeated; an item on which several
+workers die becomes an error. dask also blames items that a worker had not begun, or whose result it had not sent: items
+given up that way are retried once, when no other item is left to kill their worker. Workers need ncu-bench and the same
+files or URLs.
 """
 
 from __future__ import annotations
@@ -28,33 +28,31 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Placement = dict[str, Any]
-"""Which workers may take an item, in words of dask's `Client.submit`: workers or resources."""
+"""Keyword arguments of dask's `Client.submit` that restrict which workers take an item: workers or resources."""
 
 LOCAL = "local"
 SECONDS_TO_ANSWER = 15
 ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
 SET_BY_NANNIES = ("PYTHONHASHSEED", "__DASK_PARENT_PID")
-"""Variables that nannies set beside those of `ENVIRONMENT`."""
+"""Variables that nannies set in addition to those of `ENVIRONMENT`."""
 SLOW_HEAP = "MALLOC_TRIM_THRESHOLD_"
-"""With it dask has workers give back at once what is freed; parsing takes a third longer then."""
-UNTIL_A_WORKER_IS_LOST = "distributed.deploy.lost-worker-timeout"
-"""So long after a worker died dask looks whether there is one again. If not, none will ever be: also where its nanny
-has just begun to start one.
-"""
+"""dask sets it so that workers return freed memory at once, which makes parsing a third slower."""
+WORKER_LOST_TIMEOUT = "distributed.deploy.lost-worker-timeout"
+"""After this time dask drops a dead worker for good, even if its nanny has just begun to restart it."""
 MANY_ITEMS, TASKS_OF_A_WORKER = 4, 32
-"""A task takes up to so many items, if each worker has so many tasks: each costs dask some two milliseconds."""
+"""Most items per task, and the tasks per worker that are wanted first: each task costs dask some 2 ms."""
 AHEAD = 1000
-"""So many items are with the scheduler at a time: results wait there until those before them have come."""
+"""Most items submitted at a time: results wait at the scheduler until those before them have come."""
 
 
 @contextmanager
 def dask_engine(where: str) -> Iterator[DaskEngine]:
     """The engine that `where` names: `local`, the address of a scheduler, or the JSON file that it wrote.
 
-    Raises `NcuBenchError` without dask, and where no scheduler answers.
+    Raises `NcuBenchError` if dask is not installed or no scheduler answers.
     """
     try:
-        # In the middle of an import, Ctrl-C may become another error.
+        # Ctrl-C in the middle of an import may surface as another error.
         with without_the_current_folder(), interrupts_held_back():
             import distributed
     except ImportError as error:
@@ -68,7 +66,7 @@ def dask_engine(where: str) -> Iterator[DaskEngine]:
 
 @contextmanager
 def _cluster(where: str) -> Iterator[Any]:
-    """What a client connects to; for `local` a worker per core, with memory of its own, ended with the block."""
+    """What a client connects to; for `local`, a cluster with one worker process per core that ends with the block."""
     if where != LOCAL:
         yield where
         return
@@ -78,10 +76,9 @@ def _cluster(where: str) -> Iterator[Any]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Any]:
-    """Workers on this machine, ended with the block, and all that they left in temporary folders with them.
+    """Start workers on this machine; end them, and remove their temporary folders, with the block.
 
-    They do not hear Ctrl-C, which a terminal sends to all: they would end with a traceback each, and leave their work
-    lying.
+    Workers ignore Ctrl-C, which a terminal sends to all processes: each would print a traceback and abandon its task.
     """
     import dask
     import distributed
@@ -90,8 +87,8 @@ def local_cluster(workers: int) -> Iterator[Any]:
     variables = {**{name: usual[name] for name in usual if name != SLOW_HEAP}, SAFE_PATH: "1"}
     with (
         TemporaryDirectory(prefix="ncu-bench-dask-", ignore_cleanup_errors=True) as folder,
-        _put_back_later([*variables, *SET_BY_NANNIES]),
-        dask.config.set({UNTIL_A_WORKER_IS_LOST: "1 day"}),
+        _restored_environment([*variables, *SET_BY_NANNIES]),
+        dask.config.set({WORKER_LOST_TIMEOUT: "1 day"}),
     ):
         settings = {ENVIRONMENT: variables, "temporary-directory": folder}
         with dask.config.set(settings), without_the_current_folder(), interrupts_held_back():
@@ -104,10 +101,8 @@ def local_cluster(workers: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _put_back_later(names: Sequence[str]) -> Iterator[None]:
-    """Put variables of the environment back as they were when the block began, in which nannies, which are part of this
-    process, set them for each worker that they start again.
-    """
+def _restored_environment(names: Sequence[str]) -> Iterator[None]:
+    """Restore environment variables after the block: nannies, which run in this process, set them for their workers."""
     before = {name: os.environ.get(name) for name in names}
     try:
         yield
@@ -137,7 +132,7 @@ def _client(where: str, address: Any, distributed: Any) -> Iterator[Any]:
 
 
 class GivenUp(NcuBenchError):
-    """Several workers died while they had an item."""
+    """Several workers died while they had this item."""
 
 
 class DaskEngine:
@@ -147,7 +142,7 @@ class DaskEngine:
         self._client = client
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
-        """As `Engine` says. Raises `NcuBenchError` where the scheduler is lost, or workers lack this ncu-bench."""
+        """See `Engine.map`. Raises `NcuBenchError` if the scheduler is lost, or workers lack this ncu-bench."""
         size = self._items_of_a_task(len(items))
         groups = (items[begin : begin + size] for begin in range(0, len(items), size))
         submitted = ((group, self._submit(function, group)) for group in groups)
@@ -171,7 +166,7 @@ class DaskEngine:
     def as_finished(
         self, function: Callable[[Item], Result], placed: Sequence[tuple[Item, Placement]]
     ) -> Iterator[tuple[Item, Result | NcuBenchError]]:
-        """Each item with what `function` gives of it, as soon as it is there; of those not waited for work is ended.
+        """Yield (item, result) as results arrive; when the caller stops early, the other items are cancelled.
 
         Raises as `map` does.
         """
@@ -194,7 +189,7 @@ class DaskEngine:
             self._client.cancel(list(waiting))
 
     def on_each_worker(self, function: Callable[[Any], Result]) -> dict[str, Result]:
-        """What `function` gives of each worker that is there now, by the worker's address. Raises as `map` does."""
+        """The result of `function` on each current worker, by the worker's address. Raises as `map` does."""
         with _losses():
             return dict(self._client.run(_asked, function, VERSION))
 
@@ -206,7 +201,7 @@ class DaskEngine:
     def _judged(
         self, function: Callable[[Item], Result], found: Iterable[tuple[Sequence[Item], Any]]
     ) -> Iterator[Result | NcuBenchError]:
-        """The results of all items that were on their way; those that were given up are tried again."""
+        """The results of all submitted items; those that were given up are tried again."""
         for group, results in found:
             if isinstance(results, GivenUp):
                 yield from (self._alone(function, item) for item in group)
@@ -214,7 +209,7 @@ class DaskEngine:
                 yield from results
 
     def _alone(self, function: Callable[[Item], Result], item: Item, **where: Any) -> Result | NcuBenchError:
-        """The result of an item that was given up, tried again with no other on its way."""
+        """Retry an item that was given up while no other item is submitted."""
         future = self._submit(function, [item], **where)
         try:
             results: Any = _results([item], future)
@@ -227,7 +222,7 @@ class DaskEngine:
 
 
 def _results(items: Sequence[object], future: Any) -> Any:
-    """What `_work` gives of these items, or why they were given up together."""
+    """The results of `_work` for these items, or the `GivenUp` error of their task."""
     from distributed.scheduler import KilledWorker
 
     try:
@@ -242,7 +237,7 @@ def _results(items: Sequence[object], future: Any) -> Any:
 
 @contextmanager
 def _losses() -> Iterator[None]:
-    """Raise `NcuBenchError` for what dask raises of a scheduler that is lost and of workers without this ncu-bench."""
+    """Raise `NcuBenchError` for dask's errors on a lost scheduler and on workers without this ncu-bench."""
     try:
         yield
     except (ImportError, RuntimeError) as error:
@@ -266,7 +261,7 @@ def _named(item: object) -> str:
 
 
 def _work(function: Callable[[Item], Result], items: Sequence[Item], release: str) -> list[Result | NcuBenchError]:
-    """What a worker runs."""
+    """Run `function` on items in a worker; errors become results. Raises `ImportError` if the releases differ."""
     if release != VERSION:
         raise ImportError(f"the worker has ncu-bench {VERSION}, and was asked by {release}")
     from ncu_parsers.streaming.streaming_reader import beside_others
@@ -276,7 +271,7 @@ def _work(function: Callable[[Item], Result], items: Sequence[Item], release: st
 
 
 def _asked(function: Callable[[Any], Result], release: str, dask_worker: Any) -> Result:
-    """What a worker answers. dask gives itself as `dask_worker`."""
+    """Run `function` on a worker itself, which dask passes as `dask_worker`."""
     if release != VERSION:
         raise ImportError(f"the worker has ncu-bench {VERSION}, and was asked by {release}")
     return function(dask_worker)

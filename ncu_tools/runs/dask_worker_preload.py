@@ -1,4 +1,4 @@
-"""What a worker of `--dask local` does before its first task; dask calls it by its name, `dask_setup`."""
+"""Preload module of `--dask local` workers; dask calls `dask_setup` before the first task."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Any
 
 
 def dask_setup(worker: Any) -> None:
-    """Have temporary files made in the worker's own folder, which is removed at the end however the worker ends."""
+    """Create temporary files in the worker's own folder, which is removed however the worker ends."""
     tempfile.tempdir = worker.local_directory

@@ -1,8 +1,8 @@
-"""A run as users name it -> its table of launches.
+"""Load the table of launches of a run that the user names.
 
-A run is a run folder, a Parquet file of ours, a dataset, a report file, a folder of reports, or standard input; Parquet
-files and datasets may be behind a URL. A report of more than a few megabytes is parsed once and kept as Parquet in the
-user's cache folder, under a key that changes with it.
+A run is a run folder, a Parquet file of ncu-bench, a dataset, a report file, a folder of reports, or standard input;
+Parquet files and datasets may be behind a URL. A report of more than a few megabytes is parsed once and cached as
+Parquet in the user's cache folder, under a key of its path, size, time and the release.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ENDED_EARLY = "the run ended early; this is what it had collected until then"
 
 @dataclass
 class Run:
-    """One run: its name, its launches, and what was odd about reading it."""
+    """One run in memory: its name, its launches, and notes on reading it."""
 
     name: str
     table: pa.Table
@@ -48,9 +48,9 @@ class Run:
 
 @dataclass
 class OnDisk:
-    """One run whose launches are in the Parquet file `file`: of a run folder, of parse, or kept of a big report.
+    """A run whose launches are in a Parquet file or the files of a dataset.
 
-    Or in the files of a dataset.
+    The file is that of a run folder, an output of parse, or the cache of a big report.
     """
 
     name: str
@@ -58,9 +58,9 @@ class OnDisk:
     notes: list[str] = field(default_factory=list)
 
     def read(self, columns: Columns = None) -> Run:
-        """The run with all of its launches, or those of `columns` that it has.
+        """The run with all columns, or those of `columns` that it has.
 
-        Raises `NcuBenchError` where the file is damaged or not ours, or no file of a dataset can be read.
+        Raises `NcuBenchError` if the file is damaged or not ours, or no file of a dataset can be read.
         """
         table = read_launches(self.file, columns)
         return Run(self.name, table, self.notes or _notes_of(table))
@@ -73,9 +73,9 @@ def load(
     columns: Columns = None,
     engine: Engine | None = None,
 ) -> Run:
-    """The run that `path` names; where that is Parquet, only those of `columns`, and of a dataset read by `engine`.
+    """Load the run that `path` names; from Parquet only `columns`, and a dataset by `engine`.
 
-    Raises `NcuBenchError` when nothing in it can be read; what can be read is kept, what cannot is in the notes.
+    Raises `NcuBenchError` if nothing can be read; what could not be read of the rest is in the notes.
     """
     found = locate(path, reading=reading, engine=engine)
     return found.read(columns) if isinstance(found, OnDisk) else found
@@ -84,15 +84,15 @@ def load(
 def locate(
     path: str, *, reading: Callable[[Source], None] = lambda source: None, engine: Engine | None = None
 ) -> OnDisk | Run:
-    """The run that `path` names, read only where its launches are in no Parquet file; raises as `load` does.
+    """Find the run that `path` names; it is read only if its launches are not in Parquet. Raises as `load` does.
 
-    With an `engine` that is wrong usage: it reads Parquet only.
+    Raises `WrongUsage` for a report with an `engine`, which reads Parquet only.
     """
     found = on_disk(path, engine)
     if found is None and engine is not None:
-        from ncu_parsers.sources.sources import find_sources  # which takes time to import, as the readers do
+        from ncu_parsers.sources.sources import find_sources  # slow to import, as the readers are
 
-        find_sources([path])  # says it where nothing is there
+        find_sources([path])  # raises if nothing is there
         raise WrongUsage(
             f"{path} is a report, and --dask shares out the work on datasets.",
             advice=f"Make one with: ncu-bench parse {path} -o dataset/",
@@ -101,12 +101,11 @@ def locate(
 
 
 def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:
-    """The run that `path` names where that is a run folder, a Parquet file or a dataset; None where reports have to be
-    read.
+    """The run that `path` names if it is a run folder, a Parquet file or a dataset; None if reports must be parsed.
 
-    Raises `NcuBenchError` for a URL that cannot be reached, or without any of these.
+    Raises `NcuBenchError` for a URL that cannot be reached or holds none of these.
     """
-    if path == "-":  # standard input; the readers, which say so, take time to import
+    if path == "-":  # standard input; the readers that detect it are slow to import
         return None
     if not path:
         raise WrongUsage(
@@ -118,7 +117,7 @@ def on_disk(path: str, engine: Engine | None = None) -> OnDisk | None:
     if (file / LAUNCHES).is_file():
         notes, file = _notes_of_an_early_end(file), file / LAUNCHES
         return _in_file(path, file, engine, notes)
-    if (file / BENCH_FILE).is_file():  # reading it says what it holds, and what to do with that
+    if (file / BENCH_FILE).is_file():  # reading it raises the error that says what to do
         return _in_file(path, file / BENCH_FILE, engine, [])
     if file.is_dir():
         dataset = find_dataset(path, engine)
@@ -133,7 +132,7 @@ def _in_file(path: str, file: Path, engine: Engine | None, notes: list[str]) -> 
 
 
 def _notes_of_an_early_end(folder: Path) -> list[str]:
-    """What is said of a run folder whose run was cut off, with what its file says; [] for every other folder."""
+    """Notes of a run folder whose run was cut off, and of its file; [] for every other folder."""
     from ncu_launch.files.manifest import DamagedManifest, read_manifest
 
     try:
@@ -158,7 +157,7 @@ def _remote(path: str, file: RemoteFile, engine: Engine | None) -> OnDisk:
 
 
 def together(paths: Sequence[str], engine: Engine) -> OnDisk:
-    """Several runs as one dataset that an `engine` reads; raises as `locate` does."""
+    """Several runs as one dataset that `engine` reads; raises as `locate` does."""
     found = [run.file for path in paths if isinstance(run := locate(path, engine=engine), OnDisk)]
     datasets = [file for file in found if isinstance(file, Dataset)]
     whole = replace(
@@ -171,7 +170,7 @@ def together(paths: Sequence[str], engine: Engine) -> OnDisk:
 
 
 def notes_of(file: File | Dataset) -> list[str]:
-    """What a Parquet file of launches says was odd about reading them. Raises `NcuBenchError` as `OnDisk.read` does."""
+    """The notes stored in a Parquet file of launches. Raises `NcuBenchError` as `OnDisk.read` does."""
     return _notes_of(read_launches(file, ()))
 
 
@@ -185,7 +184,7 @@ def load_all(
     reading: Callable[[Source], None] = lambda source: None,
     engine: Engine | None = None,
 ) -> Run:
-    """Several runs as one, for commands that look at all launches together."""
+    """Load several runs as one, for commands that analyse all launches together."""
     runs = [load(path, reading=reading, engine=engine) for path in paths]
     if len(runs) == 1:
         return runs[0]
@@ -220,7 +219,7 @@ def _parsed(path: str, reading: Callable[[Source], None]) -> OnDisk | Run:
 
 
 def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], None]) -> Run | None:
-    """A large report that no later command can ask for again; None for a small one, and where it cannot be streamed."""
+    """Read a large report that cannot be cached, by streaming; None if it is small or cannot be streamed."""
     if sum(source.size for source in sources) < CACHED_FROM_BYTES:
         return None
     with TemporaryDirectory() as folder:
@@ -230,19 +229,19 @@ def _streamed_at_once(sources: Sequence[Source], reading: Callable[[Source], Non
 
 
 def _of_reports(parsed: Parsed) -> list[str]:
-    """What was odd about each report, and what of it could not be read."""
+    """Notes and losses of each report."""
     return [note for report in parsed.reports for note in (*report.notes, *report.losses)]
 
 
 def _kept_notes(kept: Path) -> list[str]:
-    """The same of reports that were read before and kept."""
-    said = table_metadata(read_launches(kept, ()))
-    of_reports = (report.get(key, []) for report in said.get("reports", []) for key in ("notes", "losses"))
-    return [*said.get("notes", []), *(note for notes in of_reports for note in notes)]
+    """Notes and losses of reports that are cached."""
+    metadata = table_metadata(read_launches(kept, ()))
+    of_reports = (report.get(key, []) for report in metadata.get("reports", []) for key in ("notes", "losses"))
+    return [*metadata.get("notes", []), *(note for notes in of_reports for note in notes)]
 
 
 def _cache_file(sources: Sequence[Source]) -> Path | None:
-    """Where a large report's table is kept between commands; None for small ones and for standard input."""
+    """The cache file of large reports; None for small ones and for standard input."""
     from ncu_parsers.parse.file_kinds import read_with
     from ncu_parsers.sources.sources import STANDARD_INPUT
 
@@ -260,7 +259,7 @@ def _cache_file(sources: Sequence[Source]) -> Path | None:
 
 
 def _streamed(sources: Sequence[Source], path: Path, reading: Callable[[Source], None]) -> Parsed | None:
-    """What streaming large reports into the cache gave; None where that cannot be done, or one of them was refused."""
+    """Stream large reports into `path`; None if they cannot be streamed or one was refused."""
     from ncu_parsers.parse.parse import stream_into
 
     try:
@@ -275,7 +274,7 @@ def _streamed(sources: Sequence[Source], path: Path, reading: Callable[[Source],
 
 
 def _keep(table: pa.Table, path: Path) -> None:
-    """Keep a table for the next command. A cache that cannot be written is no reason to fail."""
+    """Cache a table for the next command. Failing to write the cache is not an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_table(table, path)

@@ -1,8 +1,8 @@
-"""Sums over the launches of a run that lies in files, taken without ever holding all of its launches.
+"""Sums over the launches of a run, file by file, without holding all launches in memory.
 
-A file of launches is summed some row groups at a time. The files of a dataset are summed by its engine, some in a row
-by one worker, and these sums are added up in the order of the dataset. Which files are in a row depends on their number
-alone, so that every engine gives the same digits.
+A file of launches is summed a few row groups at a time. The files of a dataset are summed by its engine, several
+consecutive ones per task, and these sums are merged in the order of the dataset. Which files share a task depends on
+their number only, so every engine gives the same digits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ncu_tools.ceilings import memory_clock
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
 from ncu_tools.runs.loading import OnDisk, Run
 
-OF_THE_BOARD = ("device__attribute_", known.TENSOR_PREFIX)
+DEVICE_PREFIXES = ("device__attribute_", known.TENSOR_PREFIX)
 EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
 OF_CEILINGS = frozenset({"sm_clock_hz", "flops", "dram_bytes", THREADS, *memory_clock.NEEDED})
 OF_SUMS = frozenset({
@@ -37,33 +37,33 @@ OF_GROUPS = {
     "short": ("grid", "block"),
     "grid": ("grid", "block"),
     "nvtx": ("nvtx_path",),
-    "work": ("grid", "block", "nvtx_path"),
+    "signature": ("grid", "block", "nvtx_path"),
 }
-"""The columns that launches are told apart by beside their names, by how they are grouped."""
+"""Grouping of launches -> the columns that it needs besides kernel names."""
 
 TASKS, MOST_IN_A_ROW = 64, 32
-"""A dataset is summed as so many tasks at least, where it has as many files, and of so many files each at most."""
+"""The least number of tasks that a dataset is summed in, if it has as many files, and the most files per task."""
 
 
 class Sums(Protocol):
-    """What launches add up to, and the notes of reading their reports."""
+    """A sum over launches, with the notes on reading their reports."""
 
     reports: dict[str, None]
 
     def add(self, table: pa.Table, /) -> None:
-        """Take the next launches."""
+        """Add launches."""
 
     def merge(self, other: Any, /) -> None:
-        """Take what comes behind, of the same kind."""
+        """Merge later sums of the same kind into these."""
 
 
 AnySums = TypeVar("AnySums", bound=Sums)
 
 
 def sums_of_run(run: OnDisk | Run, new: Callable[[], AnySums], read: Callable[[File], Iterator[pa.Table]]) -> AnySums:
-    """What the launches of a run add up to. What is in Parquet comes as `read` gives it, a stretch at a time.
+    """Sum the launches of a run; `read` yields those of a Parquet file in batches.
 
-    `new` gives sums of nothing; both travel to workers. Raises `NcuBenchError` where a file is damaged or not ours,
+    `new` makes empty sums; it and `read` are sent to workers. Raises `NcuBenchError` if a file is damaged or not ours,
     or no file of a dataset can be read.
     """
     if not isinstance(run, OnDisk):
@@ -79,30 +79,30 @@ def sums_of_run(run: OnDisk | Run, new: Callable[[], AnySums], read: Callable[[F
 
 
 def sums_of_file(new: Callable[[], AnySums], read: Callable[[File], Iterator[pa.Table]], launches: File) -> AnySums:
-    """What the launches of one file add up to; as `sums_of_run`."""
+    """Sum the launches of one file; see `sums_of_run`."""
     result = new()
-    for stretch in _one_ahead(read(launches)):
-        result.add(stretch)
+    for batch in _one_ahead(read(launches)):
+        result.add(batch)
     return result
 
 
-def _one_ahead(stretches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The stretches, each read while the one before it is used."""
-    first = next(stretches, None)
+def _one_ahead(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the batches, reading each in a thread while the one before it is used."""
+    first = next(batches, None)
     if first is None:
         return
     with ThreadPoolExecutor(1) as reader:
         coming: pa.Table | None = first
         while coming is not None:
-            following = reader.submit(next, stretches, None)
+            following = reader.submit(next, batches, None)
             yield coming
             coming = following.result()
 
 
 def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> AnySums:
-    """What the launches of all files add up to; files that cannot be read are left out, and noted.
+    """Sum the launches of all files; files that cannot be read are left out, with a note.
 
-    `sums_of` gives that of one file, and travels to workers. Raises `NcuBenchError` where no file can be read.
+    `sums_of` sums one file, and is sent to workers. Raises `NcuBenchError` if no file can be read.
     """
     rows = _in_rows(dataset.partitions)
     whole: AnySums | None = None
@@ -123,13 +123,13 @@ def sums_of_dataset(dataset: Dataset, sums_of: Callable[[File], AnySums]) -> Any
 
 
 def _in_rows(partitions: Sequence[Partition]) -> list[list[Partition]]:
-    """The files of a dataset in its order, in rows of the same length, the last shorter."""
+    """The files of a dataset in order, in chunks of the same length, the last one shorter."""
     length = max(1, min(MOST_IN_A_ROW, len(partitions) // TASKS))
     return [list(partitions[start : start + length]) for start in range(0, len(partitions), length)]
 
 
 def _sums_of_row(sums_of: Callable[[File], AnySums], row: Sequence[Partition]) -> AnySums:
-    """The sums of some files, one in memory at a time. Raises `NcuBenchError` where none of them can be read."""
+    """Sum some files, one in memory at a time. Raises `NcuBenchError` if none of them can be read."""
     result: AnySums | None = None
     left_out: dict[str, None] = {}
     for partition in row:
@@ -149,19 +149,19 @@ def _sums_of_row(sums_of: Callable[[File], AnySums], row: Sequence[Partition]) -
     return result
 
 
-def stretches(launches: File, others: Collection[str] = ()) -> Iterator[pa.Table]:
-    """The launches of a file, some row groups at a time, with the columns that sums depend on, and `others`.
+def batches_for_sums(launches: File, others: Collection[str] = ()) -> Iterator[pa.Table]:
+    """Yield the launches of a file, a few row groups at a time, with the columns that sums need, and `others`.
 
-    Each stretch has the memory clock of the whole file (`memory_clock.RUN_CLOCK`), so that its ceilings are those of
-    the run. Raises `NcuBenchError` where the file is damaged or not ours.
+    Each batch has the memory clock of the whole file (`memory_clock.RUN_CLOCK`), so that its ceilings are those of the
+    run. Raises `NcuBenchError` if the file is damaged or not ours.
     """
     clocks = memory_clock.MemoryClocks()
-    for stretch in launch_stretches(launches, partial(needed, others), (memory_clock.needed, clocks.add)):
-        yield memory_clock.with_clock_of(clocks, stretch)
+    for batch in launch_stretches(launches, partial(needed, others), (memory_clock.needed, clocks.add)):
+        yield memory_clock.with_clock_of(clocks, batch)
 
 
 def needed(others: Collection[str], names: Sequence[str], filled: Sequence[str]) -> list[str]:
-    """The columns that sums depend on and some launch has; of tensor counters, that there is one says much."""
+    """The columns that sums need and some launch has; empty tensor counters too, as their presence matters."""
     wanted, known_of_some = {*OF_SUMS, *others}, set(filled)
     return [
         name
@@ -172,8 +172,8 @@ def needed(others: Collection[str], names: Sequence[str], filled: Sequence[str])
 
 
 def decides_ceilings(name: str) -> bool:
-    """Whether the ceilings of launches depend on a column."""
-    return name in _of_ceilings() or name.startswith(OF_THE_BOARD)
+    """True if the ceilings of launches depend on this column."""
+    return name in _of_ceilings() or name.startswith(DEVICE_PREFIXES)
 
 
 @lru_cache(maxsize=1)
@@ -184,6 +184,6 @@ def _of_ceilings() -> frozenset[str]:
     return OF_CEILINGS.union(PEAK_COLUMNS.values(), UNIT_COLUMNS.values(), metrics)
 
 
-def notes_of_reports(stretch: pa.Table) -> dict[str, None]:
-    """The notes of reading the reports that launches came from."""
-    return dict.fromkeys(tables.table_metadata(stretch).get("notes", []))
+def notes_of_reports(batch: pa.Table) -> dict[str, None]:
+    """The notes on reading the reports that launches came from."""
+    return dict.fromkeys(tables.table_metadata(batch).get("notes", []))

@@ -1,4 +1,4 @@
-"""SQL over a run, by DuckDB: in memory, one SELECT, and nothing outside the tables that it is given.
+"""SQL over a run by DuckDB: one SELECT, in memory, with no access to anything but the given tables.
 
 DuckDB is an extra. Its access to files, networks, extensions and Python variables is off, and locked.
 """
@@ -23,13 +23,13 @@ CONFIGURATION = {
 }
 
 WHILE_SCANNING = re.compile(r"(?:reading the stream registered as .* failed|get_next failed\(\)): ", re.DOTALL)
-"""What DuckDB's releases say before the words of Arrow, where that cannot read on."""
+"""The prefix of DuckDB's message when Arrow cannot read on, in several releases."""
 PICTURE = "\n\nLINE "
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a query gave: its columns and their values, row by row. NULL is None."""
+    """The result of a query: column names, whether each is numeric, and rows. NULL is None."""
 
     columns: list[str]
     numbers: list[bool]
@@ -37,30 +37,29 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Queried:
-    """A table that a query may name: how it is got then, and which of its columns hold anything.
+class QueryTable:
+    """A table that a query may name: `rows` loads it on first use, `held` lists its columns that hold any value.
 
-    Of a dataset, DuckDB reads the columns and row groups that it needs.
+    Of a dataset, DuckDB reads only the columns and row groups that it needs.
     """
 
     rows: Callable[[], pa.Table | ds.Dataset]
     held: Callable[[], list[str]]
 
 
-def held_in_memory(table: pa.Table) -> Queried:
-    """A table as a query may name it."""
-    return Queried(
+def held_in_memory(table: pa.Table) -> QueryTable:
+    """A `QueryTable` of a table in memory."""
+    return QueryTable(
         lambda: table,
         lambda: [name for name in table.column_names if table.column(name).null_count < len(table)],
     )
 
 
-def query(sql: str, tables: dict[str, Queried]) -> Answer:
-    """The answer to one SELECT over `tables`, of which those are got that it mentions.
+def query(sql: str, tables: dict[str, QueryTable]) -> Answer:
+    """Run one SELECT. Only tables named in it are registered, and so read.
 
-    Raises `NcuBenchError` without DuckDB and for launches that turn out to be damaged, and `WrongUsage` for what is not
-    one query, and where DuckDB refuses it: with its words and, where names or syntax are wrong, the columns that hold
-    anything.
+    Raises `NcuBenchError` without DuckDB and for damaged launches, `WrongUsage` if the text is not one query or DuckDB
+    refuses it, with DuckDB's message and, for wrong names or syntax, the columns that hold any value.
     """
     duckdb = _duckdb()
     with duckdb.connect(":memory:", config=CONFIGURATION) as connection:
@@ -78,7 +77,7 @@ def query(sql: str, tables: dict[str, Queried]) -> Answer:
                 )
             relation = connection.sql(sql)
             numbers = [_is_number(str(kind)) for kind in relation.types]
-            return Answer(_told_apart(relation.columns), numbers, relation.fetchall())
+            return Answer(_unique_names(relation.columns), numbers, relation.fetchall())
         except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as error:
             raise WrongUsage(
                 _complaint(error),
@@ -107,13 +106,13 @@ def _duckdb() -> Any:
 
 
 def _is_number(kind: str) -> bool:
-    if kind.endswith("]"):  # a list of numbers is none
+    if kind.endswith("]"):  # a list of numbers is not a number
         return False
     return kind.startswith(("DOUBLE", "FLOAT", "DECIMAL")) or kind.endswith("INT") or kind.endswith("INTEGER")
 
 
-def _told_apart(names: Sequence[str]) -> list[str]:
-    """The names, a number behind each that was there before."""
+def _unique_names(names: Sequence[str]) -> list[str]:
+    """The names, with a number appended to each repeated one."""
     found: list[str] = []
     for name in names:
         other, number = name, 1
@@ -125,7 +124,7 @@ def _told_apart(names: Sequence[str]) -> list[str]:
 
 
 def _complaint(error: Exception) -> str:
-    """What DuckDB says, without its picture of the line."""
+    """DuckDB's message without its picture of the line."""
     words = _line(str(error).split(PICTURE)[0])
     return f"DuckDB refuses the query: {words}" + "." * (not words.endswith("?"))
 
@@ -135,7 +134,7 @@ def _line(words: str) -> str:
 
 
 def _columns(name: str, held: Sequence[str]) -> str:
-    """The columns of a table that hold anything; metrics of the report are counted, with one as an example."""
+    """List the columns of a table that hold any value; metrics are counted, with one as an example."""
     metrics = [column for column in held if "__" in column]
     ours = [column for column in held if column not in metrics and (name != "launches" or column in COLUMN_NAMES)]
     more = f' and {len(metrics)} metrics such as "{metrics[0]}"' if metrics else ""

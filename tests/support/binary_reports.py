@@ -1,4 +1,4 @@
-"""Binary reports of ncu taken apart and put together again, by their published layout (ProfilerReport.proto)."""
+"""Take binary reports of ncu apart and reassemble them, by their published layout (ProfilerReport.proto)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Block:
         return replace(self, header=with_field(self.header, PROCESS, process))
 
     def with_nvtx(self, state: bytes) -> Block:
-        """The block with an NVTX state in its result."""
+        """The block whose result has an NVTX state."""
         payload = sized(self.payload[4:] + field(NVTX_STATE, state))
         return Block(with_field(self.header, PAYLOAD_BYTES, len(payload)), payload)
 
@@ -52,7 +52,7 @@ def sized(message: bytes) -> bytes:
 
 
 def taken_apart(report: bytes) -> tuple[bytes, list[Block]]:
-    """What stands before the first block, and the blocks."""
+    """The bytes before the first block, and the blocks."""
     at = first = 8 + struct.unpack_from("<I", report, 4)[0]
     blocks = []
     while at < len(report):

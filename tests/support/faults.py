@@ -39,7 +39,7 @@ POINTS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command that writes into `out` of a folder: what lies there first, the command, and how many rows it gives."""
+    """A command that writes into `out` of a folder: what the folder has before, the command, and its number of rows."""
 
     name: str
     prepare: Callable[[Path], None]
@@ -54,23 +54,23 @@ class Scenario:
         )
 
     def complete(self, folder: Path) -> float:
-        """Run to the end, and say how many seconds that took; it has to succeed and give all of its rows."""
+        """Run to the end and return the seconds it took; it must succeed and write all of its rows."""
         began = time.monotonic()
         running = self.start(folder)
         _, said = running.communicate()
-        if b"already holds a run" not in said:  # it was killed as it ended
+        if b"already holds a run" not in said:  # killed as it ended
             assert running.returncode == 0, said.decode()
         assert rows_in(folder / self.result) == self.rows
         return time.monotonic() - began
 
 
 def rows_in(file: Path) -> int:
-    """The rows of a Parquet file, all of which are read."""
+    """The number of rows of a Parquet file, reading all of them."""
     return len(pq.read_table(file)) if file.is_file() else 0
 
 
 def _parse(folder: Path) -> None:
-    """A report that is written as it is read, and an older result in its place."""
+    """A report that is streamed, over an older result."""
     header, units, *rows = (SAMPLES / "d01-wide-raw.csv").read_text("utf-8").splitlines(keepends=True)[2:]
     many = "".join(row.replace('"', f'"{number}', 1) for number in range(1, 400) for row in rows)
     (folder / "report.csv").write_text(header + units + many, "utf-8")
@@ -108,7 +108,7 @@ SCENARIOS = (
 
 
 def damaged(folder: Path) -> list[str]:
-    """The files below a folder that are not whole. Hidden ones are on their way; of reports, a last line may be cut."""
+    """The files below a folder that are not whole. Hidden ones are unfinished; the last line of a report may be cut."""
     found = []
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         if any(part.startswith(".") for part in file.relative_to(folder).parts):
@@ -128,7 +128,7 @@ def damaged(folder: Path) -> list[str]:
 
 
 def still_running(folder: Path) -> list[str]:
-    """The processes that work in a folder."""
+    """The processes whose working folder is this one."""
     found = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
         try:
@@ -143,7 +143,7 @@ def still_running(folder: Path) -> list[str]:
 
 @dataclass
 class Account:
-    """What the kills of one scenario did."""
+    """The results of the kills of one scenario."""
 
     kills: int = 0
     ended_before: int = 0
@@ -152,7 +152,7 @@ class Account:
 
 
 def kill(scenario: Scenario, folder: Path, kills: int, chance: random.Random, *, completions: int = 2) -> Account:
-    """Kill a command `kills` times, each time at another moment, and let it complete `completions` times in between."""
+    """Kill a command `kills` times at varying moments, and let it complete `completions` times in between."""
     account = Account()
     began = time.monotonic()
     scenario.prepare(folder)
@@ -189,7 +189,7 @@ def _whole_life(scenario: Scenario, folder: Path) -> float:
 
 
 def _afresh(scenario: Scenario, folder: Path) -> None:
-    """As it was before anything ran."""
+    """Restore the folder to its state before anything ran."""
     for entry in folder.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     scenario.prepare(folder)
@@ -203,7 +203,7 @@ def _after_a_while(folder: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Kill as often as asked, and say what came of it; 1 where anything was lost."""
+    """Kill as often as requested and print the results; returns 1 if anything was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)

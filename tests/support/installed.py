@@ -1,4 +1,4 @@
-"""What some tests need beside Python's packages, and what to type where it is missing."""
+"""Requirements of some tests beyond Python packages, and what to type if one is missing."""
 
 from __future__ import annotations
 

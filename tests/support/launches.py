@@ -11,10 +11,10 @@ from ncu_parsers.report_data.report import Launch, Metric, Report
 
 
 class Takes(Protocol):
-    """What takes launches a table at a time."""
+    """Anything that launches are added to, one table at a time."""
 
     def add(self, table: pa.Table, /) -> None:
-        """Take the next ones."""
+        """Add launches."""
 
 
 OPCODES = ("dadd", "dmul", "dfma", "fadd", "fmul", "ffma", "hadd", "hmul", "hfma")
@@ -29,7 +29,7 @@ Taking = TypeVar("Taking", bound=Takes)
 
 
 def taken(kind: Callable[[], Taking], *tables: pa.Table) -> Taking:
-    """Sums of a kind over the launches of some tables, one table after the other."""
+    """Sums of a kind over the launches of several tables, added in order."""
     result = kind()
     for one in tables:
         result.add(one)
@@ -41,12 +41,12 @@ def metric(value: float | str, unit: str = "") -> Metric:
 
 
 def sass(**counts: float) -> dict[str, Metric]:
-    """Every CUDA-core counter, zero but for `counts` by opcode."""
+    """Every CUDA-core counter, zero except for `counts` by opcode."""
     return {SASS.format(opcode): metric(float(counts.get(opcode, 0)), "inst") for opcode in OPCODES}
 
 
 def tensor(capability: str = "8.0", **counts: float) -> dict[str, Metric]:
-    """Every floating-point tensor total of a chip, zero but for `counts`."""
+    """Every floating-point tensor total of a chip, zero except for `counts`."""
     return {f"sm__ops_path_tensor_src_{name}.sum": metric(float(counts.get(name, 0))) for name in TENSOR[capability]}
 
 
@@ -69,13 +69,13 @@ def launch(
 
 
 def table(*launches: Launch) -> pa.Table:
-    """The launches as the table of one report; ids count up where none is set."""
+    """The launches as the table of one report; missing ids are counted up."""
     for number, one in enumerate(launches):
         one.launch_id = number if one.launch_id is None else one.launch_id
     return launches_table(Report("report.csv", launches=list(launches)))
 
 
 def row(*launches: Launch) -> dict[str, Any]:
-    """The one row that the launches make."""
+    """The table's only row."""
     (only,) = table(*launches).to_pylist()
     return dict(only)

@@ -36,12 +36,12 @@ began = time.monotonic()
 _, status, usage = os.wait4(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ), 0)
 sys.stderr.write(f"\\n{status} {usage.ru_maxrss} {time.monotonic() - began}")
 """
-"""Starts a command: Linux counts what the parent of a process has in memory into the peak of the process."""
+"""Starts a command in a process of its own: Linux counts the memory of the parent into a child's peak."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """How a process ended: its exit code, seconds, the most MB it took, and the end of what it said."""
+    """How a process ended: exit code, seconds, peak memory in MB, and the end of its output."""
 
     code: int
     seconds: float
@@ -63,13 +63,13 @@ def measured(*arguments: str, folder: Path, limit: str = "2GB") -> Measured:
 
 
 def with_line(line: str, report: Path = RAW) -> str:
-    """A sample with a line more in the middle of its rows."""
+    """A sample with one more line in the middle of its rows."""
     lines = report.read_text("utf-8").splitlines(keepends=True)
     return "".join([*lines[:-3], line + "\n", *lines[-3:]])
 
 
 def with_values(value: str) -> str:
-    """The wide sample with one value in place of every number of a metric."""
+    """The wide sample with every number of a metric replaced by one value."""
     lines = RAW.read_text("utf-8").splitlines(keepends=True)
     header, units, *rows = csv.reader(line for line in lines if line.startswith('"'))
     numbers = [at for at, name in enumerate(header) if "__" in name]
@@ -80,7 +80,7 @@ def with_values(value: str) -> str:
 
 
 def wide(columns: int, rows: int = 8) -> str:
-    """A wide page with so many metrics."""
+    """A wide page with `count` metrics."""
     names = [f"unit__metric_{number:06}.sum" for number in range(columns)]
     header = ["ID", "Process ID", "Kernel Name", *names]
     units = ["", "", "", *["byte"] * columns]
@@ -89,7 +89,7 @@ def wide(columns: int, rows: int = 8) -> str:
 
 
 def named(name: str) -> str:
-    """The wide sample with another name of its first kernel."""
+    """The wide sample with its first kernel renamed."""
     lines = RAW.read_text("utf-8").splitlines(keepends=True)
     header, units, first, *rows = csv.reader(line for line in lines if line.startswith('"'))
     first[header.index("Kernel Name")] = name
@@ -137,7 +137,7 @@ def _levels(folder: Path) -> Path:
 
 
 def _nested(folder: Path) -> Path:
-    """A trace of PyTorch whose kernels are launched inside ever the same 2000 ranges."""
+    """A PyTorch trace whose kernels are all launched inside the same 2000 ranges."""
     levels, count = 2000, 20_000
     events = [
         {
@@ -197,7 +197,7 @@ def _events(folder: Path) -> Path:
 
 
 def _repeated(folder: Path) -> Path:
-    """A report of 2 GB in which the rows of eight launches stand again and again."""
+    """A report of 2 GB that repeats the rows of eight launches."""
     header, *rows = DETAILS.read_bytes().splitlines(keepends=True)
     with gzip.open(folder / "repeated.csv.gz", "wb", compresslevel=6) as file:
         file.write(header)
@@ -231,7 +231,7 @@ CASES: dict[str, Callable[[Path], Path]] = {
 
 
 def main(words: list[str]) -> int:
-    """Measure the cases that are asked for."""
+    """Measure the requested cases."""
     for name, make in CASES.items():
         if words and not any(word in name for word in words):
             continue

@@ -1,4 +1,4 @@
-"""Building models without memory: every parameter and buffer goes to the meta device as it is registered."""
+"""Build models without memory: every parameter and buffer goes to the meta device as it is registered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unittest import mock
 
 @contextmanager
 def parameters_on_meta() -> Iterator[None]:
-    """Modules built inside hold meta tensors. Unlike `torch.device("meta")` this also works for the RegNets."""
+    """Modules built inside have meta tensors. Unlike `torch.device("meta")` this also works for RegNets."""
     from torch import nn
 
     register_parameter, register_buffer = nn.Module.register_parameter, nn.Module.register_buffer

@@ -1,4 +1,4 @@
-"""The command line, run within the tests as a shell runs it: errors become exit codes."""
+"""Run the command line inside the tests as a shell would: errors become exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ncu_tools.cli import run
 
 
 class Ran(NamedTuple):
-    """How a command ended, and what it said."""
+    """How a command ended, and its output."""
 
     exit_code: int
     stdout: str

@@ -1,4 +1,4 @@
-"""What the tests know about the reports on disk: which there are, and how to sum one up."""
+"""The reports on disk that tests read, and summaries of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sample_files() -> list[Path]:
 
 
 def shared_reports(folder: str) -> list[Path]:
-    """Real reports made by others, kept beside the project and never in it; [] where they are missing."""
+    """Real reports made by others, kept beside the project and never in it; [] if missing."""
     return sorted(path for path in (SHARED / "reports" / folder).glob("*") if path.is_file())
 
 
@@ -33,7 +33,7 @@ needs_shared_reports = pytest.mark.skipif(
 
 
 def first_line(error: NcuBenchError) -> str:
-    """What an error says first, without the path of the file."""
+    """The start of an error, without the path of the file."""
     return error.what.partition(" ")[2] if "/" in error.what.split()[0] else error.what
 
 

@@ -45,13 +45,13 @@ CHATTER = "Failed to connect to the dashboard, retrying\nConnection error\nlast 
 
 
 def half() -> str:
-    """The report as a crash leaves it: two launches, and the third broken off in the middle of a number."""
+    """The report as a crash leaves it: two launches, and the third cut in the middle of a number."""
     lines = REPORT.splitlines(keepends=True)
     return "".join(lines[:6]) + lines[6][: len(lines[6]) // 2]
 
 
 def only(asked: set[str], launches: int) -> str:
-    """The report as ncu writes it when only some metrics are asked for."""
+    """The report as ncu writes it with only some metrics."""
     header, units, *rows = csv.reader(line for line in REPORT.splitlines() if line.startswith('"'))
     kept = [at for at, name in enumerate(header) if "__" not in name or name in asked]
     written = io.StringIO()
@@ -61,7 +61,7 @@ def only(asked: set[str], launches: int) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what STAND_IN_NCU says."""
+    """Act as STAND_IN_NCU says."""
     if "--version" in arguments:
         sys.stdout.write(
             "NVIDIA (R) Nsight Compute Command Line Profiler\nCopyright (c) 2018-2024 NVIDIA Corporation\n"

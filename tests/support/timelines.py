@@ -1,4 +1,4 @@
-"""Small SQLite exports of nsys for tests, of any schema: a table has the columns that its rows name."""
+"""Small SQLite exports of nsys for tests, of any schema: a table has the columns named by its rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KERNELS, CALLS, RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNT
 NODES = "CUDA_GRAPH_NODE_EVENTS"
 PROCESS = 7
 ONE_HOST = 1 << 48
-"""What nsys puts above the process and thread of an id on the machine where it runs."""
+"""An id of nsys with its process and thread, including the upper bits that nsys adds."""
 
 
 def global_id(process: int = PROCESS, thread: int = 0) -> int:
@@ -42,7 +42,7 @@ def call(start: int, correlation: int, *, process: int = PROCESS, thread: int = 
 def node_made(
     number: int, start: int, *, copy_of: int | None = None, process: int = PROCESS, thread: int = PROCESS
 ) -> Row:
-    """A node of a CUDA graph that a capture added, or the copy of one that instantiating it made."""
+    """A node of a CUDA graph added by a capture, or its copy in an instantiated graph."""
     thread_id = global_id(process, thread)
     return {"start": start, "end": start, "globalTid": thread_id, "graphNodeId": number, "originalGraphNodeId": copy_of}
 
@@ -64,7 +64,7 @@ def domain(name: str, number: int, process: int = PROCESS) -> Row:
 
 
 def database(path: Path, tables: Mapping[str, Sequence[Row]], strings: Sequence[str] = ("void gemm<1>(int)",)) -> Path:
-    """Write an export with these tables; `strings` count from 1."""
+    """Write an export with these tables; `strings` are numbered from 1."""
     named = [{"id": number, "value": text} for number, text in enumerate(strings, start=1)]
     with sqlite3.connect(path) as connection:
         for table, rows in {"StringIds": named, **tables}.items():

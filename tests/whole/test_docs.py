@@ -1,4 +1,4 @@
-"""The documentation cannot rot: commands, columns, links and examples in it are checked against the code."""
+"""The documentation is checked against the code: commands, columns, links and examples."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_the_number_of_machines_in_the_readme_is_right() -> None:
     assert f"of {count} machines" in README
 
 
-def test_every_file_that_the_pages_for_contributors_name_is_there() -> None:
+def test_every_file_named_by_the_pages_for_contributors_exists() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     named = set(re.findall(r"`((?:launch|parsers|ncu_tools|tests|sample_reports|docs|benchmarks)/[\w./]*)", text))
     assert len(named) > 15

@@ -61,7 +61,7 @@ def is_a_paragraph(result: Result) -> bool:
 
 
 def small_files_only() -> None:
-    """No file may grow beyond 2 kB, which fails as a full disk does: in the middle of a write."""
+    """Files are limited to 2 kB, which fails like a full disk: in the middle of a write."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
 
 
@@ -76,7 +76,7 @@ class TestAFullDisk:
         ],
         ids=lambda words: str(words[0]),
     )
-    def test_ends_in_a_paragraph_and_leaves_what_was_there(self, words: tuple[str, ...], tmp_path: Path) -> None:
+    def test_ends_in_one_paragraph_and_keeps_existing_files(self, words: tuple[str, ...], tmp_path: Path) -> None:
         (tmp_path / words[-1]).write_bytes(b"what was there")
         result = called(tmp_path, *words, before=small_files_only)
         assert is_a_paragraph(result), result.err
@@ -85,7 +85,7 @@ class TestAFullDisk:
             (words[-1], b"what was there")
         ]
 
-    def test_under_a_profile_ends_in_a_paragraph_and_leaves_only_whole_files(self, tmp_path: Path) -> None:
+    def test_during_a_profile_ends_in_one_paragraph_and_leaves_only_whole_files(self, tmp_path: Path) -> None:
         (tmp_path / "model.py").write_text(MODEL)
         result = called(tmp_path, *PROFILE, before=small_files_only)
         assert is_a_paragraph(result), result.err
@@ -94,7 +94,7 @@ class TestAFullDisk:
 
 
 class TestPermissions:
-    def test_lost_while_a_program_runs_end_in_a_paragraph(self, tmp_path: Path) -> None:
+    def test_lost_while_a_program_runs_end_in_one_paragraph(self, tmp_path: Path) -> None:
         (tmp_path / "model.py").write_text(f"import os; os.chmod({str(tmp_path / 'out')!r}, 0o555)\n{MODEL}")
         anybody = [sys.executable, "-c", AS_ANYBODY]
         result = called(tmp_path, *PROFILE, program=anybody)
@@ -103,7 +103,7 @@ class TestPermissions:
         assert damaged(tmp_path / "out") == []
         assert not list((tmp_path / "out").glob("*.parquet"))
 
-    def test_of_a_file_that_may_not_be_read_do_not_stop_the_others(self, tmp_path: Path) -> None:
+    def test_missing_for_one_file_do_not_stop_the_others(self, tmp_path: Path) -> None:
         (tmp_path / "secret.csv").write_bytes(Path(RAW).read_bytes())
         (tmp_path / "secret.csv").chmod(0)
         words = ("parse", "secret.csv", RAW, "-o", "launches.parquet")
@@ -123,7 +123,7 @@ class TestKills:
         assert account.kills == kills
         assert account.lost == []
 
-    def test_of_a_profile_leave_what_it_had_beside_the_next_one(self, tmp_path: Path) -> None:
+    def test_of_a_profile_keep_its_results_beside_the_next_one(self, tmp_path: Path) -> None:
         folder = tmp_path / "run"
         make_folder(folder)
         (folder / "reports" / "operators.jsonl").write_text("half")
@@ -133,14 +133,14 @@ class TestKills:
         assert (aside / "reports" / "operators.jsonl").read_text() == "half"
         assert list((folder / "reports").iterdir()) == []
 
-    def test_of_a_profile_that_had_not_read_its_launches_leave_its_reports(self, tmp_path: Path) -> None:
+    def test_of_a_profile_that_had_not_read_its_launches_keep_its_reports(self, tmp_path: Path) -> None:
         make_folder(tmp_path / "run")
         (tmp_path / "run" / "manifest.json").write_text("{}")
         aside = make_folder(tmp_path / "run")
         assert aside is not None
         assert (aside / "manifest.json").exists()
 
-    def test_a_run_that_ended_is_never_put_aside(self, tmp_path: Path) -> None:
+    def test_a_finished_run_is_never_moved_aside(self, tmp_path: Path) -> None:
         make_folder(tmp_path / "run")
         for part in ("manifest.json", "launches.parquet"):
             (tmp_path / "run" / part).write_text("{}")
@@ -150,21 +150,21 @@ class TestKills:
 
 class TestTwoProcesses:
     @pytest.mark.parametrize("words", [PROFILE, (*SWEEP, "--resume")], ids=lambda words: words[0])
-    def test_do_not_write_one_run_folder(self, words: tuple[str, ...], tmp_path: Path) -> None:
+    def test_cannot_write_one_run_folder_at_the_same_time(self, words: tuple[str, ...], tmp_path: Path) -> None:
         (tmp_path / "model.py").write_text(MODEL)
         with writing(tmp_path / "out"):
             result = called(tmp_path, *words)
             assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
         assert (result.code, "Another process is writing out." in result.err) == (2, True)
 
-    def test_may_write_it_one_after_the_other(self, tmp_path: Path) -> None:
+    def test_can_write_it_one_after_the_other(self, tmp_path: Path) -> None:
         for _ in range(2):
             with writing(tmp_path / "out"):
                 assert (tmp_path / "out").is_dir()
 
 
 class TestClocks:
-    def test_that_jump_are_asked_for_no_duration(self) -> None:
+    def test_that_jump_are_not_used_for_durations(self) -> None:
         asked = [
             f"{path.name}:{node.lineno}"
             for path in TREES
@@ -173,7 +173,7 @@ class TestClocks:
         ]
         assert asked == []
 
-    def test_that_jump_do_not_change_how_long_a_command_took(
+    def test_that_jump_do_not_change_the_time_of_a_command(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(time, "time", lambda: random.uniform(-1e9, 1e10))  # noqa: S311
@@ -185,7 +185,7 @@ class TestClocks:
 
 
 class TestATool:
-    def test_that_ignores_being_asked_to_end_is_ended_with_its_daemon(self, bench: Bench) -> None:
+    def test_that_ignores_termination_is_killed_with_its_daemon(self, bench: Bench) -> None:
         result = bench.profile("stubborn", "--timeout", "2")
         assert result.code == 1
         assert "--timeout" in result.err
@@ -194,7 +194,7 @@ class TestATool:
         assert len(bench.launches()) == 2
 
     @pytest.mark.parametrize("said", ["Local Endpoint is not available", "[boost::errinfo_api_function_*] = sem_open"])
-    def test_of_nsys_that_begins_in_vain_is_explained_with_what_helps(self, said: str, tmp_path: Path) -> None:
+    def test_of_nsys_that_fails_to_start_is_explained_with_advice(self, said: str, tmp_path: Path) -> None:
         (tmp_path / LOGS).mkdir()
         (tmp_path / LOGS / "output.txt").write_text(f"Warning: something else\n{said}\n", encoding="utf-8")
         error = explain(Manifest([], "nsys", "2026-11-22", tool_runs=[ToolRun(["nsys"], 1, 0.5)]), tmp_path)
@@ -204,7 +204,7 @@ class TestATool:
         assert "--tool-per node" in error.advice
 
 
-def test_an_empty_file_never_takes_the_place_of_launches(tmp_path: Path) -> None:
+def test_an_empty_file_never_replaces_launches(tmp_path: Path) -> None:
     kept = tmp_path / "launches.parquet"
     assert run(["parse", RAW, "-o", str(kept)]) == 0
     before = kept.read_bytes()
@@ -217,7 +217,7 @@ class TestALog:
     @pytest.mark.parametrize(
         "said", ["{", '{"ncu_bench_error": []}', '{"ncu_bench_error": {"what": 1}}', "\x1b[31m" * 9]
     )
-    def test_in_which_a_program_speaks_as_we_do_is_read_all_the_same(self, said: str, tmp_path: Path) -> None:
+    def test_in_which_a_program_prints_like_ncu_bench_is_still_read(self, said: str, tmp_path: Path) -> None:
         log = tmp_path / "log.txt"
         error = {"what": "It failed.", "cause": "", "advice": "", "exit_code": 2}
         log.write_text(f'{{"ncu_bench_error": {said}\n{said}\n{json.dumps({"ncu_bench_error": error})}\n')

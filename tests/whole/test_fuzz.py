@@ -40,12 +40,12 @@ needs_atheris = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_fuzzing_once_found_stays_an_answer_or_an_error_with_a_reason(path: Path) -> None:
+def test_what_fuzzing_once_found_is_still_parsed_or_refused_with_a_reason(path: Path) -> None:
     try_input(TARGETS[path.parent.name], path.read_bytes(), thorough=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_fuzzing_begins_with_is_read(name: str) -> None:
+def test_the_seeds_of_fuzzing_are_parsed(name: str) -> None:
     for seed in TARGETS[name].seeds():
         try_input(TARGETS[name], seed, thorough=True)
 
@@ -71,7 +71,7 @@ def assert_nothing_was_found(campaign: Campaign, inputs: int) -> None:
 @needs_atheris
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_thousand_mutated_inputs_give_nothing_but_answers_and_reasons(
+def test_a_thousand_mutated_inputs_are_parsed_or_refused_with_a_reason(
     name: str, campaigns: dict[str, Future[Campaign]]
 ) -> None:
     assert_nothing_was_found(campaigns[name].result(), INPUTS)
@@ -79,9 +79,9 @@ def test_a_thousand_mutated_inputs_give_nothing_but_answers_and_reasons(
 
 @needs_atheris
 @pytest.mark.nightly
-@pytest.mark.slow  # `-m "not slow"` takes the place of the default, `-m "not nightly"`
+@pytest.mark.slow  # `-m "not slow"` replaces the default, `-m "not nightly"`
 @pytest.mark.parametrize("name", NAMES)
-def test_a_million_mutated_inputs_give_nothing_but_answers_and_reasons(name: str, tmp_path: Path) -> None:
+def test_a_million_mutated_inputs_are_parsed_or_refused_with_a_reason(name: str, tmp_path: Path) -> None:
     seed = date.today().toordinal()  # other inputs each night
     assert_nothing_was_found(fuzz(name, AT_NIGHT, seed, tmp_path / name), AT_NIGHT)
 
@@ -91,7 +91,7 @@ def _told(finding: Path) -> str:
     return error.read_text("utf-8") if error.is_file() else f"{finding.name}: the process ended"
 
 
-def test_operations_of_a_timeline_that_have_no_start_are_counted_and_noted(tmp_path: Path) -> None:
+def test_operations_of_a_timeline_without_a_start_are_counted_and_noted(tmp_path: Path) -> None:
     path = database(
         tmp_path / "report.sqlite",
         {KERNELS: [kernel(100, 1), {**kernel(9, 2), "start": None}], RANGES: [pushed("step", 0, 99)]},
@@ -111,7 +111,7 @@ def test_lines_of_a_sample_are_header_units_data_or_skipped_with_a_reason(path: 
 
 @needs_shared_reports
 @pytest.mark.parametrize("path", shared_reports("ncu_csv"), ids=lambda path: path.name)
-def test_lines_of_a_real_report_are_too(path: Path) -> None:
+def test_lines_of_a_real_report_are_header_units_data_or_skipped_with_a_reason(path: Path) -> None:
     _hold_every_line(path)
 
 

@@ -1,4 +1,4 @@
-"""What is run when a GPU is at hand: its commands are sound, and it keeps going. Nothing here needs a GPU."""
+"""The scripts for machines with a GPU: their commands are valid, and they continue after failures. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 GROUPS = ["machine", "flops", "bytes", "samples", "cost", "truth", "ceilings", "studies"]
 
 
-def test_every_command_of_ours_is_one_that_ncu_bench_takes() -> None:
+def test_every_command_of_ours_is_accepted_by_ncu_bench() -> None:
     context = click.Context(cli)
     checked = 0
     for step in steps(Path("out")):
@@ -32,7 +32,7 @@ def test_every_command_of_ours_is_one_that_ncu_bench_takes() -> None:
     assert checked > 40
 
 
-def test_no_two_steps_share_a_log_and_every_group_is_there() -> None:
+def test_no_two_steps_share_a_log_and_every_group_exists() -> None:
     every = list(steps(Path("out")))
     assert len({(step.group, step.name) for step in every}) == len(every)
     assert list(dict.fromkeys(step.group for step in every)) == GROUPS
@@ -46,7 +46,7 @@ def test_no_two_steps_share_a_log_and_every_group_is_there() -> None:
         ("print('begun', flush=True); import time; time.sleep(60)", 2, None, "begun\n"),
     ],
 )
-def test_a_step_keeps_what_it_printed_and_how_it_ended(
+def test_a_step_keeps_its_output_and_exit_code(
     tmp_path: Path, program: str, limit: float, code: int | None, said: str
 ) -> None:
     (tmp_path / "logs").mkdir()
@@ -56,7 +56,7 @@ def test_a_step_keeps_what_it_printed_and_how_it_ended(
     assert sys.executable not in json.dumps(row)
 
 
-def test_a_machine_without_a_gpu_gets_an_account_of_what_could_not_run(tmp_path: Path) -> None:
+def test_a_machine_without_a_gpu_lists_what_could_not_run(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",

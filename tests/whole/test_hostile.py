@@ -1,5 +1,5 @@
-"""Reports of strangers: nothing in a name acts on the terminal, the browser or the spreadsheet of who reads it, nothing
-that a file asks for is run, and nothing leaves the folder that was named.
+"""Untrusted reports: no name acts on terminal, browser or spreadsheet, nothing in a file is executed, and nothing
+outside the named folder is written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import run
-from ncu_tools.kernels.kernel_cache import kept_kernels
+from ncu_tools.kernels.kernel_cache import cached_kernels
 from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
 from ncu_tools.report.table import no_formula
 from ncu_tools.roofline.scene import scene_from_json
@@ -64,14 +64,14 @@ NAMES = (
     *FORMULAS,
 )
 ACTS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""All that a terminal or a browser could take for more than a letter, but for the end of a line."""
+"""Everything that a terminal or a browser could interpret, except for the end of a line."""
 
 EVIL_CODE = "raise SystemExit('imported')\n"
 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A run whose kernels, ranges, modules and device are named by an enemy, in a folder that is, too."""
+    """A run whose kernels, ranges, modules and device have hostile names, in a folder with one."""
     launches = [
         launch(
             name.encode("utf-8", "replace").decode(), {**sass(ffma=1e6), "word": metric("=1+1")}, ns=100.0 * number,
@@ -118,7 +118,7 @@ def test_no_table_acts_on_a_terminal(
         assert "<script>" not in said.out
 
 
-def test_json_has_the_names_as_they_are(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_names_unchanged(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["hotspots", str(hostile), "--top", "99", "--format", "json"]) == 0
     kernels = {row["kernel"] for row in json.loads(capsys.readouterr().out)["rows"]}
     assert {SCRIPT, TERMINAL, *FORMULAS} <= kernels
@@ -148,7 +148,7 @@ def test_numbers_stay_numbers_in_csv() -> None:
 
 
 @pytest.mark.parametrize("written", ["roofline.svg", "layers.svg"])
-def test_a_picture_is_xml_without_anything_that_acts(written: str, hostile: Path, tmp_path: Path) -> None:
+def test_a_picture_is_xml_without_active_content(written: str, hostile: Path, tmp_path: Path) -> None:
     file = tmp_path / written
     assert run([file.stem, str(hostile), "-o", str(file)]) == 0
     text = file.read_text("utf-8")
@@ -169,7 +169,7 @@ def test_a_page_has_no_markup_but_its_own(hostile: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("form", ["speedscope", "perfetto", "csv", "sections"])
-def test_an_export_is_whole_whatever_the_names(form: str, hostile: Path, tmp_path: Path) -> None:
+def test_an_export_is_valid_whatever_the_names(form: str, hostile: Path, tmp_path: Path) -> None:
     file = tmp_path / "exported"
     assert run(["export", str(hostile), "-o", str(file), "--as", form]) == 0
     text = file.read_text("utf-8")
@@ -191,7 +191,7 @@ def test_gates_of_hostile_runs_are_xml(hostile: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["-rf.csv", "a\nb.csv", 'it\'s "quoted".csv', "--help", "%s{0}$(id)`id`.csv", "[a-z]*.csv"]
 )
-def test_a_file_may_be_called_anything(
+def test_a_file_can_have_any_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -201,7 +201,7 @@ def test_a_file_may_be_called_anything(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "out.parquet"])
 
 
-def test_runs_whose_names_differ_in_bytes_that_are_no_text_stay_apart(tmp_path: Path) -> None:
+def test_runs_whose_names_differ_in_bytes_that_are_not_text_are_distinguished(tmp_path: Path) -> None:
     folders = [tmp_path / os.fsdecode(name) for name in (b"r\xff", b"r\xfe")]
     for folder in folders:
         folder.mkdir()
@@ -213,7 +213,7 @@ def test_runs_whose_names_differ_in_bytes_that_are_no_text_stay_apart(tmp_path: 
 
 
 @pytest.mark.parametrize("size", ["small", "big"])
-def test_a_path_may_be_no_utf_8(
+def test_a_path_may_be_invalid_utf_8(
     size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -239,7 +239,7 @@ def test_a_path_may_be_no_utf_8(
 
 
 @pytest.mark.parametrize("target", ["../../up", "/etc/passwd", "a/../../b:f", "~/x", "\x1b[31m\n"])
-def test_the_folder_of_a_run_lies_below_runs_whatever_the_target(target: str) -> None:
+def test_the_run_folder_is_below_runs_whatever_the_target(target: str) -> None:
     from datetime import datetime, timezone
 
     from ncu_launch.profile.plan import Request, default_folder
@@ -251,7 +251,7 @@ def test_the_folder_of_a_run_lies_below_runs_whatever_the_target(target: str) ->
     assert ".." not in folder.parts
 
 
-def test_an_output_that_is_a_link_is_replaced_and_what_it_points_to_stays(tmp_path: Path) -> None:
+def test_an_output_that_is_a_link_is_replaced_and_its_target_unchanged(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     for name, command in {
@@ -285,7 +285,7 @@ def test_a_database_runs_no_trigger_and_no_view(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["evil", "evil.py", "evil.make", "./evil.py", "hf:evil", "timm:evil", "hf:../evil"])
-def test_a_target_that_names_no_function_imports_nothing_of_the_users(
+def test_a_target_without_a_function_imports_nothing_of_the_users(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "evil.py").write_text(EVIL_CODE)
@@ -326,7 +326,7 @@ def test_no_command_imports_from_a_folder_that_no_target_names(command: str, tmp
 
 
 @pytest.mark.parametrize("target", ["own:make", "own.py:make"])
-def test_a_target_that_names_a_function_finds_what_lies_beside_it(target: str, tmp_path: Path) -> None:
+def test_a_target_that_names_a_function_finds_modules_beside_it(target: str, tmp_path: Path) -> None:
     (tmp_path / "layers_of_mine.py").write_text("from torch.nn import Linear as Layer\n")
     (tmp_path / "own.py").write_text(
         "from layers_of_mine import Layer\nimport torch\ndef make():\n    return Layer(4, 4), torch.randn(2, 4)\n"
@@ -347,7 +347,7 @@ def test_the_help_says_which_targets_import_code(command: str, capsys: pytest.Ca
 
 @pytest.fixture
 def brotli(tmp_path: Path) -> Path:
-    """Launches of which the names of kernels, and no other column, are compressed with Brotli."""
+    """Launches in which only the column of kernel names is compressed with Brotli."""
     path = tmp_path / "launches.parquet"
     launches = [launch(name, sass(ffma=1e6), ns=50.0, dram=1e5) for name in ("gemm", "copy")]
     whole = with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []})
@@ -358,10 +358,10 @@ def brotli(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "command", ["hotspots", "hotspots --diagnose", "roofline", "query", "compare", "export --as csv"]
 )
-def test_nothing_is_given_to_a_decoder_of_brotli(
+def test_brotli_data_is_never_decompressed(
     command: str, brotli: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """pyarrow does not say which release it holds."""
+    """pyarrow does not say which release it bundles."""
     name, *options = command.split()
     more = {"query": ["SELECT * FROM launches"], "compare": [str(brotli)]}.get(name, [])
     output = {"roofline": ["-o", str(tmp_path / "out.svg")], "export": ["-o", str(tmp_path / "out.csv")]}.get(name, [])
@@ -371,7 +371,7 @@ def test_nothing_is_given_to_a_decoder_of_brotli(
     assert "zstd" in said
 
 
-def test_neither_are_points_nor_kernels_that_lie_beside_launches(brotli: Path, tmp_path: Path) -> None:
+def test_brotli_points_and_cached_kernels_are_not_decompressed(brotli: Path, tmp_path: Path) -> None:
     pq.write_table(bench_table([row()]), tmp_path / "bench.parquet", compression="brotli")
     with pytest.raises(NcuBenchError, match="compressed with Brotli"):
         read_bench(tmp_path / "bench.parquet")
@@ -379,29 +379,29 @@ def test_neither_are_points_nor_kernels_that_lie_beside_launches(brotli: Path, t
 
 
 OF_COLUMN = "49 1c 19 1c 3c"  # the only column of the only row group of a footer
-FIELDS = "1500 1500 1500"  # what stands before its compression
+FIELDS = "1500 1500 1500"  # the bytes before its compression
 
 
 @pytest.mark.parametrize("column", [f"{FIELDS} 1508", "05 08 08", f"{FIELDS} 15 8800"], ids=["", "named", "longer"])
-def test_a_compression_is_found_however_a_footer_is_written(column: str) -> None:
-    """Numbers of fields may be written out instead of counted, and numbers be longer than they need to be."""
+def test_a_compression_is_detected_however_a_footer_is_written(column: str) -> None:
+    """Field numbers may be written out instead of relative, and numbers be longer than necessary."""
     assert columns_of(bytes.fromhex(f"{OF_COLUMN} {column} 00 00 00 00")).compressions == {BROTLI}
 
 
-def test_a_number_that_arrow_would_cut_to_that_of_a_compression_is_none_that_is_read() -> None:
+def test_a_number_that_arrow_would_truncate_to_an_allowed_compression_is_refused() -> None:
     """Brotli is 4, or 8 in the footer's way to write it: Arrow takes 32 bits of 8 + 2^32."""
     longer = bytes.fromhex(f"{OF_COLUMN} {FIELDS} 15 8880808010 00 00 00 00")
     assert columns_of(longer).compressions.isdisjoint(DECODED)
 
 
-def test_a_number_that_arrow_would_cut_to_that_of_a_field_is_damage() -> None:
+def test_a_number_that_arrow_would_truncate_to_a_field_is_damage() -> None:
     """The compression is field 4: Arrow takes 16 bits of 4 + 2^16, which is 8 + 2^17 in the footer."""
     with pytest.raises(DamagedFooter, match="no field 65540"):
         columns_of(bytes.fromhex(f"{OF_COLUMN} 05 888008 08 00 00 00 00"))
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "lz4", "zstd"])
-def test_what_other_libraries_write_is_read(compression: str, tmp_path: Path) -> None:
+def test_files_of_other_libraries_are_read(compression: str, tmp_path: Path) -> None:
     saved([launch("gemm", sass(ffma=1e6), ns=50.0, dram=1e5)], tmp_path)
     path = tmp_path / "launches.parquet"
     pq.write_table(pq.read_table(path), path, compression=compression)
@@ -424,7 +424,7 @@ socket.getaddrinfo = refuse_name
 
 
 @pytest.mark.parametrize("arguments", ["estimate hf:bert-base resnet18 --machine t4", "hotspots {sample}", "doctor"])
-def test_nothing_asks_the_network(arguments: str, tmp_path: Path) -> None:
+def test_no_command_uses_the_network(arguments: str, tmp_path: Path) -> None:
     log = tmp_path / "asked"
     (tmp_path / "sitecustomize.py").write_text(NO_NETWORK.format(log=str(log)))
     words = arguments.format(sample=SAMPLES / "d01-wide-raw.csv").split()
@@ -441,12 +441,12 @@ AS_ANYBODY = """
 import ctypes, os, sys
 write_anywhere, read_anywhere, drop = 1, 2, 24
 for capability in (write_anywhere, read_anywhere):
-    ctypes.CDLL(None).prctl(drop, capability, 0, 0, 0)  # root without them is held to permissions as others are
+    ctypes.CDLL(None).prctl(drop, capability, 0, 0, 0)  # root without capabilities has the permissions of others
 os.execv(sys.executable, [sys.executable, "-c", "from ncu_tools.cli import main; main()", *sys.argv[1:]])
 """
 
 
-def test_a_run_folder_of_somebody_else_is_refused_in_a_paragraph(tmp_path: Path) -> None:
+def test_a_forged_run_folder_is_refused_in_one_paragraph(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o555)
     for words in (
@@ -473,7 +473,7 @@ def test_a_run_folder_of_somebody_else_is_refused_in_a_paragraph(tmp_path: Path)
         '{"place": {"processes": [{"process_id": 1}, 2]}}', '{"place": {"host": 7}, "facts": 3}', "[" * 100_000, "[]",
     ],
 )  # fmt: skip
-def test_a_forged_manifest_beside_a_report_says_nothing(place: str, tmp_path: Path) -> None:
+def test_a_forged_manifest_beside_a_report_is_ignored(place: str, tmp_path: Path) -> None:
     report = tmp_path / "reports" / "ncu.csv"
     report.parent.mkdir()
     report.write_bytes((SAMPLES / "d01-wide-raw.csv").read_bytes())
@@ -488,27 +488,27 @@ def test_a_forged_manifest_beside_a_report_says_nothing(place: str, tmp_path: Pa
 @pytest.mark.parametrize(
     "said", ["[]", "not json", '{"kernels": {"x": 1}}', '{"kernels": 3}', '{"kernels": {"made_of": 1, "said": [], "notes": []}}']
 )  # fmt: skip
-def test_forged_kernels_beside_launches_are_as_if_not_there(said: str, tmp_path: Path) -> None:
+def test_forged_kernels_beside_launches_are_ignored(said: str, tmp_path: Path) -> None:
     launches = tmp_path / "launches.parquet"
     assert run(["parse", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(launches)]) == 0
     kernels = tmp_path / "kernels.parquet"
     kept = pq.read_table(kernels)
     pq.write_table(kept.replace_schema_metadata({b"ncu_bench": said.encode()}), kernels)
-    assert kept_kernels(launches) is None
+    assert cached_kernels(launches) is None
     assert run(["hotspots", str(launches)]) == 0
 
 
-def test_kernels_of_other_columns_are_as_if_not_there(tmp_path: Path) -> None:
+def test_kernels_with_other_columns_are_ignored(tmp_path: Path) -> None:
     launches = tmp_path / "launches.parquet"
     assert run(["parse", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(launches)]) == 0
     kernels = tmp_path / "kernels.parquet"
-    assert kept_kernels(launches) is not None
+    assert cached_kernels(launches) is not None
     kept = pq.read_table(kernels)
     pq.write_table(kept.drop_columns(["launches"]), kernels)
-    assert kept_kernels(launches) is None
+    assert cached_kernels(launches) is None
 
 
-def test_a_tool_version_that_is_no_text_is_not_compared(tmp_path: Path) -> None:
+def test_a_tool_version_that_is_not_text_is_not_compared(tmp_path: Path) -> None:
     said = {"schema_version": SCHEMA_VERSION, "reports": [{"tool_version": [[1]]}], "notes": []}
     for name in ("a", "b"):
         write_table(with_metadata(table(launch("k", ns=1.0)), said), tmp_path / f"{name}.parquet")

@@ -1,4 +1,4 @@
-"""The house rules: imports in one direction, folders one can survey, nothing said twice, nothing printed from below."""
+"""The house rules: imports in one direction, sizes of folders and files, one class per name, no output from below."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FOLDERS = {
     "ncu_tools": ROOT / "ncu_tools",
 }
 MOST_ENTRIES, MOST_ENTRIES_OF_TESTS, MOST_LINES, MOST_PARAMETERS = 12, 20, 500, 12
-"""What the fullest folder, the longest file and the widest function have at most. Lower them when they shrink."""
+"""Limits of the fullest folder, the longest file and the widest function. Lower them when they shrink."""
 
 
 def module_of(path: Path) -> str:
-    """The dotted name of a file, that of the package for its `__init__`."""
+    """The dotted name of a file, that of the package for `__init__`."""
     top = next(folder.parent for folder in FOLDERS.values() if path.is_relative_to(folder))
     parts = path.relative_to(top).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -58,7 +58,7 @@ def imports_of(module: str) -> set[str]:
 
 
 def modules_imported_by(module: str) -> set[str]:
-    """The project's modules that one needs; a package is needed for what is in its `__init__` alone."""
+    """The project's modules that one imports; a package counts only for names in its `__init__`."""
     named = imports_of(module) & MODULES.keys()
     return {name for name in named if not any(other.startswith(f"{name}.") for other in named)} - {module}
 
@@ -89,7 +89,7 @@ class TestImports:
             between.setdefault(here, set()).update({folder_of(name) for name in modules_imported_by(module)} - {here})
         assert_no_cycle(between)
 
-    def test_of_the_analysis_reach_no_report(self) -> None:
+    def test_of_the_analysis_do_not_reach_report(self) -> None:
         telling = ("ncu_tools.report", "ncu_tools.cli", "ncu_tools.profiling")
         wrong = {
             (module, name)
@@ -110,11 +110,11 @@ class TestImports:
             "importlib.import_module('ncu_tools.cli.options')",
         ],
     )
-    def test_are_seen_however_they_are_written(self, text: str) -> None:
+    def test_are_detected_however_they_are_written(self, text: str) -> None:
         found = set(imported(ast.parse(text), "ncu_tools.runs.loading"))
         assert "ncu_tools.cli.options" in found
 
-    def test_that_make_a_cycle_are_seen(self) -> None:
+    def test_that_make_a_cycle_are_detected(self) -> None:
         with pytest.raises(AssertionError, match="a -> b -> a"):
             assert_no_cycle({"a": {"b"}, "b": {"a"}})
 
@@ -131,7 +131,7 @@ def assert_no_cycle(graph: dict[str, set[str]]) -> None:
 
 
 def sorted_cycle(cycle: list[str]) -> list[str]:
-    """A cycle from its first name on, so that it reads the same every time."""
+    """A cycle starting from its first name in order, so that it reads the same every time."""
     names = cycle[:-1]
     first = names.index(min(names))
     return [*names[first:], *names[:first], min(names)]
@@ -142,7 +142,7 @@ EVALUATING = {"eval", "exec", "subprocess.check_output", "os.system", "os.popen"
 
 
 def calls_in(tree: ast.AST) -> set[str]:
-    """What is called, as it is written: `print`, `click.echo`."""
+    """The name of a call as written: `print`, `click.echo`."""
     return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
 
 
@@ -154,11 +154,11 @@ def test_only_the_command_line_prints_or_ends_the_program_and_nothing_evaluates_
 
 
 @pytest.mark.parametrize("text", ["def f():\n    print(1)", "click.echo('x')", "sys.exit(3)"])
-def test_a_module_that_prints_would_be_seen(text: str) -> None:
+def test_a_printing_module_would_be_detected(text: str) -> None:
     assert calls_in(ast.parse(text)) & PRINTING
 
 
-def test_processes_are_started_where_one_looks_for_them() -> None:
+def test_processes_are_started_only_in_the_listed_modules() -> None:
     started = {module for module in MODULES if imports_of(module) & {"subprocess", "multiprocessing"}}
     assert started == {
         "ncu_launch.profilers.subprocesses", "ncu_launch.profilers.installed_tools", "ncu_parsers.parse.parallel_parse",
@@ -166,7 +166,7 @@ def test_processes_are_started_where_one_looks_for_them() -> None:
 
 
 def entries(folder: Path) -> list[str]:
-    """What a reader sees of a folder: its files of code, and the folders with such."""
+    """The entries of a folder: its code files, and folders with such files."""
     code = (".py", ".c", ".h")
     return [
         one.name for one in folder.iterdir()
@@ -175,7 +175,7 @@ def entries(folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def test_no_folder_file_or_function_is_too_big_to_survey() -> None:
+def test_no_folder_file_or_function_is_too_large() -> None:
     for folder in FOLDERS.values():
         for one in (folder, *(inner for inner in folder.rglob("*") if inner.is_dir())):
             assert len(entries(one)) <= MOST_ENTRIES, one
@@ -190,7 +190,7 @@ def test_no_folder_file_or_function_is_too_big_to_survey() -> None:
                 assert count <= MOST_PARAMETERS, (path, node.name)
 
 
-def test_a_name_of_a_class_stands_for_one_class() -> None:
+def test_a_class_name_stands_for_one_class() -> None:
     names = Counter(
         node.name for tree in TREES.values() for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
@@ -198,7 +198,7 @@ def test_a_name_of_a_class_stands_for_one_class() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_what_is_on_disk_is_shipped_and_has_a_name() -> None:
+def test_every_file_on_disk_is_shipped_and_named() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     packages = {module for module, path in MODULES.items() if path.name == "__init__.py"}
@@ -216,12 +216,12 @@ class TestSkippingInCI:
     def _in_ci(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NCU_BENCH_NO_SKIPS", "1")
 
-    def test_is_a_failure_where_something_can_be_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_a_failure_if_something_can_be_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(conftest, "SHARED", Path("nowhere"))
         assert self.forbidden("nsys is not installed")
         assert self.forbidden("got empty parameter set for (path)")
 
-    def test_is_allowed_for_the_lack_of_other_peoples_reports_alone(
+    def test_is_allowed_only_for_missing_reports_of_other_people(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         reason = "the folder ../shared/reports with other people's real reports is missing"

@@ -34,13 +34,11 @@ pytestmark = pytest.mark.slow
 
 RAW = SAMPLES / "d01-wide-raw.csv"
 MEGABYTE = 1_000_000
-ROOM = 400 * MEGABYTE
-"""What reading a small report takes is 100 MB; no test here may take four times that."""
 
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit below which a line may have 4 MB."""
+    """A limit under which a line may have 4 MB."""
     monkeypatch.setenv(SETTING, "256MB")
     monkeypatch.setattr(memory, "resident", lambda: 0)
 
@@ -59,15 +57,15 @@ class TestTheSetting:
         assert size_of(text) == size
 
     @pytest.mark.parametrize("text", ["", "lots", "-1GB", "1e9", "3", "255MB", "GB", "1 PB", "nan", "9" * 5000])
-    def test_is_nothing_else(self, text: str) -> None:
+    def test_is_refused_if_it_is_not_a_size(self, text: str) -> None:
         with pytest.raises(WrongUsage, match="no limit for memory"):
             size_of(text)
 
-    def test_is_two_gigabytes_where_nobody_set_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_two_gigabytes_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(SETTING, raising=False)
         assert limit() == 2e9
 
-    def test_of_the_option_is_wrong_usage_before_anything_is_read(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_of_the_option_is_checked_before_anything_is_read(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["--memory-limit", "3", "hotspots", str(RAW)]) == 2
         assert "no limit for memory" in capsys.readouterr().err
 
@@ -86,7 +84,7 @@ class TestALine:
         assert parsed.reports[0].skipped["line too long to be read"] == 1
         assert len(read_launches(tmp_path / "launches.parquet")) == 8
 
-    def test_that_is_all_there_is_is_refused_with_the_setting_that_would_help(self, tmp_path: Path) -> None:
+    def test_that_is_the_whole_file_is_refused_with_the_setting_to_change(self, tmp_path: Path) -> None:
         with pytest.raises(NcuBenchError, match=r"lines longer than the 4,000,000 characters .* --memory-limit"):
             read_report(saved(tmp_path, "x" * 5 * MEGABYTE))
 
@@ -115,7 +113,7 @@ class TestNumbers:
         assert "Warning" not in said.err
         assert "inf" not in said.out.lower().replace("infer", "")
 
-    def test_as_ids_are_never_the_reason_to_lose_the_file(self, tmp_path: Path) -> None:
+    def test_as_ids_are_never_a_reason_to_lose_the_file(self, tmp_path: Path) -> None:
         row = ",".join(f'"{cell}"' for cell in [2**64, 2**64, *[""] * 60])
         report = read_report(saved(tmp_path, with_line(row)))
         assert report.rows >= 8
@@ -127,7 +125,7 @@ class TestColumns:
         assert table is not None
         assert table.column("unit__metric_005999.sum").to_pylist() == [5999.0, 5999.0]
 
-    def test_of_more_metrics_than_blocks_are_good_for_are_left_to_the_plain_reader(self, tmp_path: Path) -> None:
+    def test_of_too_many_metrics_for_batches_go_to_the_plain_reader(self, tmp_path: Path) -> None:
         with pytest.raises(NotStreamed, match="columns are unusual"):
             stream_report(saved(tmp_path, wide(5000, rows=2)), lambda table: None)
 
@@ -157,7 +155,7 @@ class TestPackedFiles:
         (tmp_path / "r.csv.gz").write_bytes(gzip.compress(wide(3000, rows=40).encode()))
         assert read_report(Source(str(tmp_path / "r.csv.gz"))).rows == 40
 
-    def test_of_databases_take_only_so_much_of_the_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_with_databases_use_limited_disk_space(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory, "MOST_ON_DISK", 0.01)
         (tmp_path / "t.sqlite.gz").write_bytes(gzip.compress(b"SQLite format 3\0" + os.urandom(30 * MEGABYTE), 1))
         before = sorted(tmp_path.iterdir())
@@ -177,14 +175,14 @@ class TestTimelines:
         connection.close()
         return path
 
-    def test_whose_texts_add_up_are_refused_before_they_fill_the_memory(self, tmp_path: Path) -> None:
+    def test_with_too_many_texts_are_refused_before_they_fill_the_memory(self, tmp_path: Path) -> None:
         path = self.exported(tmp_path, *[3 * MEGABYTE] * 150)
         result = measured("parse", str(path), "-o", str(tmp_path / "l.parquet"), folder=tmp_path, limit="256MB")
         assert result.code == 1
         assert "t.sqlite was not read to its end, because that would take more memory than 256MB" in result.said
         assert result.megabytes < 256
 
-    def test_with_texts_that_are_too_long_are_read_without_these(self, tmp_path: Path) -> None:
+    def test_with_too_long_texts_are_read_without_these(self, tmp_path: Path) -> None:
         path = self.exported(tmp_path, *[8 * MEGABYTE] * 50)
         result = measured("parse", str(path), "-o", str(tmp_path / "l.parquet"), folder=tmp_path, limit="256MB")
         assert result.code == 0
@@ -193,16 +191,16 @@ class TestTimelines:
         names = read_launches(tmp_path / "l.parquet").column("kernel_name").to_pylist()
         assert names == ["void gemm<1>(int)", "(kernel without a name)"]
 
-    def test_with_a_text_beyond_all_measure_are_refused_by_that(self, tmp_path: Path) -> None:
+    def test_with_an_enormous_text_are_refused_with_its_size(self, tmp_path: Path) -> None:
         with pytest.raises(NcuBenchError, match="holds a text of more than 64 MB, and was not read"):
             table_of(self.exported(tmp_path, LONGEST_VALUE + 1))
 
-    def test_with_bytes_in_place_of_texts_are_read_without_loading_them(self, tmp_path: Path) -> None:
+    def test_with_bytes_instead_of_texts_are_read_without_loading_them(self, tmp_path: Path) -> None:
         assert len(table_of(self.exported(tmp_path, LONGEST_VALUE + 1, kind="BLOB"))) == 2
 
 
 class TestMemory:
-    def test_that_runs_out_refuses_the_report_and_gives_back_what_it_took(self, tmp_path: Path) -> None:
+    def test_that_runs_out_refuses_the_report_and_is_freed(self, tmp_path: Path) -> None:
         rows = "".join(f'{{"ph":"X","cat":"kernel","name":"k{at}","ts":{at},"dur":1}},\n' for at in range(500_000))
         saved(tmp_path, '{"traceEvents": [' + rows, "trace.json")
         files = [str(tmp_path / "trace.json"), str(RAW)]
@@ -212,7 +210,7 @@ class TestMemory:
         assert result.megabytes < 256
         assert len(read_launches(tmp_path / "launches.parquet")) == 8
 
-    def test_is_given_back_before_anything_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_freed_before_anything_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         taken = iter([1e8, 2e9, 1e6, 2e9, 2e9])
         monkeypatch.setattr(memory, "resident", lambda: next(taken))
         with memory.limited():
@@ -220,7 +218,7 @@ class TestMemory:
             with pytest.raises(TooBig, match="a report was not read to its end"):
                 memory.hold("a report")
 
-    def test_of_a_program_that_holds_much_already_counts_only_what_is_read(
+    def test_of_a_program_that_uses_much_already_counts_only_what_is_read(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         taken = iter([50e9, 50.5e9, 53e9, 53e9])
@@ -230,7 +228,7 @@ class TestMemory:
             with pytest.raises(TooBig, match="would take more memory than 2GB"):
                 memory.hold("a report")
 
-    def test_is_shared_by_processes_beside_each_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_shared_by_concurrent_processes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(SETTING, "4GB")
         memory.share_among(4)
         assert limit() == 1e9
@@ -269,7 +267,7 @@ class TestLaunchesInParquet:
         with pytest.raises(TooBig, match=r"8 launches, of which .* would have to be in memory at once"):
             read_launches(file)
 
-    def test_are_read_where_the_columns_that_are_needed_fit(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_read_if_the_needed_columns_fit(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory, "limit", lambda: 1000)
         assert read_launches(file, ["launch_id"]).num_rows == 8
         assert read_in_parts(file, ["launch_id", "duration_ns"], lambda part: part.slice(0, 1)).num_rows == 1

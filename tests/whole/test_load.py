@@ -1,4 +1,4 @@
-"""Much at once, at a tenth of the size of `python -m benchmarks.load`: every command ends, within the memory it may take."""
+"""Much at once, at a tenth of the size of `python -m benchmarks.load`: every command ends within its memory limit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from tests.conftest import ROOT
 
 MOST_MEGABYTES = 2048
-"""What reading may take where nothing else is said."""
+"""The default memory limit of reading."""
 
 
 @pytest.mark.nightly
-@pytest.mark.slow  # `-m "not slow"` takes the place of the default, `-m "not nightly"`
+@pytest.mark.slow  # `-m "not slow"` replaces the default, `-m "not nightly"`
 @pytest.mark.parametrize("case", ["metrics", "launches", "reports"])
 def test_each_command_takes_much_at_once_within_its_memory(case: str) -> None:
     command = [sys.executable, "-m", "benchmarks.load", "--only", case, "--scale", "0.1"]

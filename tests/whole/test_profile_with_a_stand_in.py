@@ -37,7 +37,7 @@ LIMIT_S = 60
 
 
 class Bench:
-    """ncu-bench on a machine that has nothing on PATH, with the stand-in at `ncu`, in a folder of its own."""
+    """ncu-bench on a machine with an empty PATH, with the stand-in at `ncu`, in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -78,7 +78,7 @@ class Bench:
         return rows
 
     def still_running(self) -> list[str]:
-        """The commands of stand-ins that still run: their command lines hold the path of ours."""
+        """The commands of stand-ins that still run: their command lines contain the path of ours."""
         found = []
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -96,7 +96,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def only_the_first_two_launches(bench: Bench) -> bool:
-    """Whether what was kept is the first two launches as they are in the whole report, and nothing of the third."""
+    """True if the kept launches are the first two of the whole report, without anything of the third."""
     folder = bench.folder / "whole"
     folder.mkdir()
     subprocess.run(
@@ -123,7 +123,7 @@ class TestAGoodRun:
             "manifest.json", "launches.parquet", "kernels.parquet", "logs", "reports",
         }  # fmt: skip
 
-    def test_keeps_its_kernels_as_a_table_with_nulls_where_the_report_is_silent(self, bench: Bench) -> None:
+    def test_writes_its_kernels_with_nulls_for_values_that_the_report_lacks(self, bench: Bench) -> None:
         bench.profile("good")
         rows = bench.call([*MAIN, "hotspots", str(bench.run), "--format", "json"], bench.environment("good")).json()[
             "rows"
@@ -133,7 +133,7 @@ class TestAGoodRun:
         for name in ("launches", "time_total_ns", "time_std_ns", "flops", "bound", "flops_lower_bound"):
             assert [row[name] for row in kept] == pytest.approx([row[name] for row in rows]), name
 
-    def test_says_in_its_manifest_what_was_run(self, bench: Bench) -> None:
+    def test_records_in_its_manifest_what_was_run(self, bench: Bench) -> None:
         bench.profile("good", "--metrics", "lts__t_bytes.sum", "--cache-control", "none", "--clock-control", "none",
                       "--kernel", "a b|c", "--launch-count", "9", "--ncu-args", "--print-fp --devices '0'")  # fmt: skip
         manifest = bench.manifest()
@@ -158,7 +158,7 @@ class TestAGoodRun:
         assert manifest["asked"][1:3] == ["profile", "--tool"]
         assert manifest["gpus"] == []
 
-    def test_locks_clocks_and_flushes_caches_unless_told_otherwise(self, bench: Bench) -> None:
+    def test_locks_clocks_and_flushes_caches_by_default(self, bench: Bench) -> None:
         bench.profile("good")
         assert (bench.manifest()["clock_control"], bench.manifest()["cache_control"]) == ("base", "all")
 
@@ -189,13 +189,13 @@ class TestAGoodRun:
         assert result.json()["command"] == "profile"
         assert len(result.json()["rows"]) == 6
 
-    def test_of_a_program_that_prints_what_sounds_like_a_failure_of_ncu_is_good(self, bench: Bench) -> None:
+    def test_of_a_program_that_prints_text_like_a_failure_of_ncu_succeeds(self, bench: Bench) -> None:
         result = bench.profile("chatter")
         assert len(bench.launches()) == 8
         assert "Error: " not in result.err
         assert result.code == 0
 
-    def test_with_an_ncu_that_has_no_log_file_reads_its_output(self, bench: Bench) -> None:
+    def test_with_an_ncu_without_log_files_reads_its_standard_output(self, bench: Bench) -> None:
         result = bench.profile("good", version="2020.1.2.0")
         assert "--log-file" not in bench.manifest()["tool_runs"][0]["command"]
         assert result.code == 0, result.err
@@ -230,7 +230,7 @@ class TestTwoRuns:
         assert manifest["plan"].startswith("as asked: two runs of the program")
         assert f"plan: {manifest['plan']}" in result.err
 
-    def test_of_a_program_that_launches_other_kernels_each_time_become_one_replayed_run(self, bench: Bench) -> None:
+    def test_of_a_program_that_launches_different_kernels_each_time_become_one_replayed_run(self, bench: Bench) -> None:
         result = bench.profile("unsteady", *self.OPTIONS)
         assert result.code == 0, result.err
         assert "did not launch the same kernels" in result.err
@@ -241,7 +241,7 @@ class TestTwoRuns:
         assert {Path(launch["report"]).name for launch in bench.launches()} == {"ncu-replayed.csv"}
         assert any(launch["flops_fp32"] for launch in bench.launches())
 
-    def test_end_after_the_first_when_that_fails(self, bench: Bench) -> None:
+    def test_end_after_the_first_if_that_fails(self, bench: Bench) -> None:
         result = bench.profile("permission", *self.OPTIONS)
         assert result.code == 1
         assert "ERR_NVGPUCTRPERM" in result.err
@@ -256,8 +256,8 @@ class TestTwoRuns:
         assert [run["command"] for run in bench.manifest()["tool_runs"]] == commands
 
 
-class TestOnAGpuThatIsKnown:
-    """The driver is asked for the chip first; here a stand-in for nvidia-smi names one."""
+class TestOnAKnownGpu:
+    """The driver is queried for the chip first; here a stand-in for nvidia-smi names one."""
 
     @pytest.fixture
     def with_gpu(self, bench: Bench) -> Bench:
@@ -266,7 +266,7 @@ class TestOnAGpuThatIsKnown:
         smi.chmod(0o755)
         return bench
 
-    def test_asks_for_what_the_chip_has_and_says_how_often_kernels_run(self, with_gpu: Bench) -> None:
+    def test_collects_what_the_chip_has_and_notes_how_often_kernels_run(self, with_gpu: Bench) -> None:
         printed = with_gpu.profile("asked", "--dry-run", "--metrics", "flops,dram", version="2025.1.0.0")
         (command,) = [shlex.split(line) for line in printed.out.splitlines()]
         asked = command[command.index("--metrics") + 1].split(",")
@@ -282,7 +282,7 @@ class TestOnAGpuThatIsKnown:
         assert manifest["gpus"][0]["memory_bytes"] == 143771 * 2**20
         assert "every counter fits one pass" in manifest["plan"]
 
-    def test_compares_a_model_with_what_it_should_do(self, with_gpu: Bench) -> None:
+    def test_compares_a_model_with_its_expected_flops(self, with_gpu: Bench) -> None:
         arguments = [*MAIN, "profile", "--tool", "ncu", "--ncu", str(with_gpu.ncu), "-o", str(with_gpu.run), "resnet18"]
         result = with_gpu.call(arguments, with_gpu.environment("asked", "2025.1.0.0"))
         assert result.code == 0, result.err
@@ -296,7 +296,7 @@ class TestOnAGpuThatIsKnown:
 
 
 class TestARunThatEndedEarly:
-    def test_by_its_timeout_keeps_what_it_had_and_leaves_nothing_running(self, bench: Bench) -> None:
+    def test_by_its_timeout_keeps_its_launches_and_leaves_no_process(self, bench: Bench) -> None:
         result = bench.profile("slow", "--timeout", "2")
         assert result.code == 1
         assert "That was its --timeout." in result.err
@@ -311,7 +311,7 @@ class TestARunThatEndedEarly:
         assert (bench.run / "reports" / "ncu.csv").read_text("utf-8") == half()
         assert bench.still_running() == []
 
-    def test_by_a_crash_keeps_what_it_had(self, bench: Bench) -> None:
+    def test_by_a_crash_keeps_its_launches(self, bench: Bench) -> None:
         result = bench.profile("crash")
         assert result.code == 1
         assert "signal 11" in result.err
@@ -323,7 +323,7 @@ class TestARunThatEndedEarly:
         assert only_the_first_two_launches(bench)
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    def test_by_ctrl_c_keeps_what_it_had_and_leaves_nothing_running(self, bench: Bench, number: signal.Signals) -> None:
+    def test_by_ctrl_c_keeps_its_launches_and_leaves_no_process(self, bench: Bench, number: signal.Signals) -> None:
         report = bench.run / "reports" / "ncu.csv"
         with subprocess.Popen(
             bench.arguments(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=bench.folder,
@@ -345,14 +345,14 @@ class TestARunThatEndedEarly:
         assert only_the_first_two_launches(bench)
         assert bench.still_running() == []
 
-    def test_says_so_in_its_json_too(self, bench: Bench) -> None:
+    def test_is_marked_in_its_json(self, bench: Bench) -> None:
         result = bench.profile("crash", "--format", "json")
         assert result.code == 1
         assert result.json()["notes"][0] == "the run ended early; this is what it had collected until then"
         assert sum(row["launches"] for row in result.json()["rows"]) == 2
 
 
-class TestARunThatGaveNothing:
+class TestARunWithoutResults:
     @pytest.mark.parametrize(
         ("behaviour", "says", "code"),
         [
@@ -362,7 +362,7 @@ class TestARunThatGaveNothing:
             ("exception", ["exit code 1", 'KeyError: "no such data set"'], 1),
         ],
     )
-    def test_says_why_in_one_paragraph(self, behaviour: str, says: list[str], code: int, bench: Bench) -> None:
+    def test_gives_the_reason_in_one_paragraph(self, behaviour: str, says: list[str], code: int, bench: Bench) -> None:
         result = bench.profile(behaviour)
         assert result.code == 1
         assert result.out == ""
@@ -377,7 +377,7 @@ class TestARunThatGaveNothing:
         result = bench.profile("permission", "--format", "json")
         assert (result.code, result.out) == (1, "")
 
-    def test_without_the_ncu_that_was_named_says_which_and_writes_nothing(self, bench: Bench) -> None:
+    def test_without_the_named_ncu_names_it_and_writes_nothing(self, bench: Bench) -> None:
         bench.ncu.unlink()
         result = bench.profile("good")
         assert result.code == 1
@@ -385,7 +385,7 @@ class TestARunThatGaveNothing:
         assert "Traceback" not in result.err
         assert not bench.run.exists()
 
-    def test_in_a_folder_that_cannot_be_made_says_so(self, bench: Bench) -> None:
+    def test_in_a_folder_that_cannot_be_created_is_an_error(self, bench: Bench) -> None:
         bench.run.write_text("a file")
         bench.run = bench.run / "below"
         result = bench.profile("good")
@@ -429,19 +429,19 @@ class TestADryRun:
         )
         assert sorted(bench.folder.iterdir()) == before
 
-    def test_names_the_ncu_that_was_asked_for_although_it_is_not_there(self, bench: Bench) -> None:
+    def test_names_the_requested_ncu_although_it_is_missing(self, bench: Bench) -> None:
         bench.ncu.unlink()
         result = bench.profile("good", "--dry-run")
         assert result.code == 0, result.err
         assert shlex.split(result.out)[0] == str(bench.ncu)
 
-    def test_shows_what_the_real_run_then_does(self, bench: Bench) -> None:
+    def test_shows_what_the_real_run_does(self, bench: Bench) -> None:
         printed = bench.profile("good", "--dry-run", "--nvtx-include", "forward pass/").out
         bench.profile("good", "--nvtx-include", "forward pass/")
         assert bench.manifest()["tool_runs"][0]["command"] == shlex.split(printed)
 
 
-class TestTheToolThatAutoTakes:
+class TestTheToolThatAutoChooses:
     @pytest.mark.parametrize(
         ("device", "gpu", "installed", "tool", "why"),
         [
@@ -470,11 +470,11 @@ class TestATimelineOfNsys:
         monkeypatch.setattr("ncu_launch.profile.plan.gpus", list)
         return make_plan(replace(request, tool="nsys"), Path("run"), dry=True).notes
 
-    def test_says_what_steers_ncu_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_refuses_options_that_apply_to_ncu_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked = Request((), ("flops", "dram"), program=("./app",), kernel="gemm", extra=("--stats=true",))
         assert self.plan(asked, monkeypatch) == ("without effect, since ncu does not run: --kernel",)
 
-    def test_before_ncu_counts_leaves_that_to_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_before_ncu_counts_allows_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked = Request((), ("occupancy",), program=("./app",), kernel="gemm", cache_control="none", ncu="/opt/ncu")
         assert self.plan(asked.to_trace(), monkeypatch) == ()
 
@@ -484,7 +484,7 @@ class TestAnNsysThatLeavesNoReport:
 
     @staticmethod
     def profile(bench: Bench, does: str, *options: str) -> Result:
-        """A run under a stand-in for nsys that says its version, exports one kernel, and else does as told."""
+        """A run under a stand-in for nsys that prints its version, exports one kernel, and otherwise follows `script`."""
         timeline = database(bench.folder / "timeline.sqlite", {KERNELS: [kernel(5, 1)]}, ["triad"])
         nsys = bench.folder / "empty" / "nsys"
         nsys.write_text(
@@ -501,7 +501,7 @@ class TestAnNsysThatLeavesNoReport:
     def beginnings(bench: Bench) -> int:
         return len((bench.folder / "began").read_text().splitlines())
 
-    def test_once_begins_again(self, bench: Bench) -> None:
+    def test_once_is_started_again(self, bench: Bench) -> None:
         does = (
             f"[ $(/usr/bin/wc -l < '{bench.folder / 'began'}') = 1 ] && echo Connection to the Agent lost. && exit 0\n"
             "printf 'NVIDIA Tegra Profiler Report 1.\\n' > \"$out.nsys-rep\"\n"
@@ -511,7 +511,7 @@ class TestAnNsysThatLeavesNoReport:
         assert [launch["kernel_short"] for launch in bench.launches()] == ["triad"]
         assert [run["log"] for run in bench.manifest()["tool_runs"]] == ["output.txt", "output-2.txt"]
 
-    def test_twice_says_what_happened(self, bench: Bench) -> None:
+    def test_twice_is_an_error_with_the_reason(self, bench: Bench) -> None:
         result = self.profile(bench, "echo Connection to the Agent lost.")
         assert result.code == 1
         assert "or lost it, as happens where several begin at once" in result.err
@@ -524,27 +524,27 @@ class TestAnNsysThatLeavesNoReport:
         assert "only what it recorded (.qdstrm)" in result.err
         assert "ln -sfn" in result.err
 
-    def test_and_says_nothing_points_to_its_log(self, bench: Bench) -> None:
+    def test_and_no_output_points_to_its_log(self, bench: Bench) -> None:
         result = self.profile(bench, "echo the program is done")
         assert result.code == 1
         assert "left no report, though it ended with exit code 0" in result.err
         assert "ln -sfn" not in result.err
         assert "output-2.txt" in result.err
 
-    def test_because_it_was_stopped_does_not_begin_again(self, bench: Bench) -> None:
+    def test_because_it_was_stopped_is_not_started_again(self, bench: Bench) -> None:
         result = self.profile(bench, "trap 'exit 0' TERM INT\n/bin/sleep 30 & wait", "--timeout", "1")
         assert result.code == 1
         assert self.beginnings(bench) == 1
         assert len(bench.manifest()["tool_runs"]) == 1
 
 
-def test_arguments_for_ncu_whose_quote_is_open_are_refused(bench: Bench) -> None:
+def test_unbalanced_quotes_in_arguments_for_ncu_are_refused(bench: Bench) -> None:
     result = bench.profile("asked", "--ncu-args", "--set 'full")
     assert (result.code, "Traceback" in result.err) == (2, False)
     assert "--ncu-args --set 'full could not be split into words" in result.err
 
 
-def test_a_log_that_cannot_be_written_is_not_laid_to_the_tool(bench: Bench) -> None:
+def test_a_log_that_cannot_be_written_is_not_blamed_on_the_tool(bench: Bench) -> None:
     bench.run.mkdir()
     (bench.run / "logs").symlink_to(bench.folder / "nowhere")
     result = bench.profile("asked")

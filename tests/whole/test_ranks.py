@@ -1,4 +1,4 @@
-"""Ranks: where a process stands, the exact commands, and real runs of several ranks that live, fail and are killed."""
+"""Ranks: the place of a process, the exact commands, and real runs of several ranks that succeed, fail and are killed."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def small():
 
 
 def profile(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """An nsys report holds the whole environment, so only what is needed is handed over."""
+    """An nsys report contains the whole environment, so only necessary variables are passed on."""
     return subprocess.run([*PROGRAM, "profile", *arguments], **started(folder, variables))  # type: ignore[call-overload, no-any-return]
 
 
@@ -122,7 +122,7 @@ def folder(tmp_path: Path) -> Path:
 
 class TestThePlaceOfAProcess:
     @pytest.mark.parametrize("launcher", LAUNCHERS, ids=lambda launcher: launcher.name)
-    def test_is_what_its_launcher_says(self, launcher: object) -> None:
+    def test_is_what_its_launcher_sets(self, launcher: object) -> None:
         names = (launcher.rank, launcher.world_size, launcher.local_rank, launcher.local_size)  # type: ignore[attr-defined]
         place = place_here(dict(zip(names, ("5", "8", "1", "4"), strict=True)) | {"SLURM_NODEID": "0"})
         assert place is not None
@@ -131,10 +131,10 @@ class TestThePlaceOfAProcess:
     def test_is_unknown_without_a_launcher(self) -> None:
         assert place_here({}) is None
 
-    def test_is_none_in_a_batch_script_which_has_a_rank_and_is_no_rank(self) -> None:
+    def test_is_none_in_a_batch_script_which_has_a_rank_variable_but_is_no_rank(self) -> None:
         assert place_here({"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"}) is None
 
-    def test_is_none_of_one_process_alone(self) -> None:
+    def test_is_none_for_a_single_process(self) -> None:
         assert place_here({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}) is None
 
     def test_is_that_of_the_innermost_launcher(self) -> None:
@@ -153,20 +153,20 @@ class TestThePlaceOfAProcess:
 
 
 class TestWhoStartsTheRanks:
-    def test_is_torchrun_where_no_launcher_did(self) -> None:
+    def test_is_torchrun_without_a_launcher(self) -> None:
         assert starts_ranks(4, None)
 
-    def test_is_the_launcher_where_nproc_is_not_given(self) -> None:
+    def test_is_the_launcher_without_nproc(self) -> None:
         assert not starts_ranks(None, RANK_3)
 
-    def test_is_torchrun_on_each_node_where_the_launcher_started_one_process_there(self) -> None:
+    def test_is_torchrun_on_each_node_if_the_launcher_started_one_process_there(self) -> None:
         assert starts_ranks(4, replace(RANK_3, local_size=1))
 
     @pytest.mark.parametrize("nproc", [2, 8])
-    def test_is_the_launcher_where_it_started_as_many(self, nproc: int) -> None:
+    def test_is_the_launcher_if_it_started_as_many(self, nproc: int) -> None:
         assert not starts_ranks(nproc, RANK_3)
 
-    def test_is_asked_for_where_the_numbers_do_not_fit(self) -> None:
+    def test_is_an_error_if_the_numbers_do_not_fit(self) -> None:
         with pytest.raises(WrongUsage, match="--nproc 4 does not fit the 2 processes that torchrun started on gpu04"):
             starts_ranks(4, RANK_3)
 
@@ -182,17 +182,17 @@ class TestNodes:
     def test_meet_at_the_first_of_slurms_list(self) -> None:
         assert nodes_of(RANK_3, {"SLURM_JOB_NODELIST": "gpu[03-05]"}) == Nodes(8, 3, "gpu03")
 
-    def test_meet_where_the_environment_says_so(self) -> None:
+    def test_meet_where_the_environment_says(self) -> None:
         environment = {"MASTER_ADDR": "head", "MASTER_PORT": "1234", "SLURM_JOB_NODELIST": "gpu3"}
         assert nodes_of(RANK_3, environment) == Nodes(8, 3, "head", "1234")
 
-    def test_are_not_guessed_where_nothing_says_who_is_first(self) -> None:
+    def test_are_not_guessed_if_the_first_is_unknown(self) -> None:
         with pytest.raises(WrongUsage, match="MASTER_ADDR"):
             nodes_of(RANK_3, {})
 
 
 def by_graph_node() -> list[str]:
-    """What this machine's nsys, or the newest without one, is told of CUDA graphs."""
+    """The options for CUDA graphs of this machine's nsys, or of the newest without one."""
     nsys = find_tool("nsys")
     version = (nsys.version if nsys is not None else None) or NEWEST
     return ["--cuda-graph-trace", "node"] if version >= (2022, 4) else []
@@ -228,7 +228,7 @@ class TestTheCommands:
         assert words[words.index("--log-file") + 1] == "RUN/ranks/3/reports/ncu.csv"
         assert words[-3:] == ["--kernel-name", NO_COLLECTIVES, "./app"]
 
-    def test_run_once_however_many_runs_were_asked_for(self) -> None:
+    def test_run_once_however_many_runs_were_requested(self) -> None:
         request = Request((), ("flops", "dram"), program=("./app",), tool="ncu", place=RANK_3, ranks=8, plan="two-runs")
         plan = make_plan(request, Path("RUN"), dry=True)
         assert len(plan.commands) == 1
@@ -244,13 +244,13 @@ class TestTheCommands:
             *OWN_PYTHON, "-m", "ncu_launch.profilers.rank_wrapper", "RUN/nodes/0/processes", "./app",
         ]  # fmt: skip
 
-    def test_leave_out_the_tool_beside_rank_0_alone(self) -> None:
+    def test_leave_out_the_tool_except_on_rank_0(self) -> None:
         request = Request((), (), program=("./app",), tool="nsys", place=RANK_3, ranks=8, tool_per="rank0")
         assert make_plan(request, Path("RUN")).command == ("./app",)
         first = replace(request, place=replace(RANK_3, rank=0))
         assert make_plan(first, Path("RUN"), dry=True).command[1:2] == ("profile",)
 
-    def test_keep_new_instances_of_ncu_in_step_where_asked(self) -> None:
+    def test_keep_new_versions_of_ncu_in_lockstep_on_request(self) -> None:
         options = NcuOptions(METRIC, "ncu.csv", version=(2026, 1), lockstep=Lockstep(8, "gpu03"))
         assert ncu_command(options, ["./app"]) == [
             "ncu", "--csv", "--page", "raw", "--target-processes", "all", "--print-units", "base",
@@ -260,7 +260,7 @@ class TestTheCommands:
             "--lockstep-kernel-launch", "./app",
         ]  # fmt: skip
 
-    def test_refuse_lockstep_to_an_ncu_that_is_too_old(self, tmp_path: Path) -> None:
+    def test_refuse_lockstep_for_an_ncu_that_is_too_old(self, tmp_path: Path) -> None:
         ncu = tmp_path / "ncu"
         ncu.write_text("#!/bin/sh\necho Version 2024.1.1.0\n")
         ncu.chmod(0o755)
@@ -270,12 +270,12 @@ class TestTheCommands:
         with pytest.raises(WrongUsage, match=r"2024\.1\S* is not known to have --lockstep-kernel-launch"):
             make_plan(request, tmp_path, dry=True)
 
-    def test_take_a_script_as_torchrun_does(self) -> None:
+    def test_accept_a_script_as_torchrun_does(self) -> None:
         assert runnable(("train.py", "--lr", "1")) == (PYTHON, "train.py", "--lr", "1")
         assert runnable(("-m", "train")) == (PYTHON, "-m", "train")
         assert runnable(("./app",)) == ("./app",)
 
-    def test_survive_the_way_to_the_ranks(self) -> None:
+    def test_survive_serialization_to_the_ranks(self) -> None:
         request = Request(("ncu-bench",), METRIC, workload=Workload("resnet18", data_parallel=True), ranks=4)
         assert Request.from_json(request.to_json()) == request
 
@@ -289,15 +289,15 @@ class TestCollectives:
             "c10d::allreduce_", "_c10d_functional::wait_tensor",
         ],
     )  # fmt: skip
-    def test_are_known_by_name(self, name: str) -> None:
+    def test_are_recognised_by_name(self, name: str) -> None:
         assert is_collective(name)
 
     @pytest.mark.parametrize("name", ["ampere_sgemm_128x64_nn", "reduce_kernel", "aten::add", "all_reduce_is_not_me"])
-    def test_are_not_seen_where_there_are_none(self, name: str) -> None:
+    def test_are_not_recognised_in_other_kernels(self, name: str) -> None:
         assert not is_collective(name)
 
     @needs_ncu
-    def test_an_expression_like_theirs_leaves_kernels_out_of_a_real_report_with_real_ncu(self) -> None:
+    def test_are_left_out_of_a_real_report_by_real_ncu_with_their_expression(self) -> None:
         report = SHARED / "reports" / "ncu_rep" / "AveryClapp__ESMM-Research__profile_output.ncu-rep"
         if not report.is_file():
             pytest.skip(f"there is no {report}: put the folder of real reports beside the project, as ../shared")
@@ -331,7 +331,7 @@ class TestReportsInTheFolderOfARun:
         rows: list[dict[str, object]] = parsed.table.to_pylist()
         return rows
 
-    def test_are_never_joined_across_ranks_however_alike(self, tmp_path: Path) -> None:
+    def test_are_never_joined_across_ranks_however_similar(self, tmp_path: Path) -> None:
         for rank in (0, 1):
             self.put(rank_folder(tmp_path, rank), {"rank": rank, "host": f"gpu{rank}"})
         rows = self.launches(tmp_path)
@@ -348,13 +348,13 @@ class TestReportsInTheFolderOfARun:
         report = self.put(tmp_path, {"host": "gpu3", "processes": [{"rank": 5, "process_id": 1}]})
         assert {row["rank"] for row in self.launches(report)} == {None}
 
-    def test_of_a_rank_that_was_killed_are_known_by_their_folder(self, tmp_path: Path) -> None:
+    def test_of_a_killed_rank_are_known_by_their_folder(self, tmp_path: Path) -> None:
         report = self.put(rank_folder(tmp_path, 6), {})
         (rank_folder(tmp_path, 6) / "manifest.json").unlink()
         (rank_folder(tmp_path, 6) / STATE).write_text(json.dumps({"host": "gpu1", "beat": 3, "ended": False}))
         assert {(row["rank"], row["host"]) for row in self.launches(report)} == {(6, "gpu1")}
 
-    def test_of_no_distributed_run_have_no_rank_and_no_host(self, tmp_path: Path) -> None:
+    def test_of_a_single_process_have_no_rank_and_no_host(self, tmp_path: Path) -> None:
         rows = self.launches(self.put(tmp_path, {}))
         assert {row["rank"] for row in rows} == {None}
         assert "host" not in rows[0]
@@ -379,7 +379,7 @@ class TestRanksThatFail:
         assert own() is None
         assert patient() is None
 
-    def test_are_missed_where_they_vanish_without_a_word(self, tmp_path: Path) -> None:
+    def test_are_reported_missing_if_they_vanish_without_a_message(self, tmp_path: Path) -> None:
         for rank, over in (("1", False), ("2", True)):
             (tmp_path / "ranks" / rank).mkdir(parents=True)
             (tmp_path / "ranks" / rank / STATE).write_text(json.dumps({"host": "gpu03", "beat": 4, "ended": over}))
@@ -389,7 +389,7 @@ class TestRanksThatFail:
         assert beats.lost() == ["1"]
         assert beats.host("1") == "gpu03"
 
-    def test_are_not_waited_for_for_ever(self, tmp_path: Path) -> None:
+    def test_are_not_waited_for_forever(self, tmp_path: Path) -> None:
         (tmp_path / "ranks" / "0").mkdir(parents=True)
         (tmp_path / "ranks" / "0" / STATE).write_text(json.dumps({"host": "a", "beat": -1, "ended": True}))
         (tmp_path / "ranks" / "1").mkdir(parents=True)
@@ -447,7 +447,7 @@ class TestRealRanks:
             (row["rank"], row["host"], row["duration_ns"]) for row in rows
         ]
 
-    def test_that_a_launcher_started_write_their_own_parts_and_the_first_joins_them(self, folder: Path) -> None:
+    def test_started_by_a_launcher_write_their_own_parts_and_the_first_joins_them(self, folder: Path) -> None:
         arguments = [*PROGRAM, "profile", "model.py:small", "--tool", "operators", "-o", "run"]
         environment = started(folder, {})["env"]
         assert isinstance(environment, dict)
@@ -470,7 +470,7 @@ class TestRealRanks:
         for _ in range(3):
             shutil.rmtree(folder / "run", ignore_errors=True)
             done = profile(folder, "--nproc", "4", "--tool", "nsys", "-o", "run", "--", "train.py", "--lr")
-            if "nsys did not get to its own agent" not in done.stderr:  # nsys 2022 may, where four begin at once
+            if "nsys did not get to its own agent" not in done.stderr:  # nsys 2022 can, if four start at once
                 break
         assert done.returncode == 0, done.stderr
         assert "The timelines of 4 ranks are in run" in done.stderr
@@ -482,7 +482,7 @@ class TestRealRanks:
             assert "the sum is 4.0 with ['--lr']" in (part / "logs" / "output.txt").read_text()
 
     @needs_nsys
-    def test_below_one_tool_are_told_apart_by_their_processes(self, folder: Path) -> None:
+    def test_below_one_tool_are_distinguished_by_their_processes(self, folder: Path) -> None:
         done = profile(
             folder, "--nproc", "2", "--tool", "nsys", "--tool-per", "node", "-o", "run", "--", "python", "alone.py"
         )
@@ -493,7 +493,7 @@ class TestRealRanks:
         assert all(f"work of rank {rank}".encode() in exported for rank in range(2))
 
     @needs_nsys
-    def test_name_the_one_that_failed(self, folder: Path) -> None:
+    def test_are_named_if_they_failed(self, folder: Path) -> None:
         done = profile(
             folder, "--nproc", "3", "--tool", "nsys", "--tool-per", "rank0", "-o", "run", "--", "alone.py", "die"
         )
@@ -505,7 +505,7 @@ class TestRealRanks:
         assert failed["rank"] == 2
 
     @needs_nsys
-    def test_name_the_one_whose_profiler_was_killed_and_leave_nothing_of_it(self, folder: Path) -> None:
+    def test_are_named_if_their_profiler_was_killed_and_leave_nothing_of_it(self, folder: Path) -> None:
         done = profile(
             folder, "--nproc", "3", "--tool", "nsys", "--tool-per", "rank0", "-o", "run", "--", "alone.py", "be-killed"
         )
@@ -524,7 +524,7 @@ def alive_in(folder: Path) -> list[str]:
 
 
 def _exported(timeline: Path) -> bytes:
-    """The bytes of a timeline as SQLite: its texts stand in them as they are."""
+    """The bytes of a timeline as SQLite: its texts are stored unchanged."""
     sqlite = timeline.with_suffix(".sqlite")
     command = ["nsys", "export", "--type", "sqlite", "--output", str(sqlite), str(timeline)]
     subprocess.run(command, check=True, capture_output=True)
@@ -533,7 +533,7 @@ def _exported(timeline: Path) -> bytes:
 
 @needs_torch
 class TestRanksUnderAStandInForNcu:
-    def test_are_joined_with_what_is_known_of_their_collectives(self, folder: Path) -> None:
+    def test_are_joined_with_the_times_of_their_collectives(self, folder: Path) -> None:
         ncu = folder / "ncu"
         stand_in = ROOT / "tests" / "support" / "stand_in_ncu.py"
         ncu.write_text(f"#!{PYTHON}\nimport runpy\nrunpy.run_path({str(stand_in)!r}, run_name='__main__')\n")

@@ -24,7 +24,7 @@ Range = tuple[int, int, str]
 
 
 def profile(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """An nsys report holds the whole environment, so only what is needed is handed over."""
+    """An nsys report contains the whole environment, so only necessary variables are passed on."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(cwd),
@@ -52,7 +52,7 @@ def ranges(tmp_path_factory: pytest.TempPathFactory) -> list[Range]:
 
 @needs_nsys
 class TestRangesUnderRealNsys:
-    def test_nest(self, ranges: list[Range]) -> None:
+    def test_nest_correctly(self, ranges: list[Range]) -> None:
         open_until: list[int] = []
         for start, end, name in ranges:
             while open_until and open_until[-1] <= start:
@@ -60,7 +60,7 @@ class TestRangesUnderRealNsys:
             assert not open_until or end <= open_until[-1], name
             open_until.append(end)
 
-    def test_hold_the_iteration_and_in_it_both_phases(self, ranges: list[Range]) -> None:
+    def test_include_the_iteration_and_in_it_both_phases(self, ranges: list[Range]) -> None:
         spans = {name: (start, end) for start, end, name in ranges}
         iteration, forward, backward = spans["iteration 0"], spans["forward"], spans["backward"]
         assert iteration[0] <= forward[0] < forward[1] <= backward[0] < backward[1] <= iteration[1]
@@ -92,7 +92,7 @@ def test_any_program_can_be_traced(tmp_path: Path) -> None:
 
 
 @needs_nsys
-def test_a_program_that_fails_under_nsys_is_shown_with_its_own_code(tmp_path: Path) -> None:
+def test_a_program_that_fails_under_nsys_is_shown_with_its_own_exit_code(tmp_path: Path) -> None:
     done = profile("--tool", "nsys", "-o", "run", "--", "sh", "-c", "echo broken pipe dream; exit 7", cwd=tmp_path)
     assert done.returncode == 1
     assert "exit code 7" in done.stderr
@@ -105,13 +105,13 @@ def test_real_ncu_without_a_gpu_is_driven_to_its_failure_and_explained(tmp_path:
     for _ in range(5):
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
         done = profile("resnet18", "--tool", "ncu", "--warmup", "0", "-o", "run", cwd=tmp_path)
-        if "ncu lost the program" not in done.stderr:  # without a driver, on a busy machine, this ncu now and then does
+        if "ncu lost the program" not in done.stderr:  # without a driver, on a busy machine, this ncu sometimes does
             break
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert (tmp_path / "run" / "manifest.json").is_file()
     if "ncu lost the program" in done.stderr:
-        # Five times in a row this was only seen beside a CUDA build of PyTorch; elsewhere it is a failure.
+        # Five times in a row this was seen only beside a CUDA build of PyTorch; elsewhere it is a failure.
         assert torch_version.cuda is not None
         assert "Check that the program starts without ncu and really uses the GPU" in done.stderr
     else:
@@ -139,7 +139,7 @@ def test_real_ncu_accepts_every_option_we_give_it(tmp_path: Path) -> None:
 
 
 @needs_ncu
-def test_real_ncu_and_a_program_that_is_not_there(tmp_path: Path) -> None:
+def test_real_ncu_with_a_missing_program_is_explained(tmp_path: Path) -> None:
     done = profile("--tool", "ncu", "-o", "run", "--", "./no-such-program", cwd=tmp_path)
     assert done.returncode == 1
     assert "a program that is not there" in done.stderr

@@ -1,4 +1,4 @@
-"""What earlier schema versions wrote is read by this code, with the numbers that it held then."""
+"""Files of earlier schema versions are read by this code, with the numbers that they had then."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ released = pytest.mark.parametrize("folder", sorted(RELEASED.glob("schema-*")), 
 
 
 def said(*arguments: str) -> dict[str, object]:
-    """What a command prints as JSON."""
+    """The JSON output of a command."""
     result = CliRunner().invoke(cli, [*arguments, "--format", "json"], catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
     answer: dict[str, object] = json.loads(result.stdout)
@@ -37,7 +37,7 @@ def said(*arguments: str) -> dict[str, object]:
 
 
 def totals(folder: Path) -> dict[str, tuple[float | None, ...]]:
-    """The totals of what was kept of one schema version."""
+    """The totals of the kept files of one schema version."""
     from ncu_parsers.parquet.reader import read_bench, read_launches
 
     found: dict[str, tuple[float | None, ...]] = {}
@@ -59,7 +59,7 @@ def test_every_schema_version_has_its_samples() -> None:
 
 
 @released
-def test_every_number_is_what_it_was(folder: Path) -> None:
+def test_every_number_is_unchanged(folder: Path) -> None:
     assert totals(folder) == TOTALS[int(folder.name.removeprefix("schema-"))]
 
 
@@ -78,7 +78,7 @@ def test_commands_read_runs(folder: Path, command: str, name: str) -> None:
 
 
 @released
-def test_commands_read_sweeps_and_go_on_with_them(folder: Path, tmp_path: Path) -> None:
+def test_commands_read_sweeps_and_resume_them(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "sweep", tmp_path / "sweep")
     assert said("scaling", str(tmp_path / "sweep"))["rows"]
 

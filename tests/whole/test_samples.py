@@ -29,7 +29,7 @@ def parsed_sample(path: Path) -> Parsed:
 
 
 def golden_of(path: Path) -> dict[str, Any]:
-    """All that a sample parses to: dialects, lines, notes, every column of every launch, or the refusal."""
+    """Everything that a sample parses to: dialects, lines, notes, every column of every launch, or the refusal."""
     parsed = parsed_sample(path)
     if parsed.table is None:
         return {"refused": first_line(next(iter(parsed.refused.values())))}

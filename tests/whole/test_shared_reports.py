@@ -1,4 +1,4 @@
-"""Real reports made by other people's GPUs: each parses or is refused as expected, and known truths come out."""
+"""Real reports of other people's GPUs: each parses or is refused as expected, and known values come out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_real_report_parses_or_is_refused_as_expected(name: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["ncu_csv", "ncu_rep", "nsys"])
-def test_every_report_of_every_kind_is_read_or_refused_with_what_to_do(folder: str) -> None:
+def test_every_report_of_every_kind_is_read_or_refused_with_advice(folder: str) -> None:
     sources = [Source(str(path)) for path in shared_reports(folder)]
     assert sources
     parsed = parse(sources, join=False)
@@ -56,7 +56,7 @@ def test_every_report_of_every_kind_is_read_or_refused_with_what_to_do(folder: s
     assert all(error.what and (error.cause or error.advice) for error in parsed.refused.values())
 
 
-def test_a_folder_of_all_of_them_is_one_table_with_a_row_per_launch() -> None:
+def test_a_folder_of_all_reports_is_one_table_with_a_row_per_launch() -> None:
     parsed = parse(find_sources([str(SHARED / "reports" / "nsys"), str(SHARED / "reports" / "ncu_rep")]))
     assert parsed.table is not None
     assert len(parsed.table) == sum(report.rows for report in parsed.reports)
@@ -70,7 +70,7 @@ TRUE_GEMM_FLOPS = 2 * 40960 * 40960 * 20480
 @pytest.mark.parametrize(
     ("file", "kernel"), [("output_gemm.csv", "gemm_v0"), ("output_sgemm.csv", "gemm_v1"), ("share_tile.csv", "gemm_v0")]
 )
-def test_the_flops_of_a_gemm_are_2mnk_to_the_digit_without_the_constants_it_moves(file: str, kernel: str) -> None:
+def test_the_flops_of_a_gemm_are_2mnk_to_the_digit_without_constant_moves(file: str, kernel: str) -> None:
     table = one(file)
     rows = [row for row in table.to_pylist() if row["kernel_short"] == kernel]
     assert [row["flops"] for row in rows] == [TRUE_GEMM_FLOPS]
@@ -84,12 +84,12 @@ def test_the_dram_bytes_of_two_gemms_differ_fivefold() -> None:
     assert v1 == pytest.approx(8.08e11, rel=2e-3)
 
 
-def test_dram_bandwidth_from_the_blackwell_names_is_the_authors_own() -> None:
+def test_dram_bandwidth_from_the_blackwell_names_equals_the_authors() -> None:
     (row,) = one("ncu_gemm_naive").to_pylist()
     assert row["dram_bytes"] / row["duration_ns"] == pytest.approx(8.43, abs=0.005)
 
 
-def test_the_gpp_kernel_gives_the_flops_time_and_intensity_of_its_authors() -> None:
+def test_the_gpp_kernel_has_the_flops_time_and_intensity_of_its_authors() -> None:
     (row,) = one("custom-scripts_output.csv").to_pylist()
     assert row["flops_fp64"] == pytest.approx(1.9638e12, rel=1e-4)
     assert row["duration_ns"] == pytest.approx(22.765e9, rel=1e-4)
@@ -106,7 +106,7 @@ def test_the_pages_of_one_report_agree_and_join_into_its_two_launches() -> None:
     assert "were joined into one row each" in parsed.notes[0]
 
 
-def test_a_session_page_lends_its_tool_version_to_the_report_beside_it() -> None:
+def test_a_session_page_gives_its_tool_version_to_the_report_beside_it() -> None:
     pages = [path for path in shared_reports("ncu_csv") if path.name.startswith("cfregly")]
     parsed = parse([Source(str(path)) for path in pages])
     (report,) = [report for report in parsed.reports if report.launches]
@@ -119,7 +119,7 @@ EVERY_REPORT = [path for folder in ("ncu_csv", "ncu_rep", "ncu_rep_full") for pa
 
 
 @pytest.mark.parametrize("path", EVERY_REPORT, ids=[path.name for path in EVERY_REPORT])
-def test_every_report_has_one_dram_ceiling_for_each_device_and_it_is_that_of_the_data_sheet(path: Path) -> None:
+def test_every_report_has_one_dram_ceiling_per_device_equal_to_the_data_sheet(path: Path) -> None:
     table = parse([Source(str(path))], join=False).table
     if table is None:
         return
@@ -135,7 +135,7 @@ def test_every_report_has_one_dram_ceiling_for_each_device_and_it_is_that_of_the
 
 
 @pytest.mark.parametrize("path", EVERY_REPORT, ids=[path.name for path in EVERY_REPORT])
-def test_all_levels_of_every_report_have_a_roof_or_a_note_that_says_why_not(path: Path) -> None:
+def test_all_levels_of_every_report_have_a_ceiling_or_a_note_with_the_reason(path: Path) -> None:
     table = parse([Source(str(path))], join=False).table
     if table is None:
         return

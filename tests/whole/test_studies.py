@@ -58,7 +58,7 @@ needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reaso
 
 
 def out_of(*arguments: str | Path) -> str:
-    """What a command prints on standard output; it must end well."""
+    """The standard output of a command, which must succeed."""
     result = CliRunner().invoke(cli, list(map(str, arguments)))
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -79,38 +79,38 @@ def blocks_of(page: Path, kind: str) -> list[str]:
 
 
 def commands_in(block: str) -> list[list[str]]:
-    """The words behind ncu-bench of every command of a block."""
+    """The arguments of every ncu-bench command of a block."""
     parts = [part for line in block.splitlines() for part in line.split(" && ") if "ncu-bench " in part]
     return [shlex.split(part.partition("ncu-bench ")[2]) for part in parts]
 
 
 class TestThePages:
-    def test_there_is_one_for_each_study_and_the_index_links_to_it(self) -> None:
+    def test_exist_for_each_study_and_the_index_links_to_them(self) -> None:
         index = (STUDIES / "README.md").read_text("utf-8")
         assert [page.name[:2] for page in PAGES] == ["s1", "s2", "s3", "s4", "s5"]
         assert all(f"({page.name})" in index for page in PAGES)
 
     @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-    def test_each_starts_with_one_or_two_commands_and_then_shows_what_they_print(self, page: Path) -> None:
+    def test_start_with_one_or_two_commands_and_their_output(self, page: Path) -> None:
         first = re.search(r"^```(\w+)\n(.*?)^```\n\s*^```(\w+)$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
         assert first is not None
         assert (first[1], first[3]) == ("sh", "text")
         assert 1 <= len(commands_in(first[2])) <= 2
 
     @pytest.mark.parametrize("page", [*PAGES, STUDIES / "README.md"], ids=lambda page: page.stem)
-    def test_every_command_in_it_has_the_options_that_it_is_given(self, page: Path) -> None:
+    def test_have_only_commands_with_existing_options(self, page: Path) -> None:
         for words in (words for block in blocks_of(page, "sh") for words in commands_in(block)):
             command = cli.get_command(click.Context(cli), words[0])
             assert command is not None, words
             command.make_context(words[0], words[1:])
 
     @pytest.mark.parametrize("page", [*PAGES, STUDIES / "README.md"], ids=lambda page: page.stem)
-    def test_every_link_in_it_leads_to_a_file(self, page: Path) -> None:
+    def test_have_only_links_that_lead_to_a_file(self, page: Path) -> None:
         for target in re.findall(r"\]\(([^)\s#]+)", page.read_text("utf-8")):
             assert (page.parent / target).is_file(), target
 
     @needs_torchvision
-    def test_what_nothing_had_to_run_for_is_still_what_the_page_shows(self) -> None:
+    def test_show_the_current_output_of_commands_that_run_nothing(self) -> None:
         page = next(page for page in PAGES if page.stem.startswith("s4"))
         printed = [out_of(*words) for words in commands_in(blocks_of(page, "sh")[0])]
         shown = blocks_of(page, "text")[0]
@@ -141,7 +141,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_another_machine(run: Path, to: Path, name: str, slower: float) -> None:
-    """A run folder as a machine of another name would have written it, whose every iteration takes longer."""
+    """A run folder as a machine of another name would have written it, with every iteration slower."""
     times = [column for column in read_bench(run / "bench.parquet").column_names if column.startswith("latency_")]
     rows = read_bench(run / "bench.parquet").to_pylist()
     for row in rows:
@@ -156,7 +156,7 @@ def of_another_machine(run: Path, to: Path, name: str, slower: float) -> None:
 class TestOneModelOnSeveralMachines:
     """S1: run folders made elsewhere, copied together."""
 
-    def test_one_command_compares_them_and_one_draws_them(self, sweep: Path, tmp_path: Path) -> None:
+    def test_is_compared_by_one_command_and_drawn_by_one(self, sweep: Path, tmp_path: Path) -> None:
         machines = [tmp_path / name for name in ("t4", "l4", "a100")]
         for machine, name, slower in zip(machines, ("Tesla T4", "NVIDIA L4", "NVIDIA A100"), (6, 3, 1), strict=True):
             of_another_machine(sweep, machine, name, slower)
@@ -168,7 +168,7 @@ class TestOneModelOnSeveralMachines:
         out_of("roofline", "--machine", "t4,l4,a100-sxm4-40gb", "-o", picture)
         assert picture.stat().st_size > 5000
 
-    def test_the_chips_have_the_figures_of_the_study_but_for_its_sparse_peak_of_the_l4(self) -> None:
+    def test_has_the_figures_of_the_study_except_for_its_sparse_peak_of_the_l4(self) -> None:
         rates = {name: _rates(name) for name in ("a100-sxm4-40gb", "t4", "l4")}
         assert [rates[name]["fp32"] for name in rates] == [19.5e12, 8.1e12, 30.3e12]
         assert [rates[name]["tensor_fp16"] for name in rates] == [312e12, 65e12, 121e12]
@@ -176,7 +176,7 @@ class TestOneModelOnSeveralMachines:
 
 
 def _rates(machine: str, *, sparse: bool = False) -> dict[str, float]:
-    """Peaks and the bandwidth of a machine's roofline, in FLOP/s, OP/s and B/s, by unit: the fastest of each."""
+    """Peaks and bandwidth of a machine's roofline, in FLOP/s, OP/s and B/s, by unit: the fastest of each."""
     found: dict[str, float] = {}
     for ceiling in document_of("roofline", "--machine", machine)["ceilings"]:
         if sparse or not ceiling["sparse"]:
@@ -206,7 +206,7 @@ class TestTenImageModels:
         assert rates["dram"] == pytest.approx(bandwidth, rel=1e-3)
 
     @needs_torchvision
-    def test_who_is_memory_bound_is_as_the_page_says(self) -> None:
+    def test_memory_bound_models_are_those_on_the_page(self) -> None:
         always = {"efficientnet_b0", "mnasnet1_0", "mobilenet_v2", "shufflenet_v2_x1_0"}
         names = [*sorted(always), "alexnet", "googlenet", "regnet_y_400mf", "resnet18", "squeezenet1_1", "vgg16"]
         machines = ("--machine", "t4,apple-m1,h100-sxm,colab-cpu")
@@ -223,7 +223,7 @@ class TestTenImageModels:
         assert all(row["unknown_operators"] is None for row in rows)
 
     @needs_torch
-    def test_a_sweep_has_a_knee_or_says_why_not_and_correlations(self, sweep: Path, tmp_path: Path) -> None:
+    def test_a_sweep_has_a_knee_or_a_reason_and_correlations(self, sweep: Path, tmp_path: Path) -> None:
         found = document_of("scaling", sweep, "-o", tmp_path / "scaling.svg")
         (fit,) = found["rows"]
         assert (fit["varied"], fit["dtype"], fit["points"]) == ("batch", "fp32", 3)
@@ -270,7 +270,7 @@ class TestEstimateAgainstCounters:
         found = {ridge["unit"]: ridge["intensity"] for ridge in ridges}
         assert found["tensor_fp16"] == pytest.approx(200.6, abs=0.05)
 
-    def test_a_metric_of_the_study_that_exists_on_no_chip_is_corrected(self) -> None:
+    def test_a_metric_of_the_study_that_no_chip_has_is_corrected(self) -> None:
         name = "smsp__sass_thread_inst_executed_op_fadd_p.sum"
         found = document_of("metrics", name, "--chip", "ga100")
         assert any("exists on no chip" in note for note in found["notes"])
@@ -294,7 +294,7 @@ class TestLatencyAgainstSize:
         assert {row["target"]: row["parameters"] / 1e6 for row in rows} == pytest.approx(millions, abs=0.05)
 
     @needs_transformers
-    def test_longformer_has_them_too(self) -> None:
+    def test_longformer_has_the_parameters_of_the_study(self) -> None:
         torch = pytest.importorskip("torch")
         with torch.device("meta"):
             model = build(Workload("hf:longformer-base-4096", sequence_length=16)).model

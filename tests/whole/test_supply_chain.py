@@ -1,4 +1,4 @@
-"""What the project stands on: versions that are pinned and tested from the lowest on, licences that let it be shipped."""
+"""Dependencies: versions are pinned and tested from the lowest on, licences allow the project to be shipped."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PERMISSIVE = re.compile(
 )
 STRONG = re.compile(r"\bA?GPL|General Public|Proprietary|Non-?Commercial", re.I)
 READ_BY_HAND = {"atheris": "Apache-2.0"}
-"""Packages whose metadata names no licence; what their licence file says."""
+"""Packages whose metadata names no licence, with that of their licence file."""
 OF_CUDA_BUILDS = {"cuda-toolkit"}
-"""NVIDIA's, beside its libraries, required by CUDA builds of PyTorch alone; its metadata names no licence."""
+"""NVIDIA's, beside its libraries, required only by CUDA builds of PyTorch; its metadata names no licence."""
 OF_THE_USER = {"ncu-report"}
 """Optional, never shipped: NVIDIA's own reader."""
 TESTED_WITH_THE_LOWEST = (
@@ -34,7 +34,7 @@ TESTED_WITH_THE_LOWEST = (
 
 
 def requirements() -> dict[str, list[str]]:
-    """What setup.cfg asks for: of everyone under "", and of each extra."""
+    """The requirements in setup.cfg: for everyone under "", and for each extra."""
     config = configparser.ConfigParser(interpolation=None)
     config.read(ROOT / "setup.cfg")
     lists = {"": config["options"]["install_requires"], **config["options.extras_require"]}
@@ -55,7 +55,7 @@ def pinned(file: str) -> dict[str, set[str]]:
 
 
 def needed(name: str, seen: set[str]) -> Iterator[str]:
-    """A package and all it needs, as far as it is installed; NVIDIA's libraries come with CUDA builds of PyTorch."""
+    """A package with its installed dependencies; NVIDIA's libraries come with CUDA builds of PyTorch."""
     key = name.lower().replace("_", "-")
     if key in seen or key.startswith("nvidia-") or key in OF_CUDA_BUILDS | OF_THE_USER:
         return
@@ -72,7 +72,7 @@ def needed(name: str, seen: set[str]) -> Iterator[str]:
 
 
 def licence_of(name: str) -> str:
-    """Everything that a package's metadata says of its licence."""
+    """The licence entries of a package's metadata."""
     fields = [metadata(name).get_all(field) or [] for field in ("License-Expression", "License", "Classifier")]
     classifiers = [line for line in fields[2] if line.startswith("License")]
     return " | ".join([*fields[0], *(text[:80] for text in fields[1]), *classifiers])
@@ -116,8 +116,8 @@ def test_the_licences_page_names_every_direct_requirement() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow  # `-m "not slow"` takes the place of the default, `-m "not nightly"`
-def test_the_offline_half_works_with_the_lowest_versions(tmp_path: Path) -> None:
+@pytest.mark.slow  # `-m "not slow"` replaces the default, `-m "not nightly"`
+def test_reading_and_analysis_work_with_the_lowest_versions(tmp_path: Path) -> None:
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "."]

@@ -1,1 +1,1 @@
-"""The commands that measure or ask a machine, a file for each."""
+"""The commands that measure or query a machine, one file each."""

@@ -23,7 +23,7 @@ from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, options_in, say_notes, show
+from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, format_option, options_in, show
 from ncu_tools.numbers.number_format import counted, digits, duration
 from ncu_tools.report.table import Column, Table, printable
 
@@ -59,7 +59,7 @@ Row = dict[str, Any]
 
 
 def _words(known: tuple[str, ...] = ()) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
-    """Words separated by commas, each of those `known`."""
+    """Parse words separated by commas, each of them one of `known`."""
 
     def parse(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
         words = tuple(word.strip() for word in value.split(",") if word.strip())
@@ -87,7 +87,7 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str | None
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """The options that say which points a sweep has."""
+    """The options that define the points of a sweep."""
 
     batch_sizes: tuple[int, ...]
     input_sizes: tuple[int, ...] | None
@@ -109,7 +109,7 @@ class SweepOptions:
 
 @dataclass(frozen=True)
 class EffortOptions:
-    """The options that say how long a point is timed: `precision` in percent, `max_time` in s, `warmup` iterations."""
+    """The options on the time per point: `precision` in percent, `max_time` in s, `warmup` iterations."""
 
     precision: float
     max_time: float
@@ -117,7 +117,7 @@ class EffortOptions:
 
     @property
     def effort(self) -> Effort:
-        """The same, as the processes that time take it."""
+        """The options as the timing processes expect them."""
         return Effort(precision=self.precision / 100, max_s=self.max_time, warmup=self.warmup)
 
 
@@ -191,27 +191,27 @@ def command(
       ncu-bench bench resnet50 vit_b_16 --batch-size 1,8,16,32 --dtype fp32,fp16 -o sweep
       ncu-bench bench hf:bert-base --seq-len 64,128,256,512 -o lengths && ncu-bench scaling lengths
     """
-    elsewhere = dask not in (None, "local")  # there may be another torchvision
+    elsewhere = dask not in (None, "local")  # the workers may have another torchvision
     wrong = [error for error in map(misspelt, targets) if error is not None and not elsewhere]
     if len(wrong) == len(targets):
         raise wrong[0]
-    say_notes([f"{error.paragraph} The others are measured." for error in wrong])
+    echo_notes([f"{error.paragraph} The others are measured." for error in wrong])
     sweep, effort = points_asked.of(targets), timing.effort
-    asked = points(sweep)
+    requested = points(sweep)
     folder = output or Path("runs") / f"bench-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}"
     _check_folder(folder, resume, retry_failed)
     with writing(folder):
         kept = _kept(folder, retry_failed) if resume else None
-        missing, begun = _left_of(asked, kept, processes)
+        missing, begun = _left_of(requested, kept, processes)
         if resume:
-            done = f"{_of(len(asked) - len(missing), len(asked))} measured"
+            done = f"{_of(len(requested) - len(missing), len(requested))} measured"
             click.echo(done + (f", {len(begun)} by fewer than {processes} processes." if begun else "."), err=True)
         stopped = _measured(folder, kept, missing, begun, effort, timeout, processes, dask)
     if stopped:
-        number = len(asked) - sum(has_all(row, processes) for row in _rows_of(folder, asked))
-        click.echo(f"{_of(number, len(asked))} left; the same command with -o {folder} --resume goes on.", err=True)
+        number = len(requested) - sum(has_all(row, processes) for row in _rows_of(folder, requested))
+        click.echo(f"{_of(number, len(requested))} left; the same command with -o {folder} --resume goes on.", err=True)
         raise click.Abort
-    rows = _rows_of(folder, asked)
+    rows = _rows_of(folder, requested)
     show(_table(rows, _notes(rows, sweep, effort, folder), output_format), output_format)
     if not any(row["outcome"] == OK for row in rows):
         raise NcuBenchError(
@@ -223,12 +223,12 @@ def command(
 
 
 def _of(number: int, points: int) -> str:
-    """As in "1 of 3 points is", for what follows."""
+    """The start of a sentence, as "1 of 3 points is"."""
     return f"{number} of {counted(points, 'point', 'points')} {'is' if number == 1 else 'are'}"
 
 
 def _check_folder(folder: Path, resume: bool, retry_failed: bool) -> None:
-    """Raise `WrongUsage` for a folder that holds files when nobody said that a sweep should go on, or the reverse."""
+    """Raise `WrongUsage` if a folder has files and the sweep is not resumed, or the reverse."""
     if retry_failed and not resume:
         raise WrongUsage("--retry-failed goes with --resume.", advice="Name the run folder with -o, and --resume.")
     if not resume and folder.is_dir() and any(folder.iterdir()):
@@ -240,7 +240,7 @@ def _check_folder(folder: Path, resume: bool, retry_failed: bool) -> None:
 
 
 def _kept(folder: Path, retry_failed: bool) -> pa.Table | None:
-    """The rows that a run folder has already; None where it has none."""
+    """The rows already in a run folder; None if there are none."""
     file = folder / BENCH_FILE
     if not file.is_file():
         return None
@@ -250,25 +250,25 @@ def _kept(folder: Path, retry_failed: bool) -> pa.Table | None:
     return table.filter([outcome == OK for outcome in table.column("outcome").to_pylist()]) if retry_failed else table
 
 
-def _left_of(asked: list[BenchPoint], kept: pa.Table | None, processes: int) -> tuple[list[BenchPoint], list[Row]]:
-    """The points that need a process, and the rows of those among them that had some of theirs."""
+def _left_of(requested: list[BenchPoint], kept: pa.Table | None, processes: int) -> tuple[list[BenchPoint], list[Row]]:
+    """The points that still need a process, and the rows of those that were partly measured."""
     if kept is None:
-        return asked, []
+        return requested, []
     rows = {row["point"]: row for row in kept.drop_columns(["samples_ns"]).to_pylist()}
-    missing = [point for point in asked if point.name not in rows or not has_all(rows[point.name], processes)]
+    missing = [point for point in requested if point.name not in rows or not has_all(rows[point.name], processes)]
     begun = {point.name for point in missing} & rows.keys()
     return missing, kept.filter([name in begun for name in kept.column("point").to_pylist()]).to_pylist()
 
 
-def _rows_of(folder: Path, asked: list[BenchPoint]) -> list[Row]:
-    """The rows of these points, in the order asked for."""
+def _rows_of(folder: Path, requested: list[BenchPoint]) -> list[Row]:
+    """The rows of these points, in the requested order."""
     from ncu_parsers.parquet.reader import read_bench
 
     file = folder / BENCH_FILE
     if not file.is_file():
         return []
     rows = {row["point"]: row for row in read_bench(file).drop_columns(["samples_ns"]).to_pylist()}
-    return [rows[point.name] for point in asked if point.name in rows]
+    return [rows[point.name] for point in requested if point.name in rows]
 
 
 def _measured(
@@ -281,9 +281,9 @@ def _measured(
     processes: int,
     dask: str | None,
 ) -> bool:
-    """Measure points, and write the file anew after each process; True when it was stopped before the end.
+    """Measure points, rewriting the file after each process; True if stopped before the end.
 
-    By dask it is written after each point, and points that had some of their processes have them all again, on one
+    With dask the file is written after each point, and partly measured points are measured completely again, on one
     machine.
     """
     from ncu_parsers.parquet.writer import write_table
@@ -312,7 +312,7 @@ def _measured(
     except KeyboardInterrupt:
         return True
     except NcuBenchError:
-        if table is None:  # nothing was begun: the same command may be typed again
+        if table is None:  # nothing was begun, so the same command can be repeated
             (folder / MANIFEST).unlink(missing_ok=True)
             with suppress(OSError):  # a log may be there
                 logs.rmdir()
@@ -328,7 +328,7 @@ def _measured(
 
 @contextmanager
 def _progress(total: int) -> Iterator[tuple[Callable[[BenchPoint, str], None], Callable[[Row], None]]]:
-    """What to call with how far a point is, and with the row of one that is done: lines, and on a terminal a status."""
+    """Yield callbacks for the stage of a point and for a finished row: lines, and on a terminal a status."""
     from rich.console import Console
     from rich.text import Text
 
@@ -389,7 +389,7 @@ def _table(rows: list[Row], notes: list[str], output_format: str) -> Table:
 
 
 def _for_people(row: Row) -> Row:
-    """A row with its throughput in words and the width of its interval; an outcome is only shown where it is not ok."""
+    """A row with its throughput as text and the width of its interval; the outcome only if it is not ok."""
     if row["outcome"] != OK:
         return row
     rate = f"{digits(row['throughput'])} {row['throughput_unit']}" if row["throughput"] else None

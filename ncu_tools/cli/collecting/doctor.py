@@ -1,4 +1,4 @@
-"""ncu-bench doctor: what of this machine stands in the way of profiling."""
+"""ncu-bench doctor: what prevents profiling on this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def check_loops(*, is_compiled: bool) -> Check:
-    """Whether big reports are read by compiled loops."""
+    """The check whether big reports are read by compiled loops."""
     from ncu_launch.profile.doctor import OK, Check
 
     if is_compiled:

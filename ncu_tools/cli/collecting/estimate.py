@@ -1,4 +1,4 @@
-"""ncu-bench estimate: what a model should take on a machine, with nothing run."""
+"""ncu-bench estimate: FLOPs, bytes and times of a model on a machine, without running it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CONVENTIONS = (
 
 
 def _several(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """What an option names, separated by commas, given several times, or both."""
+    """The values of an option that can be repeated and take several values separated by commas."""
     return tuple(part.strip() for text in value for part in text.split(",") if part.strip())
 
 

@@ -1,4 +1,4 @@
-"""ncu-bench machines: what machines can do at most, and who says so."""
+"""ncu-bench machines: peaks and bandwidths of machines, with their sources."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def command(
 
 
 def _measure(device: str, seconds: float, output: Path | None, output_format: str) -> None:
-    """Measure, write the machine file, and show every work with its spread."""
+    """Measure, write the machine file, and show every operation with its spread."""
     from ncu_parsers.parquet.atomic_output import replacing
 
     if output is None:
         own_folder().mkdir(parents=True, exist_ok=True)
-    _hold_writable(output or own_folder() / f"{MEASURE}.toml")
+    _require_writable(output or own_folder() / f"{MEASURE}.toml")
     found = _measured(device, seconds)
     text = machine_text(found, f"{datetime.now(timezone.utc):%Y-%m-%d}")
     wrong = problems(text)
@@ -108,8 +108,8 @@ def _measure(device: str, seconds: float, output: Path | None, output_format: st
     show(Table("machines", SAMPLE_COLUMNS, rows, notes), output_format)
 
 
-def _hold_writable(path: Path) -> None:
-    """Raise `NcuBenchError` where a file cannot be written, before minutes are spent on what belongs into it."""
+def _require_writable(path: Path) -> None:
+    """Raise `NcuBenchError` if a file cannot be written, before spending minutes on its content."""
     from ncu_parsers.parquet.atomic_output import replacing
 
     with replacing(path) as temporary:
@@ -128,14 +128,14 @@ def _measured(device: str, seconds: float) -> dict[str, Any]:
 
 def _sample(sample: dict[str, Any], unit: str, output_format: str) -> dict[str, Any]:
     for_people = output_format in ("text", "markdown")
-    said = _in_words(unit)
-    rate = {name: scaled(sample[name], said) if for_people else sample[name] for name in ("burst", "sustained")}
+    text = _rate_text(unit)
+    rate = {name: scaled(sample[name], text) if for_people else sample[name] for name in ("burst", "sustained")}
     size = {"what": sample["what"], "by": sample["by"] or None, "size": sample["size"], "spread": sample["spread"]}
-    return {**size, "rate": rate["burst"], "sustained": rate["sustained"], "rate_unit": None if for_people else said}
+    return {**size, "rate": rate["burst"], "sustained": rate["sustained"], "rate_unit": None if for_people else text}
 
 
-def _in_words(unit: str) -> str:
-    """The rate of a unit or memory level as people read it."""
+def _rate_text(unit: str) -> str:
+    """The unit of a rate for people, as B/s."""
     return rate_unit(unit).replace("byte", "B")
 
 
@@ -148,7 +148,7 @@ def _line(machine: Machine) -> dict[str, Any]:
 def _one(machine: Machine, output_format: str) -> Table:
     rows = []
     for rate in (*machine.bandwidths, *machine.peaks):
-        unit = _in_words(rate.unit)
+        unit = _rate_text(rate.unit)
         rows.append(
             {
                 "unit": unit_title(rate.unit) if output_format in ("text", "markdown") else rate.unit,
@@ -169,12 +169,12 @@ def _one(machine: Machine, output_format: str) -> Table:
 
 
 def _slower(rate: Rate, unit: str) -> str:
-    """What the slower instruction reaches, where there is one."""
+    """The rate of the slower instruction, if there is one."""
     return "" if rate.mma_sync is None else f"by wgmma; mma.sync {scaled(rate.mma_sync, unit)}"
 
 
 def _check(output_format: str) -> None:
-    """Show what is wrong with which machine file; fail when anything is."""
+    """Show the problems of machine files; fail if there are any."""
     files = machine_files()
     wrong = [{"id": machine_id, "problem": found} for machine_id, text in files for found in problems(text)]
     notes = [] if wrong else [f"{len(files)} machine files are valid"]

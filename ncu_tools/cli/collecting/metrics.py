@@ -1,4 +1,4 @@
-"""ncu-bench metrics: what each group of metrics collects on a chip, and how often a kernel runs for it."""
+"""ncu-bench metrics: the metrics of each group on a chip, and how often a kernel runs for them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def command(
 
 
 def _chip(name: str | None, version: Version | None) -> tuple[Chip | None, list[str]]:
-    """The chip asked for, or that of the first GPU here, and what a reader should know of it."""
+    """The requested chip, or that of the first GPU here, with notes on it."""
     if name is not None:
         chip: Chip | None = find_chip(name)
     else:
@@ -102,7 +102,7 @@ def _capability(chip: Chip) -> str:
 
 
 def _of_groups(chip: Chip | None, version: Version | None, dtype: str | None) -> Table:
-    """Every group with what it takes."""
+    """Every group with its numbers of metrics and passes."""
     rows = [
         {"group": group, "meaning": group_meaning(group), **_takes(_alone(group, chip, version, dtype), chip)}
         for group in group_names()
@@ -111,7 +111,7 @@ def _of_groups(chip: Chip | None, version: Version | None, dtype: str | None) ->
 
 
 def _of_all_chips(wanted: Sequence[str], version: Version | None, dtype: str | None) -> Table:
-    """What each group takes on every chip; with several, what they take together."""
+    """Metrics and passes of each group on every chip; of several groups, all together."""
     groups = [list(wanted)] if wanted else [[group] for group in group_names()]
     rows: list[dict[str, Any]] = []
     notes = []
@@ -139,7 +139,7 @@ def _takes(selection: MetricSelection, chip: Chip | None) -> dict[str, int | Non
 
 
 def _of_metrics(wanted: Sequence[str], chip: Chip | None, version: Version | None, dtype: str | None) -> Table:
-    """Every metric of what was asked for, with the passes of all of it."""
+    """Every requested metric, with the passes for all of them."""
     ncu = find_tool("ncu")
     listed = listed_metrics(ncu, chip.name) if ncu is not None and chip is not None else frozenset()
     selection = select(wanted, chip, version, dtype=dtype, listed=sorted(listed))

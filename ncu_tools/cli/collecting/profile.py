@@ -20,11 +20,11 @@ from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 
 from ncu_tools.cli.options import (
+    echo_notes,
     format_option,
     machine_option,
     options_in,
     rows_shown,
-    say_notes,
     show,
     top_option,
 )
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkloadOptions:
-    """The options that say how a model runs."""
+    """The options on how a model runs."""
 
     batch_size: int
     input_size: int | None
@@ -55,14 +55,14 @@ class WorkloadOptions:
     device: str
 
     def of(self, target: str) -> Workload:
-        """The target, run so."""
+        """The workload of a target with these options."""
         options = asdict(self)
         return Workload(target, sequence_length=options.pop("seq_len"), **options)
 
 
 @dataclass(frozen=True)
 class ToolOptions:
-    """The options that say what is collected, and by which tool."""
+    """The options on what is collected, and by which tool."""
 
     metrics: str
     plan: str
@@ -78,17 +78,17 @@ class ToolOptions:
     timeout: float | None
 
     def request(self, workload: Workload | None, program: tuple[str, ...]) -> Request:
-        """The request for one run. Raises `WrongUsage` for unknown metrics, and for a quote that does not close."""
+        """The request for one run. Raises `WrongUsage` for unknown metrics, and for an unclosed quote."""
         options = asdict(self)
         metrics = tuple(part.strip() for part in options.pop("metrics").split(",") if part.strip())
-        refuse_unknown(metrics)  # whatever tool will run
+        refuse_unknown(metrics)  # independent of the tool that will run
         extra = _words(options.pop("ncu_args"))
         return Request(tuple(sys.argv), metrics, workload, program, extra=extra, **options)
 
 
 @dataclass(frozen=True)
 class RunsOptions:
-    """The options that say which runs make up the profile: within a budget, or of several ranks."""
+    """The options on the runs of a profile: within a budget, or of several ranks."""
 
     output: Path | None
     budget: str | None
@@ -99,7 +99,7 @@ class RunsOptions:
     timeline: bool
 
     def around(self, run: Request) -> ProfileRequest:
-        """The whole profile around one run. Raises `WrongUsage` for a budget that is no time."""
+        """The request of the whole profile. Raises `WrongUsage` for an invalid budget."""
         options = asdict(self)
         budget = options.pop("budget")
         return ProfileRequest(run, budget_s=seconds_of(budget) if budget is not None else None, **options)
@@ -107,7 +107,7 @@ class RunsOptions:
 
 @dataclass(frozen=True)
 class ShownOptions:
-    """The options that say how the kernels are shown."""
+    """The options on the table of kernels."""
 
     top: int | None
     machine_name: str | None
@@ -115,7 +115,7 @@ class ShownOptions:
 
 
 def _words(arguments: str) -> tuple[str, ...]:
-    """The words of --ncu-args as a shell would split them. Raises `WrongUsage` where a quote does not close."""
+    """Split --ncu-args as a shell would. Raises `WrongUsage` for an unclosed quote."""
     try:
         return tuple(shlex.split(arguments))
     except ValueError as error:
@@ -260,32 +260,32 @@ def command(
         workload = checked_workload(model.of(target))
     else:
         raise WrongUsage("No target was named.", advice="Name a model, such as resnet18, or a program behind --.")
-    asked = runs.around(collecting.request(workload, words))
+    request = runs.around(collecting.request(workload, words))
     if dry_run:
-        planned = plan_profile(asked, Terminal())
+        planned = plan_profile(request, Terminal())
         for one in planned.commands:
             click.echo(shlex.join(one))
-        say_notes(planned.notes)
+        echo_notes(planned.notes)
         return
-    collected = run_profile(asked, Terminal())
+    collected = run_profile(request, Terminal())
     if collected is not None:
         _show(collected, shown)
 
 
 class Terminal(Listener):
-    """Prints what a profile does on standard error, with the tool's own progress on a terminal."""
+    """Prints the progress of a profile on standard error, with the tool's own progress on a terminal."""
 
     def message(self, text: str) -> None:
         """Print a sentence."""
         click.echo(text, err=True)
 
     def notes(self, notes: Sequence[str]) -> None:
-        """Print notes, the first dozen."""
-        say_notes(list(notes))
+        """Print the first dozen notes."""
+        echo_notes(list(notes))
 
     @contextmanager
     def step(self, title: str) -> Iterator[Heard]:
-        """Show the last line that the tool or the program printed, while the block runs."""
+        """Show the last line printed by the tool or the program while the block runs."""
         from rich.console import Console
         from rich.text import Text
 
@@ -294,18 +294,18 @@ class Terminal(Listener):
 
             def heard(line: str) -> None:
                 if status is not None:
-                    status.update(Text(printable(line.strip()[:100]) or title))  # brackets would be markup
+                    status.update(Text(printable(line.strip()[:100]) or title))  # as Text: brackets would be markup
 
             yield heard
 
 
 def _is_program(target: str | None) -> bool:
-    """Whether the words came behind --. click drops the dashes, so the command line itself is asked."""
+    """True if the words came after --. click drops the dashes, so this looks at the command line itself."""
     return target is not None and "--" in sys.argv and sys.argv[sys.argv.index("--") + 1 :][:1] == [target]
 
 
 def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
-    """Show the kernels with everything worth knowing of the run; then raise what went wrong, if anything did."""
+    """Show the kernels with all notes on the run; then raise the failure, if there was one."""
     from ncu_tools.ceilings.ceilings import ceilings_of
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.cli.reading.hotspots import COLUMNS, hidden_kernels

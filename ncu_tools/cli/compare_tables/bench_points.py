@@ -11,7 +11,7 @@ import click
 from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared, change_cells, verdict
+from ncu_tools.cli.compare_tables.shared import RUN, Compared, CompareRequest, change_cells, verdict
 from ncu_tools.cli.options import hidden_rows
 from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.table import Column, Table
@@ -75,44 +75,46 @@ FOR_MACHINES = (
 VERDICTS = {"more": "slower", "less": "faster"}
 
 Group = tuple["Row | None", list[tuple[str, "ComparedPoint"]]]
-"""A point of the base, and with the name of its comparison what each other side has in its place."""
+"""A point of the base, and for each comparison (name, the point with its other side)."""
 
 
-def compared_points(asked: Asked) -> Compared:
-    """Runs of ncu-bench bench against the first, or all of their points across dimensions.
+def compared_points(request: CompareRequest) -> Compared:
+    """Compare runs of ncu-bench bench with the first one, or all their points across dimensions.
 
-    Raises `NcuBenchError` where they are not alike, or hold no point in common.
+    Raises `NcuBenchError` if their conditions differ, or they have no point in common.
     """
     from ncu_tools.bench.bench_runs import load_bench
     from ncu_tools.bench.bench_summaries import summaries
-    from ncu_tools.bench.compare_points import compare_across, compare_runs, meant
-    from ncu_tools.compare.compare_kernels import hold_alike
+    from ncu_tools.bench.compare_points import compare_across, compare_runs, valid_across
+    from ncu_tools.compare.compare_kernels import require_alike
 
-    runs = [load_bench(path) for path in asked.runs]
-    if asked.how.across:
-        found, base = compare_across(runs, asked.how.across), ", ".join(asked.runs)
+    runs = [load_bench(path) for path in request.runs]
+    if request.how.across:
+        found, base = compare_across(runs, request.how.across), ", ".join(request.runs)
     else:
-        found, base = [compare_runs(runs[0], new, gated=asked.gated) for new in runs[1:]], asked.runs[0]
-    for one in () if asked.how.anyway else found:
-        hold_alike(one.differences, (base, one.name), f", or compare just that: --across {','.join(meant(one))}")
-    told = [(one, summary) for one in found for summary in summaries(one)]
-    sentences = [summary.sentence for _, summary in told]
-    table = _table(found, asked)
+        found, base = [compare_runs(runs[0], new, gated=request.gated) for new in runs[1:]], request.runs[0]
+    for one in () if request.how.anyway else found:
+        require_alike(
+            one.differences, (base, one.name), f", or compare just that: --across {','.join(valid_across(one))}"
+        )
+    with_names = [(one, summary) for one in found for summary in summaries(one)]
+    sentences = [summary.sentence for _, summary in with_names]
+    table = _table(found, request)
     notes = [f"the points differ in {each}" for one in found for each in one.differences]
     for one in found:
         notes += [f"{one.name}: {note}" if len(found) > 1 else note for note in one.notes]
     table.notes = [*notes, *table.notes, *(note for run in runs for note in run.notes)]
     table.extra = {
         "base": base,
-        "across": list(asked.how.across),
+        "across": list(request.how.across),
         "differences": [{RUN.name: one.name, **asdict(each)} for one in found for each in one.differences],
-        "summaries": [{RUN.name: one.name, **asdict(each), "sentence": each.sentence} for one, each in told],
+        "summaries": [{RUN.name: one.name, **asdict(each), "sentence": each.sentence} for one, each in with_names],
     }
     return Compared(table, {one.name: one.subjects for one in found}, sentences)
 
 
 def dimensions(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """The words of --across. Raises `click.BadParameter` for one that is no dimension."""
+    """Parse the words of --across. Raises `click.BadParameter` for an unknown dimension."""
     from ncu_tools.bench.compare_points import DIMENSIONS
 
     words = tuple(word.strip() for word in (value or "").split(",") if word.strip())
@@ -122,10 +124,10 @@ def dimensions(context: click.Context, parameter: click.Parameter, value: str | 
     return words
 
 
-def hold_bench(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
-    """Whether all operands are runs of ncu-bench bench.
+def are_bench_runs(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
+    """True if all operands are runs of ncu-bench bench, False if none is.
 
-    Raises `WrongUsage` where only some are, or where --across or a single operand asks for what launches do not have.
+    Raises `WrongUsage` for a mixture, and if --across or a single operand does not fit runs of launches.
     """
     from ncu_tools.bench.bench_runs import is_bench
 
@@ -151,14 +153,14 @@ def hold_bench(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:
 # ------------------------------------------------------------------------------------------------------ the table
 
 
-def _table(found: Sequence[PointComparison], asked: Asked) -> Table:
+def _table(found: Sequence[PointComparison], request: CompareRequest) -> Table:
     from ncu_tools.bench.compare_points import ASKED, in_words
 
-    groups = _ordered(_groups(found), asked.how.by)
-    shown = groups[: asked.how.top]
+    groups = _ordered(_groups(found), request.how.by)
+    shown = groups[: request.how.top]
     rows = [cells for group in shown for cells in _lines(group)]
-    notes = hidden_rows(len(groups), asked.how.top, "more point", "more points")
-    if asked.machine_readable:
+    notes = hidden_rows(len(groups), request.how.top, "more point", "more points")
+    if request.machine_readable:
         return Table("compare", (RUN, *FOR_MACHINES), rows, notes)
     points = [point for one in found for point in one.points]
     sides = [side for point in points for side in (point.base, point.new) if side is not None]
@@ -169,15 +171,15 @@ def _table(found: Sequence[PointComparison], asked: Asked) -> Table:
     ]  # fmt: skip
     constant = [in_words(sides[0], name) for name in ASKED if name not in several]
     notes += [f"all points: {', '.join(constant)}"] if constant else []
-    told_apart = tuple(ASKED_COLUMNS[name] for name in several)
+    varied = tuple(ASKED_COLUMNS[name] for name in several)
     by_run = (RUN,) if any(not point.across for point in points) else ()
     return Table(
-        "compare", (Column("target", "model", wide=True), *SIZE_COLUMNS, *told_apart, *by_run, *FOR_PEOPLE), rows, notes
+        "compare", (Column("target", "model", wide=True), *SIZE_COLUMNS, *varied, *by_run, *FOR_PEOPLE), rows, notes
     )
 
 
 def _groups(found: Sequence[PointComparison]) -> list[Group]:
-    """The points of all comparisons by that of the base, those that the base lacks last."""
+    """The points of all comparisons grouped by the point of the base; those without one last."""
     groups: dict[int, Group] = {}
     alone: list[Group] = []
     for one in found:
@@ -190,7 +192,7 @@ def _groups(found: Sequence[PointComparison]) -> list[Group]:
 
 
 def _ordered(groups: list[Group], by: str | None) -> list[Group]:
-    """In the order of the sweep, or by the largest change of time as a factor, or by latency."""
+    """The groups in the order of the sweep, or by the largest change of time as a factor, or by latency."""
 
     def change(group: Group) -> float:
         ratios = [point.changes["time"].ratio for _, point in group[1] if point.is_compared]
@@ -205,22 +207,19 @@ def _ordered(groups: list[Group], by: str | None) -> list[Group]:
 
 def _lines(group: Group) -> list[dict[str, Any]]:
     base, others = group
-    lines = [] if base is None else [{**_side(base, others[0][1].base_label), "is_base": True, **_base_words(others)}]
+    words = {"verdict": "base"} if any(point.new is not None for _, point in others) else {}
+    lines = [] if base is None else [{**_side(base, others[0][1].base_label), "is_base": True, **words}]
     for _, point in others:
         if point.new is None:
-            asked = {name: point.row[name] for name in ("target", *(column.name for column in SIZE_COLUMNS))}
-            lines.append({**asked, **_place(point), RUN.name: point.new_label, "is_base": False, "verdict": "gone"})
+            cells = {name: point.row[name] for name in ("target", *(column.name for column in SIZE_COLUMNS))}
+            lines.append({**cells, **_place(point), RUN.name: point.new_label, "is_base": False, "verdict": "gone"})
         else:
             lines.append({**_side(point.new, point.new_label), "is_base": False, **_compared_cells(point)})
     return lines
 
 
-def _base_words(others: list[tuple[str, ComparedPoint]]) -> dict[str, Any]:
-    return {"verdict": "base"} if any(point.new is not None for _, point in others) else {}
-
-
 def _side(row: Row, label: str) -> dict[str, Any]:
-    """One side of a point: what was asked of it, and what was measured."""
+    """One side of a point: its settings and its measured values."""
     from ncu_tools.bench.compare_points import in_words
 
     is_ok = row["outcome"] == OK
@@ -230,7 +229,7 @@ def _side(row: Row, label: str) -> dict[str, Any]:
 
 
 def _place(point: ComparedPoint) -> dict[str, Any]:
-    """What is known of a side that is not there: that of the other side, but for what is compared."""
+    """The settings of a missing side: those of the other side, except for compared dimensions."""
     from ncu_tools.bench.compare_points import ASKED, in_words
 
     return {
@@ -240,7 +239,7 @@ def _place(point: ComparedPoint) -> dict[str, Any]:
 
 
 def _compared_cells(point: ComparedPoint) -> dict[str, Any]:
-    """How one side of a point stands to the base."""
+    """The cells that compare one side of a point with the base."""
     from ncu_tools.bench.bench_summaries import times
 
     if not point.is_compared:

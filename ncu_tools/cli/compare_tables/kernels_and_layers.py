@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ncu_launch.files.manifest import read_manifest
 
-from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared, change_cells, short_names, verdict
+from ncu_tools.cli.compare_tables.shared import RUN, Compared, CompareRequest, change_cells, short_names, verdict
 from ncu_tools.cli.options import ROWS_SHOWN, engine_of, hidden_rows, progress
 from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.report.table import Column, Table
@@ -17,7 +17,7 @@ from ncu_tools.report.table import Column, Table
 if TYPE_CHECKING:
     from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison
     from ncu_tools.compare.compare_layers import ComparedLayer, LayerComparison
-    from ncu_tools.compare.comparison_sums import Works
+    from ncu_tools.compare.comparison_sums import SignatureSums
     from ncu_tools.compare.layer_sums import LayerSums
     from ncu_tools.compare.run_conditions import Conditions, Observed
     from ncu_tools.runs.loading import OnDisk, Run
@@ -29,7 +29,7 @@ KERNEL = (Column("kernel", "kernel", wide=True), Column("was", "was", wide=True)
 LAYER = (Column("layer", "layer", wide=True), Column("phase", "phase", spare=0))
 VERDICT, MATCHED_BY = Column("verdict", "verdict", spare=0), Column("matched_by", "matched by", spare=4)
 UNCHANGED, CHANGED, LAUNCHES_CHANGED = 9, 3, 2
-"""How early a count is left out on a narrow terminal."""
+"""Ranks of counts in `Column.spare`."""
 COUNTED = ("launches", "flops", "dram_bytes")
 FOR_MACHINES = (
     *(
@@ -57,12 +57,12 @@ MEANS = tuple(
     )
     for side in ("base", "new")
 )  # fmt: skip
-"""Means per launch, of the launches that are compared: the column `compares` says which."""
+"""Means per launch, over the launches that the column `compares` describes."""
 
 
 @dataclass(frozen=True)
 class _Side(Generic[Known]):
-    """A run: what is known of its launches, its conditions, and what was odd about reading it."""
+    """One run: sums of its launches, its conditions, and notes on reading it."""
 
     name: str
     run: Known
@@ -70,31 +70,34 @@ class _Side(Generic[Known]):
     notes: list[str]
 
 
-def compared_kernels(asked: Asked) -> Compared:
-    """Each new run against the base, kernel by kernel. Raises `NcuBenchError` where they are not alike."""
+def compared_kernels(request: CompareRequest) -> Compared:
+    """Compare each new run with the base, kernel by kernel. Raises `NcuBenchError` if their conditions differ."""
     from ncu_tools.compare.compare_kernels import compare, ordered
     from ncu_tools.compare.matching.asked_pairs import asked_pairs
 
     found: dict[str, Comparison] = {}
     notes: dict[str, list[str]] = {}
-    sides = _pairs(asked, _summed)
+    sides = _pairs(request, _summed)
     names = [side.run.signatures.names for side in (sides[0][0], *(theirs for _, theirs in sides))]
-    pairs = asked_pairs(asked.how.pairs, names[0], names[1:])
+    pairs = asked_pairs(request.how.pairs, names[0], names[1:])
     for ours, theirs in sides:
         conditions = ours.conditions, theirs.conditions
-        one = compare(ours.run, theirs.run, conditions, asked=pairs, sums_anyway=asked.how.anyway)
+        one = compare(ours.run, theirs.run, conditions, asked=pairs, sums_anyway=request.how.anyway)
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
-        name: ([_kernel_cells(kernel) for kernel in ordered(one.kernels, asked.how.by or BY)], _total_cells(one, asked))
+        name: (
+            [_kernel_cells(kernel) for kernel in ordered(one.kernels, request.how.by or BY)],
+            _total_cells(one, request),
+        )
         for name, one in found.items()
     }
     machine = (*KERNEL, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
-    columns = machine if asked.machine_readable else (*KERNEL, MATCHED_BY)
-    table = _table(asked, "kernel", lines, notes, columns, _time_title(sides))
+    columns = machine if request.machine_readable else (*KERNEL, MATCHED_BY)
+    table = _table(request, "kernel", lines, notes, columns, _time_title(sides))
     table.extra["differences"] = _differences(found)
     several = len(found) > 1
-    anyway = ", compared anyway" if asked.how.anyway else ""
+    anyway = ", compared anyway" if request.how.anyway else ""
     other = [
         (f"{name}: " if several else "") + f"all kernels: {one.other_work}{anyway}"
         for name, one in found.items() if one.other_work
@@ -102,24 +105,24 @@ def compared_kernels(asked: Asked) -> Compared:
     return Compared(table, {name: one.subjects for name, one in found.items()}, other)
 
 
-def compared_layers(asked: Asked) -> Compared:
-    """Each new run against the base, layer by layer and phase by phase. Raises `NcuBenchError` as kernels do."""
+def compared_layers(request: CompareRequest) -> Compared:
+    """Compare each new run with the base, layer by layer and phase by phase. Raises as `compared_kernels` does."""
     from ncu_tools.compare.compare_layers import compare_layers, ordered
 
     found: dict[str, LayerComparison] = {}
     notes: dict[str, list[str]] = {}
-    sides = _pairs(asked, _layered)
+    sides = _pairs(request, _layered)
     for ours, theirs in sides:
-        one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=asked.how.depth)
+        one = compare_layers(ours.run, theirs.run, (ours.conditions, theirs.conditions), depth=request.how.depth)
         found[theirs.name] = one
         notes[theirs.name] = [*one.notes, *ours.notes, *theirs.notes]
     lines = {
-        name: ([_layer_cells(layer) for layer in ordered(one.layers, asked.how.by or BY)], _layer_cells(one.total))
+        name: ([_layer_cells(layer) for layer in ordered(one.layers, request.how.by or BY)], _layer_cells(one.total))
         for name, one in found.items()
     }
     counts = [column._replace(kind="number") for column in COUNTS]
-    columns = (*LAYER, *counts, *SUMS, VERDICT, *FOR_MACHINES) if asked.machine_readable else LAYER
-    table = _table(asked, "layer", lines, notes, columns, _time_title(sides))
+    columns = (*LAYER, *counts, *SUMS, VERDICT, *FOR_MACHINES) if request.machine_readable else LAYER
+    table = _table(request, "layer", lines, notes, columns, _time_title(sides))
     table.extra["differences"] = _differences(found)
     return Compared(table, {name: one.subjects for name, one in found.items()})
 
@@ -128,38 +131,39 @@ def compared_layers(asked: Asked) -> Compared:
 
 
 def _pairs(
-    asked: Asked, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
+    request: CompareRequest, side_of: Callable[[str, OnDisk | Run], _Side[Known]]
 ) -> list[tuple[_Side[Known], _Side[Known]]]:
-    """The base with each new run, once it is clear that they may be compared."""
-    from ncu_tools.compare.compare_kernels import hold_comparable
+    """The base with each new run, once they are known to be comparable."""
+    from ncu_tools.compare.compare_kernels import require_comparable
     from ncu_tools.runs.loading import locate
 
-    with engine_of(asked.dask) as engine, progress("Reading") as reading:
-        found = ((path, locate(path, reading=reading, engine=engine)) for path in asked.runs)
-        ours, *theirs = (side_of(path, asked.only.of(run) if asked.only is not None else run) for path, run in found)
-    if not asked.how.anyway:
+    only = request.only
+    with engine_of(request.dask) as engine, progress("Reading") as reading:
+        found = ((path, locate(path, reading=reading, engine=engine)) for path in request.runs)
+        ours, *theirs = (side_of(path, run if only is None else only.of(run)) for path, run in found)
+    if not request.how.anyway:
         for side in theirs:
-            hold_comparable(ours.conditions, side.conditions, (ours.name, side.name))
+            require_comparable(ours.conditions, side.conditions, (ours.name, side.name))
     return [(ours, side) for side in theirs]
 
 
 def _time_title(sides: Sequence[tuple[_Side[Any], _Side[Any]]]) -> str:
-    """What the times of all these runs are called: "time", or "self CPU" where each is of operators on a CPU."""
+    """The title of the times of all runs: "time", or "self CPU" if all are of operators on a CPU."""
     from ncu_tools.kernels.operator_times import time_title
 
     return time_title({kind for pair in sides for side in pair for kind in side.run.observed.times})
 
 
-def _summed(path: str, found: OnDisk | Run) -> _Side[Works]:
-    """A run of any size, summed by what its launches do."""
-    from ncu_tools.compare.comparison_sums import works_of_run
+def _summed(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
+    """A run of any size, summed per launch signature."""
+    from ncu_tools.compare.comparison_sums import signature_sums_of_run
 
-    works = works_of_run(found)
-    return _Side(path, works, _conditions(path, works.observed), list(works.reports))
+    sums = signature_sums_of_run(found)
+    return _Side(path, sums, _conditions(path, sums.observed), list(sums.reports))
 
 
 def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:
-    """A run of any size, condensed to what its layers are made of."""
+    """A run of any size, condensed to rows for its layers."""
     from ncu_tools.compare.layer_sums import layers_of_run
 
     run = layers_of_run(found)
@@ -167,7 +171,7 @@ def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:
 
 
 def _conditions(path: str, observed: Observed) -> Conditions:
-    """The conditions of a run, with what its manifest says of them, where it has one that can be read."""
+    """The conditions of a run, from its launches and, if readable, its manifest."""
     from ncu_tools.compare.run_conditions import conditions_of
 
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
@@ -182,7 +186,7 @@ def _conditions(path: str, observed: Observed) -> Conditions:
 
 
 def _table(
-    asked: Asked,
+    request: CompareRequest,
     what: str,
     lines: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]],
     notes: dict[str, list[str]],
@@ -191,26 +195,26 @@ def _table(
 ) -> Table:
     """The first lines of each comparison and its total, which is never hidden.
 
-    `columns` are all of them for machines. People get those of what is compared behind them. `time` is what the times
-    are called.
+    `columns` are all columns for machines; for people those of the comparison are appended. `time` is the title of
+    times.
     """
-    shown = None if asked.how.top is None and asked.machine_readable else asked.how.top or ROWS_SHOWN
+    shown = None if request.how.top is None and request.machine_readable else request.how.top or ROWS_SHOWN
     several = len(lines) > 1
-    names = {name: name for name in asked.runs} if asked.machine_readable else short_names(asked.runs)
-    rows, said = [], []
+    names = {name: name for name in request.runs} if request.machine_readable else short_names(request.runs)
+    rows, all_notes = [], []
     for name, (every, total) in lines.items():
         rows += [{RUN.name: names[name], **cells} for cells in [*every[:shown], {**total, "is_total": True}]]
         hidden = hidden_rows(len(every), shown, f"more {what}", f"more {what}s")
-        said += [f"{names[name]}: {note}" if several else note for note in [*hidden, *notes[name]]]
-    if not asked.machine_readable:
+        all_notes += [f"{names[name]}: {note}" if several else note for note in [*hidden, *notes[name]]]
+    if not request.machine_readable:
         rows = [_with_short_names(row) for row in rows]
-        columns = (*columns, *_for_people(rows, names[asked.runs[0]] if several else "", what, time))
-    columns = (RUN, *columns) if several or asked.machine_readable else columns
-    return with_time_title(Table("compare", columns, rows, said, {"base": asked.runs[0]}), time)
+        columns = (*columns, *_for_people(rows, names[request.runs[0]] if several else "", what, time))
+    columns = (RUN, *columns) if several or request.machine_readable else columns
+    return with_time_title(Table("compare", columns, rows, all_notes, {"base": request.runs[0]}), time)
 
 
 def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its kernel as people tell it from others: what it was by its short name, if that was another."""
+    """The row with short kernel names for people; `was` only if it differs."""
     from ncu_parsers.schema.tables import short_name
 
     from ncu_tools.compare.matching.kernel_pairs import BY_NAME
@@ -227,7 +231,7 @@ def _with_short_names(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> list[Column]:
-    """Columns of both sides and of what changed. Of several runs, `base` is the name of the base; others name rows."""
+    """Columns of both sides and of their changes. With several runs, `base` is the name of the base."""
     before, after = (base, "") if base else ("base", "new")
 
     def sides(name: str, title: str, kind: str, spare: int) -> list[Column]:
@@ -270,16 +274,16 @@ def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
     return cells | change_cells(kernel.changes, in_both=not kernel.is_new and not kernel.is_gone)
 
 
-def _total_cells(comparison: Comparison, asked: Asked) -> dict[str, Any]:
-    """The cells of the sums over all kernels: no means per launch, and the verdict says where the work is another."""
+def _total_cells(comparison: Comparison, request: CompareRequest) -> dict[str, Any]:
+    """The cells of the sums over all kernels: no means per launch; the verdict tells if the work differs."""
     cells = _kernel_cells(comparison.total)
     cells |= {column.name: None for column in MEANS}
-    if not asked.machine_readable:
+    if not request.machine_readable:
         cells["kernel"] += " (sums)"
     if comparison.other_work and not comparison.sums_anyway:
         from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 
-        cells["verdict"] = str(comparison.other_work) if asked.machine_readable else NOT_THE_SAME_WORK
+        cells["verdict"] = str(comparison.other_work) if request.machine_readable else NOT_THE_SAME_WORK
     return cells
 
 

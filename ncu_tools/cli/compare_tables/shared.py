@@ -1,4 +1,4 @@
-"""What every kind of comparison gives to the command: its table, what gates are held against, and its sentences."""
+"""The result of every kind of comparison: its table, the subjects of gates, and its sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RUN = Column("run", "run", wide=True)
 LONG_BEGINNING = 12
-"""So many letters that the names of all runs begin with are left out of narrow columns."""
+"""A common beginning of run names longer than this is cut in narrow columns."""
 VERDICTS = {"more": "more time", "less": "less time"}
 
 
@@ -24,7 +24,7 @@ VERDICTS = {"more": "more time", "less": "less time"}
 class CompareOptions:
     """How to compare: by `layers` down to `depth`, measured points `across` dimensions, kernels with `pairs`.
 
-    `by` is the order of the rows, of which `top` are shown; `anyway` compares what is refused without it.
+    `by` is the order of the rows, of which `top` are shown; `anyway` compares what is otherwise refused.
     """
 
     layers: bool = False
@@ -37,8 +37,8 @@ class CompareOptions:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command was asked: the runs, of which the first is the base, and how to compare and show them."""
+class CompareRequest:
+    """The request of the command: the runs, the first of which is the base, and how to compare and show them."""
 
     runs: tuple[str, ...]
     how: CompareOptions = CompareOptions()
@@ -50,7 +50,7 @@ class Asked:
 
 @dataclass
 class Compared:
-    """A comparison as it is shown. `subjects` are those of each new side by its name."""
+    """A comparison to show. `subjects` maps the name of each new side to its subjects of gates."""
 
     table: Table
     subjects: dict[str, Subjects]
@@ -58,7 +58,7 @@ class Compared:
 
 
 def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, Any]:
-    """The ratio of each measure, its interval, and in words the change and its outcome where both sides have it."""
+    """For each measure the ratio, its interval, and if both sides have it the change in words and its outcome."""
     from ncu_tools.compare.change import UNKNOWN, growth_text, verdict_text
 
     cells: dict[str, Any] = {}
@@ -72,7 +72,7 @@ def change_cells(changes: Mapping[str, Change], *, in_both: bool) -> dict[str, A
 
 
 def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, str] = VERDICTS) -> str | None:
-    """What a change of time comes to; None where it is not known."""
+    """The verdict on a change of time; None if unknown."""
     if is_new or is_gone:
         return "new" if is_new else "gone"
     if change.growth is None:
@@ -82,16 +82,16 @@ def verdict(change: Change, *, is_new: bool, is_gone: bool, words: Mapping[str, 
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """As few of the last parts of each path as tell all of them apart, without a long beginning that all have."""
+    """The shortest different ends of paths, without a long beginning that all share."""
     parts = {path: path.rstrip("/").split("/") for path in paths}
     for count in range(1, 1 + max(map(len, parts.values()))):
         names = {path: "/".join(each[-count:]) for path, each in parts.items()}
         if len(set(names.values())) == len(names):
-            return _without_beginning(names)
+            return _drop_common_start(names)
     return {path: path for path in paths}
 
 
-def _without_beginning(names: dict[str, str]) -> dict[str, str]:
+def _drop_common_start(names: dict[str, str]) -> dict[str, str]:
     letters = zip(*names.values(), strict=False)
     alike = "".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, letters))
     whole_words = re.match(r".*[^a-zA-Z0-9.]", alike)

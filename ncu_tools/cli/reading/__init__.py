@@ -1,1 +1,1 @@
-"""The commands that read runs and reports, a file for each."""
+"""The commands that read runs and reports, one file each."""

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.compare_tables.bench_points import compared_points, dimensions, hold_bench
+from ncu_tools.cli.compare_tables.bench_points import are_bench_runs, compared_points, dimensions
 from ncu_tools.cli.compare_tables.kernels_and_layers import compared_kernels, compared_layers
-from ncu_tools.cli.compare_tables.shared import RUN, Asked, Compared, CompareOptions
+from ncu_tools.cli.compare_tables.shared import RUN, Compared, CompareOptions, CompareRequest
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     ROWS_SHOWN,
     dask_option,
+    echo_notes,
     echo_text,
     format_option,
-    hold_apart,
     options_in,
-    say_notes,
+    require_other_output,
     show,
     terminal_width,
 )
-from ncu_tools.cli.selection_options import hold_whole, selection_options
+from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.report.table import Column, Table, printable, to_markdown
 
 if TYPE_CHECKING:
@@ -114,13 +114,13 @@ def command(
     if junit is not None and not limits:
         raise WrongUsage("--junit has nothing to write.", "It writes how gates ended.", 'Add one: --fail-on "time>5%"')
     if junit is not None:
-        hold_apart(junit, runs)
+        require_other_output(junit, runs)
     if how.depth is not None and not how.layers:
         raise WrongUsage("--depth goes with --layers.", advice="Add --layers.")
-    hold_whole(only, dask)
+    require_no_dask(only, dask)
     machine_readable = output_format in MACHINE_FORMATS
     try:
-        compared = _compared(Asked(runs, how, bool(limits), dask, machine_readable, only))
+        compared = _compared(CompareRequest(runs, how, bool(limits), dask, machine_readable, only))
     except NcuBenchError as error:
         if not isinstance(error, WrongUsage):
             _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
@@ -141,34 +141,34 @@ def command(
         raise click.exceptions.Exit(code)
 
 
-def _compared(asked: Asked) -> Compared:
-    base, *new = asked.runs
-    base_is_read_once = asked.how.across or base == "-"
+def _compared(request: CompareRequest) -> Compared:
+    base, *new = request.runs
+    base_is_read_once = request.how.across or base == "-"
     repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if base_is_read_once else set())
     if repeated:
         raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
-    of_bench = hold_bench(asked.runs, asked.how.across)
-    if asked.how.pairs and (of_bench or asked.how.layers):
+    of_bench = are_bench_runs(request.runs, request.how.across)
+    if request.how.pairs and (of_bench or request.how.layers):
         raise WrongUsage("--pair goes with kernels.", advice="Leave it out: layers and points keep their names.")
     if not of_bench:
-        return compared_layers(asked) if asked.how.layers else compared_kernels(asked)
-    if asked.how.layers:
+        return compared_layers(request) if request.how.layers else compared_kernels(request)
+    if request.how.layers:
         raise WrongUsage("Measured points have no layers.", advice="Leave --layers out, or compare runs of profile.")
-    if asked.dask:
+    if request.dask:
         raise WrongUsage("Measured points are compared here.", advice="Leave --dask out.")
-    if asked.only is not None:
+    if request.only is not None:
         raise WrongUsage(
             "Measured points have no launches to choose from.",
             advice="Leave out --kernel, --phase, --device and --rank.",
         )
-    return compared_points(asked)
+    return compared_points(request)
 
 
 # -------------------------------------------------------------------------------------------------- what is shown
 
 
 def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_format: str, *, full_names: bool) -> None:
-    """Write the comparison, and how the gates ended: in the JSON, below the text, above the Markdown, beside CSV."""
+    """Write the comparison and the outcomes of gates: in the JSON, below text, above Markdown, beside CSV."""
     rows = [
         {RUN.name: run, "gate": one.gate.text, "outcome": one.outcome, "reason": one.reason}
         for run, ones in outcomes.items()
@@ -176,8 +176,8 @@ def _show(compared: Compared, outcomes: dict[str, list[GateOutcome]], output_for
     ]
     compared.table.extra["gates"] = rows
     gates = Table("gates", GATE_COLUMNS if len(outcomes) > 1 else GATE_COLUMNS[1:], rows)
-    told = Table("summaries", [SUMMARY], [{SUMMARY.name: one} for one in compared.sentences])
-    for above in (gates, told) if output_format == "markdown" else ():
+    summaries = Table("summaries", [SUMMARY], [{SUMMARY.name: one} for one in compared.sentences])
+    for above in (gates, summaries) if output_format == "markdown" else ():
         if above.rows:
             click.echo(to_markdown(above) + "\n")
     show(compared.table, output_format, full_names=full_names)
@@ -197,7 +197,7 @@ def _show_below(compared: Compared, gates: Table) -> None:
         click.echo(("" if number else "\n") + (line if width is None else fill(line, width)))
     if gates.rows:
         click.echo()
-        say_notes(echo_text(gates, full_names=True))
+        echo_notes(echo_text(gates, full_names=True))
 
 
 def _write_junit(path: Path | None, outcomes: dict[str, list[GateOutcome]]) -> None:

@@ -136,7 +136,7 @@ def _workload(
     dtype: str | None,
     phases: tuple[str, ...],
 ) -> Workload:
-    """What ran, as the user says."""
+    """The workload that the user describes."""
     return Workload(
         target, batch_size or 1, input_size, seq_len, own_dtype(target) or dtype or DTYPES[0],
         phases=tuple("step" if phase == "optimizer" else phase for phase in phases) or default_phases(target),
@@ -145,7 +145,7 @@ def _workload(
 
 
 def _refuse_formulas(run: str, table: pa.Table) -> None:
-    """Raise `NcuBenchError` for a run of the operator collector: its FLOPs are the formulas'."""
+    """Raise `NcuBenchError` for a run of the operator collector: its FLOPs come from the same formulas."""
     from ncu_parsers.report_data.operator_records import BY_OPERATOR
     from ncu_parsers.schema import tables
 
@@ -158,7 +158,7 @@ def _refuse_formulas(run: str, table: pa.Table) -> None:
 
 
 def _collection(run: str) -> Collection:
-    """What the manifest says of the collection; nothing where there is no manifest, or none that can be read."""
+    """How the run was collected, by its manifest; empty without a readable one."""
     from ncu_tools.expected.both_sides import Collection, collection_of
 
     folder = Path(run) if Path(run).is_dir() else Path(run).parent
@@ -178,7 +178,7 @@ def _cells(row: Row) -> dict[str, object]:
 
 
 def _notes(comparison: ExpectedComparison, rows: list[Row]) -> list[str]:
-    """What the comparison notes, then the causes of every row that has any, the model first."""
+    """The notes of the comparison, then the causes of every row that has any, the model first."""
     from ncu_tools.expected.measured_vs_expected import title
 
     causes = [f"{title(row)}: {' '.join(row.causes)}" for row in rows if row.causes]

@@ -9,7 +9,7 @@ import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import LAUNCHES
 
-from ncu_tools.cli.options import format_option, hold_apart, machine_option, progress, show
+from ncu_tools.cli.options import format_option, machine_option, progress, require_other_output, show
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def command(
 
     if of is not None and form != "csv":
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
-    hold_apart(output, [run, str(Path(run) / LAUNCHES)])
+    require_other_output(output, [run, str(Path(run) / LAUNCHES)])
     with progress("Reading") as reading:
         found = locate(run, reading=reading)
         if form == "csv" and of in (None, "kernels"):
@@ -96,14 +96,14 @@ def command(
 
 
 def _read(run: OnDisk | Run, columns: Columns = None) -> tuple[pa.Table, list[str]]:
-    """The launches with all of their columns or some, and what was odd about reading them."""
+    """The launches with all or some of their columns, and notes on reading them."""
     from ncu_tools.runs.loading import OnDisk
 
     whole = run.read(columns) if isinstance(run, OnDisk) else run
     return whole.table, whole.notes
 
 
-def _trace(run: str, table: pa.Table, said: list[str], form: str, depth: int | None) -> tuple[str, int, list[str]]:
+def _trace(run: str, table: pa.Table, notes: list[str], form: str, depth: int | None) -> tuple[str, int, list[str]]:
     from ncu_tools.layers.trace_spans import spans
     from ncu_tools.numbers.number_format import counted
     from ncu_tools.report.export.perfetto import to_perfetto
@@ -111,11 +111,11 @@ def _trace(run: str, table: pa.Table, said: list[str], form: str, depth: int | N
 
     found = spans(table, depth=depth)
     if not found.rows:
-        raise _without_layers(run, found.notes)
+        raise _no_layers(run, found.notes)
     write = to_speedscope if form == "speedscope" else to_perfetto
     iterations = counted(found.iterations, "iteration", "iterations")
     what = NOT_A_TIMELINE.format(iterations)
-    notes = [*said, *found.notes, what, f"open {OPEN_IN[form]} and drop the file there"]
+    notes = [*notes, *found.notes, what, f"open {OPEN_IN[form]} and drop the file there"]
     return write(found.rows, f"{run}: mean of {iterations}", what), len(found.rows), notes
 
 
@@ -129,17 +129,17 @@ def _kernels(run: OnDisk | Run, machine_name: str | None) -> tuple[str, int, lis
     return to_spreadsheet(kernels_table(kernels.rows)), len(kernels.rows), kernels.notes
 
 
-def _layers(run: str, table: pa.Table, said: list[str], depth: int | None) -> tuple[str, int, list[str]]:
+def _layers(run: str, table: pa.Table, notes: list[str], depth: int | None) -> tuple[str, int, list[str]]:
     from ncu_tools.layers.layers import layers, layers_table
     from ncu_tools.report.export.spreadsheet_csv import to_spreadsheet
 
     tree = layers(table, depth=depth)
     if not tree.rows:
-        raise _without_layers(run, tree.notes)
-    return to_spreadsheet(layers_table(tree.rows)), len(tree.rows), [*said, *tree.notes]
+        raise _no_layers(run, tree.notes)
+    return to_spreadsheet(layers_table(tree.rows)), len(tree.rows), [*notes, *tree.notes]
 
 
-def _sections(run: str, table: pa.Table, said: list[str]) -> tuple[str, int, list[str]]:
+def _sections(run: str, table: pa.Table, notes: list[str]) -> tuple[str, int, list[str]]:
     from ncu_tools.report.export.ncu_details_csv import to_section_csv
 
     text = to_section_csv(table)
@@ -149,10 +149,10 @@ def _sections(run: str, table: pa.Table, said: list[str]) -> tuple[str, int, lis
             "Timelines and runs of operators have none.",
             "Write the kernels as a table instead: --as csv",
         )
-    return text, text.count("\n") - 1, said
+    return text, text.count("\n") - 1, notes
 
 
-def _without_layers(run: str, notes: list[str]) -> NcuBenchError:
+def _no_layers(run: str, notes: list[str]) -> NcuBenchError:
     return NcuBenchError(
         f"{run} has no layers to show.",
         "".join(f"{note[:1].upper()}{note[1:]}." for note in notes[:1]),

@@ -20,7 +20,7 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
-from ncu_tools.cli.selection_options import hold_whole, selection_options
+from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.numbers.number_format import more_kernels
 from ncu_tools.report.table import Column, Table
@@ -67,10 +67,10 @@ DIAGNOSIS = Column("diagnosis", "diagnosis", prose=True)
 BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headroom_ns", "headroom_share")
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
-"""What is a lower bound -> the words of the basis that say so."""
+"""Lower bound of a unit -> the text in the basis that indicates it."""
 IS_TOTAL = Column("is_total", "total")
 SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
-"""The column that an order is by, which stays also on narrow terminals; that of time does anyway."""
+"""Order -> its column, which stays on narrow terminals; that of time stays anyway."""
 
 
 @click.command()
@@ -127,7 +127,7 @@ def command(
         from ncu_tools.ceilings.machine_files import find_machine
 
         machine = find_machine(machine_name)
-    hold_whole(only, dask)
+    require_no_dask(only, dask)
     with engine_of(dask) as engine:
         result, sums = _kernels(runs, machine, by, group, engine, diagnose=diagnose, only=only)
     top = rows_shown(top, output_format)
@@ -160,7 +160,7 @@ def _kernels(
     diagnose: bool,
     only: Selection | None,
 ) -> tuple[Hotspots, DiagnosisSums | None]:
-    """The kernels of `only` some launches of all `runs` together; to `diagnose` them, what that looks at too."""
+    """The kernels of all `runs` together, or of the launches that `only` selects; with `diagnose` also its sums."""
     from ncu_tools.kernels.kernel_cache import hotspots_of
     from ncu_tools.runs.loading import load_all, locate, on_disk, together
 
@@ -189,7 +189,7 @@ def _pooled(runs: Sequence[str]) -> list[str]:
 
 
 def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None) -> list[str]:
-    """The note on kernels behind the first `shown`, with the time that they take; none where all are shown."""
+    """The note on kernels after the first `shown`, with their share of the time; [] if all are shown."""
     hidden = kernels[shown:] if shown is not None else []
     if not hidden:
         return []
@@ -197,7 +197,7 @@ def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None) -> list[str]:
 
 
 def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, Diagnosis], list[str]]:
-    """A diagnosis of each kernel of which something can be said, and notes on why there is none of others."""
+    """The diagnoses of the kernels, and notes on kernels without one."""
     from ncu_tools.kernels.diagnosis.diagnose import diagnoses_of, undiagnosed
 
     found = diagnoses_of(sums, kernels)
@@ -207,7 +207,7 @@ def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, D
 def _by_unit(
     kernels: list[Hotspot], top: int | None, machine_readable: Sequence[Column] | None
 ) -> tuple[Sequence[Column], list[dict[str, Any]]]:
-    """The columns and rows of --units: what each used unit did, its share of the FLOPs, and a last row for the run."""
+    """The columns and rows of --units: operations of each used unit, share of the FLOPs, and a last row for the run."""
     from ncu_tools.ceilings.ceilings import unit_title
     from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS, UNIT_COLUMNS
     from ncu_tools.kernels.hotspots import run_total, used_units

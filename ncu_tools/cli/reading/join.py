@@ -10,9 +10,9 @@ import click
 from ncu_tools.cli.options import (
     format_option,
     hidden_rows,
-    hold_apart,
-    hold_launches,
     progress,
+    require_other_output,
+    require_parquet_output,
     rows_shown,
     show,
     top_option,
@@ -63,8 +63,8 @@ def command(
     from ncu_tools.compare.join import join
     from ncu_tools.runs.loading import load
 
-    hold_apart(output, (counts, timeline))
-    hold_launches(output)
+    require_other_output(output, (counts, timeline))
+    require_parquet_output(output)
     with progress("Reading") as reading:
         counted, timed = (load(path, reading=reading) for path in (counts, timeline))
     joined = join(counted.table, timed.table, tolerance=tolerance, other_gpus=anyway)

@@ -11,7 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
 from ncu_tools.cli.selection_options import selection_options
-from ncu_tools.cli.time_titles import said_of_operators, titled_times
+from ncu_tools.cli.time_titles import operator_notes, titled_times
 from ncu_tools.numbers.number_format import percent
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, Table
@@ -103,7 +103,7 @@ def command(
         _show_ratios(loaded, depth, output_format)
         return
     result = layers(loaded.table, depth=depth)
-    notes = [*loaded.notes, *result.notes, *said_of_operators(result.clocks)]
+    notes = [*loaded.notes, *result.notes, *operator_notes(result.clocks)]
     if result.iterations > 1:
         notes.append(f"means over {result.iterations} iterations")
     if output is not None and not result.rows:
@@ -126,7 +126,7 @@ def _show_ratios(run: Run, depth: int | None, output_format: str) -> None:
     from ncu_tools.layers.forward_backward import forward_backward
 
     result = forward_backward(run.table, depth=depth)
-    notes = [*run.notes, *result.notes, *said_of_operators(result.clocks)]
+    notes = [*run.notes, *result.notes, *operator_notes(result.clocks)]
     indent = output_format in ("text", "markdown")
     rows = []
     for row in (*result.rows, result.whole):

@@ -18,9 +18,9 @@ from ncu_tools.cli.options import (
     dask_option,
     engine_of,
     format_option,
-    hold_apart,
-    hold_launches,
     progress,
+    require_other_output,
+    require_parquet_output,
     show,
 )
 from ncu_tools.numbers.number_format import counted
@@ -39,7 +39,7 @@ COLUMNS = (
     Column("skipped", "skipped", prose=True),
 )
 REPORTS_SHOWN = 40
-"""Of a dataset, in text."""
+"""The most reports of a dataset that text output shows."""
 
 
 @click.command()
@@ -82,8 +82,8 @@ def command(
     _check(output, as_dataset, run, dask)
     sources = find_sources(list(reports))
     if not as_dataset:
-        hold_apart(Path(output), (source.path for source in sources))
-        hold_launches(Path(output))
+        require_other_output(Path(output), (source.path for source in sources))
+        require_parquet_output(Path(output))
     parsed = _into_dataset(output, sources, run, dask) if as_dataset else _into_file(Path(output), sources, separate)
     rows = [_row(report) for report in parsed.reports]
     notes = _notes(parsed)
@@ -95,11 +95,11 @@ def command(
             rows = rows[:REPORTS_SHOWN]
     if parsed.reports:
         show(Table("parse", COLUMNS, rows, notes, _extra(parsed, output)), output_format)
-    _say_refusals(parsed)
+    _raise_refusals(parsed)
 
 
 def _check(output: str, as_dataset: bool, run: str, dask: str | None) -> None:
-    """Raise `WrongUsage` for options that do not go together, and outputs that cannot be written."""
+    """Raise `WrongUsage` for conflicting options, and for invalid outputs."""
     if not as_dataset:
         if run or dask:
             raise WrongUsage(
@@ -130,11 +130,11 @@ def _into_file(output: Path, sources: list[Source], separate: bool) -> Parsed:
     with progress("Reading") as reading:
         from ncu_parsers.parse.parse import parse_into
 
-        from ncu_tools.kernels.kernel_cache import keep_kernels
+        from ncu_tools.kernels.kernel_cache import cache_kernels
 
         parsed = parse_into(output, sources, join=not separate, processes=cores(), reading=reading)
     if parsed.written and output.name == LAUNCHES:
-        keep_kernels(output)
+        cache_kernels(output)
     return parsed
 
 
@@ -182,8 +182,8 @@ def _extra(parsed: Parsed, output: str) -> dict[str, Any]:
     }
 
 
-def _say_refusals(parsed: Parsed) -> None:
-    """Name what was refused, and fail: also when everything else was read and written."""
+def _raise_refusals(parsed: Parsed) -> None:
+    """Name the refused reports and fail, even if everything else was read and written."""
     if not parsed.refused:
         return
     *others, last = parsed.refused.values()

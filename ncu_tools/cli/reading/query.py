@@ -17,14 +17,14 @@ from ncu_tools.report.table import Column, Table
 if TYPE_CHECKING:
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.runs.loading import OnDisk, Run
-    from ncu_tools.runs.sql_query import Queried
+    from ncu_tools.runs.sql_query import QueryTable
 
 
 class AnswerTable(Table):
-    """A table that shows every column that was asked for, also where all of it is NULL."""
+    """A table that shows every requested column, even if all of it is NULL."""
 
     def shown_columns(self) -> list[Column]:
-        """All of them."""
+        """All columns."""
         return list(self.columns)
 
 
@@ -61,8 +61,8 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str) ->
     show(AnswerTable("query", columns, rows, notes), output_format)
 
 
-def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, Queried], list[str]]:
-    """The tables of a run of launches, and what was odd about reading it."""
+def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, QueryTable], list[str]]:
+    """The tables of a run of launches, and notes on reading it."""
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.runs.loading import locate
 
@@ -73,8 +73,8 @@ def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, Queried]
     return {"launches": launches, "kernels": _kernels(located, machine)}, notes
 
 
-def _points(run: str, machine_name: str | None) -> tuple[dict[str, Queried], list[str]]:
-    """The table of a sweep, and what must be known of it."""
+def _points(run: str, machine_name: str | None) -> tuple[dict[str, QueryTable], list[str]]:
+    """The table of a sweep, and its notes."""
     from ncu_tools.bench.bench_runs import load_bench, points_of
     from ncu_tools.runs.sql_query import held_in_memory
 
@@ -86,35 +86,35 @@ def _points(run: str, machine_name: str | None) -> tuple[dict[str, Queried], lis
     return {"points": held_in_memory(points_of(run))}, load_bench(run).notes
 
 
-def _launches(run: OnDisk | Run) -> tuple[Queried, list[str]]:
-    """The launches, which DuckDB reads itself where they are in Parquet, and what was odd about reading them."""
+def _launches(run: OnDisk | Run) -> tuple[QueryTable, list[str]]:
+    """The launches, which DuckDB reads itself if they are in Parquet, and notes on reading them."""
     from ncu_parsers.parquet.arrow_dataset import scanned
     from ncu_parsers.parquet.reader import filled_columns
 
     from ncu_tools.runs.loading import Run
-    from ncu_tools.runs.sql_query import Queried, held_in_memory
+    from ncu_tools.runs.sql_query import QueryTable, held_in_memory
 
     if isinstance(run, Run):
         return held_in_memory(run.table), run.notes
     found = scanned(run.file)
-    return Queried(found.launches, lambda: filled_columns(run.file)), run.notes or found.notes
+    return QueryTable(found.launches, lambda: filled_columns(run.file)), run.notes or found.notes
 
 
-def _kernels(run: OnDisk | Run, machine: Machine | None) -> Queried:
-    """The kernels of a run, summed when a query wants them."""
+def _kernels(run: OnDisk | Run, machine: Machine | None) -> QueryTable:
+    """The kernels of a run, summed when a query needs them."""
     from ncu_tools.kernels.kernel_cache import hotspots_of
     from ncu_tools.kernels.kernel_row import kernels_table
-    from ncu_tools.runs.sql_query import Queried, held_in_memory
+    from ncu_tools.runs.sql_query import QueryTable, held_in_memory
 
     @cache
-    def table() -> Queried:
+    def table() -> QueryTable:
         return held_in_memory(kernels_table(hotspots_of(run, machine).rows))
 
-    return Queried(lambda: table().rows(), lambda: table().held())
+    return QueryTable(lambda: table().rows(), lambda: table().held())
 
 
 def _column(name: str, number: bool) -> Column:
-    """Numbers are shown as they are named: nothing is known of what a query computed."""
+    """A column titled by its name, as the meaning of a computed column is unknown."""
     return Column(name, name, "number") if number else Column(name, name, wide=True)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.options import group_option, machine_option, progress, say_notes
+from ncu_tools.cli.options import echo_notes, group_option, machine_option, progress
 from ncu_tools.cli.selection_options import selection_options
 
 if TYPE_CHECKING:
@@ -75,16 +75,16 @@ def command(
     machine = find_machine(machine_name) if machine_name else None
     with progress("Reading") as reading:
         reported = [_reported(name, only, reading) for name in runs]
-    found = content(reported, machine, group=group, top=top, title=title or (only.words if only is not None else ""))
+    found = content(reported, machine, group=group, top=top, title=title or (only.title if only is not None else ""))
     with replacing(output) as temporary:
         temporary.write_text(page(found), "utf-8")
-    say_notes([*found["notes"], f"the report is {output}"])
+    echo_notes([*found["notes"], f"the report is {output}"])
     if opens:
         _open(output)
 
 
 def _reported(name: str, only: Selection | None, reading: Callable[[Source], None]) -> ReportedRun:
-    """A run, or `only` some of its launches, with its manifest and what was expected of it, where there are any."""
+    """A run, or the launches that `only` selects, with its manifest and expected operators, if available."""
     from ncu_tools.report.html_content import ReportedRun, is_reported
     from ncu_tools.runs.selection import load_only
 
@@ -95,7 +95,7 @@ def _reported(name: str, only: Selection | None, reading: Callable[[Source], Non
 
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
-    """The manifest of a run folder, or none; one that cannot be read gives a note."""
+    """The manifest of a run folder, None without one; an unreadable one gives a note."""
     from ncu_launch.files.manifest import read_manifest
     from ncu_launch.files.run_files import MANIFEST
 
@@ -109,7 +109,7 @@ def _manifest(name: str) -> tuple[Manifest | None, list[str]]:
 
 
 def _expected(run: Run) -> tuple[pa.Table | None, str]:
-    """The operators that a run was expected to execute, or why none are known."""
+    """The expected operators of a run, or the reason why there are none."""
     from ncu_parsers.report_data.operator_records import BY_OPERATOR
     from ncu_parsers.schema import tables
 
@@ -126,7 +126,7 @@ def _expected(run: Run) -> tuple[pa.Table | None, str]:
 def _open(output: Path) -> None:
     """Open a file in the user's browser.
 
-    Raises `NcuBenchError` where there is none.
+    Raises `NcuBenchError` if there is none.
     """
     import webbrowser
 

@@ -15,6 +15,7 @@ from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     dask_option,
+    echo_notes,
     engine_of,
     format_option,
     group_option,
@@ -22,11 +23,10 @@ from ncu_tools.cli.options import (
     options_in,
     progress,
     rows_shown,
-    say_notes,
     show,
     top_option,
 )
-from ncu_tools.cli.selection_options import hold_whole, selection_options
+from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.plot.theme import THEMES
@@ -84,7 +84,7 @@ BARE_MACHINE_READABLE = (
 
 @dataclass(frozen=True)
 class Style:
-    """How the picture looks, beside what it shows."""
+    """The look of the picture."""
 
     output: Path | None
     title: str
@@ -94,7 +94,7 @@ class Style:
 
 @dataclass(frozen=True)
 class DrawnOptions:
-    """What of a roofline is drawn: ceilings of which kind and units, what runs are called, whether arrows join them."""
+    """What is drawn of a roofline: kinds and units of ceilings, labels of runs, arrows between runs."""
 
     ceilings: str
     units: str
@@ -104,7 +104,7 @@ class DrawnOptions:
 
 @dataclass(frozen=True)
 class PointOptions:
-    """What the points are, and by which bytes they are placed."""
+    """What the points are, and which bytes give their positions."""
 
     points: str
     group: str
@@ -189,13 +189,13 @@ def command(
       ncu-bench roofline plot.json -o roofline.svg
     """
     from ncu_tools.ceilings.machine_files import find_machine
-    from ncu_tools.roofline.load_for_roofline import drawn_before
+    from ncu_tools.roofline.load_for_roofline import read_roofline_json
     from ncu_tools.roofline.roofline import Look
 
     title = style.title
-    style = replace(style, title=title or (only.words if only is not None else ""))
+    style = replace(style, title=title or (only.title if only is not None else ""))
     _check(style)
-    if only is not None and (not runs or any(map(drawn_before, runs))):
+    if only is not None and (not runs or any(map(read_roofline_json, runs))):
         raise WrongUsage(
             "There are no launches to choose from: neither machines nor a roofline that was drawn before has any.",
             advice="Leave out --kernel, --phase, --device and --rank, or name runs.",
@@ -209,7 +209,7 @@ def command(
         )
     levels = _levels(placed.levels)
     look = Look(placed.points, placed.group, placed.depth, levels, placed.cache_bytes, follow=drawn.arrows)
-    hold_whole(only, dask)
+    require_no_dask(only, dask)
     result, notes, models = _roofline(runs, machines, look, dask, only)
     scene = _scene(result, drawn, style.title, models)
     notes += _arrow_note(scene, drawn.arrows)
@@ -251,10 +251,10 @@ def _check(style: Style) -> None:
 
 
 def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
-    """Draw the picture of a file that --format json wrote; false where the runs are no such file."""
-    from ncu_tools.roofline.load_for_roofline import drawn_before
+    """Draw the picture of a file written by --format json; False if the runs are no such file."""
+    from ncu_tools.roofline.load_for_roofline import read_roofline_json
 
-    documents = [(run, document) for run in runs if (document := drawn_before(run)) is not None]
+    documents = [(run, document) for run in runs if (document := read_roofline_json(run)) is not None]
     if not documents:
         return False
     if len(runs) > 1:
@@ -268,17 +268,17 @@ def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
         )
     (_, document), *_ = documents
     scene = document["scene"]
-    assert isinstance(scene, dict)  # noqa: S101 - drawn_before() looked
+    assert isinstance(scene, dict)  # noqa: S101 - read_roofline_json() checked it
     drawn = scene_from_json(scene)
     _write_picture(drawn, style)
-    say_notes([f"the picture is {style.output}", *_note_on_boxes(drawn, style.title)])
+    echo_notes([f"the picture is {style.output}", *_note_on_boxes(drawn, style.title)])
     return True
 
 
 def _roofline(
     runs: Sequence[str], machines: Sequence[Machine], look: Look, dask: str | None, only: Selection | None
 ) -> tuple[Roofline, list[str], dict[str, str]]:  # fmt: skip
-    """The roofline, what was odd about reading the runs, and which models they are of."""
+    """The roofline, notes on reading the runs, and the models of the runs."""
     from ncu_tools.roofline import roofline as model
     from ncu_tools.roofline.load_for_roofline import load_for, load_runs, look_at
 
@@ -291,11 +291,11 @@ def _roofline(
         loaded = load_runs(runs, load, only=only)
     notes = list(dict.fromkeys(note for run in loaded for note in run.notes))
     if asked.view not in (look.view, KERNELS):
-        notes.append(f"beside a sweep, and of it, each point is a whole run, whatever --points says ({asked.view})")
+        notes.append(f"--points {asked.view} is ignored: with a sweep, every point is a whole run")
     summed = {run.name: run.points for run in loaded if run.points is not None}
     result = model.roofline({run.name: run.table for run in loaded}, own, look=look, summed=summed)
     if len(machines) > 1:
-        model.beside(result, machines)
+        model.add_machines(result, machines)
         notes.append("the machines' ceilings are drawn beside those of the runs, and bound none of their points")
     models = {run.name: run.model for run in loaded if run.model is not None}
     return result, notes, models
@@ -333,7 +333,7 @@ def _note_on_boxes(scene: Scene, title: str) -> list[str]:
 def _arrow_note(scene: Scene, arrows: bool) -> list[str]:
     if not arrows or scene.arrows:
         return []
-    return ["there is nothing to join by an arrow: no point of a run is one of the run before"]
+    return ["there is nothing to join by an arrow: consecutive runs have no point in common"]
 
 
 # --------------------------------------------------------------------------------------------------------- the table
@@ -357,7 +357,7 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, ou
 
 
 def _cells(point: Point, label: str, view: str, output_format: str, *, several: bool) -> dict[str, Any]:
-    """The row of a point; where each is a whole run, what the run is called is said once to people."""
+    """The row of a point; in a view of whole runs the label replaces the name for people."""
     row = {**asdict(point.hotspot), "run": None}
     row |= {f"{place.level}_arithmetic_intensity": place.intensity for place in point.places}
     if output_format == "json":
@@ -370,7 +370,7 @@ def _cells(point: Point, label: str, view: str, output_format: str, *, several: 
 
 
 def _bare_table(result: Roofline, notes: list[str], output_format: str) -> Table:
-    """The ceilings of machines, a row each, the highest bandwidth and peak first; of runs they are notes."""
+    """The ceilings of machines, one row each, bandwidths and the highest peaks first."""
     from ncu_tools.ceilings.ceilings import unit_title
 
     ridge_of = {(ridge.device, ridge.unit, ridge.value): ridge.intensity for ridge in result.ridges}
@@ -397,7 +397,7 @@ def _bare_table(result: Roofline, notes: list[str], output_format: str) -> Table
 
 
 def _is_of_a_level(column: Column, levels: tuple[str, ...]) -> bool:
-    """Whether a column belongs to a memory level that is shown, or to none."""
+    """True if a column belongs to a shown memory level, or to none."""
     level = column.name.removesuffix("_arithmetic_intensity")
     return level not in LEVELS or level in levels
 
@@ -415,7 +415,7 @@ def _extra(result: Roofline, scene: Scene) -> dict[str, Any]:
 
 
 def _ceiling_notes(result: Roofline, output_format: str) -> list[str]:
-    """The ceilings in words, for the forms that have no other place for them."""
+    """The ceilings as notes, for formats that have no other place for them."""
     from ncu_tools.ceilings.ceilings import unit_title
     from ncu_tools.numbers.number_format import digits
     from ncu_tools.roofline.roofline import others_beside
@@ -444,7 +444,7 @@ def _write_picture(scene: Scene, style: Style) -> None:
 
     from ncu_tools.report.plot.roofline_plot import draw
 
-    assert style.output is not None  # noqa: S101 - the caller looked
+    assert style.output is not None  # noqa: S101 - the caller checked it
     kind = style.output.suffix.lstrip(".").lower()
     picture = draw(scene, kind, title=style.title, theme=style.theme, size=style.size)
     with replacing(style.output) as temporary:

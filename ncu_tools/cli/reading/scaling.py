@@ -1,4 +1,4 @@
-"""ncu-bench scaling: how latency and throughput of a sweep follow its sizes, and what goes together over models."""
+"""ncu-bench scaling: how latency and throughput of a sweep scale with its sizes, and correlations over models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import BENCH_FILE
 
-from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_text, engine_of, format_option, say_notes, show
+from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_notes, echo_text, engine_of, format_option, show
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, Table, to_markdown
 
@@ -117,11 +117,11 @@ def command(
     if output_format == "text":
         for matrix in matrices:
             click.echo()
-            say_notes(echo_text(matrix))
+            echo_notes(echo_text(matrix))
 
 
 def _rows(runs: Sequence[str], dask: str | None) -> list[Row]:
-    """The rows of all runs without their samples. Raises `NcuBenchError` when one has none."""
+    """The rows of all runs without their samples. Raises `NcuBenchError` if one has none."""
     from ncu_parsers.datasets.dataset_layout import tables_named
     from ncu_parsers.datasets.engine import InOrder
     from ncu_parsers.parquet.reader import read_bench
@@ -163,7 +163,7 @@ def _cells(one: Series) -> Row:
 
 
 def _matrices(pairs: list[Correlation]) -> list[Table]:
-    """Spearman's and Pearson's coefficients of each group as square tables; none where no pair has one."""
+    """Spearman's and Pearson's coefficients of each group as square tables; [] if no pair has one."""
     tables = []
     for group in dict.fromkeys(pair.group for pair in pairs if pair.spearman is not None):
         some = [pair for pair in pairs if pair.group == group]
@@ -179,17 +179,17 @@ def _matrices(pairs: list[Correlation]) -> list[Table]:
 
 
 def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> list[str]:
-    from ncu_tools.bench.scaling import LEAST_MODELS, TOO_FEW
+    from ncu_tools.bench.scaling import LEAST_MODELS
 
     notes = []
     if not fits:
         notes.append("no size varies: sweep one, such as --batch-size 1,4,16,64")
     alike = sum(one.fit is not None and not one.fit.weighted for one in fits)
     if alike:
-        notes.append(f"all points count alike in {alike} of {len(fits)} fits: a point was timed once, or has no spread")
+        notes.append(f"{alike} of {len(fits)} fits are unweighted: a point was timed once, or has no spread")
     if all(pair.spearman is None for pair in pairs):
         models = len({row["target"] for row in rows if row["outcome"] == OK})
-        notes.append(f"{TOO_FEW} what goes together: {models} of at least {LEAST_MODELS} models")
+        notes.append(f"too few models for correlations: {models}, where at least {LEAST_MODELS} are needed")
     failed = [row for row in rows if row["outcome"] != OK]
     notes += [f"{row['point']}: {row['outcome']}" for row in failed[:MOST_SAID]]
     if len(failed) > MOST_SAID:
@@ -200,7 +200,7 @@ def _notes(rows: list[Row], fits: list[Series], pairs: list[Correlation]) -> lis
 
 
 def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output: Path, title: str) -> list[str]:
-    """Draw, and say where."""
+    """Draw the picture; returns notes."""
     from ncu_parsers.parquet.atomic_output import replacing
 
     from ncu_tools.bench.scaling import by_group

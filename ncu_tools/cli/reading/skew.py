@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
-from ncu_tools.cli.time_titles import said_of_operators, titled_times
+from ncu_tools.cli.time_titles import operator_notes, titled_times
 from ncu_tools.report.table import Column, Table
 
 RANKS = (
@@ -66,7 +66,7 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
         loaded = load(run, reading=reading, columns=NEEDED)
     result = skew(loaded.table, by="layer" if by == "layer" else "kernel", depth=depth)
     clocks = clocks_of(loaded.table)
-    notes = [*result.notes, *loaded.notes, *said_of_operators(clocks)]
+    notes = [*result.notes, *loaded.notes, *operator_notes(clocks)]
     if by == "rank" or len(result.ranks) < 2:
         ranks = Table("ranks", RANKS, [asdict(row) for row in result.ranks], notes)
         show(titled_times(ranks, clocks), output_format)

@@ -1,1 +1,1 @@
-"""Which kernel of one run is which of another."""
+"""Matching of kernels between two runs."""

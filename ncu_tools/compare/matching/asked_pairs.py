@@ -9,14 +9,14 @@ from typing import NamedTuple
 from ncu_launch.errors import WrongUsage
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.kernels.kernel_name_spelling import spelled_alike, without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters, normalised_name
 
 NEAR_NAMES = 3
 _LEAST_ALIKE = 0.5
 
 
 class AskedPair(NamedTuple):
-    """The full names of the kernels of the base and of the new runs that `OLD=NEW` stands for."""
+    """The full names of kernels in the base and in the new runs that `OLD=NEW` stands for."""
 
     text: str
     old: frozenset[str]
@@ -24,18 +24,18 @@ class AskedPair(NamedTuple):
 
 
 def asked_pairs(texts: Sequence[str], base: Iterable[str], others: Sequence[Iterable[str]]) -> list[AskedPair]:
-    """What each `OLD=NEW` means, by the kernel names of the base and of each new run.
+    """Resolve each `OLD=NEW` by the kernel names of the base and of each new run.
 
-    A name may be full, without parameters, or short; a short one stands for all kernels that have it. Names may hold
-    an equals sign: the first one with a known name on both sides counts. Raises `WrongUsage` where a name is in no
-    run, or in two pairs of one run.
+    A name may be full, without parameters, or short; a short one stands for all kernels that have it. Names may contain
+    an equals sign: the first one with a known name on both sides counts. Raises `WrongUsage` if a name is in no run, or
+    in two pairs of one run.
     """
     before, runs = set(base), [set(names) for names in others]
     found = [_asked(text, before, set().union(*runs)) for text in texts]
     for names in runs:
         there = [pair for pair in found if pair.new & names]
         for side, known in (("base", [pair.old for pair in there]), ("new run", [pair.new & names for pair in there])):
-            _hold_single(side, known)
+            _require_single(side, known)
     return found
 
 
@@ -60,8 +60,8 @@ def _asked(text: str, before: set[str], after: set[str]) -> AskedPair:
 
 
 def _named(text: str, names: set[str]) -> frozenset[str]:
-    """The names that a text stands for, in the strictest spelling in which there are any."""
-    for spelling in (spelled_alike, without_parameters, short_name):
+    """The names that a text stands for, in the strictest spelling that matches any."""
+    for spelling in (normalised_name, drop_parameters, short_name):
         wanted = text.strip() if spelling is short_name else spelling(text.strip())
         found = frozenset(name for name in names if spelling(name) == wanted)
         if found:
@@ -69,7 +69,7 @@ def _named(text: str, names: set[str]) -> frozenset[str]:
     return frozenset()
 
 
-def _hold_single(side: str, groups: Iterable[frozenset[str]]) -> None:
+def _require_single(side: str, groups: Iterable[frozenset[str]]) -> None:
     seen: set[str] = set()
     for names in groups:
         twice = names & seen

@@ -1,10 +1,10 @@
-"""Which kernels of one run are which of another: by their full name, and after a rename by what else they share.
+"""Pair the kernels of two runs: by full name, and after a rename by what else they share.
 
-A library that was updated gives its kernels new template arguments, and who rewrites a kernel gives it a new name, grid
-and block. The rules are tried from sure to likely, each on what those before it left: the pairs that the user names;
-full names; short name, grid, block and NVTX range; grid, block and range alone; grid and block of the only kernel that
-is left in each run; names that begin alike. Where two candidates are equally good, nothing is paired. Ranges are
-compared only where both runs have any.
+An updated library gives its kernels new template arguments, and a rewritten kernel has a new name, grid and block. The
+rules are tried from certain to likely, each on the kernels left by those before: pairs that the user names; full names;
+short name, grid, block and NVTX range; grid, block and range alone; grid and block of the only kernel that is left in
+each run; names that begin alike. If two candidates are equally good, nothing is paired. Ranges are compared only if
+both runs have any.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ncu_parsers.schema.tables import short_name
 from ncu_tools.compare.matching.asked_pairs import AskedPair
 from ncu_tools.compare.matching.launch_signatures import Codes, Signatures
 from ncu_tools.compare.matching.similar_names import argument_words, shared_words, words_of
-from ncu_tools.kernels.kernel_name_spelling import spelled_alike
+from ncu_tools.kernels.kernel_name_spelling import normalised_name
 
 ASKED = "--pair"
 BY_NAME = "name"
@@ -29,14 +29,14 @@ BY_PLACE = "grid, block, range"
 THE_ONLY_ONES = "grid, block, the only kernel left in each run"
 BETWEEN_NAMES = " / "
 MOST_ALIKE = 50
-"""So many kernels whose names begin alike are not told apart by their names."""
+"""If more kernels have names that begin alike, they are not paired by name."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A kernel of one run or of both: its name, its name before if that was another, and what brought them together.
+    """A kernel of one run or of both: its name, its name in the base if that differs, and the evidence for the pair.
 
-    `matched_by` is None where only one run has it.
+    `matched_by` is None if only one run has it.
     """
 
     kernel: str
@@ -46,22 +46,22 @@ class Pair:
 
 @dataclass
 class Pairing:
-    """Pairs, and of each signature of both runs the number of its pair and the number of its work.
+    """The pairs, and for each signature of both runs the index of its pair (`base`, `new`) and of its stratum.
 
-    What is of one work has the pair, grid, block and NVTX range in common; numbers of iterations do not count.
+    A stratum has pair, grid, block and NVTX range in common; numbers of iterations do not count.
     """
 
     pairs: list[Pair]
     base: Codes
     new: Codes
-    base_work: Codes
-    new_work: Codes
+    base_strata: Codes
+    new_strata: Codes
 
 
 def pair_kernels(base: Signatures, new: Signatures, asked: Sequence[AskedPair] = ()) -> Pairing:
-    """The kernels of two runs, brought together where they are the same; every signature of both is in one pair.
+    """Pair the kernels of two runs; every signature of both belongs to one pair.
 
-    Signatures stand in the order of their first launches. What is `asked` comes first.
+    Signatures are in the order of their first launches. `asked` pairs come first.
     """
     empty = np.empty(0, np.int64)
     pairing = Pairing(
@@ -75,10 +75,10 @@ def pair_kernels(base: Signatures, new: Signatures, asked: Sequence[AskedPair] =
     _pair_similar(pairing, base, new, with_ranges)
     for side, codes, is_base in ((base, pairing.base, True), (new, pairing.new, False)):
         _add_unpaired(pairing, side, codes, is_base=is_base)
-    works: dict[Hashable, int] = {}
+    strata: dict[Hashable, int] = {}
     with_shapes = all(any(side.shapes) for side in (base, new))
-    pairing.base_work = _works(pairing.base, base, works, with_shapes, with_ranges)
-    pairing.new_work = _works(pairing.new, new, works, with_shapes, with_ranges)
+    pairing.base_strata = _strata(pairing.base, base, strata, with_shapes, with_ranges)
+    pairing.new_strata = _strata(pairing.new, new, strata, with_shapes, with_ranges)
     return pairing
 
 
@@ -99,27 +99,27 @@ def _add(pairing: Pairing, pair: Pair, ours: list[int], theirs: list[int]) -> No
 
 def _pair_by_name(pairing: Pairing, base: Signatures, new: Signatures) -> None:
     ours, theirs = (
-        {spelled_alike(side.names[code]): code for code in _used(side, codes)}
+        {normalised_name(side.names[code]): code for code in _used(side, codes)}
         for side, codes in ((base, pairing.base), (new, pairing.new))
     )
     shared = [spelling for spelling in theirs if spelling in ours]
     number = {spelling: len(pairing.pairs) + place for place, spelling in enumerate(shared)}
     pairing.pairs += [Pair(new.names[theirs[spelling]], None, BY_NAME) for spelling in shared]
     for side, codes in ((base, pairing.base), (new, pairing.new)):
-        by_code = np.array([number.get(spelled_alike(name), -1) for name in side.names], np.int64)
+        by_code = np.array([number.get(normalised_name(name), -1) for name in side.names], np.int64)
         open_rows = codes < 0
         codes[open_rows] = by_code[side.name_codes[open_rows]]
 
 
 def _used(side: Signatures, pairs: Codes) -> list[int]:
-    """The codes of names that launches without a pair have, in the order of their first launch."""
+    """The codes of names of launches without a pair, in the order of their first launch."""
     codes, first = np.unique(side.name_codes[pairs < 0], return_index=True)
     found: list[int] = codes[np.argsort(first)].tolist()
     return found
 
 
 def _pair_by_launch(pairing: Pairing, base: Signatures, new: Signatures, with_ranges: bool) -> None:
-    """Give launches whose name only one run has the pair of a key that one kernel of each has, in place."""
+    """Pair launches with unpaired names by a key that exactly one kernel of each run has, in place."""
     by_short = BY_SHORT_NAME if with_ranges else BY_SHORT_NAME_ALONE
     for title in (by_short, BY_PLACE) if with_ranges else (by_short,):
         ours = _open_by_key(pairing.base, base, with_ranges, named=title != BY_PLACE)
@@ -140,7 +140,7 @@ def _pair_by_launch(pairing: Pairing, base: Signatures, new: Signatures, with_ra
 
 
 def _open_by_key(codes: Codes, side: Signatures, with_ranges: bool, *, named: bool) -> dict[Hashable, list[int]]:
-    """The launches without a pair by what they are launched with, where that is known."""
+    """The launches without a pair, by short name, shape and range as far as these are known."""
     found: dict[Hashable, list[int]] = {}
     for row in np.flatnonzero(codes < 0).tolist():
         shape, path = side.shapes[row], side.ranges[row]
@@ -153,7 +153,7 @@ def _open_by_key(codes: Codes, side: Signatures, with_ranges: bool, *, named: bo
 
 
 @dataclass(frozen=True)
-class _Left:
+class _Unpaired:
     """The launches of a kernel that have no pair yet."""
 
     name: str
@@ -162,18 +162,18 @@ class _Left:
     ranges: frozenset[Hashable]
 
 
-def _left(codes: Codes, side: Signatures) -> list[_Left]:
+def _unpaired(codes: Codes, side: Signatures) -> list[_Unpaired]:
     found: dict[str, list[int]] = {}
     for row in np.flatnonzero(codes < 0).tolist():
         found.setdefault(side.names[side.name_codes[row]], []).append(row)
     return [
-        _Left(name, rows, frozenset(side.shapes[row] for row in rows), frozenset(side.ranges[row] for row in rows))
+        _Unpaired(name, rows, frozenset(side.shapes[row] for row in rows), frozenset(side.ranges[row] for row in rows))
         for name, rows in found.items()
     ]
 
 
 def _pair_the_only_ones(pairing: Pairing, base: Signatures, new: Signatures, with_ranges: bool) -> None:
-    ours, theirs = _left(pairing.base, base), _left(pairing.new, new)
+    ours, theirs = _unpaired(pairing.base, base), _unpaired(pairing.new, new)
     if len(ours) == len(theirs) == 1 and not shared_words(ours[0].name, theirs[0].name):
         one, other = ours[0], theirs[0]
         if one.shapes == other.shapes and None not in one.shapes and (one.ranges == other.ranges or not with_ranges):
@@ -181,8 +181,8 @@ def _pair_the_only_ones(pairing: Pairing, base: Signatures, new: Signatures, wit
 
 
 def _pair_similar(pairing: Pairing, base: Signatures, new: Signatures, with_ranges: bool) -> None:
-    """Pair kernels whose names begin alike, where each is the best candidate of the other and no other is as good."""
-    ours, theirs = _left(pairing.base, base), _left(pairing.new, new)
+    """Pair kernels whose names begin alike, if each is the best candidate of the other and no other is as good."""
+    ours, theirs = _unpaired(pairing.base, base), _unpaired(pairing.new, new)
     likeness = _likenesses(ours, theirs, with_ranges)
     rivals = [Counter(pair[side] for pair in likeness) for side in (0, 1)]
     while best := _mutual_best(likeness):
@@ -194,15 +194,17 @@ def _pair_similar(pairing: Pairing, base: Signatures, new: Signatures, with_rang
         likeness = {pair: how for pair, how in likeness.items() if pair[0] not in taken[0] and pair[1] not in taken[1]}
 
 
-def _evidence(one: _Left, other: _Left, alone: bool) -> str:
+def _evidence(one: _Unpaired, other: _Unpaired, alone: bool) -> str:
     same = "short name" if short_name(one.name) == short_name(other.name) else ""
     alike = same or f"similar name ({'_'.join(shared_words(one.name, other.name))})"
     found = [alike, *(["grid, block"] if one.shapes == other.shapes else [])]
     return ", ".join([*found, "only candidate" if alone else "closest"])
 
 
-def _likenesses(ours: list[_Left], theirs: list[_Left], with_ranges: bool) -> dict[tuple[int, int], tuple[int, bool]]:
-    """Of candidates, by their places: how many words they share, and whether grids and blocks are the same."""
+def _likenesses(
+    ours: list[_Unpaired], theirs: list[_Unpaired], with_ranges: bool
+) -> dict[tuple[int, int], tuple[int, bool]]:
+    """Index pairs of candidates -> the number of words they share, and whether grids and blocks are equal."""
     alike: dict[str, tuple[list[int], list[int]]] = {}
     for side, kernels in enumerate((ours, theirs)):
         for place, one in enumerate(kernels):
@@ -221,7 +223,7 @@ def _likenesses(ours: list[_Left], theirs: list[_Left], with_ranges: bool) -> di
 
 
 def _may_be_of_several(one: str, other: str, counts: list[Counter[str]]) -> bool:
-    """Whether a name has a word more that another kernel left in the other run has: `add_relu` of `add` and `relu`."""
+    """True if a name has a word of another kernel left in the other run: `add_relu` of `add` and `relu`."""
     ours, theirs = set(words_of(one)), set(words_of(other))
     return any(counts[0][word] for word in theirs - ours) or any(counts[1][word] for word in ours - theirs)
 
@@ -251,8 +253,8 @@ def _add_unpaired(pairing: Pairing, side: Signatures, codes: Codes, *, is_base: 
         pairing.pairs.append(Pair(name, name if is_base else None, None))
 
 
-def _works(codes: Codes, side: Signatures, known: dict[Hashable, int], with_shapes: bool, with_ranges: bool) -> Codes:
-    """The number of each signature's work; what only one of the runs knows tells no works apart."""
+def _strata(codes: Codes, side: Signatures, known: dict[Hashable, int], with_shapes: bool, with_ranges: bool) -> Codes:
+    """The index of each signature's stratum; shapes and ranges that only one run knows are ignored."""
     none = [None] * len(codes)
-    works = zip(codes.tolist(), side.shapes if with_shapes else none, side.ranges if with_ranges else none, strict=True)
-    return np.array([known.setdefault(work, len(known)) for work in works], np.int64)
+    keys = zip(codes.tolist(), side.shapes if with_shapes else none, side.ranges if with_ranges else none, strict=True)
+    return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)

@@ -1,9 +1,9 @@
-"""Which counted launches are the same work as which launches of a timeline: by what they are launched with.
+"""Match counted launches to launches of a timeline by their signatures.
 
-A signature is the kernel's name, its grid, its block and its NVTX range. Not every report has all of it and not every
-tool spells names alike, so keys are tried from strict to loose, and a launch takes the first that it shares with any
-counted launch. A bare function name stands for every instance of a template, so short names are compared only where
-one of the two is bare already, and names without shapes only where one side has no shape.
+A signature is the kernel's name, grid, block and NVTX range. Not every report has all of these and not every tool
+spells names alike, so keys are tried from strict to loose, and a launch takes the first that it shares with any counted
+launch. A bare function name stands for every instance of a template, so short names are compared only if one of the two
+is bare already, and names without shapes only if one side has no shape.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats, short_name
 
-from ncu_tools.kernels.kernel_name_spelling import is_bare, spelled_alike, without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters, is_bare, normalised_name
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -30,7 +30,7 @@ _ITERATION = re.compile(r"iteration \d+|ProfilerStep#\d+")
 
 @dataclass(frozen=True)
 class Key:
-    """What launches are compared by; `bare` and `shapeless` say what one of the two must be."""
+    """The parts of signatures to compare; with `bare` or `shapeless` one of the two sides must be so."""
 
     title: str
     parts: tuple[str, ...]
@@ -48,15 +48,15 @@ KEYS = (
     Key("short name", ("short",), bare=True, shapeless=True),
 )
 _SPELLINGS: dict[str, Callable[[str], str]] = {
-    "name": spelled_alike,
-    "function": without_parameters,
+    "name": normalised_name,
+    "function": drop_parameters,
     "short": short_name,
 }
 
 
 @dataclass(frozen=True)
 class Signatures:
-    """What signatures consist of, as columns; None for a shape or range that is not known."""
+    """Signatures as columns; a shape or range is None if unknown."""
 
     name_codes: Codes
     names: list[str]
@@ -66,7 +66,7 @@ class Signatures:
 
 @dataclass(frozen=True)
 class LaunchSignatures(Signatures):
-    """The launches of one side, as columns: their signatures, and where they ran."""
+    """The launches of one side as columns: their signatures, and where they ran."""
 
     table: pa.Table
     lanes: Codes
@@ -76,20 +76,21 @@ class LaunchSignatures(Signatures):
 
     @property
     def bare(self) -> Mask:
-        """Where the kernel's name is a bare function name."""
+        """Mask of launches whose kernel name is a bare function name."""
         return np.array([is_bare(name) for name in self.names], dtype=bool)[self.name_codes]
 
     @property
     def shapeless(self) -> Mask:
-        """Where grid or block are not known."""
+        """Mask of launches without grid or block."""
         return np.array([shape is None for shape in self.shapes], dtype=bool)
 
 
 def launches_of(table: pa.Table) -> LaunchSignatures:
     """The signatures of a table of launches.
 
-    Ranges that number iterations are left out: they differ between launches of the same work. `lanes` are process,
-    rank and device as one number, within which order means something; `start` is NaN where a launch has no start.
+    Ranges that number iterations are left out, since they differ between launches of the same work. `lanes` are
+    process, rank and device as one number, within which launches are ordered; `start` is NaN for launches without a
+    start.
     """
     codes, names = tables.codes(table, "kernel_name")
     grids, blocks, paths = (table.column(name).to_pylist() for name in ("grid", "block", "nvtx_path"))
@@ -98,7 +99,7 @@ def launches_of(table: pa.Table) -> LaunchSignatures:
         codes.astype(np.int64),
         [name or "?" for name in names],
         [_shape(grid, block) for grid, block in zip(grids, blocks, strict=True)],
-        [None if path is None else _without_iterations(path) for path in paths],
+        [None if path is None else _drop_iterations(path) for path in paths],
         table,
         _numbered(zip(*lanes, strict=True)),
         tables.launch_counts(table),
@@ -107,16 +108,16 @@ def launches_of(table: pa.Table) -> LaunchSignatures:
     )
 
 
-class Work(NamedTuple):
-    """What launches do that have kernel, grid and block, and NVTX range in common, whatever their iteration."""
+class LaunchSignature(NamedTuple):
+    """Kernel, grid and block, and NVTX range of launches, whatever their iteration."""
 
     name: str
     shape: Hashable
     range: Hashable
 
 
-def works_of(table: pa.Table) -> tuple[Codes, list[Work]]:
-    """For each launch of a table the number of its work, and the works in the order of their first launches."""
+def signatures_in(table: pa.Table) -> tuple[Codes, list[LaunchSignature]]:
+    """For each launch the index of its signature, and the signatures in the order of their first launches."""
     name_codes, names = tables.codes(table, "kernel_name")
     columns = [name_codes.astype(np.int64)]
     lists: list[list[tuple[Any, ...] | None]] = []
@@ -129,37 +130,38 @@ def works_of(table: pa.Table) -> tuple[Codes, list[Work]]:
     _, first, codes = np.unique(combined, return_index=True, return_inverse=True)
     order = np.argsort(first)
     places = first[order]
-    without: list[Hashable] = [None if path is None else _without_iterations(path) for path in paths]
+    without: list[Hashable] = [None if path is None else _drop_iterations(path) for path in paths]
     rows = zip(*(column[places].tolist() for column in columns), strict=True)
-    works = [
-        Work(names[name] or "?", _shape(grids[grid], blocks[block]), without[path]) for name, grid, block, path in rows
+    signatures = [
+        LaunchSignature(names[name] or "?", _shape(grids[grid], blocks[block]), without[path])
+        for name, grid, block, path in rows
     ]
-    known: dict[Work, int] = {}
+    known: dict[LaunchSignature, int] = {}
     numbers = np.empty(len(first), np.int64)
-    numbers[order] = [known.setdefault(work, len(known)) for work in works]
+    numbers[order] = [known.setdefault(signature, len(known)) for signature in signatures]
     return numbers[codes], list(known)
 
 
-def signatures_of(works: Sequence[Work]) -> Signatures:
-    """The signatures of works, one of each."""
+def signatures_of(distinct: Sequence[LaunchSignature]) -> Signatures:
+    """Distinct signatures as columns."""
     names: dict[str, int] = {}
-    codes = np.array([names.setdefault(work.name, len(names)) for work in works], np.int64)
-    return Signatures(codes, list(names), [work.shape for work in works], [work.range for work in works])
+    codes = np.array([names.setdefault(one.name, len(names)) for one in distinct], np.int64)
+    return Signatures(codes, list(names), [one.shape for one in distinct], [one.range for one in distinct])
 
 
 def is_one_of(table: pa.Table, name: str, words: Sequence[str]) -> Mask:
-    """Where a text column is one of `words`."""
+    """Mask of the rows whose text is one of `words`."""
     codes, values = tables.codes(table, name)
     wanted: Mask = np.array([value in words for value in values], dtype=bool)[codes]
     return wanted
 
 
 def _shape(grid: Sequence[int] | None, block: Sequence[int] | None) -> Hashable:
-    """Grid and block in one, None where one of them is not known."""
+    """Grid and block as one tuple, None if either is unknown."""
     return (*grid, *block) if grid and block else None
 
 
-def _without_iterations(path: Sequence[str]) -> tuple[str, ...]:
+def _drop_iterations(path: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in path if not _ITERATION.fullmatch(name))
 
 
@@ -167,9 +169,9 @@ def _without_iterations(path: Sequence[str]) -> tuple[str, ...]:
 class Matching:
     """Groups of launches that share a key.
 
-    For each launch of the timeline `group` is its group, `key` the place of the key in `KEYS`, and `partner` the
-    counted launch that is its equal by order; -1 where there is none. `members` are counted launches and
-    `member_group` the group of each; a counted launch can be in several.
+    For each launch of the timeline: `group` is the index of its group, `key` that of the key in `KEYS`, `partner` that
+    of the counted launch of the same order; -1 for none. `members` are counted launches and `member_group` the group of
+    each; a counted launch can be in several.
     """
 
     group: Codes
@@ -181,7 +183,7 @@ class Matching:
 
 
 def match(counted: LaunchSignatures, timed: LaunchSignatures) -> Matching:
-    """Find for each launch of the timeline the counted launches of the strictest key that it shares with any."""
+    """Match each launch of the timeline to the counted launches with the strictest key that it shares with any."""
     none = np.full(len(timed.table), -1, np.int64)
     result = Matching(none, none.copy(), none.copy())
     parts = _parts(counted, timed)
@@ -197,7 +199,7 @@ def match(counted: LaunchSignatures, timed: LaunchSignatures) -> Matching:
 
 
 def _wanted(key: Key, counted: LaunchSignatures, timed: LaunchSignatures) -> Iterable[tuple[Mask, Mask]]:
-    """Which launches of both sides a key may bring together, once for each side that may be the one it asks for."""
+    """Masks of the launches of both sides that a key may match, once per side that may be bare or shapeless."""
     of_counted, of_timed = np.ones(len(counted.table), dtype=bool), np.ones(len(timed.table), dtype=bool)
     if not key.bare and not key.shapeless:
         return [(of_counted, of_timed)]
@@ -207,7 +209,7 @@ def _wanted(key: Key, counted: LaunchSignatures, timed: LaunchSignatures) -> Ite
 
 
 def _parts(counted: LaunchSignatures, timed: LaunchSignatures) -> dict[str, Codes]:
-    """What keys consist of, as numbers over the counted launches and then those of the timeline; -1 is not known."""
+    """Part of keys -> codes of the counted launches followed by those of the timeline; -1 if unknown."""
     sides = (counted, timed)
     found = {}
     for name, spelling in _SPELLINGS.items():
@@ -229,7 +231,7 @@ def _number(known: dict[Hashable, int], value: Hashable) -> int:
 
 
 def _combined(parts: Sequence[Codes], first: int) -> tuple[Codes, Codes]:
-    """Several numbers per launch as one, split after the `first` launches; -1 where any is not known."""
+    """Several codes per launch combined into one, split after the `first` launches; -1 if any is unknown."""
     combined, unknown = parts[0], parts[0] < 0
     for part in parts[1:]:
         unknown = unknown | (part < 0)
@@ -242,7 +244,7 @@ def _combined(parts: Sequence[Codes], first: int) -> tuple[Codes, Codes]:
 def _take(
     result: Matching, place: int, counted: LaunchSignatures, timed: LaunchSignatures, ours: Codes, theirs: Codes
 ) -> None:
-    """Give the launches that have no group yet the groups of one key, in place."""
+    """Assign the groups of one key to launches without a group, in place."""
     open_rows = (result.group < 0) & (theirs >= 0)
     shared = np.intersect1d(ours[ours >= 0], theirs[open_rows])
     if not len(shared):
@@ -271,9 +273,9 @@ def _equals(
     timed_group: Codes,
     groups: int,
 ) -> Codes:
-    """For each of `timed_rows` the counted launch of the same place in the order of its group, else -1.
+    """For each of `timed_rows` the counted launch at the same position in its group, else -1.
 
-    Order means something in groups that have equally many single launches on both sides, all in one process and on one
+    Positions are compared in groups with equally many single launches on both sides, all in one process and on one
     device.
     """
     same = np.bincount(counted_group, minlength=groups) == np.bincount(timed_group, minlength=groups)

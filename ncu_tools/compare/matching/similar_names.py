@@ -1,7 +1,7 @@
-"""How alike the names of two kernels are: `rms_norm_v1` and `rms_norm_float4` are likely one kernel, rewritten.
+"""Similarity of kernel names: `rms_norm_v1` and `rms_norm_float4` are likely one kernel, rewritten.
 
-Names are compared word by word from the left. Words that say how a kernel is written and not what it does (versions,
-types, `tiled`, `kernel`) are left out, so that `gemm_naive` and `tiled_gemm_v2` have `gemm` in common.
+Names are compared word by word from the left. Words on how a kernel is written, not what it does (versions, types,
+`tiled`, `kernel`), are left out, so `gemm_naive` and `tiled_gemm_v2` share `gemm`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.kernels.kernel_name_spelling import without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _WAYS_AND_TYPES = """
@@ -25,27 +25,27 @@ strided
 """
 _SAY_LITTLE = frozenset(_WAYS_AND_TYPES.split())
 BACKWARD = frozenset(("bwd", "backward", "bprop", "dgrad", "wgrad", "grad"))
-"""A kernel whose name has one of these is never the same as one whose name has none."""
+"""A kernel with one of these words in its name never matches one without."""
 
 
 @lru_cache(maxsize=65536)
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of a kernel's short name that say what it does, in lower case; single letters only where all are."""
+    """The words of a kernel's short name that describe what it does, in lower case; single letters only if all are."""
     words = _meaningful(short_name(name))
     return tuple(word for word in words if len(word) > 1) or tuple(words)
 
 
 @lru_cache(maxsize=65536)
 def argument_words(name: str) -> frozenset[str]:
-    """The words of a kernel's template arguments that name things: functors and tags, not types and numbers."""
-    return frozenset(_meaningful(without_parameters(name).partition("<")[2]))
+    """The words of template arguments that are names (functors and tags), not types and numbers."""
+    return frozenset(_meaningful(drop_parameters(name).partition("<")[2]))
 
 
 def shared_words(one: str, other: str) -> tuple[str, ...]:
-    """The words that both names begin with; () where they are not alike.
+    """The words that both names begin with; () if the kernels differ.
 
-    Template arguments that name other things (functors) make other kernels of a wrapper such as
-    `vectorized_elementwise_kernel`; types and numbers do not.
+    Functors as template arguments make different kernels of a wrapper such as `vectorized_elementwise_kernel`; types
+    and numbers do not.
     """
     ours, theirs = words_of(one), words_of(other)
     if argument_words(one) != argument_words(other) or bool(BACKWARD & {*ours}) != bool(BACKWARD & {*theirs}):

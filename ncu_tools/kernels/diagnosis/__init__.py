@@ -1,1 +1,1 @@
-"""Why a kernel takes the time it takes: causes ranked by what each can cost, with the numbers they stand on."""
+"""Why a kernel takes its time: causes ranked by what each can cost, with the numbers behind them."""

@@ -1,4 +1,4 @@
-"""Quantities of one kernel that follow from others: what grid, occupancy, stalls and memory accesses leave unused."""
+"""Quantities of one kernel derived from others: what grid, occupancy, stalls and memory accesses leave unused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ncu_tools.kernels.diagnosis.sums import Inputs
 from ncu_tools.kernels.hotspots import Hotspot
 
 CONSTANT_MOVES = "may be constant moves"
-"""What `flops_basis` says where FP16 FLOPs are those of an instruction that compilers also move constants with."""
+"""Text in `flops_basis` where FP16 FLOPs may be constant moves: compilers use the same instruction for both."""
 SECTOR_BYTES, WARP_THREADS = 32, 32
 WIDEST_ACCESS_SECTORS = 16
-"""Sectors of a coalesced access of 16 bytes a thread, the widest there is: 32 threads x 16 bytes / 32 bytes."""
+"""Sectors of the widest coalesced access, 16 bytes per thread: 32 threads x 16 bytes / 32 bytes."""
 
 
 def derived(known: Known, kernel: Hotspot, inputs: Inputs) -> dict[str, float]:
-    """`known` with everything that follows from it, from the kernel's row of hotspots, and from its inputs."""
+    """`known` plus everything derived from it, from the kernel's row of hotspots, and from its inputs."""
     found = {**known, **_of_kernel(kernel), **_of_stalls(known)}
     found |= _of_inputs(inputs, found)
     found |= _of_grid(found)
@@ -26,10 +26,10 @@ def derived(known: Known, kernel: Hotspot, inputs: Inputs) -> dict[str, float]:
 
 
 def _of_kernel(kernel: Hotspot) -> dict[str, float]:
-    """What the roofline says of a kernel already. A unit that no kernel used is not among its work.
+    """Quantities from the kernel's roofline row. A unit that no kernel used is missing in its work.
 
-    Without a complete count, tensor cores may have done what was not collected; and what may be constant moves is no
-    arithmetic in FP16.
+    Without a complete FLOP count, tensor cores may have done work that was not collected; FP16 FLOPs that may be
+    constant moves are not counted as arithmetic.
     """
     tensor = [amount for unit, amount in kernel.work.items() if unit.startswith("tensor_")]
     half = kernel.work.get("fp16", 0.0)
@@ -44,7 +44,7 @@ def _of_kernel(kernel: Hotspot) -> dict[str, float]:
 
 
 def _of_inputs(inputs: Inputs, known: Known) -> dict[str, float]:
-    """Whether a kernel's inputs are of 16 bits, and what tensor cores did with them."""
+    """Whether a kernel has 16-bit inputs, and how many tensor FLOPs it did with that type."""
     counted = known.get(f"tensor_flops_{inputs.type}", math.nan)
     return {
         "half_inputs": float(bool(inputs.type)),
@@ -58,8 +58,8 @@ def _of_inputs(inputs: Inputs, known: Known) -> dict[str, float]:
 def _of_stalls(known: Known) -> dict[str, float]:
     """The most frequent stall, its share of the time between two instructions of a warp, and what it can cost.
 
-    Where that time was not collected it is at least one cycle for the instruction and those of the known stalls: the
-    share is then an upper bound. A stall costs at most the issue slots that stay empty.
+    If that time was not collected, one cycle for the instruction plus the known stalls is a lower bound of it, and the
+    share an upper bound. A stall costs at most the issue slots that stay empty.
     """
     stalls = [known.get(f"stall {reason}", math.nan) for reason in stall_reasons()]
     certain = [value for value in stalls if not math.isnan(value)]
@@ -75,8 +75,8 @@ def _of_stalls(known: Known) -> dict[str, float]:
 def _of_grid(known: Known) -> dict[str, float]:
     """What the last wave can cost, and the idle time that neither missing blocks nor the last wave explain.
 
-    Blocks of equal time need whole waves, so a last wave costs at most its empty slots; where the idle time of SMs is
-    measured, no more than that either.
+    With blocks of equal time, a last wave costs at most its empty slots, and no more than the idle time of the SMs
+    where that was measured.
     """
     empty, idle = known.get("empty_sms", math.nan), known.get("idle", math.nan)
     empty = 0.0 if math.isnan(empty) else empty
@@ -86,9 +86,9 @@ def _of_grid(known: Known) -> dict[str, float]:
 
 
 def _of_occupancy(known: Known) -> dict[str, float]:
-    """What a grid of less than a wave leaves of the occupancy, and what the occupancies lack.
+    """The occupancy that a grid of less than a wave allows, and what the occupancies lack.
 
-    Less than a wave is a question of occupancy only where every SM has a block; else blocks are missing.
+    Less than one wave limits occupancy only if every SM has a block; otherwise blocks are missing.
     """
     waves, theoretical, achieved = (known.get(name, math.nan) for name in ("waves", "theoretical", "achieved"))
     every_sm_has_one = known.get("empty_sms", math.nan) == 0
@@ -103,7 +103,7 @@ def _of_occupancy(known: Known) -> dict[str, float]:
 
 
 def _of_accesses(known: Known) -> dict[str, float]:
-    """The bytes of sectors that no thread asked for, and the lanes of warps that do nothing."""
+    """The share of sector bytes that no thread requested, and of inactive lanes."""
     loads, stores = (
         _unused(known.get(f"used_{access}_bytes", math.nan), known.get(f"sectors_per_{access}", math.nan))
         for access in ("load", "store")
@@ -119,9 +119,9 @@ def _of_accesses(known: Known) -> dict[str, float]:
 
 
 def _unused(used_bytes: float, sectors_per_request: float) -> float:
-    """The share of accessed bytes that nobody asked for, by the bytes used per sector, else by sectors per request.
+    """The share of accessed bytes that no thread requested, by bytes used per sector, else by sectors per request.
 
-    By sectors it is what lies beyond the widest coalesced access, so at least so much.
+    By sectors it is a lower bound: what exceeds the widest coalesced access.
     """
     if used_bytes > 0:
         return max(0.0, 1 - used_bytes / SECTOR_BYTES)

@@ -1,7 +1,7 @@
-"""Diagnoses of kernels: the busiest resource, the causes that cost time, and what looks like one and was ruled out.
+"""Diagnoses of kernels: the busiest resource, the causes that cost time, and suspects that were ruled out.
 
-A cause fits where every condition of its rule holds (`rules.toml`), and is ranked by the share of the kernel's time
-that it can cost at most (`limits`). What was not collected fulfils no condition.
+A cause fits if all conditions of its rule hold (`rules.toml`); causes are ranked by the share of the kernel's time that
+each can cost at most (`limits`). A quantity that was not collected fulfils no condition.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from ncu_tools.kernels.diagnosis.limits import ROOF, BusyResource, all_are_known
 from ncu_tools.kernels.diagnosis.rule_texts import completed
 from ncu_tools.kernels.diagnosis.rules import CauseRule, Known, facts, failing, holds, quantities, rules, unknown
 from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
-from ncu_tools.kernels.diagnosis.wording import Words, percent
+from ncu_tools.kernels.diagnosis.wording import SentenceValues, percent
 from ncu_tools.kernels.hotspots import Hotspot
 from ncu_tools.numbers.number_format import counted
 
 WITHOUT_CEILING = "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one"
 NEAR_ITS_LIMIT = 0.8
-"""From this share on, the busiest resource is what bounds a kernel. Source: NVIDIA's speed-of-light rule, 80 %."""
+"""The busiest resource bounds a kernel from this share on. Source: NVIDIA's speed-of-light rule, 80 %."""
 AT_ITS_LIMIT = "near its limit"
 MOST_NAMED = 3
-"""How many causes a sentence names beside the limit of the busiest resource. JSON has all of them."""
+"""Most causes that a sentence names, besides the limit of the busiest resource. JSON has all of them."""
 
 
 @dataclass(frozen=True)
 class CauseEvidence:
-    """A number that a cause stands on: what it is, its value and unit, and the metrics it comes from."""
+    """One number that supports a cause: title, value, unit, and the metrics it comes from."""
 
     quantity: str
     title: str
@@ -43,7 +43,7 @@ class CauseEvidence:
 
 @dataclass(frozen=True)
 class KernelCause:
-    """Why a kernel takes time. `cost` is the share of its time that it can cost at most, None where not known."""
+    """One cause of a kernel's time. `cost` is the share of the time it can cost at most, None if unknown."""
 
     rule: str
     says: str
@@ -53,7 +53,7 @@ class KernelCause:
 
     @property
     def text(self) -> str:
-        """The sentence, with the cost."""
+        """The sentence on the cause, with its cost."""
         return (
             self.says if self.cost is None or self.rule == AT_ITS_LIMIT else f"{self.says}: up to {percent(self.cost)}"
         )
@@ -61,7 +61,7 @@ class KernelCause:
 
 @dataclass(frozen=True)
 class RuledOut:
-    """What looks like a cause, and the reason why it is none."""
+    """A suspected cause, and the reason why it is ruled out."""
 
     rule: str
     label: str
@@ -70,10 +70,10 @@ class RuledOut:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is known of why a kernel takes its time.
+    """Why a kernel takes its time, as far as metrics show it.
 
-    `possible` are causes that depend on metrics which were not collected; `collect` are the groups of metrics that
-    would say more. `busiest_is_certain` tells whether both the SMs and the memory system were measured.
+    `possible` are causes that depend on metrics that were not collected; `collect` are the groups of metrics to
+    collect. `busiest_is_certain` is True if both the SMs and the memory system were measured.
     """
 
     busiest: BusyResource | None
@@ -86,7 +86,7 @@ class Diagnosis:
 
     @property
     def text(self) -> str:
-        """One sentence: causes by cost, the busiest resource, what was ruled out, what to collect; "" for nothing."""
+        """The diagnosis as a sentence: causes by cost, busiest resource, what was ruled out, what to collect; or ""."""
         named = self.causes[: MOST_NAMED + (self.causes[:1] != [] and self.causes[0].rule == AT_ITS_LIMIT)]
         parts = [cause.text for cause in named] or self._unexplained()
         if self.causes and AT_ITS_LIMIT not in {cause.rule for cause in named} and self.busiest is not None:
@@ -121,14 +121,14 @@ class Diagnosis:
 
 
 def diagnoses(table: pa.Table, kernels: Sequence[Hotspot], group: str) -> dict[str, Diagnosis]:
-    """A diagnosis for each kernel of which something can be said. `group` is how `kernels` were grouped."""
+    """The diagnosis of each kernel for which there is one. `group` is the grouping of `kernels`."""
     sums = DiagnosisSums(group)
     sums.add(table)
     return diagnoses_of(sums, kernels)
 
 
 def diagnoses_of(sums: DiagnosisSums, kernels: Sequence[Hotspot]) -> dict[str, Diagnosis]:
-    """As `diagnoses`, of launches that were summed before, grouped as `kernels` are."""
+    """As `diagnoses`, from sums of launches with the same grouping as `kernels`."""
     collected, metrics = sums.quantities(), sums.metrics()
     found = {}
     for kernel in kernels:
@@ -143,10 +143,10 @@ def diagnoses_of(sums: DiagnosisSums, kernels: Sequence[Hotspot]) -> dict[str, D
 def diagnose(
     collected: Known, kernel: Hotspot, inputs: Inputs, metrics: Collection[str] = (), *, by_ncu: bool = True
 ) -> Diagnosis:
-    """Diagnose one kernel by the quantities that were collected, its row of hotspots and its inputs.
+    """Diagnose one kernel from its collected quantities, its row of hotspots and its inputs.
 
-    The evidence names those of its `metrics` that the report has. Groups of metrics to collect are named only for
-    kernels that were seen `by_ncu`, and only where nothing is near its limit.
+    The evidence names only `metrics` that the report has. Groups of metrics to collect are named only for kernels
+    profiled by ncu, and only if no resource is near its limit.
     """
     completed_by_rules, standing_on = completed(collected)
     sources = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
@@ -155,7 +155,7 @@ def diagnose(
     busy = busy_resources(known, kernel)
     known["busiest"] = busy[0].share if busy else math.nan
     is_near_its_limit = known["busiest"] >= NEAR_ITS_LIMIT
-    found = _Tried(known, sources, busy, Words(known, inputs, busy))
+    found = _Tried(known, sources, busy, SentenceValues(known, inputs, busy))
     causes = [*([_limit(busy[0])] if is_near_its_limit else []), *found.ranked()]
     causes.sort(key=lambda cause: -1.0 if cause.cost is None else round(cause.cost, 9), reverse=True)
     timed, moved = bool(kernel.time_total_ns), kernel.dram_bytes is not None
@@ -172,12 +172,12 @@ def diagnose(
 
 
 def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, Diagnosis]) -> list[str]:
-    """Notes on why nothing was `found` to say of some kernels."""
+    """Notes on the kernels without a diagnosis, by reason."""
     silent = [kernel for kernel in kernels if kernel.kernel not in found]
     uncounted = [kernel for kernel in silent if not sums.is_of_ncu(sums.number(kernel.kernel))]
     reasons = {
         "their launches have no counters of ncu, which is what a diagnosis looks at": len(uncounted),
-        "nothing that was collected stands out, and how near they are to a roof is not known": len(silent)
+        "no collected metric points to a cause, and how near they are to a ceiling is not known": len(silent)
         - len(uncounted),
     }
     return [
@@ -186,10 +186,10 @@ def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[
 
 
 class _Tried:
-    """Every rule tried on one kernel: the causes that fit, and what came of the others."""
+    """All rules tried on one kernel: causes that fit, suspects ruled out, and possible causes."""
 
     def __init__(
-        self, known: Known, sources: Mapping[str, Sequence[str]], busy: Sequence[BusyResource], words: Words
+        self, known: Known, sources: Mapping[str, Sequence[str]], busy: Sequence[BusyResource], words: SentenceValues
     ) -> None:
         self.ruled_out: list[RuledOut] = []
         self.possible: list[str] = []
@@ -207,11 +207,11 @@ class _Tried:
             self._judge(rule)
 
     def ranked(self) -> list[KernelCause]:
-        """The causes; of those that can cost as much as each other, the one whose mechanism explains more is first."""
+        """The causes, by what their own mechanism explains: the order among causes with the same cost."""
         return [cause for _, cause in sorted(self._causes, key=lambda one: -one[0])]
 
     def _judge(self, rule: CauseRule) -> None:
-        """Take a rule of which `when` holds as a cause, as ruled out, or as possible."""
+        """File a rule whose `when` holds as a cause, as ruled out, or as possible."""
         costs, worth = cost(rule, self._known, self._busy), facts()["worth_naming"]
         share = costs.at_most
         reasons = failing(self._known, rule.harms_if)
@@ -233,7 +233,7 @@ class _Tried:
 
 
 def _to_collect(missing: set[str], certain: bool, kernel: Hotspot) -> list[str]:
-    """The groups of metrics that give the missing quantities; DRAM and FLOPs where a resource's use is not known."""
+    """The groups that collect the missing quantities; DRAM and FLOPs where a resource's use is unknown."""
     groups = {quantities()[name].group for name in missing if name in quantities()} - {""}
     if not certain:
         groups |= {"dram"} if kernel.dram_bytes is None else set()
@@ -242,7 +242,7 @@ def _to_collect(missing: set[str], certain: bool, kernel: Hotspot) -> list[str]:
 
 
 def _in_report(metrics: Sequence[str], there: Collection[str]) -> Sequence[str]:
-    """The metrics that a report has, and patterns of names; all of them where none is known by its own name."""
+    """The metrics that the report has, and name patterns; all of them if it has none."""
     return [one for one in metrics if one in there or "*" in one] or metrics
 
 

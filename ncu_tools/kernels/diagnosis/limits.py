@@ -1,11 +1,11 @@
-"""How busy each resource of the GPU is while a kernel runs, and what fixing a cause could therefore save at most.
+"""How busy each resource of the GPU is during a kernel, and therefore what fixing a cause can save at most.
 
-A kernel that keeps a resource busy for a share u of its time cannot become faster than u of that time by anything that
+A kernel that keeps a resource busy for a share u of its time cannot become faster than u of that time by a change that
 leaves this resource's work as it is. So where fixing a cause removes a share w of the work of each resource,
 
-    new time / time  >=  max over resources of u x (1 - w),
+new time / time >= max over resources of u x (1 - w),
 
-and what the cause costs is at most 1 minus that, and at most what its own mechanism explains.
+and the cause costs at most 1 minus that, and at most what its own mechanism explains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEVELS = (DRAM, L2, L1)
 
 @dataclass(frozen=True)
 class BusyResource:
-    """How busy a resource is: a share of the kernel's time, and the metric, or "roofline", that says so."""
+    """One resource: the share of the kernel's time it is busy, and the metric of that share, or "roofline"."""
 
     resource: str
     title: str
@@ -33,10 +33,10 @@ class BusyResource:
 
 
 def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
-    """Every resource whose use is known, each as busy as its busiest part, the busiest first.
+    """Every resource with known use, by its busiest part, the busiest resource first.
 
-    The roofline's bound is one of them. Throughputs of the whole SM or memory system are named only where they are
-    above every part that was collected.
+    The roofline's bound is one of them. Throughputs of the whole SM or memory system are included only if they exceed
+    every collected part.
     """
     parts: dict[str, BusyResource] = {}
     for place, value in known.items():
@@ -60,7 +60,7 @@ def busy_resources(known: Known, kernel: Hotspot) -> list[BusyResource]:
 
 
 def all_are_known(known: Known, busy: Sequence[BusyResource], kernel: Hotspot) -> bool:
-    """Whether both the SMs and the memory system are known to be no busier than the busiest resource."""
+    """True if neither the SMs nor the memory system can be busier than the busiest known resource."""
     resources = {one.resource for one in busy}
     memory = DRAM in resources or not math.isnan(known.get("memory_busy", math.nan))
     compute = SM in resources or not math.isnan(known.get("sm_busy", math.nan))
@@ -69,9 +69,9 @@ def all_are_known(known: Known, busy: Sequence[BusyResource], kernel: Hotspot) -
 
 @dataclass(frozen=True)
 class Cost:
-    """Shares of a kernel's time: what a cause's own mechanism explains (NaN where nothing says), and what it leaves.
+    """Shares of a kernel's time: `own` is what the cause's mechanism explains, NaN if unknown.
 
-    `left` is what resources that keep their work leave of the time.
+    `left` is the share that other busy resources leave to gain.
     """
 
     own: float
@@ -79,12 +79,12 @@ class Cost:
 
     @property
     def at_most(self) -> float | None:
-        """What the cause can cost at most; None where nothing says."""
+        """The most that the cause can cost; None if unknown."""
         return None if math.isnan(self.own) else max(0.0, min(self.own, self.left))
 
 
 def cost(rule: CauseRule, known: Known, busy: Sequence[BusyResource]) -> Cost:
-    """What fixing the cause of a rule could save at most, by its mechanism and by what else is busy."""
+    """The most that fixing a rule's cause can save, by its mechanism and by what else is busy."""
     freed = _freed(rule, known)
     own = known.get(rule.costs, math.nan) if rule.costs else _busy_with_waste(freed, known, busy)
     left = 1.0 - max((one.share * (1.0 - freed.get(one.resource, 0.0)) for one in busy), default=0.0)
@@ -94,8 +94,8 @@ def cost(rule: CauseRule, known: Known, busy: Sequence[BusyResource]) -> Cost:
 def _freed(rule: CauseRule, known: Known) -> dict[str, float]:
     """Resource -> the share of its work that a fix would remove.
 
-    Where that is not known of one resource it is at most taken to be the largest that is known of another; of the
-    memory system as a whole likewise.
+    An unknown share is bounded by the largest known one of another resource; the same bounds the memory system as a
+    whole.
     """
     wastes = {resource: known.get(quantity, math.nan) for resource, quantity in rule.frees.items()}
     certain = [share for share in wastes.values() if not math.isnan(share)]
@@ -108,9 +108,9 @@ def _freed(rule: CauseRule, known: Known) -> dict[str, float]:
 
 
 def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[BusyResource]) -> float:
-    """The largest share of the time for which a resource may be busy with what a fix would remove; NaN for nothing.
+    """The largest share of the time that a resource may spend on work that a fix would remove; NaN for none.
 
-    A resource whose share is not known may be as busy as the memory system, or all of the time.
+    A resource with unknown use may be as busy as the memory system, or all of the time.
     """
     shares: dict[str, float] = {}
     for one in busy:
@@ -122,9 +122,9 @@ def _busy_with_waste(freed: Mapping[str, float], known: Known, busy: Sequence[Bu
 
 
 def _add_l1_of_active_cycles(parts: dict[str, BusyResource], known: Known) -> None:
-    """Add L1's throughput of active cycles as a share of all cycles, where nothing gives it of these.
+    """Add L1's throughput over active cycles as a share of all cycles, unless L1 has one already.
 
-    It is no more than the throughput of the whole memory system, which L1 is part of.
+    It is at most the throughput of the whole memory system, which includes L1.
     """
     active, idle = known.get("l1_busy_while_active", math.nan), known.get("idle", math.nan)
     bounds = [active * (1 - idle), known.get("memory_busy", math.nan)]

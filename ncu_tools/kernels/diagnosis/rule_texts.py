@@ -1,7 +1,7 @@
-"""Numbers that NVIDIA's rules print in their texts, for reports that hold the rules and not the metrics behind them.
+"""Numbers printed in the texts of NVIDIA's rules, for reports that have the rules but not their metrics.
 
-A details page has the sentence "only 8.0 of the 32 bytes transmitted per sector are utilized", but not the metric. What
-is read where is the table `rule_text` of `rules.toml`.
+A details page has the sentence "only 8.0 of the 32 bytes transmitted per sector are utilized", but not the metric. The
+table `rule_text` of `rules.toml` says which number is in which text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RULES = "rules"
 
 
 def printed_numbers(table: pa.Table) -> dict[str, Floats]:
-    """Quantity -> float64, one per launch, as a rule prints it; NaN where none does. The largest of several counts."""
+    """Quantity -> float64, one per launch, as a rule prints it, NaN if none does; the largest of several."""
     if RULES not in table.column_names:
         return {}
     found: dict[str, Floats] = {}
@@ -41,7 +41,7 @@ def printed_numbers(table: pa.Table) -> dict[str, Floats]:
 
 
 def completed(collected: Known) -> tuple[dict[str, float], dict[str, str]]:
-    """Quantities with what only rules print of them, and quantity -> the rule whose text it then stands on."""
+    """The quantities completed by numbers that only rules print, and for these the rule they come from."""
     known, standing_on = dict(collected), dict[str, str]()
     for entry in facts()["rule_text"]:
         names = [name for name in collected if name.endswith(BY_RULE) and _gives(entry, name.removesuffix(BY_RULE))]

@@ -1,4 +1,4 @@
-"""The tables of `rules.toml`: what can be busy, the quantities that rules look at, and the rules."""
+"""The tables of `rules.toml`: parts of resources, quantities, and rules."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ else:
     import tomli as tomllib
 
 Known = Mapping[str, float]
-"""Quantity -> its value for one kernel; NaN, or absent, where it is not known."""
+"""Quantity -> its value for one kernel; NaN or absent if unknown."""
 Conditions = Mapping[str, Mapping[str, float]]
 """Quantity -> its limits, as in `{"issue": {"below": 0.6}}`."""
 
 BY_RULE = " by a rule"
-"""How the name of a number ends that one of NVIDIA's rules prints."""
+"""Suffix of the names of numbers that one of NVIDIA's rules prints."""
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 
 
 @dataclass(frozen=True)
 class CauseRule:
-    """A cause: it is found `when` these conditions hold, and does harm only `harms_if` those hold too.
+    """One cause: suspected if all conditions in `when` hold, harmful only if those in `harms_if` hold too.
 
-    What it can cost is a quantity (`costs`), or follows from the share of a resource's work that is wasted (`frees`:
-    resource -> quantity). `label` names the cause where it is ruled out, `says` is the sentence where it is found.
+    Its cost is a quantity (`costs`), or follows from the share of a resource's work that is wasted (`frees`: resource
+    -> quantity). `label` names the cause where it is ruled out, `says` is its sentence.
     """
 
     id: str
@@ -49,9 +49,9 @@ class CauseRule:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a quantity is, its unit and the metrics it comes from.
+    """One quantity: title, unit, and the metrics it comes from.
 
-    `group` is the group of `ncu-bench metrics` that collects it, `fact` how its value is told as a reason.
+    `group` is the group of `ncu-bench metrics` that collects it, `fact` its text as a reason.
     """
 
     title: str
@@ -63,25 +63,25 @@ class Quantity:
 
 @cache
 def facts() -> dict[str, Any]:
-    """The tables of `rules.toml` as they are."""
+    """The parsed `rules.toml`."""
     return tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
 
 
 @cache
 def rules() -> tuple[CauseRule, ...]:
-    """Every rule, in the order of the file."""
+    """All rules, in the order of the file."""
     return tuple(CauseRule(**entry) for entry in facts()["rule"])
 
 
 @cache
 def quantities() -> dict[str, Quantity]:
-    """Every quantity that a rule looks at, by its name."""
+    """All quantities of the rules, by name."""
     return {name: Quantity(**entry) for name, entry in facts()["quantity"].items()}
 
 
 @cache
 def stall_reasons() -> dict[str, str]:
-    """Stall reason, as in the metric's name -> what a warp waits for; "selected" and "not_selected" are no stalls."""
+    """Stall reason, as in the metric's name -> what a warp waits for; "selected" and "not_selected" are not stalls."""
     group = next(group for group in metrics_table("groups")["group"] if group["name"] == "stalls")
     start, end = STALL.split("{}")
     reasons = {one["name"].removeprefix(start).removesuffix(end): one["meaning"] for one in group["counters"]}
@@ -90,12 +90,12 @@ def stall_reasons() -> dict[str, str]:
 
 
 def holds(known: Known, conditions: Conditions) -> bool:
-    """Whether every condition holds. A quantity that is not known fulfils none."""
+    """True if all conditions hold. An unknown quantity fulfils no condition."""
     return not failing(known, conditions) and not unknown(known, conditions)
 
 
 def failing(known: Known, conditions: Conditions) -> list[str]:
-    """The quantities that are known, and outside their limits."""
+    """The known quantities outside their limits."""
     return [
         name for name, limits in conditions.items()
         if not math.isnan(known.get(name, math.nan)) and not _within(known[name], limits)
@@ -103,7 +103,7 @@ def failing(known: Known, conditions: Conditions) -> list[str]:
 
 
 def unknown(known: Known, conditions: Conditions) -> list[str]:
-    """The quantities of these conditions that are not known."""
+    """The unknown quantities of these conditions."""
     return [name for name in conditions if math.isnan(known.get(name, math.nan))]
 
 

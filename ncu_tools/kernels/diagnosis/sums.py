@@ -1,7 +1,7 @@
-"""The quantities that a diagnosis looks at, per kernel: ratios of sums, and means weighted with time.
+"""The quantities of a diagnosis, per kernel: ratios of sums, and means weighted by time.
 
-Everything is kept as sums over launches, a batch of launches at a time, so that sums can be merged and a run of any
-size can be diagnosed. `rules.toml` names the metrics of each quantity.
+Everything is kept as sums over launches, added batch by batch, so sums can be merged and a run of any size can be
+diagnosed. `rules.toml` names the metrics of each quantity.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOCAL = (
     ("sass__inst_executed_local_loads", "sass__inst_executed_local_stores"),
     ("l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum"),
 )
-"""Warp instructions that load and store local memory: the first pair that a report has."""
+"""Warp instructions that load and store local memory; the first pair that a report has counts."""
 SPILLS = "sass__inst_executed_register_spilling"
 LOCAL_SECTORS = ("l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum")
 L1_SECTORS = "l1tex__t_sectors.sum"
@@ -45,7 +45,7 @@ WAVEFRONTS = (
     ("derived__memory_l1_wavefronts_shared_excessive", "memory_l1_wavefronts_shared"),
     ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"),
 )
-"""Shared-memory wavefronts that conflicts add, and all of them: the first pair that a report has."""
+"""Shared-memory wavefronts added by conflicts, and all of them; the first pair that a report has counts."""
 
 PER_CENT, PER_CYCLE = 0.01, 1.0
 MEANS: dict[str, tuple[tuple[str, float], ...]] = {
@@ -66,7 +66,7 @@ MEANS: dict[str, tuple[tuple[str, float], ...]] = {
     "memory_busy": (("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", PER_CENT),),
     "l1_busy_while_active": (("l1tex__throughput.avg.pct_of_peak_sustained_active", PER_CENT),),
 }
-"""Quantity -> the metrics that give it, the first that a report has, and the factor that makes it a fraction."""
+"""Quantity -> its metrics, of which the first that a report has counts, with the factor to a fraction."""
 
 ELAPSED = ".avg.pct_of_peak_sustained_elapsed"
 LIMITERS = {
@@ -76,18 +76,18 @@ LIMITERS = {
     "warps": "the block size",
     "barriers": "barriers",
 }
-"""What can limit how many blocks fit on an SM, as in launch__occupancy_limit_*, and what it is called."""
+"""What can limit the blocks per SM, as in launch__occupancy_limit_* -> its name in sentences."""
 LIMIT = "launch__occupancy_limit_{}"
 BLOCKS, THREADS = "launch__grid_size", "launch__block_size"
 SM_COUNTS = ("device__attribute_multiprocessor_count", "launch__sm_count")
 WAVES = "launch__waves_per_multiprocessor"
 LEAST_WAVES_TO_TELL_SMS = 0.1
-"""From this number of waves on, two printed digits tell how many blocks an SM gets where its number is not known."""
+"""From this number of waves on, two printed digits suffice to derive blocks per SM without the number of SMs."""
 WAVES_PRINTED_TO = 0.006
-"""How far a number of waves printed with two digits may be from the exact one."""
+"""Largest difference between a number of waves printed with two digits and the exact one."""
 ACTIVE_CYCLES = "sm__cycles_active.avg"
 ELAPSED_CYCLES = ("sm__cycles_elapsed.max", "gpc__cycles_elapsed.max", "sm__cycles_elapsed.avg")
-OF_THE_CONTRACT = (
+CONTRACT_COLUMNS = (
     "source", "kernel_name", "kernel_short", "dtype", "duration_ns", "invocations", "device_name", "grid", "block",
     "dram_bytes",
 )  # fmt: skip
@@ -96,7 +96,7 @@ SUMMED = ("tensor_flops_fp16", "tensor_flops_bf16", "dram_bytes")
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the launches of a kernel multiply: the type of the inputs, "" where nothing says, and how that is known."""
+    """The inputs of a kernel's launches: their 16-bit type ("" if unknown), and its source in `says`."""
 
     type: str = ""
     says: str = ""
@@ -104,13 +104,13 @@ class Inputs:
     is_vector: bool = False
 
     @property
-    def words(self) -> str:
-        """The type, and who says so."""
+    def description(self) -> str:
+        """The type with its source."""
         return f"{self.type} (by {self.says})"
 
 
 class DiagnosisSums:
-    """Sums over the launches of each kernel; `group` is how kernels are told apart, as in `hotspots.grouping`."""
+    """Sums over the launches of each kernel; `group` is one of `hotspots.GROUPS`."""
 
     def __init__(self, group: str) -> None:
         self.reports: dict[str, None] = {}
@@ -121,16 +121,18 @@ class DiagnosisSums:
         self._of_ncu: set[int] = set()
 
     def add(self, table: pa.Table) -> None:
-        """Take the next launches."""
+        """Add launches."""
         self.reports |= notes_of_reports(table)
         places, titles = grouping(table, self._group)
         keys = self._numbered(titles)[places]
-        self._sums.turn_to(keys, len(self._numbers))
+        self._sums.use_keys(keys, len(self._numbers))
         weight = tables.launch_counts(table)
         seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
         self._sums.add("launches", weight)
         self._sums.add("time", seconds)
-        columns = {name: tables.floats(table, name) for name in ({*looked_at(), *SUMMED}) & set(table.column_names)}
+        columns = {
+            name: tables.floats(table, name) for name in {*diagnosis_metrics(), *SUMMED} & set(table.column_names)
+        }
         by_rules = printed_numbers(table)
         columns |= launch_quantities(table, by_rules)
         columns |= {name + BY_RULE: values for name, values in by_rules.items()}
@@ -146,10 +148,10 @@ class DiagnosisSums:
         self._of_ncu.update(keys[by_ncu].tolist())
 
     def merge(self, other: DiagnosisSums) -> None:
-        """Take what comes behind."""
+        """Merge the sums of later launches into these."""
         self.reports |= other.reports
         numbers = self._numbered(list(other._numbers))
-        self._sums.turn_to(numbers, len(self._numbers))
+        self._sums.use_keys(numbers, len(self._numbers))
         for name in other._sums.names:
             self._sums.add(name, other._sums.of(name))
         for key, inputs in other._inputs.items():
@@ -160,7 +162,7 @@ class DiagnosisSums:
         return np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
 
     def _note_inputs(self, table: pa.Table, keys: npt.NDArray[np.int64]) -> None:
-        """The inputs by the operators' tensors where a trace recorded them, else by the kernels' names."""
+        """Record inputs from the operators' tensors if a trace has them, else from the kernels' names."""
         codes, names = tables.codes(table, "kernel_name")
         of_names = [_named(name or "") for name in names]
         types, kinds = tables.codes(table, "dtype") if "dtype" in table.column_names else (None, [])
@@ -175,24 +177,24 @@ class DiagnosisSums:
     # ------------------------------------------------------------------------------------------------------ results
 
     def number(self, kernel: str) -> int:
-        """The place of a kernel in every quantity. Raises `KeyError` where none is called so."""
+        """The index of a kernel in every quantity. Raises `KeyError` if it is unknown."""
         return self._numbers[kernel]
 
     def is_of_ncu(self, place: int) -> bool:
-        """Whether a launch of the kernel was seen by ncu."""
+        """True if ncu profiled a launch of the kernel."""
         return place in self._of_ncu
 
     def metrics(self) -> frozenset[str]:
-        """Every metric that a launch has a value of."""
+        """Every metric that some launch has."""
         return frozenset(self._sums.names)
 
     def inputs(self, place: int) -> Inputs:
-        """What the launches of a kernel multiply; nothing is known where they have inputs of different types."""
+        """The inputs of a kernel's launches; empty if their types differ."""
         found = list(self._inputs.get(place, ()))
         return found[0] if len({one.type for one in found}) == 1 else Inputs()
 
     def quantities(self) -> dict[str, Floats]:
-        """Every quantity that metrics give, float64, one value per kernel; NaN where it is not known."""
+        """Every quantity that metrics give: float64, one per kernel; NaN if unknown."""
         result = {name: self._mean_of_first(metrics) for name, metrics in MEANS.items()}
         result |= {name: self._mean(name) for name in LAUNCH_QUANTITIES}
         result |= {name: self._total(name) for name in SUMMED}
@@ -235,7 +237,7 @@ class DiagnosisSums:
         }
 
     def _total(self, name: str) -> Floats:
-        """The sum of a metric, NaN unless every launch has it."""
+        """The sum of a metric, one per kernel; NaN unless every launch has it."""
         of = self._sums.of
         return np.where(of(f"{name} known") == of("launches"), of(name), np.nan)
 
@@ -243,7 +245,7 @@ class DiagnosisSums:
         return _first([self._mean(metric) * factor for metric, factor in metrics])
 
     def _mean(self, name: str) -> Floats:
-        """The mean of a metric over the launches that have it, weighted with their time where the kernel's is known."""
+        """The mean of a metric over the launches that have it, weighted by time if that is known; one per kernel."""
         of = self._sums.of
         timed = of("time") > 0
         amounts = np.where(timed, of(f"{name} by time"), of(name))
@@ -254,15 +256,15 @@ class DiagnosisSums:
 LAUNCH_QUANTITIES = (
     "blocks", "threads", "sm_count", "fitting", "blocks_per_sm", "waves", "empty_sms", "tail", "idle", "launch_ns",
 )  # fmt: skip
-"""What follows from one launch alone, and is no sum: computed per launch, then averaged over time."""
+"""Quantities of a single launch that are not sums: computed per launch, then averaged over time."""
 
 
 def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[str, Floats]:
-    """`LAUNCH_QUANTITIES`, float64, one per launch, NaN where not known: how a grid fills the GPU, and for how long.
+    """`LAUNCH_QUANTITIES`: float64, one per launch, NaN if unknown: how a grid fills the GPU, and for how long.
 
-    waves = blocks / (SMs x blocks that fit on an SM), where neither the report nor its rules (`by_rules`) print another
-    number; empty_sms = 1 - blocks per SM, at least 0; tail = (ceil(waves) - waves) / ceil(waves); idle = 1 - active /
-    elapsed cycles of an SM, mean over the SMs.
+    waves = blocks / (SMs x blocks that fit on an SM), unless the report or its rules (`by_rules`) print another number;
+    empty_sms = 1 - blocks per SM, at least 0; tail = (ceil(waves) - waves) / ceil(waves); idle = 1 - active / elapsed
+    cycles of an SM, mean over the SMs.
     """
 
     def column(name: str) -> Floats:
@@ -296,7 +298,7 @@ def launch_quantities(table: pa.Table, by_rules: Mapping[str, Floats]) -> dict[s
 
 
 def _sizes(table: pa.Table, column: str) -> Floats:
-    """How many blocks a grid has, or threads a block: the product of its dimensions, NaN where there are none."""
+    """The number of blocks of each grid, or threads of each block: the product of its dimensions, NaN if unknown."""
     if column not in table.column_names:
         return tables.unknown(len(table))
     codes, shapes = tables.list_codes(table, column)
@@ -304,7 +306,7 @@ def _sizes(table: pa.Table, column: str) -> Floats:
 
 
 def _sm_counts(table: pa.Table) -> Floats:
-    """The SMs of each launch's device by its data sheet, NaN where the device has no machine file."""
+    """SMs of each launch's device by its data sheet; NaN if the device has no machine file."""
     if "device_name" not in table.column_names:
         return tables.unknown(len(table))
     codes, names = tables.codes(table, "device_name")
@@ -313,11 +315,11 @@ def _sm_counts(table: pa.Table) -> Floats:
 
 
 def sums_to_diagnose(run: OnDisk | Run, group: str) -> DiagnosisSums:
-    """What a diagnosis looks at of a run, with some launches in memory at a time.
+    """Sum what a diagnosis needs of a run, with a few row groups in memory at a time.
 
     Raises `NcuBenchError` as `sums_of_run` does.
     """
-    columns = {*OF_THE_CONTRACT, *OF_GROUPS[group], *SUMMED, *looked_at(), RULES}
+    columns = {*CONTRACT_COLUMNS, *OF_GROUPS[group], *SUMMED, *diagnosis_metrics(), RULES}
     return sums_of_run(run, partial(DiagnosisSums, group), partial(launch_stretches, columns=columns))
 
 
@@ -328,13 +330,13 @@ def _named(name: str) -> Inputs:
 
 
 def _type_in(words: str) -> str:
-    """The first 16-bit type that words name, "" where they name none."""
+    """The first 16-bit type named in `words`, or ""."""
     return next((kind for kind, pattern in facts()["inputs"].items() if re.search(pattern, words)), "")
 
 
 @cache
 def part_metrics() -> Mapping[str, str]:
-    """Part of a resource, as in "sm/ALU pipe/sm__pipe_alu_cycles_active" -> the metric that says how busy it is."""
+    """Part of a resource, as in "sm/ALU pipe/sm__pipe_alu_cycles_active" -> the metric of its use."""
     return {
         f"{name}/{title}/{metric}": metric + ELAPSED
         for name, parts in facts()["resource"].items()
@@ -343,8 +345,8 @@ def part_metrics() -> Mapping[str, str]:
 
 
 @cache
-def looked_at() -> frozenset[str]:
-    """The metrics of a report that a diagnosis can depend on, beside the columns of the contract."""
+def diagnosis_metrics() -> frozenset[str]:
+    """The metrics of a report that a diagnosis can depend on, besides the columns of the contract."""
     accesses = (pattern.format(access) for pattern in (SECTORS, REQUESTS) for access in ("ld", "st"))
     pairs = (name for pair in (*LOCAL, *WAVEFRONTS) for name in pair)
     means = (metric for metrics in MEANS.values() for metric, _ in metrics)
@@ -356,7 +358,7 @@ def looked_at() -> frozenset[str]:
 
 
 def _first(alternatives: Sequence[Floats]) -> Floats:
-    """The first value that is known, element by element."""
+    """The first known value, element by element."""
     result = alternatives[0]
     for other in alternatives[1:]:
         result = np.where(np.isnan(result), other, result)

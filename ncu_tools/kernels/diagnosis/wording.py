@@ -1,4 +1,4 @@
-"""The words of a diagnosis: sentences of rules filled with quantities, limiters of the occupancy, and reasons."""
+"""The text of a diagnosis: sentences of rules filled with quantities, limiters of the occupancy, and reasons."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ncu_tools.kernels.diagnosis.sums import LIMITERS, Inputs
 from ncu_tools.numbers.number_format import counted
 
 
-class Words:
-    """What braces in sentences are filled with: quantities, of which shares are printed as per cent, and words."""
+class SentenceValues:
+    """The values for the braces in sentences: quantities, with shares printed as per cent, and words."""
 
     def __init__(self, known: Known, inputs: Inputs, busy: Sequence[BusyResource]) -> None:
         waves = known.get("waves", math.nan)
@@ -21,7 +21,7 @@ class Words:
         self._busy = busy
         self._values: dict[str, Any] = {
             **{name: _Number(value) for name, value in known.items()},
-            "inputs": inputs.words,
+            "inputs": inputs.description,
             "limiter": limiter(known),
             "top_stall_reason": _stall_reason(known),
             "busiest": percent(busy[0].share) if busy else "",
@@ -35,11 +35,11 @@ class Words:
         }
 
     def sentence(self, rule: CauseRule) -> str:
-        """What a rule says of the kernel."""
+        """The sentence of a rule for this kernel."""
         return rule.says.format_map(self._values)
 
     def label(self, rule: CauseRule) -> str:
-        """What a rule is about, with its numbers: "occupancy (50 % by registers)"."""
+        """The short name of a rule's cause with its numbers: "occupancy (50 % by registers)"."""
         return rule.label.format_map(self._values)
 
     def fact(self, quantity: str) -> str:
@@ -47,24 +47,24 @@ class Words:
         return quantities()[quantity].fact.format_map(self._values)
 
     def what_is_left(self) -> str:
-        """What the busiest resource leaves of the time, as a reason why nothing else can cost more."""
+        """The reason that no cause can cost more, because the busiest resource leaves no more time."""
         return f"{self._busy[0].title} at {percent(self._busy[0].share)} leaves no more to gain"
 
 
 class _Number(float):
-    """A number whose format "%" has a space before the sign, as every other per cent of the project."""
+    """A number whose format "%" has a space before the sign, like every other per cent of the project."""
 
     def __format__(self, form: str) -> str:
         return percent(self) if form.endswith("%") else super().__format__(form)
 
 
 def percent(share: float) -> str:
-    """A share of 1 as whole per cent."""
+    """A share of 1 in whole per cent."""
     return f"{100 * share:.0f} %" if share >= 0.005 or share == 0 else "< 1 %"
 
 
 def limiter(known: Known) -> str:
-    """What limits the theoretical occupancy, with the blocks that it allows: all limits that are the lowest."""
+    """The lowest limits of the theoretical occupancy, with the blocks that they allow."""
     limits = {name: known.get(f"limit {name}", math.nan) for name in LIMITERS}
     found = {name: value for name, value in limits.items() if not math.isnan(value)}
     if not found:

@@ -1,9 +1,9 @@
-"""Launches -> the long CSV of ncu's details page, one row per metric, which other tools for Nsight Compute read.
+"""Launches as the long CSV of ncu's details page, one row per metric, which other tools for Nsight Compute read.
 
-Only what the report held goes in, under its section, its label and its base unit: no number of ours. Values have
-every digit, so that reading the file gives them back exactly. NVTX ranges and results of NVIDIA's rules stand in their
-columns where any launch has them. Which thread pushed a range is not known, nor its colour, payload and message, and
-all ranges but those of our own launcher are given the default domain.
+Only metrics of the report are written, under section, label and base unit, without derived columns. Values have all
+digits, so that reading the file restores them exactly. NVTX ranges and results of NVIDIA's rules have their columns if
+any launch has them. A range's thread, colour, payload and message are unknown, and all ranges except those of our own
+launcher get the default domain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ncu_parsers.schema.tables import COLUMN_NAMES, IDENTITY_COLUMNS, field_entr
 
 RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 KERNEL_TIME = "Kernel Time"
-"""The date and time of day at which a kernel ran, in reports up to ncu 2022.3 and in binary ones."""
+"""Date and time of a kernel's start, in reports up to ncu 2022.3 and in binary ones."""
 RULE_COLUMNS = {
     "Rule Name": "name", "Rule Type": "kind", "Rule Description": "description",
     "Estimated Speedup Type": "speedup_type", "Estimated Speedup": "speedup",
@@ -35,25 +35,25 @@ HEADER = (
     "Metric Value", *RULE_COLUMNS,
 )  # fmt: skip
 WHERE_KNOWN = ("Process ID", "Invocations")
-"""Columns that stand only where every launch has the number, because a row without it is not read as one."""
+"""Columns written only if every launch has a value, because readers reject rows without it."""
 NO_PAYLOAD = ":none" * 6
 DEFAULT_DOMAIN = "<default domain>"
 NCU = "ncu"
-"""How `source` begins where ncu counted."""
+"""Prefix of `source` where ncu counted."""
 INSTANCES = " (instances)"
-"""The end of the name of a column with what a report prints in brackets behind a metric's value."""
+"""Suffix of columns with what a report prints in brackets behind a metric's value."""
 OF_THE_LAUNCH = frozenset({"Process Name", "Host Name", KERNEL_TIME, "Result Type", "Device Name", RUN, HOST})
-"""Columns of reports, ranks and datasets that are no metrics."""
+"""Columns of reports, ranks and datasets that are not metrics."""
 
 Heading = tuple[str, str, str]
 """Section, label and unit of a metric."""
 
 
 def to_section_csv(table: pa.Table) -> str:
-    """The metrics of every launch that has any; "" where none has, as in runs that ncu did not make.
+    """The metrics of every launch that has any; "" if none has, as in runs without ncu.
 
-    Launches whose ids are missing, or those of other launches too, are numbered by their place in the table. They keep
-    their process where that of every launch is known.
+    Launches with missing or duplicate ids are numbered by their position in the table. They keep their process id if
+    every launch has one.
     """
     headings = {field.name: heading for field in table.schema if (heading := _heading(field)) is not None}
     table = arrays.kept(table, [(source or "").startswith(NCU) for source in tables.words(table, "source")])
@@ -74,7 +74,7 @@ def to_section_csv(table: pa.Table) -> str:
 
 
 def _heading(field: pa.Field) -> Heading | None:
-    """How a metric is printed so that it is read under its own name; None for what is no metric."""
+    """Section, label and unit under which a metric is read back by its own name; None if the column is not a metric."""
     if field.name in COLUMN_NAMES or field.name in OF_THE_LAUNCH or field.name.endswith(INSTANCES):
         return None
     entries = field_entries(field)
@@ -102,7 +102,7 @@ def _rows(
 
 
 def _rules(table: pa.Table, launches: Sequence[dict[str, str]]) -> Iterator[dict[str, str]]:
-    """A row for each result of a rule, whose cells of metrics are empty."""
+    """A row for each rule result, without metric cells."""
     if "rules" not in table.column_names:
         return
     for launch, rules in zip(launches, table.column("rules").to_pylist(), strict=True):
@@ -112,7 +112,7 @@ def _rules(table: pa.Table, launches: Sequence[dict[str, str]]) -> Iterator[dict
 
 
 def _ranges(launch: dict[str, Any]) -> str:
-    """The NVTX ranges around a launch, outermost first, as ncu prints those that threads push."""
+    """The NVTX ranges around a launch, outermost first, as ncu prints push/pop ranges."""
     ours = {launch["phase"], launch["module"], f"iteration {launch['iteration']}"}
     entries = []
     for name in launch["nvtx_path"] or []:
@@ -122,13 +122,13 @@ def _ranges(launch: dict[str, Any]) -> str:
 
 
 def _launches(table: pa.Table) -> list[dict[str, str]]:
-    """The cells of each launch that tell it apart."""
+    """The identity cells of each launch."""
     names = [*(column.name for column in IDENTITY_COLUMNS), "Process Name", "Host Name", KERNEL_TIME]
     launches = table.select([name for name in names if name in table.column_names]).to_pylist()
     processes_known = all(launch["process_id"] is not None for launch in launches)
     ids = [(launch["process_id"] if processes_known else None, launch["launch_id"]) for launch in launches]
-    tells = len(set(ids)) == len(ids) and not any(number is None for _, number in ids)
-    return [_identity(launch, launch["launch_id"] if tells else place) for place, launch in enumerate(launches)]
+    are_unique = len(set(ids)) == len(ids) and not any(number is None for _, number in ids)
+    return [_identity(launch, launch["launch_id"] if are_unique else place) for place, launch in enumerate(launches)]
 
 
 def _identity(launch: dict[str, Any], number: int) -> dict[str, str]:
@@ -159,7 +159,7 @@ def _shape(shape: list[int] | None) -> str:
 
 
 def _printed(value: float | str | None) -> str:
-    """A value with every digit. Never three decimals: those would read as thousands in a report of counts."""
+    """A value with all digits. Never three decimals: readers would take those for thousands in a report of counts."""
     if value is None or isinstance(value, str):
         return value or ""
     if not math.isfinite(value):

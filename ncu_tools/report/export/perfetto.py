@@ -1,4 +1,4 @@
-"""Spans -> a trace for Perfetto and chrome://tracing.
+"""Spans as a trace for Perfetto and chrome://tracing.
 
 Format: Chrome's Trace Event Format, complete events, with times in µs:
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
@@ -20,9 +20,9 @@ AMOUNTS = ("launches", "kernels", "time_share", "flops", "flops_lower_bound", "d
 
 
 def to_perfetto(spans: Sequence[Span], name: str, note: str = "") -> str:
-    """One track of slices: phases, in them modules, with FLOPs, bytes and launches as arguments where known.
+    """One track of slices: phases, in them modules, with known FLOPs, bytes and launches as arguments.
 
-    `note` says what the spans are; it stands in the metadata of the trace, which Perfetto shows under "Info and stats".
+    `note` explains the spans; it is in the metadata of the trace, which Perfetto shows under "Info and stats".
     """
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": PROCESS, "tid": TRACK, "args": {"name": name}},
@@ -39,7 +39,7 @@ def to_perfetto(spans: Sequence[Span], name: str, note: str = "") -> str:
 
 
 def _arguments(span: Span) -> dict[str, Any]:
-    """What is known of a module in this phase; what is not is left out, because a slice has no word for null."""
+    """The known values of a module in this phase; unknown ones are omitted, because slices have no null."""
     if span.layer is None:
         return {}
     amounts = {name: getattr(span.layer, name) for name in AMOUNTS}

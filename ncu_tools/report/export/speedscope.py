@@ -1,4 +1,4 @@
-"""Spans -> a speedscope file. Format: https://www.speedscope.app/file-format-schema.json."""
+"""Spans as a speedscope file. Format: https://www.speedscope.app/file-format-schema.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 def to_speedscope(spans: Sequence[Span], name: str, note: str = "") -> str:
     """One evented profile, in ns: phases, and the modules in them. The same module is one frame in every phase.
 
-    `note` says what the spans are; the format has no place for it but the name, which speedscope shows on top.
+    `note` explains the spans; the format has no place for it except the name, which speedscope shows on top.
     """
     frames: dict[str, int] = {}
     events: list[dict[str, Any]] = []
@@ -43,12 +43,12 @@ def to_speedscope(spans: Sequence[Span], name: str, note: str = "") -> str:
 
 
 def _title(span: Span) -> str:
-    """The whole path of a module, because speedscope adds up frames of one name."""
+    """The whole path of a module, because speedscope adds up frames of the same name."""
     return span.name if span.layer is None else span.layer.module
 
 
 def _close(open_spans: list[tuple[Span, int]], events: list[dict[str, Any]], depth: int) -> None:
-    """End every open span that is not around one of `depth`, innermost first."""
+    """Close every open span of `depth` or deeper, innermost first."""
     while open_spans and open_spans[-1][0].depth >= depth:
         span, frame = open_spans.pop()
         events.append({"type": "C", "frame": frame, "at": span.end})

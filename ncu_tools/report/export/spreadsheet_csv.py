@@ -1,4 +1,4 @@
-"""A table as CSV that a spreadsheet opens: units in the heading, and no text that it would run as a formula."""
+"""A table as CSV for spreadsheets: units in the headings, and no text that would run as a formula."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ncu_parsers.schema.tables import field_entries
 from ncu_tools.report.table import no_formula, printable
 
 BYTE_ORDER_MARK = "\ufeff"
-"""Without it, Excel reads UTF-8 as the code page of the country."""
+"""Without it, Excel reads UTF-8 in the code page of the country."""
 
 
 def to_spreadsheet(table: pa.Table) -> str:
-    """Every column of `table` but rules, a row per row. What is null, or no number, is an empty cell."""
+    """Every column of `table` except rules, one line per row. Null and non-finite values are empty cells."""
     columns = [field for field in table.schema if not pa.types.is_list(field.type) or _is_plain(field.type)]
     out = io.StringIO()
     writer = csv.writer(out)

@@ -1,6 +1,6 @@
-"""A run in a notebook: pandas tables, and views that draw themselves. docs/python.md is the manual.
+"""A run in a notebook: pandas tables, and views that render themselves. Documented in docs/python.md.
 
-`import ncu_tools` passes through here, so everything heavy is imported where it is used.
+`import ncu_tools` imports this module, so everything heavy is imported where it is used.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ BARS_SHOWN = 20
 
 
 def load(run: str | os.PathLike[str], *, machine: str | None = None) -> ProfiledRun:
-    """The run that `run` names: a run folder, a report of any kind, a folder of reports, or Parquet made by `parse`.
+    """Load the run that `run` names: a run folder, a report of any kind, a folder of reports, or Parquet from `parse`.
 
-    `machine` is where ceilings come from that the report lacks, as `--machine`. Raises `NcuBenchError` when nothing
-    in the run can be read, and `WrongUsage` for a machine without a file.
+    `machine` gives ceilings that the report lacks, as `--machine`. Raises `NcuBenchError` if nothing in the run can be
+    read, and `WrongUsage` for an unknown machine.
     """
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.runs import loading
@@ -38,10 +38,10 @@ def load(run: str | os.PathLike[str], *, machine: str | None = None) -> Profiled
 
 
 class ProfiledRun:
-    """One run. `launches` and `kernels` are pandas tables; `hotspots()`, `roofline()` and `layers()` draw themselves.
+    """One run. `launches` and `kernels` are pandas tables; `hotspots()`, `roofline()` and `layers()` render themselves.
 
-    Missing is NaN or NA, never 0. `notes` say what was odd about collecting and reading it. The tables are copies,
-    yours to change. `folder` is the run folder that `ncu_tools.profile` wrote, None for what was loaded.
+    Missing is NaN or NA, never 0. `notes` are remarks on collecting and reading it. The tables are copies, which may be
+    changed. `folder` is the run folder that `ncu_tools.profile` wrote, None for a loaded run.
     """
 
     def __init__(self, run: Run, machine: Machine | None) -> None:
@@ -61,7 +61,7 @@ class ProfiledRun:
 
     @property
     def kernels(self) -> pandas.DataFrame:
-        """A row per kernel name, the one that takes the most time first. Times in ns, rates per second of GPU time."""
+        """A row per kernel name, by time, longest first. Times in ns, rates per second of GPU time."""
         from ncu_tools.kernels.hotspots import hotspots, kernels_table
 
         return _frame(kernels_table(hotspots(self._table, self._ceilings).rows))
@@ -69,17 +69,17 @@ class ProfiledRun:
     def hotspots(
         self, *, by: str = "time", top: int = BARS_SHOWN, group: str = "name", diagnose: bool = False
     ) -> Listing:
-        """The kernels that take the time, with what bounds each; its `table` holds all of them, it shows `top`.
+        """The hottest kernels, with their bounds; `table` has all of them, `top` are shown.
 
-        `by` is time, headroom, flops or dram; `group` is name, short, grid or nvtx; `diagnose` adds a sentence on why
-        a kernel is as slow as it is. Raises `WrongUsage` for any other.
+        `by` is time, headroom, flops or dram; `group` is name, short, grid or nvtx; `diagnose` adds a sentence on the
+        causes of a kernel's time. Raises `WrongUsage` for other values.
         """
         from ncu_tools.kernels.diagnosis.diagnose import diagnoses
         from ncu_tools.kernels.hotspots import GROUPS, ORDERS, hotspots, kernels_table
         from ncu_tools.report.notebook.views import listing_of_kernels
 
-        _one_of("by", by, ORDERS)
-        _one_of("group", group, GROUPS)
+        _require_one_of("by", by, ORDERS)
+        _require_one_of("group", group, GROUPS)
         found = hotspots(self._table, self._ceilings, by=by, group=group)
         table = _frame(kernels_table(found.rows))
         diagnosed = diagnoses(self._table, found.rows, group) if diagnose else {}
@@ -89,7 +89,7 @@ class ProfiledRun:
         return listing_of_kernels(found, table, top, sentences, self.notes)
 
     def roofline(self, *others: ProfiledRun, group: str = "name", title: str = "") -> Picture:
-        """Every kernel of this run, and of `others` beside it, under the ceilings of its machine."""
+        """Every kernel of this run, and of `others`, under the ceilings of its machine."""
         import pandas
 
         from ncu_tools.kernels.hotspots import GROUPS, kernels_table
@@ -97,8 +97,8 @@ class ProfiledRun:
         from ncu_tools.report.plot.roofline_plot import draw
         from ncu_tools.roofline.roofline import roofline
 
-        _one_of("group", group, GROUPS)
-        runs = dict(zip(_told_apart([self, *others]), (run._table for run in (self, *others)), strict=True))
+        _require_one_of("group", group, GROUPS)
+        runs = dict(zip(_unique_names([self, *others]), (run._table for run in (self, *others)), strict=True))
         found = roofline(runs, self._machine, group=group)
         tables = {name: [point.hotspot for point in found.points if point.run == name] for name in runs}
         frames = [_frame(kernels_table(rows)).assign(run=name) for name, rows in tables.items()]
@@ -106,10 +106,10 @@ class ProfiledRun:
         return Picture("roofline", table, lambda kind: draw(found, kind, title=title), found.notes)
 
     def layers(self, *, depth: int | None = None, title: str = "") -> Picture:
-        """The layers of the model as bars: time of each phase, FLOPs, bytes; its `table` is the whole tree.
+        """The layers of the model as bars: time of each phase, FLOPs, bytes; `table` is the whole tree.
 
         With `depth`, layers that many levels below the model are the deepest. Raises `NcuBenchError` for a run whose
-        launches know no modules.
+        launches have no modules.
         """
         from ncu_launch.errors import NcuBenchError
 
@@ -135,8 +135,8 @@ class ProfiledRun:
         return ceilings_of(self._table, self._machine)
 
 
-def _told_apart(runs: Sequence[ProfiledRun]) -> list[str]:
-    """The names of runs; those that have the same one are numbered, the first without a number."""
+def _unique_names(runs: Sequence[ProfiledRun]) -> list[str]:
+    """The names of runs, with a number appended to each repeated one."""
     seen: Counter[str] = Counter()
     names = []
     for run in runs:
@@ -146,7 +146,7 @@ def _told_apart(runs: Sequence[ProfiledRun]) -> list[str]:
 
 
 def _frame(table: pa.Table) -> pandas.DataFrame:
-    """An Arrow table in pandas: whole numbers stay whole where some are missing, texts are texts."""
+    """An Arrow table in pandas: integers stay integers if some are missing, dictionaries become texts."""
     import pandas
     import pyarrow as pa
 
@@ -163,7 +163,7 @@ def _frame(table: pa.Table) -> pandas.DataFrame:
     return frame
 
 
-def _one_of(option: str, value: str, known: Iterable[str]) -> None:
+def _require_one_of(option: str, value: str, known: Iterable[str]) -> None:
     from ncu_launch.errors import WrongUsage
 
     if value not in known:

@@ -1,4 +1,4 @@
-"""Views that draw themselves in a notebook, by the methods that IPython looks for; IPython itself is not needed."""
+"""Views that render themselves in a notebook, by the methods that IPython looks for; IPython itself is not needed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAME_LENGTH = 80
 
 
 class Picture:
-    """A picture with the pandas table that it shows. Drawn when it is shown or saved, each form once."""
+    """A picture with the pandas table that it shows. It is drawn when shown or saved, once per format."""
 
     def __init__(
         self, what: str, table: pandas.DataFrame, draw: Callable[[str], bytes], notes: Sequence[str] = ()
@@ -72,7 +72,7 @@ class Picture:
 
 
 class Listing:
-    """A table as people read it, with bars, and the pandas `table` behind it."""
+    """A table for people, with bars, and the pandas `table` of all rows."""
 
     def __init__(self, table: pandas.DataFrame, page: str) -> None:
         self.table = table
@@ -88,7 +88,7 @@ class Listing:
 def listing_of_kernels(
     found: Hotspots, table: pandas.DataFrame, top: int, sentences: Mapping[str, str], notes: Sequence[str]
 ) -> Listing:
-    """The first `top` kernels, with a sentence where there is one, as a listing of all of them.
+    """A listing of kernels that shows the first `top`, with sentences where given.
 
     The `notes` come before those on the kernels.
     """
@@ -103,7 +103,7 @@ def listing_of_kernels(
 
 
 def _page(columns: Sequence[Column], rows: Sequence[dict[str, object]], notes: Sequence[str]) -> str:
-    """A table in HTML. Every text of the report is escaped: a kernel may be called anything."""
+    """A table in HTML. Every text of the report is escaped: kernel names can contain anything."""
     heads = "".join(f"<th{_side(column)}>{html.escape(column.title)}</th>" for column in columns)
     body = "".join(
         f"<tr>{_name(str(row['kernel']))}{''.join(_cell(column, row) for column in columns)}</tr>" for row in rows
@@ -126,7 +126,7 @@ def _cell(column: Column, row: dict[str, object]) -> str:
 
 
 def _side(column: Column, value: object = None) -> str:
-    """Numbers flush right; shares with a bar from the left, as long as they are."""
+    """Style of a cell: numbers flush right; shares with a bar of their length from the left."""
     style = f"text-align:{'right' if column.is_number else 'left'}"
     if column.name in BARS and isinstance(value, float):
         width = f"{100 * min(max(value, 0.0), 1.0):.1f}%"

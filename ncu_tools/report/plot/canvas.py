@@ -1,4 +1,4 @@
-"""What the parts of a roofline picture draw on: the figure, its axes, and words placed in points of the page."""
+"""The drawing surface of a roofline picture: the figure, its axes, and text placed in points of the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ncu_tools.report.plot.page_size import Frame, PicturePage, frame_of
 from ncu_tools.report.plot.theme import Theme
 from ncu_tools.report.table import printable
 from ncu_tools.roofline.mark_area import scale_of
-from ncu_tools.roofline.scene import RUNS, Mark, Roof, Scene
+from ncu_tools.roofline.scene import RUNS, DrawnCeiling, Mark, Scene
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,11 +20,11 @@ SAME_AREA = {
     "s": math.pi / 4, "D": math.pi / 4, "^": math.pi / 2, "v": math.pi / 2,
     "P": 9 * math.pi / 20, "X": 2 * math.pi / 5, "*": 2.7986,
 }  # fmt: skip
-"""What the squared size of a matplotlib marker is multiplied with to have the area of a circle of that diameter."""
+"""Factor on the squared size of a matplotlib marker that gives it the area of a circle of that diameter."""
 
 
 class Canvas:
-    """One picture while it is drawn. Positions of words are in points from the lower left corner of the page."""
+    """One picture while it is drawn. Positions of text are in points from the lower left corner of the page."""
 
     def __init__(self, scene: Scene, page: PicturePage, theme: Theme) -> None:
         from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ class Canvas:
         self.points = Affine2D().scale(1 / 72) + self.figure.dpi_scale_trans
         self.frame: Frame = frame_of(scene, page.plot)
         self.room = Room(page.plot)
-        self.not_labelled: list[Roof] = []
+        self.not_labelled: list[DrawnCeiling] = []
         self.axes: Axes = self._axes()
         self.marks = scale_of((mark.weight for mark in scene.marks), len(scene.levels))
 
@@ -65,17 +65,17 @@ class Canvas:
 
     @property
     def several_devices(self) -> bool:
-        """Whether colours tell devices apart."""
-        return len({roof.device for roof in self.scene.roofs}) > 1
+        """True if colours distinguish devices."""
+        return len({ceiling.device for ceiling in self.scene.roofs}) > 1
 
     @property
     def several_runs(self) -> bool:
-        """Whether colours tell runs apart, not compute units."""
+        """True if colours distinguish runs, not compute units."""
         return len(self.scene.runs) > 1
 
     @property
     def models(self) -> list[str | None]:
-        """The models of whole runs, where colours tell them apart: where one of them has several runs."""
+        """The models of whole runs, if colours distinguish them because one has several runs; else []."""
         models = [run.model for run in self.scene.runs]
         if self.scene.view != RUNS or len(set(models)) == len(models) or models == [None] * len(models):
             return []
@@ -83,9 +83,9 @@ class Canvas:
 
     @property
     def devices(self) -> list[str]:
-        """The devices with roofs: those of the runs first, in their order."""
+        """The devices with ceilings: those of the runs first, in their order."""
         of_runs = [run.device for run in self.scene.runs if run.device]
-        return list(dict.fromkeys([*of_runs, *(roof.device for roof in self.scene.roofs)]))
+        return list(dict.fromkeys([*of_runs, *(ceiling.device for ceiling in self.scene.roofs)]))
 
     def colour_of(self, mark: Mark) -> str:
         """The colour of a mark: of its model in a view of runs, of its run if there are several, else of its unit."""
@@ -93,24 +93,24 @@ class Canvas:
             return self.theme.of_series(self.models.index(self.scene.runs[mark.run].model))
         return self.theme.of_series(mark.run) if self.several_runs else self.theme.of_unit(mark.unit)
 
-    def colour_of_roof(self, roof: Roof) -> str:
-        """The colour of a roof: of its device where there are several, of its unit where marks have that, else ink."""
+    def colour_of_ceiling(self, ceiling: DrawnCeiling) -> str:
+        """Colour of a ceiling: of its device if there are several, of its unit if marks have unit colours, else ink."""
         devices = self.devices
         if self.several_devices:
             one_each = len({run.device for run in self.scene.runs}) == len(self.scene.runs)
             if one_each or not self.several_runs:
-                return self.theme.of_series(devices.index(roof.device))
+                return self.theme.of_series(devices.index(ceiling.device))
             return self.theme.quiet
-        if roof.is_bandwidth:
+        if ceiling.is_bandwidth:
             return self.theme.ink
-        return self.theme.quiet if self.several_runs else self.theme.of_unit(roof.unit)
+        return self.theme.quiet if self.several_runs else self.theme.of_unit(ceiling.unit)
 
     def radius(self, weight: float) -> float:
         """The radius of a marker in points on this page."""
         return self.marks.radius(weight) * self.page.scale
 
     def width_of(self, text: str, size: float, *, bold: bool = False) -> float:
-        """How wide words are, in points."""
+        """The width of a text in points."""
         from matplotlib.font_manager import FontProperties
         from matplotlib.textpath import text_to_path
 
@@ -118,7 +118,7 @@ class Canvas:
         return float(text_to_path.get_text_width_height_descent(text, font, False)[0])
 
     def fitted(self, text: str, size: float, width: float, *, keep_end: bool = False) -> str:
-        """Words, cut with an ellipsis where they are wider than `width`: at the end, or before one that tells more."""
+        """The text, cut with an ellipsis if it is wider than `width`: at the end, or with `keep_end` at the start."""
         text = printable(text)
         if keep_end:
             return self.fitted(text[::-1], size, width)[::-1]
@@ -129,8 +129,8 @@ class Canvas:
             kept -= max(1, int((self.width_of(text[:kept] + "…", size) - width) / (0.9 * size)))
         return text[: max(kept, 1)].rstrip() + "…"
 
-    def words(self, x: float, y: float, text: str, *, on_paper: bool = False, **look: Any) -> None:
-        """Write words from the start of their base line; `on_paper` clears what is under them a little."""
+    def write(self, x: float, y: float, text: str, *, on_paper: bool = False, **look: Any) -> None:
+        """Write a text from the start of its base line; `on_paper` fades what is under it."""
         settings: dict[str, Any] = {"fontsize": self.page.text, "color": self.theme.ink, "va": "baseline", **look}
         if on_paper:
             settings["bbox"] = {"facecolor": self.theme.paper, "edgecolor": "none", "alpha": 0.75, "pad": 0.4}
@@ -140,7 +140,7 @@ class Canvas:
 
 
 def short_power(value: float) -> str:
-    """A tick of the vertical axis: 1e13 is "10 T"."""
+    """A tick label of the vertical axis: 1e13 is "10 T"."""
     for step, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K")):
         if value >= step:
             return f"{value / step:g} {prefix}"

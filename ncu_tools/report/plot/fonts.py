@@ -1,4 +1,4 @@
-"""Fonts of pictures: matplotlib's own, and for the scripts that it lacks those that are installed here."""
+"""Fonts of pictures: matplotlib's own, and installed ones for scripts that it lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOXES_NAMED = 5
 
 
 def families() -> list[str]:
-    """The fonts that letters are looked for in, in this order: what `font.family` of matplotlib takes."""
+    """The fonts to look for letters in, in this order: the value of matplotlib's `font.family`."""
     from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}
@@ -25,7 +25,7 @@ def families() -> list[str]:
 
 
 def letters_without_font(texts: Iterable[str]) -> list[str]:
-    """The letters of some texts that no font here has, in their order: a picture has boxes in their place."""
+    """The letters of some texts that no font here has, in order: a picture shows boxes instead."""
     from matplotlib.font_manager import FontProperties, findfont
     from matplotlib.ft2font import FT2Font
 
@@ -39,7 +39,7 @@ def letters_without_font(texts: Iterable[str]) -> list[str]:
 
 
 def note_on_boxes(texts: Iterable[str]) -> list[str]:
-    """The note on letters that a picture cannot show; none where it shows all of them."""
+    """The note on letters that a picture shows as boxes; [] if there are none."""
     lacking = letters_without_font(texts)
     if not lacking:
         return []

@@ -1,7 +1,7 @@
-"""Where words go so that they do not lie on each other, on marks or on lines.
+"""Placement of labels so that they do not cover each other, marks or lines.
 
-Each label tries its places in order and takes the first that is free, else the one that covers least. Everything is in
-points on the page, and the same words in the same order always land in the same places.
+Each label tries its spots in order and takes the first free one, else the one that covers least. Everything is in
+points on the page, and the same labels in the same order always get the same spots.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy.typing as npt
 from ncu_tools.report.plot.page_size import Box
 
 WORDS, MARK, LINE = 10.0, 9.0, 2.0
-"""How bad it is to cover other words, a mark, a line."""
+"""The cost of covering other text, a mark, a line."""
 
 OUTSIDE = 20.0
 
 
 @dataclass(frozen=True)
 class Spot:
-    """Where words could stand: their lower left corner, or with an `angle` in degrees the start of their base line."""
+    """A possible place of a label: its lower left corner, or with an `angle` in degrees the start of its base line."""
 
     x: float
     y: float
@@ -33,7 +33,7 @@ class Spot:
     angle: float = 0.0
 
     def boxes(self) -> npt.NDArray[np.float64]:
-        """The room the words take, as rows of left, bottom, right, top; slanted words take several small boxes."""
+        """The area of the label as rows of left, bottom, right, top; slanted labels take several small boxes."""
         if not self.angle:
             return np.array([[self.x, self.y, self.x + self.width, self.y + self.height]])
         along = math.radians(self.angle)
@@ -53,12 +53,12 @@ class Room:
         self._costs = np.empty(0)
 
     def take(self, boxes: npt.NDArray[np.float64], cost: float = WORDS) -> None:
-        """Say that boxes (rows of left, bottom, right, top) are not free any more."""
+        """Mark boxes (rows of left, bottom, right, top) as taken."""
         self._boxes = np.concatenate([self._boxes, boxes])
         self._costs = np.concatenate([self._costs, np.full(len(boxes), cost)])
 
     def take_line(self, points: Iterable[tuple[float, float]]) -> None:
-        """Say that a line through points on the page is there."""
+        """Mark a line through points on the page as taken."""
         found = list(points)
         for (x0, y0), (x1, y1) in pairwise(found):
             count = max(2, int(math.hypot(x1 - x0, y1 - y0) / 4))
@@ -66,14 +66,14 @@ class Room:
             self.take(np.stack([x - 1, y - 1, x + 1, y + 1], axis=1), LINE)
 
     def has_words(self, spot: Spot) -> bool:
-        """Whether words, or what may not be covered either, lie where a spot is."""
+        """True if text, or something as important, lies where a spot is."""
         left, bottom, right, top = spot.boxes()[0]
         taken = self._boxes[self._costs >= WORDS]
         across, up = (taken[:, 0] < right) & (taken[:, 2] > left), (taken[:, 1] < top) & (taken[:, 3] > bottom)
         return bool((across & up).any())
 
     def cost(self, spot: Spot) -> float:
-        """How much words at a spot would cover, in square points weighted by what is there."""
+        """The area that a label at a spot would cover, in square points weighted by what is there."""
         total = 0.0
         inside = self._inside
         for left, bottom, right, top in spot.boxes():
@@ -86,7 +86,7 @@ class Room:
         return total
 
     def place(self, spots: Sequence[Spot], *, at_most: float = math.inf) -> Spot | None:
-        """The first free spot, else the one that costs least, taken; None where even that costs more than `at_most`."""
+        """Take the first free spot, else the one with the least cost; None if that exceeds `at_most`."""
         best, least = None, math.inf
         for spot in spots:
             cost = self.cost(spot)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ncu_tools.layers.layers import Layer
 from ncu_tools.numbers.number_format import duration, scaled
-from ncu_tools.report.pictures import matplotlib_for_files
+from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
 from ncu_tools.report.plot.fonts import families
 from ncu_tools.report.table import printable
 
@@ -29,10 +28,10 @@ def draw_bars(
     bytes_title: str = "DRAM bytes",
     time_title: str = "time",
 ) -> bytes:
-    """The picture as bytes of `file_format` (svg, png or pdf): three panels that share their layers.
+    """The picture as bytes of `file_format` (svg, png or pdf): three panels with the same layers.
 
-    Of more than `MOST_BARS` layers those that take the most time are drawn, and the title says so. A value that is not
-    known has no bar.
+    If there are more than `MOST_BARS` layers, those that take the most time are drawn, and the title says so. An
+    unknown value has no bar.
     """
     matplotlib = matplotlib_for_files()
     from matplotlib.figure import Figure
@@ -55,20 +54,17 @@ def draw_bars(
             title = f"{title} ".lstrip() + f"({len(shown)} of {len(layers)} layers, those that take the most time)"
         if title:
             figure.suptitle(printable(title), x=0.01, ha="left", fontsize=10, parse_math=False)
-        out = io.BytesIO()
-        metadata: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format, {})
-        figure.savefig(out, format=file_format, dpi=150, metadata=metadata)
-    return out.getvalue()
+        return picture_bytes(figure, file_format, dpi=150)
 
 
 def _name(layer: Layer) -> str:
-    """The end of a module's path, which tells layers apart."""
+    """The end of a module's path, where layers differ."""
     name = printable(layer.module)
     return name if len(name) <= NAME_LENGTH else "…" + name[-NAME_LENGTH + 1 :]
 
 
 def _draw_time(plot: Axes, layers: Sequence[Layer], title: str) -> None:
-    """Phases beside each other in one bar; time without a phase in grey."""
+    """Phases side by side in one bar; time without a phase in grey."""
     left = [0.0] * len(layers)
     for phase, colour in PHASE_COLOURS.items():
         widths = [getattr(layer, phase) or 0.0 for layer in layers]
@@ -78,7 +74,7 @@ def _draw_time(plot: Axes, layers: Sequence[Layer], title: str) -> None:
     rest = [max((layer.time_ns or 0.0) - start, 0.0) for layer, start in zip(layers, left, strict=True)]
     if any(width > 1e-6 * (layer.time_ns or 1.0) for width, layer in zip(rest, layers, strict=True)):
         plot.barh(range(len(layers)), rest, left=left, color=OTHER_COLOUR, label="no phase")
-    _say_unknown(plot, [layer.time_ns for layer in layers])
+    _mark_unknown(plot, [layer.time_ns for layer in layers])
     if plot.get_legend_handles_labels()[0]:
         plot.legend(loc="lower right", frameon=False)
     _finish(plot, f"{title} of one iteration", duration)
@@ -86,12 +82,12 @@ def _draw_time(plot: Axes, layers: Sequence[Layer], title: str) -> None:
 
 def _draw_amount(plot: Axes, amounts: Sequence[float | None], title: str, unit: str) -> None:
     plot.barh(range(len(amounts)), [amount or 0.0 for amount in amounts], color="#56B4E9")
-    _say_unknown(plot, amounts)
+    _mark_unknown(plot, amounts)
     _finish(plot, title, lambda value: scaled(value, unit))
 
 
-def _say_unknown(plot: Axes, amounts: Sequence[float | None]) -> None:
-    """Words in the place of bars that would look like zero."""
+def _mark_unknown(plot: Axes, amounts: Sequence[float | None]) -> None:
+    """Write "not known" in place of bars that would look like zero."""
     for place, amount in enumerate(amounts):
         if amount is None:
             plot.annotate(
@@ -99,9 +95,9 @@ def _say_unknown(plot: Axes, amounts: Sequence[float | None]) -> None:
             )
 
 
-def _finish(plot: Axes, title: str, say: Any) -> None:
+def _finish(plot: Axes, title: str, text_of: Any) -> None:
     plot.set_title(title, loc="left", fontsize=9)
-    plot.xaxis.set_major_formatter(lambda value, _: say(value) if value else "0")
+    plot.xaxis.set_major_formatter(lambda value, _: text_of(value) if value else "0")
     plot.xaxis.set_major_locator(_three_ticks())
     plot.grid(True, axis="x", color="#dddddd", linewidth=0.6)
     plot.set_axisbelow(True)

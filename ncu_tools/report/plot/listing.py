@@ -1,6 +1,6 @@
-"""Beside the plot, or under it: the hottest marks by name, how many others there are, and what everything means.
+"""The listing beside or under the plot: the hottest marks by name, the number of others, and the legend.
 
-However many marks there are, as many are listed as fit, and the rest is one line with its share of the time.
+As many marks are listed as fit; the rest is one line with its share of the time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ncu_tools.roofline.scene import RUNS, Scene
 
 SHARES_SHOWN = (0.5, 0.1, 0.01)
 SOURCE_LINES, SOURCE_LINE = 6, 0.85
-"""How many lines the sources of a device take at most, and how high each is."""
+"""Most lines of the sources of a device, and the height of each."""
 MARKS_AT_LEAST = 6
-"""Where meanings take more room than there is, their last lines are left out, and so many marks are listed."""
+"""If the legend does not fit, its last lines are dropped, and this many marks are listed."""
 MOST_RUNS = 14
-"""Of more runs their models are listed, where colours tell these apart; else the first ones."""
+"""If there are more runs, their models are listed if colours distinguish these; else only the first runs."""
 MOST_DEVICES = 2
-"""Of more devices the sources of their roofs are left to the tables."""
+"""If there are more devices, the sources of their ceilings are left to the tables."""
 
 ONE_AND_MANY = {
     "kernels": ("kernel", "kernels"), "launches": ("launch", "launches"), "modules": ("module", "modules"),
@@ -38,7 +38,7 @@ ONE_AND_MANY = {
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the listing: words on the left and right, and what draws the sign before them, at (x, y)."""
+    """One line of the listing: text on the left and right, and a function that draws the sign before it at (x, y)."""
 
     text: str = ""
     right: str = ""
@@ -49,16 +49,16 @@ class Line:
 
 
 def lines_under(scene: Scene) -> int:
-    """About how many lines the listing needs where it stands under the plot, in two columns."""
+    """The approximate number of lines of the listing under the plot, in two columns."""
     units = len({mark.unit for mark in scene.marks})
     meanings = min(len(scene.runs), MOST_RUNS) + units + 3 * len(scene.levels) * (len(scene.levels) > 1) + 6
     return max(min(len(scene.marks), NUMBERED) + 3 + bool(scene.not_drawn) if scene.view != RUNS else 0, meanings)
 
 
 def draw_listing(canvas: Canvas) -> int:
-    """Draw the listing; returns how many marks it numbers."""
+    """Draw the listing; returns the number of marks that it numbers."""
     box, size = canvas.page.listing, canvas.page.text
-    meanings = [line for part in (_runs, _devices, _units, _levels, _sizes, _density_scale, _lines_of_roofs)
+    meanings = [line for part in (_runs, _devices, _units, _levels, _sizes, _density_scale, _lines_of_ceilings)
                 for line in part(canvas)]  # fmt: skip
     line = LINE * size
     marks = min(MARKS_AT_LEAST + 2, len(canvas.scene.marks) + 1 + bool(canvas.scene.not_drawn))
@@ -91,24 +91,24 @@ def _write(canvas: Canvas, box: Box, lines: list[Line]) -> None:
             indent = 1.6 * size
         if line.right:
             width = canvas.width_of(line.right, small)
-            canvas.words(box.right - width, y, line.right, fontsize=small, color=colour)
+            canvas.write(box.right - width, y, line.right, fontsize=small, color=colour)
         room = box.width - indent - (canvas.width_of(line.right, small) + size if line.right else 0.0)
         text = canvas.fitted(line.text, small, room, keep_end=line.keep_end)
-        canvas.words(box.left + indent, y, text, fontsize=small, color=colour)
+        canvas.write(box.left + indent, y, text, fontsize=small, color=colour)
 
 
 # ----------------------------------------------------------------------------------------------------------- marks
 
 
 def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
-    """The hottest marks as lines, at most so many with the head and what is left over; and how many are numbered."""
+    """The hottest marks as lines, at most `lines` with head and rest; and how many are numbered."""
     scene = canvas.scene
     if scene.density is not None:
         one, many = "kernel", "kernels"
     else:
         one, many = ONE_AND_MANY[scene.view]
     if not scene.marks:
-        return 0, _without_place(scene, one, many) or ([Line("no " + many, quiet=True)] if scene.runs else [])
+        return 0, _not_drawn(scene, one, many) or ([Line("no " + many, quiet=True)] if scene.runs else [])
     if scene.view == RUNS:
         return 0, []
     several = canvas.several_runs
@@ -123,12 +123,12 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
     if rest and scene.density is None:
         share = sum(mark.time_share or 0.0 for mark in rest) / len(scene.runs)
         result.append(Line(f"{len(rest):,} other {one if len(rest) == 1 else many}", percent(share), quiet=True))
-    result += _without_place(scene, one, many)
+    result += _not_drawn(scene, one, many)
     return (0 if has_names(scene) else count), result
 
 
-def _without_place(scene: Scene, one: str, many: str) -> list[Line]:
-    """How many have none on logarithmic axes: something is zero or unknown."""
+def _not_drawn(scene: Scene, one: str, many: str) -> list[Line]:
+    """The line on marks without a position on logarithmic axes: a value is zero or unknown."""
     number = scene.not_drawn
     words = f"{number:,} {one if number == 1 else many} not drawn: no FLOPs, bytes or time"
     return [Line(words, quiet=True)] if number else []
@@ -137,7 +137,7 @@ def _without_place(scene: Scene, one: str, many: str) -> list[Line]:
 def _marker(
     canvas: Canvas, colour: str, marker: str, *, is_open: bool = False, radius: float = 0.0
 ) -> Callable[[float, float], None]:
-    """What draws a marker at a place of the page."""
+    """A function that draws a marker at a position of the page."""
 
     def sign(x: float, y: float) -> None:
         from matplotlib.lines import Line2D
@@ -182,7 +182,7 @@ def _runs(canvas: Canvas) -> list[Line]:
 
 
 def _models(canvas: Canvas) -> list[Line]:
-    """The models of many runs, and how many runs each has."""
+    """The models of many runs, and the number of runs of each."""
     result = [Line("model", "runs", quiet=True)]
     for number, model in enumerate(canvas.models[:MOST_RUNS]):
         runs = sum(run.model == model for run in canvas.scene.runs)
@@ -194,21 +194,21 @@ def _models(canvas: Canvas) -> list[Line]:
 
 
 def _devices(canvas: Canvas) -> list[Line]:
-    """Where colours tell devices apart: each with its highest ridge point."""
+    """If colours distinguish devices: each with its highest ridge point."""
     scene = canvas.scene
     if not canvas.several_devices or canvas.several_runs:
         return []
     result = [Line("machine", "ridge point", quiet=True)]
-    for device in dict.fromkeys(roof.device for roof in reversed(scene.roofs)):
-        roof = next(roof for roof in scene.roofs if roof.device == device)
+    for device in dict.fromkeys(ceiling.device for ceiling in reversed(scene.roofs)):
+        ceiling = next(ceiling for ceiling in scene.roofs if ceiling.device == device)
         ridge = max((ridge.intensity for ridge in scene.ridges if ridge.device == device), default=None)
         right = "" if ridge is None else f"{digits(ridge)} FLOP/B"
-        result.append(Line(device, right, sign=_stroke(canvas, canvas.colour_of_roof(roof), {"linewidth": 2.0})))
+        result.append(Line(device, right, sign=_stroke(canvas, canvas.colour_of_ceiling(ceiling), {"linewidth": 2.0})))
     return [*result, Line(lines=0.6)]
 
 
 def _stroke(canvas: Canvas, colour: str, style: dict[str, Any]) -> Callable[[float, float], None]:
-    """What draws a short line at a place of the page."""
+    """A function that draws a short line at a position of the page."""
 
     def sign(x: float, y: float) -> None:
         from matplotlib.lines import Line2D
@@ -247,17 +247,17 @@ def _levels(canvas: Canvas) -> list[Line]:
         first, *rest = _wrapped(canvas, f"{unit_title(level)}: {scene.bytes_by_level.get(level, '')}", indent=1.6)
         result += [
             Line(first, sign=sign, quiet=True),
-            *(Line(text, quiet=True, sign=_nothing, lines=0.82) for text in rest),
+            *(Line(text, quiet=True, sign=_no_sign, lines=0.82) for text in rest),
         ]
     return [*result, Line(lines=0.6)]
 
 
-def _nothing(x: float, y: float) -> None:
-    """No sign, but the room of one."""
+def _no_sign(x: float, y: float) -> None:
+    """Draw nothing, in the room of a sign."""
 
 
 def _sizes(canvas: Canvas) -> list[Line]:
-    """Three markers that say what areas mean."""
+    """Three markers that show the meaning of areas."""
     scene = canvas.scene
     if not scene.marks or scene.density is not None or canvas.page.is_narrow:
         return []
@@ -269,7 +269,7 @@ def _sizes(canvas: Canvas) -> list[Line]:
             radius = canvas.radius(share)
             _marker(canvas, canvas.theme.other, "o", radius=radius)(at + radius - 4, y)
             text = f"{100 * share:g} %"
-            canvas.words(
+            canvas.write(
                 at + 2 * radius, y - 0.3 * canvas.page.small, text, fontsize=canvas.page.small, color=canvas.theme.quiet
             )
             at += 2 * radius + canvas.width_of(text, canvas.page.small) + 1.2 * canvas.page.text
@@ -300,7 +300,7 @@ def _density_scale(canvas: Canvas) -> list[Line]:
         )  # fmt: skip
         bar.imshow(np.linspace(0, 1, 128)[None, :], aspect="auto", cmap=canvas.theme.density)
         bar.set_axis_off()
-        canvas.words(
+        canvas.write(
             x + width, y - 0.3 * page.small, f"1 to {most:,}", fontsize=page.small, color=canvas.theme.quiet
         )  # fmt: skip
 
@@ -312,51 +312,51 @@ def _density_scale(canvas: Canvas) -> list[Line]:
     ]
 
 
-def _lines_of_roofs(canvas: Canvas) -> list[Line]:
-    """What dashes and dots of roofs mean, where there are any."""
+def _lines_of_ceilings(canvas: Canvas) -> list[Line]:
+    """The meaning of dashed and dotted ceilings, if there are any."""
     from ncu_tools.report.plot.roof_lines import line_of
 
     kinds = {}
-    for roof in canvas.scene.roofs:
-        if roof.sparse:
-            kinds["sparse rate"] = roof
-        elif roof.kind == BOARD_LIMIT and len({one.kind for one in canvas.scene.roofs}) > 1:
-            kinds["at the board's highest clock"] = roof
-        elif roof.kind == MEASURED:
-            kinds["measured, not a data sheet"] = roof
+    for ceiling in canvas.scene.roofs:
+        if ceiling.sparse:
+            kinds["sparse rate"] = ceiling
+        elif ceiling.kind == BOARD_LIMIT and len({one.kind for one in canvas.scene.roofs}) > 1:
+            kinds["at the board's highest clock"] = ceiling
+        elif ceiling.kind == MEASURED:
+            kinds["measured, not a data sheet"] = ceiling
 
     meanings = [
-        Line(words, sign=_stroke(canvas, canvas.theme.ink, line_of(roof)), quiet=True)
-        for words, roof in sorted(kinds.items())
+        Line(words, sign=_stroke(canvas, canvas.theme.ink, line_of(ceiling)), quiet=True)
+        for words, ceiling in sorted(kinds.items())
     ]
-    return [*_further_roofs(canvas), *meanings]
+    return [*_further_ceilings(canvas), *meanings]
 
 
-def _further_roofs(canvas: Canvas) -> list[Line]:
-    """The roofs beside which there was no room for words."""
+def _further_ceilings(canvas: Canvas) -> list[Line]:
+    """The ceilings that had no room for a label."""
     from ncu_tools.report.plot.roof_lines import line_of
 
     if not canvas.not_labelled:
         return []
     lines = [
-        Line(roof.label, quiet=True, sign=_stroke(canvas, canvas.colour_of_roof(roof), line_of(roof)), lines=0.85)
-        for roof in sorted(canvas.not_labelled, key=lambda roof: -roof.value)
+        Line(one.label, quiet=True, sign=_stroke(canvas, canvas.colour_of_ceiling(one), line_of(one)), lines=0.85)
+        for one in sorted(canvas.not_labelled, key=lambda one: -one.value)
     ]
     return [Line("further roofs", quiet=True), *lines, Line(lines=0.6)]
 
 
 def _sources(canvas: Canvas, room: float) -> list[Line]:
-    """Where the roofs come from, in so many lines."""
+    """The sources of the ceilings, in the lines that fit."""
     scene = canvas.scene
-    devices = len({roof.device for roof in scene.roofs})
+    devices = len({ceiling.device for ceiling in scene.roofs})
     if not scene.roofs:
         return [Line("no ceiling is known", quiet=True)]
     if devices > MOST_DEVICES or canvas.page.is_narrow:
         return []
     sources: dict[str, list[str]] = {}
-    for roof in scene.roofs:
-        if roof.kind != BOARD_LIMIT or len({one.kind for one in scene.roofs}) == 1:
-            sources.setdefault(roof.device, []).append(roof.source)
+    for ceiling in scene.roofs:
+        if ceiling.kind != BOARD_LIMIT or len({one.kind for one in scene.roofs}) == 1:
+            sources.setdefault(ceiling.device, []).append(ceiling.source)
     result = [Line("roofs", quiet=True)]
     most = min(SOURCE_LINES, int((room - 1) / SOURCE_LINE / len(sources)))
     for device, found in sources.items():
@@ -365,7 +365,7 @@ def _sources(canvas: Canvas, room: float) -> list[Line]:
 
 
 def _whole_sources(canvas: Canvas, device: str, sources: list[str], most: int) -> list[str]:
-    """The sources of a device's roofs in at most so many lines: each whole, and how many more there are."""
+    """The sources of a device's ceilings in at most `most` lines: whole ones, and how many more there are."""
     every = list(dict.fromkeys(sources))
     for number in range(len(every), 0, -1):
         more = f"; {len(every) - number} more with --format json" if number < len(every) else ""

@@ -13,10 +13,10 @@ from ncu_tools.report.plot.theme import LEVEL_MARKERS, RUN_MARKERS, readable_on
 from ncu_tools.roofline.scene import PHASES, RUNS, Mark, Scene
 
 VECTOR_UP_TO = 2_000
-"""More markers than these are drawn as an image inside the picture, which keeps an SVG small."""
+"""If there are more markers, they are drawn as an image inside the picture, which keeps an SVG small."""
 
 NUMBERED = 12
-NAMED = 10
+MOST_NAMED = 10
 """Up to this many marks of a view of phases or runs have their name beside them."""
 
 DESCENT = 0.24
@@ -27,12 +27,12 @@ RING_AREA, SMALL_RING = 95.0, 0.2
 
 
 def has_names(scene: Scene) -> bool:
-    """Whether names stand beside the marks, not numbers."""
-    return scene.view in (PHASES, RUNS) and len(scene.marks) <= NAMED
+    """True if marks have names, not numbers, beside them."""
+    return scene.view in (PHASES, RUNS) and len(scene.marks) <= MOST_NAMED
 
 
 def marker_of(canvas: Canvas, mark: Mark, level: str) -> str:
-    """The shape of a marker: of its memory level where several are shown, else of its run."""
+    """The shape of a marker: of its memory level if several are shown, else of its run."""
     if len(canvas.scene.levels) > 1:
         return LEVEL_MARKERS[level]
     return RUN_MARKERS[mark.run % len(RUN_MARKERS)] if canvas.several_runs and not canvas.models else "o"
@@ -65,7 +65,7 @@ def draw_marks(canvas: Canvas) -> None:
 
 
 def _join_levels(canvas: Canvas, marks: Sequence[Mark], *, rasterized: bool) -> None:
-    """A line through the places of each mark: what the memory levels do to one kernel is one shape."""
+    """Draw a line through the positions of each mark, so that its memory levels form one shape."""
     from matplotlib.collections import LineCollection
 
     joined = [mark for mark in marks if len(mark.places) > 1]
@@ -94,7 +94,7 @@ def _take_room(canvas: Canvas, marks: Sequence[Mark]) -> None:
 
 
 def _draw_density(canvas: Canvas) -> None:
-    """Launches per cell of the grid as colours, and rings where the means of the hottest kernels lie."""
+    """Draw launches per cell of the grid as colours."""
     from matplotlib.colors import LogNorm
 
     density = canvas.scene.density
@@ -117,9 +117,7 @@ def _draw_density(canvas: Canvas) -> None:
 
 
 def draw_numbers(canvas: Canvas, count: int) -> None:
-    """Numbers of the first marks as in the listing: inside the marker where it is large enough and no other words are,
-    else beside it.
-    """
+    """Number the first marks as in the listing: inside the marker if that is large enough and free, else beside it."""
     size = canvas.page.text - 0.8
     if canvas.scene.density is not None:
         _draw_rings(canvas, count)
@@ -133,13 +131,13 @@ def draw_numbers(canvas: Canvas, count: int) -> None:
         if fits and not mark.lower_bound and not canvas.room.has_words(inside):
             canvas.room.take(inside.boxes())
             colour = readable_on(canvas.colour_of(mark))
-            canvas.words(x - width / 2, y - height / 2, text, fontsize=size, fontweight="bold", color=colour, zorder=6)
+            canvas.write(x - width / 2, y - height / 2, text, fontsize=size, fontweight="bold", color=colour, zorder=6)
             continue
         _write_beside(canvas, mark, text, size, radius, bold=True)
 
 
 def _draw_rings(canvas: Canvas, count: int) -> None:
-    """A ring with its number at the mean of each kernel; where another ring is, a small one with the number beside."""
+    """Draw a numbered ring at the mean of each kernel; if it meets another, a small one with the number beside it."""
     size = canvas.page.text - 1.6
     for number, mark in enumerate(canvas.scene.marks[:count], start=1):
         area = RING_AREA * canvas.page.scale
@@ -156,11 +154,11 @@ def _draw_rings(canvas: Canvas, count: int) -> None:
             continue
         canvas.room.take(whole.boxes())
         width = canvas.width_of(str(number), size, bold=True)
-        canvas.words(x - width / 2, y - 0.37 * size, str(number), fontsize=size, fontweight="bold", zorder=6)
+        canvas.write(x - width / 2, y - 0.37 * size, str(number), fontsize=size, fontweight="bold", zorder=6)
 
 
 def draw_names(canvas: Canvas) -> None:
-    """The name of every mark beside it; of many runs that of each model, beside the one of the longest time."""
+    """Write the name of every mark beside it; of many runs that of each model, beside the one of the longest time."""
     size = canvas.page.text
     for mark, name in _named(canvas):
         text = canvas.fitted(name, size, 0.35 * canvas.page.plot.width)
@@ -177,7 +175,7 @@ def _named(canvas: Canvas) -> list[tuple[Mark, str]]:
 
 
 def _write_beside(canvas: Canvas, mark: Mark, text: str, size: float, radius: float, *, bold: bool) -> None:
-    """Words beside a mark, with a thin line to it where they had to go far."""
+    """Write a text beside a mark, with a thin line to it if it had to go far."""
     x, y = canvas.frame.at(mark.places[0].intensity, mark.flops_per_s)
     below = 0.0 if text.isdecimal() else DESCENT * size
     width, height = canvas.width_of(text, size, bold=bold), 0.8 * size + below
@@ -190,7 +188,7 @@ def _write_beside(canvas: Canvas, mark: Mark, text: str, size: float, radius: fl
         edge = x + (nearest[0] - x) * radius / away, y + (nearest[1] - y) * radius / away
         _leader(canvas, edge, nearest)
     weight, colour = ("bold", canvas.theme.ink) if bold else ("normal", canvas.colour_of(mark))
-    canvas.words(spot.x, spot.y + below, text, on_paper=True, fontsize=size, fontweight=weight, color=colour, zorder=6)
+    canvas.write(spot.x, spot.y + below, text, on_paper=True, fontsize=size, fontweight=weight, color=colour, zorder=6)
 
 
 def _leader(canvas: Canvas, start: tuple[float, float], end: tuple[float, float]) -> None:
@@ -212,7 +210,7 @@ def _leader(canvas: Canvas, start: tuple[float, float], end: tuple[float, float]
 
 
 def draw_arrows(canvas: Canvas) -> None:
-    """Arrows from each mark to the same of the next run, from edge to edge of their markers."""
+    """Draw arrows from each mark to its counterpart in the next run, from edge to edge of their markers."""
     from matplotlib.patches import FancyArrowPatch
 
     marks = canvas.scene.marks

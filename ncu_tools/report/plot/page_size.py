@@ -1,6 +1,6 @@
-"""The page of a roofline picture: its size, where plot and listing lie on it, and where a value lies in the plot.
+"""The page of a roofline picture: its size, the areas of plot and listing, and positions of values in the plot.
 
-Everything is in points (1/72 inch) from the lower left corner, so that it is known before anything is drawn.
+Everything is in points (1/72 inch) from the lower left corner, and known before anything is drawn.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ SIZES = {"screen": (11.0, 6.2), "slide": (13.33, 7.5), "page": (7.16, 4.6), "col
 
 SMALLEST, LARGEST = 2.5, 50.0
 LINE = 1.62
-"""From line to line of the listing, in sizes of words."""
+"""Line spacing of the listing, in font sizes."""
 
 LINES_UNDER = 15
 NARROW = 5.2
-"""Below this width in inches the listing stands under the plot, not beside it."""
+"""Below this width in inches the listing is under the plot, not beside it."""
 
 
 def size_of(text: str) -> tuple[float, float]:
-    """Width and height in inches of a name in `SIZES`, or of WIDTHxHEIGHT in inches, or in cm with that behind it.
+    """Width and height in inches of a name in `SIZES`, or of WIDTHxHEIGHT in inches, or in cm with the suffix cm.
 
-    Raises `WrongUsage` for anything else, and for what is no size of a picture.
+    Raises `WrongUsage` for anything else, and for sides that are too small or too large.
     """
     if text in SIZES:
         return SIZES[text]
@@ -59,18 +59,18 @@ class Box:
 
     @property
     def width(self) -> float:
-        """From left to right."""
+        """The extent from left to right."""
         return self.right - self.left
 
     @property
     def height(self) -> float:
-        """From bottom to top."""
+        """The extent from bottom to top."""
         return self.top - self.bottom
 
 
 @dataclass(frozen=True)
 class PicturePage:
-    """A page in points: the plot, the listing beside or under it, and the size of its words."""
+    """A page in points: the plot, the listing beside or under it, and the font size."""
 
     width: float
     height: float
@@ -80,24 +80,24 @@ class PicturePage:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the listing stands under the plot."""
+        """True if the listing is under the plot."""
         return self.listing.top <= self.plot.bottom
 
     @property
     def small(self) -> float:
-        """The size of words that matter less."""
+        """The font size of less important text."""
         return max(self.text - 1.2, 5.0)
 
     @property
     def scale(self) -> float:
-        """How large markers are drawn, 1 on the page of a screen."""
+        """The scale of markers, 1 on the page of a screen."""
         return min(1.3, max(0.45, self.plot.width / 540))
 
 
 def page_of(size: tuple[float, float], *, titled: bool, lines: int = LINES_UNDER) -> PicturePage:
-    """The layout of a page of some inches, with room for a title where there is one.
+    """The layout of a page of `size` inches, with room for a title if `titled`.
 
-    `lines` is how many lines the listing needs where it stands under the plot; it gets at most two fifths of the page.
+    `lines` is the number of lines of the listing under the plot; it gets at most two fifths of the page.
     """
     width, height = (72 * side for side in size)
     text = 9.0 if size[0] >= 10 else 8.0 if size[0] >= 8.5 else 7.0 if size[0] >= NARROW else 6.2
@@ -120,7 +120,7 @@ class Frame:
     box: Box
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Where a value lies on the page."""
+        """The position of a value on the page, in points."""
         return (
             self.box.left + self.box.width * _part(x, self.x),
             self.box.bottom + self.box.height * _part(y, self.y),
@@ -128,7 +128,7 @@ class Frame:
 
     @property
     def slope(self) -> float:
-        """The angle in degrees at which a bandwidth rises: a line of slope one in both logarithms."""
+        """The angle in degrees of a bandwidth: a line of slope one in both logarithms."""
         (x0, y0), (x1, y1) = self.at(1.0, 1e12), self.at(10.0, 1e13)
         return math.degrees(math.atan2(y1 - y0, x1 - x0))
 
@@ -139,18 +139,18 @@ def _part(value: float, ends: tuple[float, float]) -> float:
 
 
 def frame_of(scene: Scene, box: Box) -> Frame:
-    """Axes that hold every mark, every ridge point, and a stretch of every roof."""
+    """Axes that include every mark, every ridge point, and a part of every ceiling."""
     xs = [place.intensity for mark in scene.marks for place in mark.places]
     ys = [mark.flops_per_s for mark in scene.marks]
     if scene.density is not None:
         xs += [10**end for end in scene.density.x]
         ys += [10**end for end in scene.density.y]
     meetings = _meetings(scene)
-    peaks = [roof.value for roof in scene.roofs if not roof.is_bandwidth]
-    slopes = [roof.value for roof in scene.roofs if roof.is_bandwidth]
+    peaks = [ceiling.value for ceiling in scene.roofs if not ceiling.is_bandwidth]
+    slopes = [ceiling.value for ceiling in scene.roofs if ceiling.is_bandwidth]
     all_xs, all_ys = [*xs, *meetings] or [0.1, 100.0], [*ys, *peaks] or [1e9, 1e13]
     x = (min(min(all_xs) / 3, 0.1), max(max(all_xs) * 5, max(meetings, default=0.0) * 20, 100.0))
-    if not xs and meetings:  # bare roofs: as much of the slopes as of the peaks
+    if not xs and meetings:  # bare ceilings: as much of the slopes as of the peaks
         x = (min(meetings) / 30, max(meetings) * 30)
     lowest = min(all_ys) if ys else min([*all_ys, *(slope * x[0] * 2 for slope in slopes)])
     highest = max(all_ys)
@@ -161,11 +161,11 @@ def frame_of(scene: Scene, box: Box) -> Frame:
 
 
 def _meetings(scene: Scene) -> Sequence[float]:
-    """Where the bandwidths of each device meet its lowest and its highest peak."""
+    """The intensities at which the bandwidths of each device meet its lowest and its highest peak."""
     found = []
-    for device in {roof.device for roof in scene.roofs}:
-        own = [roof for roof in scene.roofs if roof.device == device]
-        peaks = [roof.value for roof in own if not roof.is_bandwidth]
-        slopes = [roof.value for roof in own if roof.is_bandwidth]
+    for device in {ceiling.device for ceiling in scene.roofs}:
+        own = [ceiling for ceiling in scene.roofs if ceiling.device == device]
+        peaks = [ceiling.value for ceiling in own if not ceiling.is_bandwidth]
+        slopes = [ceiling.value for ceiling in own if ceiling.is_bandwidth]
         found += [peak / slope for slope in slopes for peak in (min(peaks), max(peaks))] if peaks else []
     return found

@@ -1,4 +1,4 @@
-"""Roofs on the plot: slanted bandwidths, flat peaks, ridge points, each with its words where there is room."""
+"""Ceilings on the plot: slanted bandwidths, flat peaks, ridge points, each with its label if there is room."""
 
 from __future__ import annotations
 
@@ -9,83 +9,83 @@ from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED
 from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.label_placement import Spot
-from ncu_tools.roofline.scene import Roof
+from ncu_tools.roofline.scene import DrawnCeiling
 
 RIDGES_LABELLED = 6
 COVERED = 0.3
-"""How much the words of a roof may cover for their size; where that is not enough, the listing has them."""
+"""Largest share of its size that a label may cover; failing that, it goes to the listing."""
 
 FREE = 0.03
-"""The same as long as shorter words may do: one line may run through, and no mark."""
+"""The same while shorter labels are left to try: one line may run through, but no mark."""
 
 
-def draw_roofs(canvas: Canvas) -> None:
-    """Draw every roof as a line. Its words are placed by `label_roofs`, when the marks have taken their room."""
-    for roof in canvas.scene.roofs:
-        (x0, y0), (x1, y1) = ends(canvas, roof)
-        style = line_of(roof)
+def draw_ceilings(canvas: Canvas) -> None:
+    """Draw every ceiling as a line. `label_ceilings` places the labels after the marks."""
+    for ceiling in canvas.scene.roofs:
+        (x0, y0), (x1, y1) = ends(canvas, ceiling)
+        style = line_of(ceiling)
         style["linewidth"] *= min(1.0, max(0.7, canvas.page.scale))
-        canvas.axes.plot([x0, x1], [y0, y1], color=canvas.colour_of_roof(roof), zorder=2, **style)
+        canvas.axes.plot([x0, x1], [y0, y1], color=canvas.colour_of_ceiling(ceiling), zorder=2, **style)
         canvas.room.take_line([canvas.frame.at(x0, y0), canvas.frame.at(x1, y1)])
 
 
-def line_of(roof: Roof) -> dict[str, Any]:
-    """How a roof is drawn: dashed for the board's limit, dotted for sparse rates, dash and dot for measured ones."""
-    if roof.sparse:
+def line_of(ceiling: DrawnCeiling) -> dict[str, Any]:
+    """Line style of a ceiling: dashed for the board's limit, dotted for sparse rates, dash-dotted for measured ones."""
+    if ceiling.sparse:
         return {"linestyle": (0, (1, 1.6)), "linewidth": 1.3}
-    if roof.kind == BOARD_LIMIT:
+    if ceiling.kind == BOARD_LIMIT:
         return {"linestyle": (0, (5, 2.4)), "linewidth": 1.0, "alpha": 0.85}
-    if roof.kind == MEASURED:
+    if ceiling.kind == MEASURED:
         return {"linestyle": (0, (6, 2, 1.2, 2)), "linewidth": 1.3}
     return {"linestyle": "-", "linewidth": 1.5}
 
 
-def ends(canvas: Canvas, roof: Roof) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Where a roof begins and ends in FLOP/B and FLOP/s: at the others of its device, or at the edge of the plot."""
+def ends(canvas: Canvas, ceiling: DrawnCeiling) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The ends of a ceiling in FLOP/B and FLOP/s: at the others of its device, or at the edge of the plot."""
     low, high = canvas.frame.x
     bottom = canvas.frame.y[0]
-    own = [other for other in canvas.scene.roofs if other.device == roof.device]
-    if roof.is_bandwidth:
+    own = [other for other in canvas.scene.roofs if other.device == ceiling.device]
+    if ceiling.is_bandwidth:
         peaks = [other.value for other in own if not other.is_bandwidth]
-        last = min(max(peaks, default=math.inf) / roof.value, high)
-        first = max(low, bottom / roof.value)
-        return (first, first * roof.value), (last, last * roof.value)
+        last = min(max(peaks, default=math.inf) / ceiling.value, high)
+        first = max(low, bottom / ceiling.value)
+        return (first, first * ceiling.value), (last, last * ceiling.value)
     slopes = [other.value for other in own if other.is_bandwidth]
-    first = max(low, roof.value / max(slopes)) if slopes else low
-    return (first, roof.value), (high, roof.value)
+    first = max(low, ceiling.value / max(slopes)) if slopes else low
+    return (first, ceiling.value), (high, ceiling.value)
 
 
-def label_roofs(canvas: Canvas) -> None:
-    """Write beside each roof what it is: the highest peaks first, then the slopes, then the ridge points."""
-    peaks = [roof for roof in canvas.scene.roofs if not roof.is_bandwidth]
-    for roof in sorted(peaks, key=lambda roof: -roof.value):
-        _label(canvas, roof)
-    for roof in canvas.scene.roofs:
-        if roof.is_bandwidth:
-            _label(canvas, roof)
+def label_ceilings(canvas: Canvas) -> None:
+    """Label the ceilings: the highest peaks first, then the slopes, then the ridge points."""
+    peaks = [ceiling for ceiling in canvas.scene.roofs if not ceiling.is_bandwidth]
+    for ceiling in sorted(peaks, key=lambda ceiling: -ceiling.value):
+        _label(canvas, ceiling)
+    for ceiling in canvas.scene.roofs:
+        if ceiling.is_bandwidth:
+            _label(canvas, ceiling)
     _draw_ridges(canvas)
 
 
-def _label(canvas: Canvas, roof: Roof) -> None:
-    """Put a label beside a roof, where it covers little; what finds no place is kept for the legend."""
+def _label(canvas: Canvas, ceiling: DrawnCeiling) -> None:
+    """Put a label beside a ceiling where it covers little; if there is no place, the listing shows it."""
     size = canvas.page.small
-    for label, covered in _labels(canvas, roof):
+    for label, covered in _labels(canvas, ceiling):
         width, height = canvas.width_of(label, size), 1.05 * size
-        spots = (_along_slope if roof.is_bandwidth else _along_peak)(canvas, roof, width, height)
+        spots = (_along_slope if ceiling.is_bandwidth else _along_peak)(canvas, ceiling, width, height)
         spot = canvas.room.place(spots, at_most=covered * width * height)
         if spot is not None:
-            lift = 0 if roof.is_bandwidth else 0.18 * size
-            canvas.words(
-                spot.x, spot.y + lift, label, on_paper=True, fontsize=size, color=canvas.colour_of_roof(roof),
+            lift = 0 if ceiling.is_bandwidth else 0.18 * size
+            canvas.write(
+                spot.x, spot.y + lift, label, on_paper=True, fontsize=size, color=canvas.colour_of_ceiling(ceiling),
                 rotation=spot.angle, zorder=5,
             )  # fmt: skip
             return
-    canvas.not_labelled.append(roof)
+    canvas.not_labelled.append(ceiling)
 
 
-def _along_peak(canvas: Canvas, roof: Roof, width: float, height: float) -> list[Spot]:
-    """Where a label may stand above or below a horizontal roof, from its right end on."""
-    (x0, y), (x1, _) = (canvas.frame.at(*end) for end in ends(canvas, roof))
+def _along_peak(canvas: Canvas, ceiling: DrawnCeiling, width: float, height: float) -> list[Spot]:
+    """Spots for a label above or below a horizontal ceiling, from its right end on."""
+    (x0, y), (x1, _) = (canvas.frame.at(*end) for end in ends(canvas, ceiling))
     room = max(x1 - width - x0, 0.0)
     steps = [step / 8 * room for step in range(9)]
     return [
@@ -93,10 +93,10 @@ def _along_peak(canvas: Canvas, roof: Roof, width: float, height: float) -> list
     ]
 
 
-def _along_slope(canvas: Canvas, roof: Roof, width: float, height: float) -> list[Spot]:
-    """Where a label may stand above or below a sloping roof, from its left end on."""
+def _along_slope(canvas: Canvas, ceiling: DrawnCeiling, width: float, height: float) -> list[Spot]:
+    """Spots for a label above or below a sloping ceiling, from its left end on."""
     angle = canvas.frame.slope
-    (x0, y0), (x1, y1) = (canvas.frame.at(*end) for end in ends(canvas, roof))
+    (x0, y0), (x1, y1) = (canvas.frame.at(*end) for end in ends(canvas, ceiling))
     length, across = math.hypot(x1 - x0, y1 - y0), math.radians(angle + 90)
     spots = []
     for part in (0.06, 0.16, 0.28, 0.4, 0.52, 0.64, 0.76):
@@ -108,19 +108,19 @@ def _along_slope(canvas: Canvas, roof: Roof, width: float, height: float) -> lis
     return spots
 
 
-def _labels(canvas: Canvas, roof: Roof) -> list[tuple[str, float]]:
-    """What can stand beside a roof, the best first, and how much it may cover there.
+def _labels(canvas: Canvas, ceiling: DrawnCeiling) -> list[tuple[str, float]]:
+    """The possible labels of a ceiling, the best first, and the share that each may cover.
 
-    It is shorter without the device, which the colour tells as well where devices have colours.
+    The machine name is dropped first if colours distinguish the devices.
     """
-    short = roof.label.removeprefix(f"{roof.device}: ")
-    if short == roof.label or canvas.colour_of_roof(roof) == canvas.theme.quiet:
-        return [(roof.label, COVERED)]
-    return [(roof.label, FREE), (short, FREE), (roof.label, COVERED), (short, COVERED)]
+    short = ceiling.label.removeprefix(f"{ceiling.device}: ")
+    if short == ceiling.label or canvas.colour_of_ceiling(ceiling) == canvas.theme.quiet:
+        return [(ceiling.label, COVERED)]
+    return [(ceiling.label, FREE), (short, FREE), (ceiling.label, COVERED), (short, COVERED)]
 
 
 def _draw_ridges(canvas: Canvas) -> None:
-    """Ticks at the ridge points, with their intensity where that covers nothing."""
+    """Draw ticks at the ridge points, with their intensity if that covers nothing."""
     size = canvas.page.small - 0.4
     highest = sorted(canvas.scene.ridges, key=lambda ridge: -ridge.value)
     seen: list[tuple[float, float]] = []
@@ -137,6 +137,6 @@ def _draw_ridges(canvas: Canvas) -> None:
         spots = [Spot(x - width - 3, y + 2.5, width, height), Spot(x + 3, y - height - 3, width, height)]
         spot = canvas.room.place(spots, at_most=40.0)
         if spot is not None:
-            canvas.words(
+            canvas.write(
                 spot.x, spot.y + 0.15 * size, label, on_paper=True, fontsize=size, color=canvas.theme.quiet, zorder=5
             )

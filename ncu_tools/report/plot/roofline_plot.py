@@ -1,22 +1,20 @@
-"""A roofline as a picture: the scene drawn on a page, on white or dark paper, for a screen, slide or printed column.
+"""A roofline as a picture: the scene drawn on white or dark paper, for a screen, slide or printed column.
 
 The plot has one mark per point, sized by its time, with a marker for each memory level; the listing beside it names the
-hottest by number, so that 300 kernels stay legible. Nothing is drawn that the scene does not hold.
+hottest by number, so that 300 kernels stay legible. Everything drawn is in the scene.
 """
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
-from typing import Any
 
-from ncu_tools.report.pictures import matplotlib_for_files
+from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.fonts import families
 from ncu_tools.report.plot.listing import draw_listing, lines_under
 from ncu_tools.report.plot.marks import draw_arrows, draw_marks, draw_names, draw_numbers, has_names
 from ncu_tools.report.plot.page_size import page_of, size_of
-from ncu_tools.report.plot.roof_lines import draw_roofs, label_roofs
+from ncu_tools.report.plot.roof_lines import draw_ceilings, label_ceilings
 from ncu_tools.report.plot.theme import THEMES
 from ncu_tools.roofline.roofline import Roofline
 from ncu_tools.roofline.scene import Scene
@@ -31,8 +29,8 @@ def draw(
 ) -> bytes:
     """The picture as bytes of `file_format`, one of `pictures.FORMATS`.
 
-    `theme` is one of `plot_theme.THEMES`, `size` a name in `plot_page.SIZES` or WIDTHxHEIGHT in inches.
-    Raises `WrongUsage` for a size that is none.
+    `theme` is one of `theme.THEMES`, `size` a name in `page_size.SIZES` or WIDTHxHEIGHT in inches. Raises `WrongUsage`
+    for an invalid size.
     """
     matplotlib = matplotlib_for_files()
 
@@ -46,22 +44,19 @@ def draw(
     ):
         canvas = Canvas(scene, page_of(inches, titled=bool(scene.title), lines=lines_under(scene)), THEMES[theme])
         _draw(canvas)
-        out = io.BytesIO()
-        metadata: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format, {})
-        canvas.figure.savefig(out, format=file_format, dpi=dots, metadata=metadata, facecolor=canvas.theme.paper)
-    return out.getvalue()
+        return picture_bytes(canvas.figure, file_format, dpi=dots, facecolor=canvas.theme.paper)
 
 
 def _draw(canvas: Canvas) -> None:
-    """Lines and marks first; then words, which look for room between them."""
+    """Draw lines and marks first; then text, which is placed between them."""
     scene, page = canvas.scene, canvas.page
     if scene.title:
         title = canvas.fitted(scene.title, 1.15 * page.text, page.width - page.plot.left)
-        canvas.words(page.plot.left, page.plot.top + 0.9 * page.text, title, fontsize=1.15 * page.text)
-    draw_roofs(canvas)
+        canvas.write(page.plot.left, page.plot.top + 0.9 * page.text, title, fontsize=1.15 * page.text)
+    draw_ceilings(canvas)
     draw_marks(canvas)
     draw_arrows(canvas)
-    label_roofs(canvas)
+    label_ceilings(canvas)
     numbered = draw_listing(canvas)
     if has_names(scene) or canvas.models:
         draw_names(canvas)

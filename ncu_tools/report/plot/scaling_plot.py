@@ -1,15 +1,14 @@
-"""A sweep as a picture: latency against each size with its fit, throughput with its knee, models, correlations."""
+"""A sweep as a picture: latency over each size with its fit, throughput with its knee, models, correlations."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from ncu_tools.bench.scaling import AXES, Correlation, Series, quantities_of
 from ncu_tools.numbers.number_format import digits, duration, scaled
-from ncu_tools.report.pictures import matplotlib_for_files
+from ncu_tools.report.pictures import matplotlib_for_files, picture_bytes
 from ncu_tools.report.plot.fonts import families
 from ncu_tools.report.table import printable
 
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#777777", "#222222")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-TOLD_APART_BY = ("target", "device_name", "dtype", "mode", "phase", "batch_size", "input_size", "sequence_length")
+DISTINGUISHING = ("target", "device_name", "dtype", "mode", "phase", "batch_size", "input_size", "sequence_length")
 MOST_COLUMNS = 3
 MOST_IN_LEGEND = 16
 LEGEND_LINE = 0.12
-"""How much higher a picture gets for each line of its legends, in inches."""
+"""Height of a picture per line of its legends, in inches."""
 
 SHORT_AXIS = 100
-"""From the least to the greatest value: a shorter one has two powers of ten at most."""
+"""Ratio of greatest to least value: a shorter axis has at most two powers of ten."""
 GROUP_LENGTH = 70
 
 Panel = Callable[["Axes"], None]
@@ -39,7 +38,7 @@ def draw_scaling(
     *,
     title: str = "",
 ) -> bytes | None:
-    """The picture as bytes of `file_format` (svg, png or pdf); None when there is nothing to draw.
+    """The picture as bytes of `file_format` (svg, png or pdf); None if there is nothing to draw.
 
     `groups` are measured rows whose models are drawn against each other, by the name of the group.
     """
@@ -63,10 +62,7 @@ def draw_scaling(
             plot.set_axis_off()
         if title:
             figure.suptitle(printable(title), x=0.01, ha="left", fontsize=10, parse_math=False)
-        out = io.BytesIO()
-        metadata: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(file_format, {})
-        figure.savefig(out, format=file_format, dpi=150, metadata=metadata)
-    return out.getvalue()
+        return picture_bytes(figure, file_format, dpi=150)
 
 
 def _panels(
@@ -98,8 +94,8 @@ def _panels(
 
 
 def _labels(series: Sequence[Series]) -> list[str]:
-    """What tells series apart, and no more."""
-    differing = [name for name in TOLD_APART_BY if len({one.same.get(name) for one in series}) > 1] or ["target"]
+    """Labels with only those values in which the series differ."""
+    differing = [name for name in DISTINGUISHING if len({one.same.get(name) for one in series}) > 1] or ["target"]
 
     def word(one: Series, name: str) -> str:
         value = one.same.get(name)
@@ -113,7 +109,7 @@ def _style(place: int) -> dict[str, Any]:
 
 
 def _latency(plot: Axes, series: Sequence[Series], axis: str) -> None:
-    """Points, and the fitted line of those that have one, whose exponent stands in the legend."""
+    """Draw the points, and fitted lines with their exponents in the legend."""
     for place, (one, label) in enumerate(zip(series, _labels(series), strict=True)):
         fit, style = one.fit, _style(place)
         power = f" ~ {fit.exponent:.2f} [{fit.low:.2f}, {fit.high:.2f}]" if fit else ""
@@ -138,7 +134,7 @@ def _throughput(plot: Axes, series: Sequence[Series], unit: str) -> None:
 
 
 def _models(plot: Axes, group: str, quantities: dict[str, dict[str, float]], against: str) -> None:
-    """Latency of each model, at each batch size, against its parameters or FLOPs."""
+    """Draw the latency of each model, at each batch size, over its parameters or FLOPs."""
     x = quantities[against]
     latencies = {name: values for name, values in quantities.items() if name.startswith("latency")}
     for place, (name, values) in enumerate(latencies.items()):
@@ -155,11 +151,11 @@ def _models(plot: Axes, group: str, quantities: dict[str, dict[str, float]], aga
     unit = "FLOP" if against.startswith("FLOPs") else ""
     _log_log(plot, f"latency against {against}", against, duration)
     plot.xaxis.set_major_formatter(lambda value, _: scaled(value, unit))
-    _say_group(plot, group)
+    _write_group(plot, group)
 
 
 def _matrix(plot: Axes, group: str, pairs: Sequence[Correlation]) -> None:
-    """Spearman's coefficients; an empty field is not known."""
+    """Draw Spearman's coefficients; an empty field is unknown."""
     names = list(dict.fromkeys(name for pair in pairs for name in (pair.one, pair.other)))
     values = [[1.0 if row == column else float("nan") for column in names] for row in names]
     for pair in pairs:
@@ -177,11 +173,11 @@ def _matrix(plot: Axes, group: str, pairs: Sequence[Correlation]) -> None:
     models = sorted({pair.models for pair in pairs})
     counts = f"{models[0]} - {models[-1]}" if len(models) > 1 else str(models[0])
     plot.set_title(f"rank correlation over {counts} models", loc="left", fontsize=9)
-    _say_group(plot, group)
+    _write_group(plot, group)
 
 
-def _say_group(plot: Axes, group: str) -> None:
-    """What was measured where, in small letters under the picture's axes."""
+def _write_group(plot: Axes, group: str) -> None:
+    """Write what was measured where, in small letters under the axes."""
     text = printable(group)
     short = text if len(text) <= GROUP_LENGTH else "…" + text[-GROUP_LENGTH + 1 :]
     plot.annotate(
@@ -190,13 +186,13 @@ def _say_group(plot: Axes, group: str) -> None:
     )  # fmt: skip
 
 
-def _log_log(plot: Axes, title: str, x_title: str, say: Callable[[float], str]) -> None:
+def _log_log(plot: Axes, title: str, x_title: str, text_of: Callable[[float], str]) -> None:
     plot.set_xscale("log")
     plot.set_yscale("log")
     plot.set_title(printable(title), loc="left", fontsize=9, parse_math=False)
     plot.set_xlabel(x_title)
-    plot.yaxis.set_major_formatter(lambda value, _: say(value))
-    plot.yaxis.set_minor_formatter(lambda value, _: say(value) if _is_worth_a_label(value, plot.get_ylim()) else "")
+    plot.yaxis.set_major_formatter(lambda value, _: text_of(value))
+    plot.yaxis.set_minor_formatter(lambda value, _: text_of(value) if _needs_label(value, plot.get_ylim()) else "")
     plot.xaxis.set_minor_formatter(lambda value, _: "")
     plot.grid(True, which="both", color="#e3e3e3", linewidth=0.5)
     plot.set_axisbelow(True)
@@ -205,7 +201,7 @@ def _log_log(plot: Axes, title: str, x_title: str, say: Callable[[float], str]) 
 
 
 def _legend_below(plot: Axes) -> None:
-    """The legend under the title of the axis and what was measured where, so that it covers no point and no word."""
+    """Put the legend under axis title and group, so that it covers no point and no text."""
     from matplotlib.transforms import ScaledTranslation
 
     below = plot.transAxes + ScaledTranslation(0, -38 / 72, plot.figure.dpi_scale_trans)
@@ -216,18 +212,18 @@ def _legend_below(plot: Axes) -> None:
 
 
 def _longest_legend(series: Sequence[Series]) -> int:
-    """How many lines a legend has at most, as far as there is one."""
+    """The most lines of a legend, among those that are shown."""
     each = [len([one for one in series if one.axis == axis]) for axis in AXES]
     return max((number for number in each if number <= MOST_IN_LEGEND), default=0)
 
 
-def _is_worth_a_label(value: float, limits: tuple[float, float]) -> bool:
-    """Whether a tick between powers of ten has its label: 2 and 5 of an axis so short that it has few others."""
+def _needs_label(value: float, limits: tuple[float, float]) -> bool:
+    """True if a tick between powers of ten has a label: 2 and 5 on an axis so short that it has few others."""
     leading = round(value / 10 ** floor(log10(value)))
     return limits[1] < SHORT_AXIS * limits[0] and leading in (2, 5)
 
 
 def _size_ticks(plot: Axes, sizes: set[int]) -> None:
-    """The sizes themselves as ticks, while they are few."""
+    """Use the sizes themselves as ticks if they are few."""
     if len(sizes) <= 8:
         plot.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)])

@@ -1,7 +1,7 @@
 """Colours and markers of pictures, on white and on dark paper.
 
-The colours of things are those of Okabe and Ito, which colour-blind readers tell apart, a little lighter on dark paper
-and completed by three of Tol's. Source: Okabe, Ito, Color Universal Design, 2008; Tol, Colour Schemes, SRON, 2021.
+The colours are those of Okabe and Ito, which colour-blind readers can distinguish, a little lighter on dark paper and
+completed by three of Tol's. Source: Okabe, Ito, Color Universal Design, 2008; Tol, Colour Schemes, SRON, 2021.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RUN_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 @dataclass(frozen=True)
 class Theme:
-    """One look: the colours of paper, words and lines, of the compute units, and of runs and devices in their order."""
+    """Colours of paper, text and lines, of the compute units, and of runs and devices in order."""
 
     paper: str
     ink: str
@@ -72,7 +72,7 @@ THEMES = {"light": LIGHT, "dark": DARK}
 
 
 def readable_on(colour: str) -> str:
-    """Black or white, whichever is read better on a colour. Source: relative luminance of WCAG 2.2."""
+    """Black or white, whichever is more readable on a colour. Source: relative luminance of WCAG 2.2."""
     channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
     linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

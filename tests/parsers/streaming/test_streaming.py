@@ -28,7 +28,7 @@ from ncu_parsers.streaming.cells.rows import NotStreamed
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import hotspots, kernels_table
-from ncu_tools.kernels.kernel_cache import keep_kernels
+from ncu_tools.kernels.kernel_cache import cache_kernels
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
 pytestmark = pytest.mark.slow
@@ -453,7 +453,7 @@ class TestKernelsBesideTheLaunches:
         if not parse.parse_into(launches, [Source(str(path))]).written:
             return
         table = read_launches(launches)
-        kept = keep_kernels(launches)
+        kept = cache_kernels(launches)
         assert kept is not None
         assert kept.name == "kernels.parquet"
         expected = kernels_table(hotspots(table, ceilings_of(table)).rows)

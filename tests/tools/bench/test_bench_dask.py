@@ -23,7 +23,7 @@ from ncu_launch.profilers.installed_tools import Gpu
 from ncu_parsers.parquet.reader import read_bench
 from ncu_parsers.schema.bench_table import bench_table
 
-from ncu_tools.bench.dask_sweep import Seen, _kept, placement
+from ncu_tools.bench.dask_sweep import WorkerDevices, _kept, placement
 from tests.parsers.datasets.test_datasets import bench
 
 pytest.importorskip("distributed", reason="dask's schedulers are not installed (pip install 'ncu-bench[dask]')")
@@ -142,7 +142,7 @@ class TestACluster:
         assert "None of the 2 dask workers sees an NVIDIA GPU" in result.stderr
         assert list((targets / "sweep").iterdir()) == []
 
-    def test_ends_what_it_measures_when_the_sweep_is_stopped(self, cluster: Cluster, targets: Path) -> None:
+    def test_ends_running_points_when_the_sweep_is_stopped(self, cluster: Cluster, targets: Path) -> None:
         sweep = begun("targets.py:hangs_once", cluster)
         Cluster.wait_for(lambda: (targets / "pids").exists() and (targets / "pids").read_text("utf-8"))
         sweep.send_signal(signal.SIGINT)
@@ -153,7 +153,7 @@ class TestACluster:
         Cluster.wait_for(lambda: not Path("/proc", process).exists())
 
 
-def test_ctrl_c_ends_local_workers_in_silence_and_leaves_no_temporary_folder(targets: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_local_workers_without_output_and_leaves_no_temporary_folder(targets: Path, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     command = [sys.executable, "-c", "from ncu_tools.cli import main; main()", "bench", "targets.py:hangs_once"]
     sweep = subprocess.Popen(
@@ -161,7 +161,7 @@ def test_ctrl_c_ends_local_workers_in_silence_and_leaves_no_temporary_folder(tar
         env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
     )  # fmt: skip
     Cluster.wait_for(lambda: (targets / "pids").exists() and (targets / "pids").read_text("utf-8"))
-    os.killpg(sweep.pid, signal.SIGINT)  # a terminal sends it to the workers, too
+    os.killpg(sweep.pid, signal.SIGINT)  # a terminal sends it to the workers too
     _, said = sweep.communicate(timeout=60)
     assert sweep.returncode == 130
     assert said.splitlines() == ["1 of 1 point is left; the same command with -o sweep --resume goes on.", "Stopped."]
@@ -188,7 +188,7 @@ def parent_of(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
 
 
-def test_each_point_gets_a_gpu_for_itself(targets: Path, tmp_path: Path, stand_in_nvidia_smi: Path) -> None:
+def test_each_point_gets_a_gpu_of_its_own(targets: Path, tmp_path: Path, stand_in_nvidia_smi: Path) -> None:
     path = f"{stand_in_nvidia_smi}{os.pathsep}{os.environ['PATH']}"
     for cluster in clusters(tmp_path, PATH=path):
         result = bench(
@@ -198,7 +198,7 @@ def test_each_point_gets_a_gpu_for_itself(targets: Path, tmp_path: Path, stand_i
     assert "may use 0" in (targets / "sweep" / "logs" / "point-0001.txt").read_text("utf-8")
 
 
-def test_of_a_point_that_was_lost_nothing_is_made_up(tmp_path: Path) -> None:
+def test_a_lost_point_has_an_outcome_and_no_measured_values(tmp_path: Path) -> None:
     (point,) = points(Sweep(("gemm:64,64,64,fp32",)))
     lost = NcuBenchError("It was given up: 4 dask workers died of it in a row.", "Memory may have run out.")
     row = _kept(point, "point-0007", lost, tmp_path)
@@ -209,32 +209,32 @@ def test_of_a_point_that_was_lost_nothing_is_made_up(tmp_path: Path) -> None:
 
 
 class TestPlacement:
-    """Which workers may measure a point, in words of dask."""
+    """Which workers may measure a point, as keyword arguments for dask."""
 
-    WITH, WITHOUT, DECLARED = Seen(["0"], False), Seen([], False), Seen(["0"], True)
+    WITH, WITHOUT, DECLARED = WorkerDevices(["0"], False), WorkerDevices([], False), WorkerDevices(["0"], True)
 
-    def test_a_cpu_is_everywhere(self) -> None:
+    def test_a_cpu_point_can_run_on_every_worker(self) -> None:
         assert placement("cpu", {"a": self.WITH, "b": self.WITHOUT}) == {}
 
     @pytest.mark.parametrize("device", ["auto", "cuda"])
-    def test_a_gpu_is_where_workers_see_one(self, device: str) -> None:
+    def test_a_gpu_point_runs_on_workers_that_see_one(self, device: str) -> None:
         assert placement(device, {"a": self.WITH, "b": self.WITHOUT}) == {"workers": ["a"]}
 
     @pytest.mark.parametrize("device", ["auto", "cuda"])
-    def test_a_gpu_is_where_workers_say_so_also_of_those_to_come(self, device: str) -> None:
+    def test_a_gpu_point_runs_on_workers_that_declare_one_including_later_ones(self, device: str) -> None:
         assert placement(device, {"a": self.DECLARED, "b": self.WITH}) == {"resources": {"GPU": 1}}
         assert placement("cuda", {}) == {"resources": {"GPU": 1}}
 
-    def test_auto_is_a_cpu_where_no_worker_has_a_gpu(self) -> None:
+    def test_auto_uses_the_cpu_if_no_worker_has_a_gpu(self) -> None:
         assert placement("auto", {"b": self.WITHOUT}) == {}
 
-    def test_a_gpu_that_nobody_has_is_refused(self) -> None:
+    def test_a_gpu_that_no_worker_has_is_refused(self) -> None:
         with pytest.raises(NcuBenchError, match="sees an NVIDIA GPU"):
             placement("cuda", {"b": self.WITHOUT})
 
 
 class TestTurns:
-    def test_each_gpu_is_held_by_one_at_a_time(self) -> None:
+    def test_each_gpu_is_locked_by_one_point_at_a_time(self) -> None:
         gpus = [f"test-{os.getpid()}-{number}" for number in (1, 2)]
         with ExitStack() as held:
             assert [held.enter_context(turn(gpus, lambda: False)) for _ in gpus] == gpus
@@ -243,7 +243,7 @@ class TestTurns:
         with turn(gpus, lambda: False) as free:
             assert free == gpus[0]
 
-    def test_an_error_in_one_is_that_error(self) -> None:
+    def test_an_error_while_holding_a_lock_is_raised_unchanged(self) -> None:
         with pytest.raises(BlockingIOError, match="fork"), turn([f"test-{os.getpid()}-fork"], lambda: False):
             raise BlockingIOError("fork: try again")
 
@@ -251,7 +251,7 @@ class TestTurns:
         ("named", "visible"),
         [("1,0", ["1", "0"]), ("0,-1,1", ["0"]), ("", []), ("NoDevFiles", []), (" 2 ,3", ["2", "3"])],
     )
-    def test_are_on_the_gpus_that_cuda_sees(
+    def test_use_the_gpus_visible_to_cuda(
         self, named: str, visible: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
@@ -260,7 +260,7 @@ class TestTurns:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
         assert visible_gpus() == visible
 
-    def test_ends_with_the_process_that_holds_it(self, tmp_path: Path) -> None:
+    def test_ends_with_the_process_that_holds_the_lock(self, tmp_path: Path) -> None:
         name = f"test-{os.getpid()}-held"
         program = (
             "import sys, time; from ncu_launch.bench.device_locks import turn\n"
@@ -279,7 +279,7 @@ class TestTurns:
     @pytest.mark.parametrize(
         ("visible", "gpus"), [(None, ["0", "1"]), ("1", ["1"]), ("GPU-5a, GPU-5b", ["GPU-5a", "GPU-5b"]), ("-1", [])]
     )
-    def test_are_for_the_gpus_that_programs_may_use(
+    def test_use_the_gpus_in_cuda_visible_devices(
         self, visible: str | None, gpus: list[str], stand_in_nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", str(stand_in_nvidia_smi), prepend=os.pathsep)
@@ -289,9 +289,7 @@ class TestTurns:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert visible_gpus() == gpus
 
-    def test_name_the_gpu_to_the_program_in_the_order_that_it_was_counted_in(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_name_the_gpu_in_the_numbering_that_nvidia_smi_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")

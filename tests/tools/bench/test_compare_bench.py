@@ -43,7 +43,7 @@ def net():
 
 
 def point(target: str = "net", batch: int = 1, ms: float = 10.0, noise: float = 0.01, **changes: Any) -> Row:
-    """A row as `bench` writes it, of 200 samples around `ms`, the same each time."""
+    """A row as `bench` writes it, with 200 samples around `ms`, always the same ones."""
     seed = zlib.crc32(repr((target, batch, ms, noise, changes)).encode())
     samples = (1e6 * ms * (1 + noise * np.random.default_rng(seed).standard_normal(200))).tolist()
     found = summed_up(samples)
@@ -62,7 +62,7 @@ def point(target: str = "net", batch: int = 1, ms: float = 10.0, noise: float = 
 
 
 def of_processes(*means_ms: float, **changes: Any) -> Row:
-    """A row of several processes with these means, each of 200 samples that scatter by 1 %."""
+    """A row of several processes with these means, each with 200 samples that scatter by 1 %."""
     parts = [point(ms=ms, **changes)["samples_ns"] for ms in means_ms]
     samples = [sample for part in parts for sample in part]
     means = [float(np.mean(part)) for part in parts]
@@ -72,7 +72,7 @@ def of_processes(*means_ms: float, **changes: Any) -> Row:
 
 
 def failed(outcome: str = "out of memory", **changes: Any) -> Row:
-    """A row of a point that was asked for without a size, a device or any knowledge of them."""
+    """A row of a failed point without size and device."""
     asked = ("point", "target", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "outcome")
     row = point(**changes)
     return {name: row[name] for name in asked} | {"outcome": outcome, "reason": "it was too much"}
@@ -111,34 +111,34 @@ def invoked(*arguments: str) -> Result:
 
 
 class TestWhichPointIsWhich:
-    def test_a_type_that_all_of_a_run_has_is_what_is_compared(self) -> None:
+    def test_a_type_that_all_points_of_a_run_share_is_the_compared_dimension(self) -> None:
         found = compare_runs(loaded("a", point(), point(batch=8)), loaded("b", fp16(), fp16(batch=8)))
         assert [one.across for one in found.points] == [("dtype",), ("dtype",)]
         assert {(one.base_label, one.new_label) for one in found.points} == {("FP32", "FP16")}
 
-    def test_a_type_that_both_have_keeps_points_apart(self) -> None:
+    def test_a_type_in_both_runs_is_part_of_the_match(self) -> None:
         found = compare_runs(loaded("a", point(), fp16()), loaded("b", point(), fp16()))
         assert [(one.across, one.is_compared) for one in found.points] == [((), True), ((), True)]
 
-    def test_points_come_and_go(self) -> None:
+    def test_points_can_be_new_or_gone(self) -> None:
         found = compare_runs(loaded("a", point(), point(batch=8)), loaded("b", point(), point(batch=32)))
         assert [(one.base is None, one.new is None) for one in found.points] == [
             (False, False), (False, True), (True, False),
         ]  # fmt: skip
 
-    def test_a_point_that_failed_is_found_though_it_knows_neither_its_size_nor_its_device(self) -> None:
+    def test_a_failed_point_matches_although_its_size_and_device_are_unknown(self) -> None:
         base, new = loaded("a", point(), failed(batch=256)), loaded("b", point(), point(batch=256))
         found = compare_runs(base, new).points[1]
         assert (found.base and found.base["outcome"], found.new and found.new["outcome"]) == ("out of memory", "ok")
 
-    def test_a_failed_point_of_a_run_in_which_nothing_was_measured_is_found_too(self) -> None:
+    def test_a_failed_point_matches_in_a_run_without_measured_points(self) -> None:
         rows = [point(), point(batch=8)], [failed(), failed(batch=8)]
         found = compare_runs(loaded("a", *rows[0]), loaded("b", *rows[1])).points
         assert [(one.base is None, one.new is None, one.row["outcome"]) for one in found] == [
             (False, False, "out of memory")
         ] * 2
 
-    def test_runs_without_a_common_point_are_an_error_that_says_what_each_is(self) -> None:
+    def test_runs_without_a_common_point_raise_an_error_that_describes_both(self) -> None:
         with pytest.raises(NcuBenchError, match=r'"net batch=1 .*"other batch=1'):
             compare_runs(loaded("a", point()), loaded("b", point("other")))
 
@@ -146,27 +146,27 @@ class TestWhichPointIsWhich:
         (found,) = compare_across([loaded("a", point(autocast=True), fp16(autocast=True))], ["dtype"])
         assert (found.points[0].base_label, found.points[0].new_label) == ("FP32", "FP16 autocast")
 
-    def test_across_several_dimensions_every_further_combination_has_the_first_as_its_base(self) -> None:
+    def test_across_several_dimensions_every_combination_is_compared_with_the_first(self) -> None:
         rows = [point(), point(mode="jit"), fp16(), fp16(mode="jit")]
         found = compare_across([loaded("a", *rows)], ["mode", "dtype"])
         assert [one.name for one in found] == ["FP32 TorchScript", "FP16 eager", "FP16 TorchScript"]
 
-    def test_one_value_is_nothing_to_compare_across(self) -> None:
+    def test_a_dimension_with_one_value_cannot_be_compared_across(self) -> None:
         with pytest.raises(NcuBenchError, match="nothing to compare across dtype"):
             compare_across([loaded("a", point())], ["dtype"])
 
-    def test_a_point_of_two_runs_is_not_chosen_between(self) -> None:
+    def test_a_point_present_in_two_runs_is_refused(self) -> None:
         with pytest.raises(NcuBenchError, match="Both a and b have the point"):
             compare_across([loaded("a", point(), fp16()), loaded("b", point())], ["dtype"])
 
-    def test_work_of_its_own_type_is_not_compared_across_types(self) -> None:
+    def test_targets_with_their_own_type_are_not_compared_across_types(self) -> None:
         rows = [point(), fp16(), point("gemm:64,64,64,fp32")]
         (found,) = compare_across([loaded("a", *rows)], ["dtype"])
         assert [one.row["target"] for one in found.points] == ["net"]
 
 
-class TestHowSure:
-    def test_the_interval_of_two_points_is_that_of_their_samples(self) -> None:
+class TestIntervals:
+    def test_the_interval_of_two_points_follows_from_their_samples(self) -> None:
         random = np.random.default_rng(1)
         held = 0
         for _ in range(300):
@@ -177,21 +177,21 @@ class TestHowSure:
             held += interval[0] <= 0.5 <= interval[1]
         assert 0.92 <= held / 300 <= 0.98
 
-    def test_of_one_pair_the_mean_has_the_interval_of_the_pair(self) -> None:
+    def test_the_mean_of_one_pair_has_the_interval_of_the_pair(self) -> None:
         base, new = (10.0, 0.01, 9.0), (5.0, 0.02, 19.0)
         assert mean_ratio_interval([(base, new)]) == ratio_interval(base, new)
 
-    def test_of_four_alike_pairs_the_interval_is_half_as_wide(self) -> None:
+    def test_the_interval_of_four_equal_pairs_is_half_as_wide(self) -> None:
         pair = (10.0, 0.01, 999.0), (5.0, 0.01, 999.0)
         one, four = (mean_ratio_interval([pair] * count) for count in (1, 4))
         assert one is not None
         assert four is not None
         assert math.log(one[1] / one[0]) / math.log(four[1] / four[0]) == pytest.approx(2, rel=0.01)
 
-    def test_one_pair_without_a_known_noise_leaves_the_mean_without_an_interval(self) -> None:
+    def test_one_pair_without_known_noise_leaves_the_mean_without_interval(self) -> None:
         assert mean_ratio_interval([((1.0, 0.1, 9.0), (1.0, 0.1, 9.0)), ((1.0, math.nan, 9.0),) * 2]) is None
 
-    def test_the_mean_of_ratios_turns_around_with_them(self) -> None:
+    def test_swapping_the_sides_inverts_the_mean_of_ratios(self) -> None:
         assert geometric_mean([2.0, 0.5]) == pytest.approx(1.0)
         assert geometric_mean([3.0]) == 3.0
 
@@ -203,7 +203,7 @@ class TestHowSure:
 
 
 class TestSeveralProcesses:
-    """Three processes of a point at 10 ms that differ by 10 % from one to the next, far more than their samples do."""
+    """Three processes of a point at 10 ms that differ by 10 %, far more than the samples of each."""
 
     BASE = (9.0, 10.0, 11.0)
     GATE = ("--fail-on", "time>5%")
@@ -214,12 +214,12 @@ class TestSeveralProcesses:
         assert (found.exit_code, "within the noise" in found.stdout) == (0, True)
         assert "within a process" not in found.stderr
 
-    def test_a_change_larger_than_their_scatter_does(self, write: Write) -> None:
+    def test_a_change_larger_than_their_scatter_trips_the_gate(self, write: Write) -> None:
         base, new = write("base", of_processes(*self.BASE)), write("new", of_processes(18.0, 20.0, 22.0))
         assert invoked(base, new, *self.GATE).exit_code == 3
 
     @pytest.mark.parametrize("alone", [{"process_means_ns": None}, {"process_means_ns": [1e7]}])
-    def test_one_process_on_a_side_leaves_the_scatter_of_samples_and_a_note_that_advises_more(
+    def test_one_process_on_a_side_falls_back_to_the_scatter_of_samples_with_a_note(
         self, write: Write, alone: Row
     ) -> None:
         runs = write("base", of_processes(*self.BASE)), write("new", {**point(ms=11.0), **alone})
@@ -228,12 +228,12 @@ class TestSeveralProcesses:
         (one,) = compare_runs(*map(load_bench, runs)).points
         assert one.changes["time"].basis == "samples of one process"
 
-    def test_points_without_several_are_counted_in_the_note(self) -> None:
+    def test_points_without_several_processes_are_counted_in_the_note(self) -> None:
         base = loaded("a", of_processes(*self.BASE), point(batch=8))
         new = loaded("b", of_processes(*self.BASE), point(batch=8, ms=11.0))
         assert any("intervals of 1 of 2 points hold" in note for note in compare_runs(base, new).notes)
 
-    def test_the_interval_is_welchs_of_the_means(self) -> None:
+    def test_the_interval_is_welchs_interval_of_the_means(self) -> None:
         base, new = np.array(self.BASE), np.array((18.0, 21.0, 24.0))
         found = compare_runs(
             loaded("a", of_processes(*base, noise=1e-9)), loaded("b", of_processes(*new, noise=1e-9))
@@ -244,7 +244,7 @@ class TestSeveralProcesses:
         reach = math.exp(student_quantile(0.95, freedom) * math.sqrt(sum(parts)))
         assert (found.low, found.high) == pytest.approx((2.1 / reach, 2.1 * reach), rel=1e-4)
 
-    def test_about_95_of_100_comparisons_of_the_same_program_hold_no_change(self) -> None:
+    def test_about_95_of_100_comparisons_of_the_same_program_include_no_change(self) -> None:
         random = np.random.default_rng(7)
         held = 0
         for _ in range(300):
@@ -257,13 +257,13 @@ class TestSeveralProcesses:
 
 
 class TestSentences:
-    def test_they_say_how_much_faster_and_how_much_less_memory_as_people_do(self) -> None:
+    def test_they_state_speedup_and_memory_in_plain_words(self) -> None:
         base, new = loaded("a", point(ms=83.99)), loaded("b", fp16(ms=39.19))
         sentence = only(compare_runs(base, new)).sentence
         told = r"net: FP16 is 2\.1\d+ x \[2\.1\d+ - 2\.1\d+\] faster and takes 18\.5 % less memory than FP32"
         assert re.fullmatch(told, sentence), sentence
 
-    def test_over_points_the_figure_is_their_geometric_mean_with_the_range(self) -> None:
+    def test_over_points_the_figure_is_the_geometric_mean_with_the_range(self) -> None:
         base = loaded("a", point(noise=1e-6), point(batch=8, noise=1e-6))
         new = loaded("b", fp16(ms=5.0, noise=1e-6), fp16(batch=8, ms=1.25, noise=1e-6))
         summary = only(compare_runs(base, new))
@@ -276,39 +276,39 @@ class TestSentences:
         same = only(compare_runs(loaded("a", point()), loaded("b", point(ms=5)))).sentence
         assert same.endswith("faster than a and takes the same memory")
 
-    def test_no_change_that_the_noise_does_not_hold_is_claimed(self) -> None:
+    def test_a_change_within_the_noise_is_not_claimed(self) -> None:
         base = point(noise=0.2)
         new = {**base, "latency_mean_ns": 1.001 * base["latency_mean_ns"]}
         sentence = only(compare_runs(loaded("a", base), loaded("b", new))).sentence
         assert "b is as fast as a within the noise" in sentence
 
-    def test_points_that_failed_are_counted_and_in_no_mean(self) -> None:
+    def test_failed_points_are_counted_and_in_no_mean(self) -> None:
         base, new = loaded("a", point(), failed(batch=256)), loaded("b", fp16(), fp16(batch=256))
         summary = only(compare_runs(base, new))
         assert (summary.points, summary.left_out) == (1, {"out of memory with FP32": 1})
         assert "1 point out of memory with FP32" in summary.sentence
 
-    def test_phases_are_told_as_a_ratio_of_time_and_of_flops(self) -> None:
+    def test_phases_are_compared_as_a_ratio_of_time_and_of_flops(self) -> None:
         rows = [point(), point(ms=19.35, phase="backward", expected_flops=1.935e9)]
         (found,) = compare_across([loaded("a", *rows)], ["phase"])
         assert ", and 1.935 x its FLOPs" in only(found).sentence
         assert "backward takes 1.9" in only(found).sentence
 
-    def test_phases_are_not_put_into_one_mean(self) -> None:
+    def test_phases_are_not_averaged_together(self) -> None:
         rows = [point(), point(phase="backward"), fp16(), fp16(phase="backward")]
         (found,) = compare_across([loaded("a", *rows)], ["dtype"])
         assert [one.target for one in summaries(found)] == ["net, forward", "net, backward"]
 
-    def test_memory_that_others_counted_is_not_compared(self) -> None:
+    def test_memory_counted_by_different_means_is_not_compared(self) -> None:
         other = fp16(memory_basis="tensors, by PyTorch's profiler")
         found = compare_runs(loaded("a", point()), loaded("b", other))
         assert only(found).memory_ratio is None
         assert any("peak memory was counted by" in note for note in found.notes)
 
 
-class TestWhatIsNotAlike:
+class TestDifferentConditions:
     @pytest.mark.parametrize(("column", "before", "after"), [("torch", "2.5", "2.6"), ("threads", 1, 4)])
-    def test_is_refused_with_the_difference_and_compared_anyway(
+    def test_are_refused_with_the_difference_and_compared_with_anyway(
         self, write: Write, column: str, before: Any, after: Any
     ) -> None:
         runs = write("a", point(**{column: before})), write("b", point(**{column: after}))
@@ -318,9 +318,7 @@ class TestWhatIsNotAlike:
         found = compare_runs(*map(load_bench, runs))
         assert [(one.base, one.new, one.refused) for one in found.differences] == [(str(before), str(after), True)]
 
-    def test_other_machines_are_what_is_compared_unless_something_else_is_or_a_gate_holds_them(
-        self, write: Write
-    ) -> None:
+    def test_machines_are_compared_unless_something_else_differs_too_or_a_gate_applies(self, write: Write) -> None:
         a100: Row = {"device_name": "NVIDIA A100"}
         t4, other, both = write("t4", point()), write("a100", point(**a100)), write("both", fp16(**a100))
         assert run(["compare", t4, other]) == 0
@@ -331,7 +329,7 @@ class TestWhatIsNotAlike:
         assert run(["compare", t4, other, "--fail-on", "time>900%"]) == 1
         assert run(["compare", t4, other, "--across", "machine", "--fail-on", "time>900%"]) == 0
 
-    def test_another_machine_may_have_other_threads(self) -> None:
+    def test_another_machine_may_have_another_number_of_threads(self) -> None:
         rows = point(threads=4), point(threads=8, device_name="another")
         (found,) = compare_runs(loaded("a", rows[0]), loaded("b", rows[1])).differences
         assert (found.condition, found.refused) == ("threads", False)
@@ -369,18 +367,18 @@ class TestGates:
             ([failed()], "time>5%", 1, "ended as out of memory in the new run"),
         ],
     )  # fmt: skip
-    def test_each_point_counts(self, write: Write, new: list[Row], gate: str, code: int, words: str) -> None:
+    def test_apply_to_each_point(self, write: Write, new: list[Row], gate: str, code: int, words: str) -> None:
         base = [point(noise=0.9 if "noise" in words else 0.01)]
         found = self.gated(write, base, new, gate)
         assert found[0] == code, found[1]
         assert words in found[1]
 
-    def test_a_point_that_is_gone_fails_the_gate_and_one_that_is_not_asked_for_does_not(self, write: Write) -> None:
+    def test_a_gone_point_fails_the_gate_and_an_unrequested_one_does_not(self, write: Write) -> None:
         base, new = write("base", point(), point(batch=8)), write("new", point())
         assert run(["compare", base, new, "--fail-on", "time>90%"]) == 1
         assert run(["compare", base, new, "--fail-on", "point:batch=1 :time>90%"]) == 0
 
-    def test_a_point_that_failed_before_too_has_nothing_to_hold(self, write: Write) -> None:
+    def test_a_point_that_failed_in_the_base_too_is_not_gated(self, write: Write) -> None:
         base, new = write("base", point(), failed(batch=8)), write("new", point(), failed(batch=8))
         assert run(["compare", base, new, "--fail-on", "time>90%"]) == 0
 
@@ -395,14 +393,14 @@ class TestGates:
         (suite,) = ET.fromstring(file.read_bytes())  # noqa: S314 - written by the test itself
         assert [case[0].tag for case in suite] == ["failure", "error"]
 
-    def test_runs_that_are_refused_fail_every_gate(self, write: Write, tmp_path: Path) -> None:
+    def test_refused_runs_fail_every_gate(self, write: Write, tmp_path: Path) -> None:
         runs, file = (write("a", point()), write("b", point(torch="9"))), tmp_path / "gates.xml"
         assert run(["compare", *runs, "--fail-on", "time>5%", "--junit", str(file)]) == 1
         assert b"version of torch" in file.read_bytes()
 
 
 class TestTheCommand:
-    def test_three_machines_are_one_table(self, write: Write) -> None:
+    def test_three_machines_are_shown_in_one_table(self, write: Write) -> None:
         names = {"t4": "NVIDIA T4", "l4": "NVIDIA L4", "a100": "NVIDIA A100"}
         times = {"t4": (82.42, 310.34), "l4": (41.92, 166.64), "a100": (11.87, 71.02)}
         folders = [
@@ -432,7 +430,7 @@ class TestTheCommand:
         assert "self GPU" in text
         assert "resnet50: NVIDIA A100 is 6.9" in text
 
-    def test_one_run_has_its_types_compared_and_failures_shown(self, write: Write) -> None:
+    def test_one_run_is_compared_across_its_types_with_failures_shown(self, write: Write) -> None:
         run_folder = write("sweep", point(), point(batch=8), fp16(ms=4), failed(batch=8, dtype="fp16"))
         found = invoked(run_folder, "--across", "dtype")
         assert found.exit_code == 0
@@ -440,7 +438,7 @@ class TestTheCommand:
             assert words in found.stdout
         assert "all points: NVIDIA T4, eager, channels first, forward" in found.stderr
 
-    def test_what_comes_and_goes_is_in_the_table(self, write: Write) -> None:
+    def test_new_and_gone_points_are_in_the_table(self, write: Write) -> None:
         found = invoked(write("a", point(), point(batch=8)), write("b", point(), point(batch=9)), "--format", "json")
         verdicts = [(row["batch_size"], row["verdict"]) for row in json.loads(found.stdout)["rows"]]
         assert (8, "gone") in verdicts
@@ -458,7 +456,7 @@ class TestTheCommand:
         assert {row["batch_size"] for row in found["rows"]} == {8}
         assert "1 more point; --top shows more" in found["notes"]
 
-    def test_a_sweep_that_was_stopped_is_named(self, write: Write) -> None:
+    def test_a_stopped_sweep_is_named_in_a_note(self, write: Write) -> None:
         base, new = write("a", point()), write("b", point())
         write_manifest(Manifest([], "bench", "", partial=True), Path(new))
         assert "the sweep was stopped before its end" in invoked(base, new).stderr

@@ -1,4 +1,4 @@
-"""Exponents, knees and correlations of sweeps: what they say on points whose answer is known, and when they say nothing."""
+"""Exponents, knees and correlations of sweeps on points with known answers, and where there is no answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ncu_tools.bench.scaling import (
 )
 from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
-from ncu_tools.report.plot.scaling_plot import _is_worth_a_label
+from ncu_tools.report.plot.scaling_plot import _needs_label
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ class TestExponents:
         assert (fit.exponent, fit.low, fit.high, fit.factor) == pytest.approx((exponent,) * 3 + (3.0,))
         assert fit.at(64) == pytest.approx(3.0 * 64**exponent)
 
-    def test_the_interval_is_that_of_the_textbook(self) -> None:
+    def test_is_the_published_interval_of_a_textbook_example(self) -> None:
         latencies = [1.0, 2.2, 3.9, 8.3]
         fit = fitted([1, 2, 4, 8], latencies)
         matrix = np.column_stack([np.log([1, 2, 4, 8]), np.ones(4)])
@@ -72,18 +72,20 @@ class TestExponents:
         assert fit is not None
         assert (fit.low, fit.high) == pytest.approx((solution[0] - reach, solution[0] + reach), rel=1e-5)
 
-    def test_about_95_of_100_intervals_hold_the_truth(self) -> None:
+    def test_about_95_of_100_intervals_cover_the_true_exponent(self) -> None:
         fits = [series(sweep(1.0, noise=0.1, seed=seed))[0].fit for seed in range(400)]
         assert 0.92 < np.mean([fit is not None and fit.low <= 1 <= fit.high for fit in fits]) < 0.98
 
     @pytest.mark.parametrize("noise", ["alike", "falling"])
-    def test_94_to_96_of_100_intervals_hold_the_truth_also_where_small_sizes_are_noisier(self, noise: str) -> None:
+    def test_94_to_96_of_100_intervals_cover_the_true_exponent_also_if_small_sizes_are_noisier(
+        self, noise: str
+    ) -> None:
         random = np.random.default_rng(7)
         sweeps = [simulated(noise_of(noise, 6, random), 10, random) for _ in range(2000)]
         held = coverage([series(rows)[0].fit for rows in sweeps])
-        assert 0.935 < held < 0.965  # by chance, 0.94 to 0.96 counted over 2000 sweeps may be 0.5 % off
+        assert 0.935 < held < 0.965  # by chance, 0.94 to 0.96 counted over 2000 sweeps may be off by 0.5 %
 
-    def test_a_noisy_point_moves_the_exponent_less_than_a_sure_one(self) -> None:
+    def test_a_noisy_point_moves_the_exponent_less_than_a_precise_one(self) -> None:
         sizes = [2.0**step for step in range(7)]
         latencies = [1.3, *sizes[1:]]
         noisy, sure = Spread(0.04, 19.0), Spread(1e-4, 19.0)
@@ -95,12 +97,12 @@ class TestExponents:
         assert weighted.weighted
 
     @pytest.mark.parametrize("missing", [None, Spread(0.0, 9.0)])
-    def test_all_points_count_alike_where_one_has_no_spread(self, missing: Spread | None) -> None:
+    def test_all_points_have_the_same_weight_if_one_has_no_spread(self, missing: Spread | None) -> None:
         latencies = [1.0, 2.2, 3.9, 8.3]
         fit = fitted([1, 2, 4, 8], latencies, [Spread(0.01, 9.0), missing, *[Spread(1e-4, 9.0)] * 2])
         assert fit == fitted([1, 2, 4, 8], latencies)
 
-    def test_the_spread_of_a_mean_is_that_of_its_interval(self) -> None:
+    def test_the_spread_of_a_mean_follows_from_its_interval(self) -> None:
         samples = [90.0, 100.0, 120.0]
         found = summed_up(samples)
         one = row(latency=found.mean, latency_low_ns=found.low, latency_high_ns=found.high, iterations=3)
@@ -110,13 +112,13 @@ class TestExponents:
         assert spread.variance == pytest.approx(np.var(samples, ddof=1) / 3 / found.mean**2, rel=1e-3)
         assert spread_of(row()) is None
 
-    def test_of_several_processes_the_spread_is_that_of_their_means(self) -> None:
+    def test_the_spread_of_several_processes_is_that_of_their_means(self) -> None:
         several = row(latency_low_ns=9e5, latency_high_ns=1.1e6, iterations=600, process_means_ns=[9e5, 1e6, 1.1e6])
         spread = spread_of(several)
         assert spread is not None
         assert spread.freedom == 2
 
-    def test_two_sizes_are_too_few_to_say(self) -> None:
+    def test_two_sizes_are_too_few_for_an_exponent(self) -> None:
         (found,) = series([row(batch=1), row(batch=8)])
         assert (found.fit, found.verdict) == (None, TOO_FEW)
         assert found.last_exponent == pytest.approx(0.0)
@@ -125,11 +127,11 @@ class TestExponents:
         ("exponent", "words"),
         [(1.0, "proportional to batch"), (0.5, "less than proportional to batch"), (1.4, "more than proportional")],
     )
-    def test_the_verdict_says_what_the_interval_holds(self, exponent: float, words: str) -> None:
+    def test_the_verdict_follows_from_the_interval(self, exponent: float, words: str) -> None:
         (found,) = series(sweep(exponent, noise=0.01))
         assert found.verdict.startswith(words)
 
-    def test_an_interval_that_holds_much_is_too_uncertain(self) -> None:
+    def test_a_wide_interval_gives_the_verdict_too_uncertain(self) -> None:
         (found,) = series([row(batch=size, latency=ns) for size, ns in zip(SIZES[:3], (1e6, 4e6, 3e6), strict=True)])
         assert found.verdict == TOO_UNCERTAIN
 
@@ -141,20 +143,20 @@ class TestExponents:
         rows = [row(batch=batch, input_size=size) for batch in (1, 2) for size in (32, 64)]
         assert sorted(one.axis for one in series(rows)) == ["batch_size"] * 2 + ["input_size"] * 2
 
-    def test_what_failed_is_in_no_series(self) -> None:
+    def test_failed_rows_are_in_no_series(self) -> None:
         failed = row(batch=64, outcome="out of memory", latency_mean_ns=None, throughput=None)
         assert series([*sweep(1.0), failed])[0].sizes == SIZES
 
 
 class TestKnees:
-    def test_it_is_the_first_batch_near_the_best(self) -> None:
+    def test_is_the_first_batch_near_the_best_throughput(self) -> None:
         found = knee([(1, 10.0), (2, 19.0), (4, 30.0), (8, 32.0), (16, 31.0)])
         assert (found.batch, found.best, found.best_batch) == (4, 32.0, 8)
 
-    def test_there_is_none_while_throughput_grows(self) -> None:
+    def test_there_is_no_knee_while_throughput_grows(self) -> None:
         assert knee([(1, 10.0), (2, 20.0), (4, 40.0)]).why_not == "still growing at 4"
 
-    def test_two_batches_are_too_few_to_say(self) -> None:
+    def test_two_batches_are_too_few_for_a_knee(self) -> None:
         assert knee([(1, 10.0), (2, 10.0)]).why_not == TOO_FEW
 
 
@@ -174,7 +176,7 @@ class TestCorrelations:
         assert found.pearson_low is not None
         assert found.pearson_low < found.pearson
 
-    def test_images_and_texts_of_one_number_are_not_one_group(self) -> None:
+    def test_image_sizes_and_sequence_lengths_of_equal_value_are_separate_groups(self) -> None:
         images = [row("vgg16", input_size=size, sequence_length=None) for size in (64, 128)]
         texts = [row("bert", input_size=None, sequence_length=size) for size in (64, 128)]
         assert [group.rpartition(", ")[2] for group in by_group([*images, *texts])] == [
@@ -182,7 +184,7 @@ class TestCorrelations:
         ]  # fmt: skip
 
     @pytest.mark.parametrize("flag", ["autocast", "channels_last"])
-    def test_what_was_measured_with_and_without_something_is_two_groups(self, flag: str) -> None:
+    def test_models_with_and_without_a_flag_are_separate_groups(self, flag: str) -> None:
         rows = [row(f"model {n}", latency=1e6 * (1 + n)) for n in range(5)]
         rows += [row(f"model {n}", latency=1e6 * (9 - n), **{flag: True}) for n in range(5)]
         groups = by_group(rows)
@@ -190,10 +192,10 @@ class TestCorrelations:
         said = flag.replace("_", " ")
         assert [group.rpartition(", ")[2] for group in groups] == [f"no {said}", said]
 
-    def test_what_was_measured_twice_counts_with_its_mean(self) -> None:
+    def test_repeated_measurements_count_with_their_mean(self) -> None:
         assert quantities_of([row(latency=1e6), row(latency=3e6)])["latency at batch 1"] == {"one": 2e6}
 
-    def test_four_models_are_too_few_to_say(self) -> None:
+    def test_four_models_are_too_few_for_a_correlation(self) -> None:
         found = correlations([row(f"model {n}", latency=float(n), parameters=n) for n in range(1, 5)])
         assert {one.spearman for one in found} == {None}
 
@@ -221,13 +223,13 @@ class TestTheCommand:
         assert any("out of memory" in note for note in document["notes"])
 
     @pytest.mark.parametrize("suffix", ["svg", "png"])
-    def test_it_draws(self, folder: Path, suffix: str) -> None:
+    def test_the_command_draws_a_picture(self, folder: Path, suffix: str) -> None:
         assert run(["scaling", str(folder), "-o", str(folder / f"one.{suffix}")]) == 0
         assert (folder / f"one.{suffix}").stat().st_size > 5000
 
     def test_an_axis_with_one_power_of_ten_is_labelled_between_them_too(self) -> None:
-        assert [value for value in range(1, 10) if _is_worth_a_label(value / 1000, (0.8e-3, 20e-3))] == [2, 5]
-        assert not any(_is_worth_a_label(value / 1000, (0.8e-3, 800e-3)) for value in range(1, 10))
+        assert [value for value in range(1, 10) if _needs_label(value / 1000, (0.8e-3, 20e-3))] == [2, 5]
+        assert not any(_needs_label(value / 1000, (0.8e-3, 800e-3)) for value in range(1, 10))
 
     def test_text_shows_both_matrices(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["scaling", str(folder)]) == 0
@@ -235,18 +237,18 @@ class TestTheCommand:
         assert "spearman:" in out
         assert "pearson:" in out
 
-    def test_a_sweep_of_one_point_says_what_is_missing(
+    def test_a_sweep_of_one_point_reports_what_is_missing(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         write_table(bench_table([row()]), tmp_path / "bench.parquet")
         assert run(["scaling", str(tmp_path)]) == 0
         assert "no size varies" in capsys.readouterr().err
 
-    def test_a_file_that_is_not_there_ends_in_advice(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_missing_file_is_an_error_with_advice(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["scaling", str(tmp_path / "none")]) == 1
         assert "ncu-bench bench" in capsys.readouterr().err
 
-    def test_measured_points_are_not_taken_for_launches(self, folder: Path) -> None:
+    def test_measured_points_are_not_read_as_launches(self, folder: Path) -> None:
         with pytest.raises(NcuBenchError, match="not of launches"):
             read_launches(folder / "bench.parquet")
 
@@ -260,5 +262,5 @@ def test_a_table_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
         read_bench(tmp_path / "bench.parquet")
 
 
-def test_the_quantile_is_students() -> None:
+def test_the_quantile_equals_that_of_students_distribution() -> None:
     assert student_quantile(0.95, 2.0) == pytest.approx(4.302653, rel=1e-6)

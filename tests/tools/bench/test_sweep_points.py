@@ -1,4 +1,4 @@
-"""The measured points of a sweep on a roofline: where they lie, what they are called, which roofs are theirs."""
+"""The measured points of a sweep on a roofline: positions, names, ceilings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def names(*rows: dict[str, Any]) -> list[str]:
 
 
 def units(**changes: Any) -> set[str]:
-    """The columns that say which unit did the FLOPs of a point."""
+    """The columns of units with FLOPs of a point."""
     (point,), _ = points_of_sweep(BenchRun("s", [row(**changes)]))
     columns = [name for name in point.table.column_names if name.startswith(("flops_", "tensor_flops"))]
     return {name for name in columns if name != "flops_basis" and tables.floats(point.table, name)[0] > 0}
@@ -56,21 +56,23 @@ def roofline_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str
     return found
 
 
-def test_a_point_lies_at_its_flops_per_byte_and_per_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_point_is_placed_at_its_flops_per_byte_and_flops_per_second(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = sweep(tmp_path / "s", row())
     (found,) = roofline_of(capsys, path)["rows"]
     assert (found["arithmetic_intensity"], found["flops_per_s"]) == (4.0, 2e12)
     assert found["time_total_ns"] == 4e6
 
 
-def test_points_are_called_by_what_differs() -> None:
+def test_names_of_points_are_the_settings_in_which_they_differ() -> None:
     assert names(row("a"), row("b")) == ["s/a", "s/b"]
     assert names(row("a", 1), row("a", 8)) == ["s/a, batch 1", "s/a, batch 8"]
     assert names(row(dtype="fp32"), row(dtype="bf16", autocast=True)) == ["s/one, FP32", "s/one, BF16 autocast"]
     assert names(row(), row()) == ["s/one #1", "s/one #2"]
 
 
-def test_arrows_lead_from_size_to_size_of_the_same_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arrows_join_the_sizes_of_one_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = sweep(tmp_path / "s", *(row(target, batch) for target in ("a", "b") for batch in (1, 8, 64)))
     scene = roofline_of(capsys, path, "--arrows")["scene"]
     labels = [mark["label"] for mark in scene["marks"]]
@@ -95,29 +97,29 @@ def test_arrows_join_neither_types_nor_sweeps(tmp_path: Path, capsys: pytest.Cap
     }
 
 
-def test_what_lies_above_a_roof_is_explained_by_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_point_above_its_ceiling_is_explained_by_bytes_of_operators(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = sweep(tmp_path / "s", row(latency_mean_ns=1e3))
     notes = " ".join(roofline_of(capsys, path, "--machine", "t4")["notes"])
     assert "different passes" not in notes
     assert "per cent" in notes or "%" in notes
 
 
-def test_other_points_than_runs_are_said_to_be_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_view_other_than_runs_is_ignored_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = sweep(tmp_path / "s", row())
-    assert any(
-        "whatever --points says (phases)" in one for one in roofline_of(capsys, path, "--points", "phases")["notes"]
-    )
+    assert any("--points phases is ignored" in one for one in roofline_of(capsys, path, "--points", "phases")["notes"])
     assert not any("--points" in one for one in roofline_of(capsys, path)["notes"])
 
 
-def test_sweeps_of_several_machines_lie_in_one_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sweeps_of_several_machines_share_one_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [sweep(tmp_path / name, row(device="cuda", device_name=A100)) for name in ("here", "there")]
     scene = roofline_of(capsys, *paths)["scene"]
     assert [one["label"] for one in scene["runs"]] == ["here/one", "there/one"]
     assert any(roof["unit"] == "dram" and roof["device"] == A100 for roof in scene["roofs"])
 
 
-def test_a_point_on_a_cpu_says_with_how_many_threads_as_its_ceilings_depend_on_them() -> None:
+def test_a_cpu_point_names_its_number_of_threads_if_ceilings_depend_on_it() -> None:
     (point,), _ = points_of_sweep(BenchRun("s", [row(threads=2)]))
     assert tables.floats(point.table, THREADS).tolist() == [2.0]
 
@@ -128,34 +130,34 @@ def test_a_run_beside_a_sweep_is_one_point(tmp_path: Path) -> None:
     assert look_at(["report.csv"], Look()) == Look()
 
 
-class TestWhichUnitWorked:
+class TestUnitOfAPoint:
     def test_follows_from_the_type_on_a_known_machine(self) -> None:
         assert units(device="cuda", device_name=A100, dtype="bf16") == {"tensor_flops_bf16"}
         assert units(device="cuda", device_name=A100, dtype="tf32") == {"tensor_flops_tf32"}
         assert units(device="cuda", device_name=A100) == {"flops_fp32"}
         assert units() == {"flops_fp32"}
 
-    def test_is_not_known_with_autocast(self) -> None:
+    def test_is_unknown_with_autocast(self) -> None:
         assert units(device="cuda", device_name=A100, dtype="bf16", autocast=True) == set()
 
-    def test_is_not_known_of_a_half_type_on_a_machine_without_a_file(self) -> None:
+    def test_is_unknown_for_a_16_bit_type_on_a_machine_without_a_file(self) -> None:
         assert units(dtype="bf16") == set()
 
 
-class TestWhatIsMissing:
-    def test_a_point_that_ended_badly_is_counted(self) -> None:
+class TestIncompletePoints:
+    def test_a_failed_point_is_counted(self) -> None:
         failed = row(batch=64, outcome="out of memory", latency_mean_ns=None)
         points, notes = points_of_sweep(BenchRun("s", [row(), failed]))
         assert len(points) == 1
         assert notes == [OF_FORMULAS, "s: 1 point without a time left out (1 out of memory)"]
 
-    def test_a_point_without_flops_has_no_place(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_point_without_flops_is_not_drawn(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = sweep(tmp_path / "s", row("a"), row("b", expected_flops=None, expected_bytes=None))
         found = roofline_of(capsys, path)
         assert [one["flops_per_s"] for one in found["rows"]] == [2e12, None]
         assert any(note.startswith("1 of 2 runs have no place on the plot") for note in found["notes"])
 
-    def test_a_sweep_in_which_nothing_was_measured_is_refused(self, tmp_path: Path) -> None:
+    def test_a_sweep_without_a_measured_point_is_refused(self, tmp_path: Path) -> None:
         path = sweep(tmp_path / "s", row(outcome="crashed", latency_mean_ns=None))
         with pytest.raises(NcuBenchError, match="no point was measured"):
             load_runs([path], lambda name: load_for(name, Look(), None))

@@ -60,18 +60,18 @@ class TestDram:
         assert list(values(ceilings, "dram")) == [(PROFILED_CLOCK, False, "")]
         assert not any("DRAM" in note for note in ceilings.notes)
 
-    def test_a_cut_down_board_has_the_width_of_its_own_bus(self) -> None:
+    def test_a_board_with_a_narrower_bus_has_the_ceiling_of_its_own_bus(self) -> None:
         ceilings = found(dram(96, 6.99e9) | board(7.0e6, 352), "7.5", ns=1e6)
         assert ceilings.per_launch["dram"].tolist() == [616e9]
         assert any("is 96 bytes per cycle, and the board's memory bus moves 88" in note for note in ceilings.notes)
 
-    def test_a_memory_clock_below_its_limit_is_noted_and_is_that_of_the_ceiling(self) -> None:
+    def test_a_memory_clock_below_its_limit_is_noted_and_determines_the_ceiling(self) -> None:
         ceilings = found(dram(80, 7.59e9) | board(8.001e6, 320), "8.6", ns=1e6)
         assert ceilings.per_launch["dram"].tolist() == [80 * 7.59e9]
         assert any("was 7.59 GHz and its limit is 8.00 GHz" in note for note in ceilings.notes)
         assert {kind for kind, _, _ in values(ceilings, "dram")} == {PROFILED_CLOCK, BOARD_LIMIT}
 
-    def test_the_clock_of_a_launch_too_short_to_show_it_makes_no_ceiling(self) -> None:
+    def test_a_launch_too_short_to_show_its_clock_gives_no_ceiling(self) -> None:
         ceilings = found(dram(96, 6.6e9) | board(7.251e6, 384), "8.6", ns=8e3)
         assert ceilings.per_launch["dram"].tolist() == [96 * 7.251e9]
         assert list(values(ceilings, "dram")) == [(BOARD_LIMIT, False, "")]
@@ -82,12 +82,12 @@ class TestDram:
         made = table(*(launch(f"k{ns}", dram(96, clock), ns=ns) for ns, clock in clocks.items()))
         assert ceilings_of(made).per_launch["dram"].tolist() == [96 * 7.23e9] * 4
 
-    def test_without_attributes_short_launches_leave_the_ceiling_unknown_and_say_so(self) -> None:
+    def test_without_attributes_short_launches_leave_the_ceiling_unknown_with_a_note(self) -> None:
         ceilings = found(dram(96, 6.6e9), "8.6", ns=8e3)
         assert np.isnan(ceilings.per_launch["dram"]).all()
         assert any("no launch is known to take 0.1 ms or more" in note for note in ceilings.notes)
 
-    def test_two_reports_of_a_device_at_two_memory_clocks_have_a_ceiling_each(self) -> None:
+    def test_two_reports_of_a_device_at_two_memory_clocks_have_separate_ceilings(self) -> None:
         reports = [table(launch("k", dram(80, clock), ns=1e6)) for clock in (7.6e9, 5.0e9)]
         named = [one.set_column(at, "report", pa.array([f"{n}.csv"])) for n, one in enumerate(reports)
                  for at in [one.column_names.index("report")]]  # fmt: skip
@@ -95,21 +95,21 @@ class TestDram:
         assert ceilings_of(made).per_launch["dram"].tolist() == [80 * 7.6e9, 80 * 5.0e9]
 
     @given(st.lists(st.tuples(st.floats(1e3, 1e8), st.floats(1e9, 9e9)), min_size=1, max_size=6))
-    def test_stretches_of_a_file_have_the_clock_of_the_whole_file(self, shown: list[tuple[float, float]]) -> None:
+    def test_batches_of_a_file_have_the_memory_clock_of_the_whole_file(self, shown: list[tuple[float, float]]) -> None:
         made = table(*(launch("k", dram(96, clock), ns=ns) for ns, clock in shown))
         clocks = MemoryClocks()
         for row in range(len(made)):
             clocks.add(made.slice(row, 1))
         assert np.array_equal(clocks.of(made), run_clock(made), equal_nan=True)
 
-    def test_attributes_stand_in_where_the_counters_would_have_cost_a_pass(self) -> None:
+    def test_attributes_give_the_ceiling_if_the_counters_were_not_collected(self) -> None:
         name = {"device__attribute_display_name": metric("Tesla T4")}
         ceilings = found(board(5.001e6, 256) | name, "7.5")
         assert ceilings.per_launch["dram"].tolist() == [pytest.approx(320.064e9)]
         (drawn,) = [ceiling for ceiling in ceilings.drawn if ceiling.unit == "dram"]
         assert (drawn.kind, drawn.source) == (BOARD_LIMIT, "report, device attributes")
 
-    def test_an_integrated_gpu_has_no_limit_by_its_bus(self) -> None:
+    def test_an_integrated_gpu_has_no_limit_from_its_bus(self) -> None:
         assert "dram" not in {ceiling.unit for ceiling in found(board(5e6, 256, integrated=1), "8.7").drawn}
 
 
@@ -151,7 +151,7 @@ class TestComputeUnits:
         assert ratio == pytest.approx(2 / 3)
         assert ceilings.per_launch["tensor_bf16"].tolist() == [4096 * 108 * 1e9]
 
-    def test_a_data_sheet_lends_its_sparse_rate_with_its_dense_one(self) -> None:
+    def test_a_data_sheet_gives_its_sparse_rate_with_its_dense_one(self) -> None:
         name = {"device__attribute_display_name": metric("NVIDIA A100-SXM4-40GB")}
         (sparse,) = [ceiling for ceiling in found(name).others if ceiling.unit == "tensor_bf16"]
         assert (sparse.value, sparse.sparse, sparse.kind) == (624e12, True, "data sheet")
@@ -162,7 +162,7 @@ class TestComputeUnits:
         assert list(values(only_sparse, "tensor_bf16")) == [(PROFILED_CLOCK, True, "")]
 
 
-def test_a_roofline_keeps_the_other_ceilings_out_of_the_picture_and_says_what_sets_them_apart() -> None:
+def test_a_roofline_lists_undrawn_ceilings_with_their_difference() -> None:
     metrics = sass(ffma=1e6) | FFMA | SM_CLOCK | dram(1280, 1.215e9) | board(1.215e6, 5120)
     made = roofline({"run": table(launch("k", metrics, ns=1e6, dram=1e6))})
     assert [ceiling.unit for ceiling in made.ceilings] == ["fp32", "dram"]
@@ -171,7 +171,7 @@ def test_a_roofline_keeps_the_other_ceilings_out_of_the_picture_and_says_what_se
     assert (fp32[0], fp32[1].value) == ("board limit", pytest.approx(19.49e12, rel=1e-3))
 
 
-def test_a_machine_chosen_for_an_unknown_device_is_told_apart_from_its_own_file() -> None:
+def test_a_machine_chosen_for_an_unknown_device_is_distinguished_from_its_own_file() -> None:
     ceilings = ceilings_of(table(launch("k", capability=None)), find_machine("t4"))
     origin = ceilings.origins[ceilings.origin_of["fp32"][0]]
     assert (origin.chosen, origin.says) == (True, "--machine t4")
@@ -185,7 +185,7 @@ def test_a_machine_chosen_for_an_unknown_device_is_told_apart_from_its_own_file(
         (None, None, "or collect the report's own with --section SpeedOfLight_RooflineChart"),
     ],
 )
-def test_where_no_ceiling_is_known_the_note_says_how_to_come_by_one(
+def test_a_note_says_how_to_get_ceilings_if_none_is_known(
     name: str | None, capability: str | None, advice: str
 ) -> None:
     attributes = {"Device Name": name} if name else {}
@@ -195,8 +195,8 @@ def test_where_no_ceiling_is_known_the_note_says_how_to_come_by_one(
     assert note == f"no ceilings are known for {device}: choose a machine with --machine NAME, {advice}"
 
 
-def test_of_a_timeline_no_ceilings_are_missed() -> None:
-    """It counts nothing that one could bound, and nsys has no sections to ask for."""
+def test_a_timeline_has_no_note_on_missing_ceilings() -> None:
+    """It counts nothing that could be bounded, and nsys has no sections to collect."""
     assert ceilings_of(table(launch("k", ns=1e6, capability=None))).notes == []
 
 
@@ -209,7 +209,9 @@ def test_of_a_timeline_no_ceilings_are_missed() -> None:
         ("josiahls", "dram", BOARD_LIMIT, 288.0e9),  # the data sheet of the GTX 1660 Ti says 288.1
     ],
 )
-def test_ceilings_of_real_reports_are_those_of_their_boards(fragment: str, unit: str, kind: str, value: float) -> None:
+def test_ceilings_of_real_reports_equal_those_of_their_boards(
+    fragment: str, unit: str, kind: str, value: float
+) -> None:
     (path,) = [path for path in shared_reports("ncu_csv") if fragment in path.name]
     made = parse([Source(str(path))]).table
     assert made is not None
@@ -217,7 +219,7 @@ def test_ceilings_of_real_reports_are_those_of_their_boards(fragment: str, unit:
 
 
 @pytest.mark.parametrize(("capability", "expected"), [("9.0", 256.0), ("8.0", 128.0), ("odd", 256.0), (None, 256.0)])
-def test_bytes_of_l1_by_nvidias_definition_are_of_the_counter_of_the_chip_or_the_first_where_it_is_not_told(
+def test_l1_bytes_by_nvidias_definition_use_the_counter_of_the_chip_or_the_first_one_if_unknown(
     capability: str | None, expected: float
 ) -> None:
     counters = {f"l1tex__lsu_writeback_active_mem_{kind}.sum": metric(n) for kind, n in (("lg", 1.0), ("lgds", 2.0))}

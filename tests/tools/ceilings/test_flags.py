@@ -17,11 +17,11 @@ FP32 = Excess("fp32", 1.2, SHEET, device="GPU")
 
 
 @given(st.floats(0, 1.01))
-def test_at_most_a_hundred_per_cent_is_not_flagged_with_one_for_rounding(fraction: float) -> None:
+def test_up_to_101_per_cent_is_not_flagged(fraction: float) -> None:
     assert flag(DRAM._replace(fraction=fraction)) is None
 
 
-def test_a_flag_names_the_per_cent_the_unit_and_who_gave_the_ceiling() -> None:
+def test_a_flag_names_the_percentage_the_unit_and_the_source_of_the_ceiling() -> None:
     assert (flag(FP32) or "").startswith("120.0 % of the FP32 ceiling (machine file x): ")
 
 
@@ -43,7 +43,7 @@ def test_a_flag_names_the_per_cent_the_unit_and_who_gave_the_ceiling() -> None:
         (FP32._replace(origin=OWN), "operations and time come from different passes"),
     ],
 )
-def test_the_likely_reason_follows_from_what_is_known(excess: Excess, says: str) -> None:
+def test_the_likely_reason_follows_from_the_evidence(excess: Excess, says: str) -> None:
     assert says in (flag(excess) or "")
 
 
@@ -59,7 +59,7 @@ def test_the_likely_reason_follows_from_what_is_known(excess: Excess, says: str)
         (DRAM._replace(origin=SHEET, sm_clock_hz=1.75e9), "SM clock"),
     ],
 )
-def test_a_reason_that_cannot_be_is_not_given(excess: Excess, does_not_say: str) -> None:
+def test_an_impossible_reason_is_not_given(excess: Excess, does_not_say: str) -> None:
     found = flag(excess)
     assert found is not None
     assert does_not_say not in found

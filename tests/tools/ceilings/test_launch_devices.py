@@ -23,11 +23,11 @@ def test_launches_are_grouped_by_device_in_the_order_of_the_first_launch() -> No
     assert next(iter(found)).name == "T4"
 
 
-def test_a_cpu_with_two_numbers_of_threads_is_told_apart_by_them() -> None:
+def test_a_cpu_with_two_numbers_of_threads_is_two_devices() -> None:
     two, eight, gpu = Device("cpu", None, 2), Device("cpu", None, 8), Device("T4", "7.5", None)
     assert differs_by_threads(two, [two, eight, gpu])
     assert not differs_by_threads(gpu, [two, eight, gpu])
 
 
-def test_nothing_is_known_of_a_device_that_nobody_measured() -> None:
+def test_a_device_without_a_measured_file_has_no_measured_machine() -> None:
     assert measured_of(Device("a device that does not exist", None, None)) is None

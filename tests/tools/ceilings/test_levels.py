@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from ncu_tools.ceilings.levels import (
-    asked_for,
-    asked_for_roof,
+    byte_metrics,
     bytes_of,
+    ceiling_metrics,
     definition_titles,
     needed_metrics,
-    shared_roof,
+    shared_memory_ceiling,
 )
 from ncu_tools.ceilings.machine_files import NVIDIA, TRAFFIC
 
@@ -38,40 +38,40 @@ def counted(counter: str, capability: str | None, value: float = 10.0) -> pa.Tab
     return one_launch(capability).append_column(f"{counter}.sum", pa.array([value]))
 
 
-class TestTraffic:
+class TestTrafficBytes:
     @pytest.mark.parametrize(("level", "column"), [("dram", "dram_bytes"), ("l2", "l2_bytes"), ("l1", "l1_bytes")])
-    def test_is_a_column_of_the_table(self, level: str, column: str) -> None:
+    def test_are_a_column_of_the_table(self, level: str, column: str) -> None:
         table = one_launch().append_column(column, pa.array([640.0]))
         assert amount(table, level, TRAFFIC) == 640
         assert bytes_of(table, [level])[level].tolist() == [640]
 
-    def test_of_shared_memory_is_128_bytes_for_each_wavefront(self) -> None:
+    def test_of_shared_memory_are_128_per_wavefront(self) -> None:
         assert amount(counted(SHARED, "8.0"), "shared", TRAFFIC) == 1280
 
-    def test_has_each_level_that_was_asked_for(self) -> None:
+    def test_include_each_requested_level(self) -> None:
         assert [*bytes_of(one_launch(l2_bytes=1.0), ["l2", "dram"])] == ["l2", "dram"]
 
 
 class TestByNvidia:
-    def test_of_dram_are_the_same(self) -> None:
+    def test_of_dram_are_the_same_as_traffic(self) -> None:
         assert amount(one_launch(dram_bytes=640.0), "dram", NVIDIA) == 640
 
-    def test_of_l2_are_32_for_each_cycle_on_every_chip(self) -> None:
+    def test_of_l2_are_32_per_cycle_on_every_chip(self) -> None:
         for capability in ("7.0", "8.0", "12.0", None):
             assert amount(counted(FROM_L2, capability), "l2", NVIDIA) == 320
 
-    def test_of_l2_are_not_what_was_requested_there(self) -> None:
+    def test_of_l2_differ_from_the_requested_traffic(self) -> None:
         assert amount(one_launch(l2_bytes=5.0), "l2", NVIDIA) is None
 
     def test_of_a_rate_are_the_rate_times_the_time(self) -> None:
         table = one_launch().append_column(f"{FROM_L2}.sum.per_second", pa.array([1e9]))
         assert amount(table, "l2", NVIDIA) == pytest.approx(1e9 * 2e-6 * 32)
 
-    def test_of_a_count_go_before_those_of_a_rate(self) -> None:
+    def test_of_a_sum_take_precedence_over_a_rate(self) -> None:
         table = counted(FROM_L2, "8.0").append_column(f"{FROM_L2}.sum.per_second", pa.array([7e9]))
         assert amount(table, "l2", NVIDIA) == 320
 
-    def test_of_the_first_counter_go_before_those_of_the_next(self) -> None:
+    def test_of_the_first_counter_take_precedence_over_the_next(self) -> None:
         both = counted(FROM_L2, "8.0").append_column("derived__lts__lts2xbar_bytes.sum", pa.array([7.0]))
         assert amount(both, "l2", NVIDIA) == 320
         assert amount(counted("derived__lts__lts2xbar_bytes", "8.0"), "l2", NVIDIA) == 10
@@ -84,7 +84,7 @@ class TestByNvidia:
             ("l1tex__lsu_writeback_active", {"7.0", "7.2"}),
         ],
     )
-    def test_of_l1_are_by_the_counter_of_the_chip_alone(self, counter: str, chips: set[str]) -> None:
+    def test_of_l1_use_the_counter_of_the_chip_only(self, counter: str, chips: set[str]) -> None:
         for capability in ("7.0", "7.2", "7.5", "8.0", "8.9", "9.0", "10.0", "12.1"):
             expected = 1280 if capability in chips else None
             assert amount(counted(counter, capability), "l1", NVIDIA) == expected, capability
@@ -94,9 +94,9 @@ class TestByNvidia:
 
 class TestMetricsToAskFor:
     def test_are_those_of_the_definition(self) -> None:
-        assert asked_for("l2", NVIDIA) == [f"{FROM_L2}.sum"]
-        assert asked_for("l2", TRAFFIC) == ["lts__t_bytes.sum"]
-        assert asked_for("l1", NVIDIA) == [
+        assert byte_metrics("l2", NVIDIA) == [f"{FROM_L2}.sum"]
+        assert byte_metrics("l2", TRAFFIC) == ["lts__t_bytes.sum"]
+        assert byte_metrics("l1", NVIDIA) == [
             "l1tex__lsu_writeback_active_mem_lgds.sum",
             "l1tex__lsu_writeback_active_mem_lg.sum",
             "l1tex__lsu_writeback_active.sum",
@@ -104,11 +104,11 @@ class TestMetricsToAskFor:
 
     @pytest.mark.parametrize("definition", [TRAFFIC, NVIDIA])
     def test_of_shared_memory_are_one_counter(self, definition: str) -> None:
-        assert asked_for("shared", definition) == [f"{SHARED}.sum"]
+        assert byte_metrics("shared", definition) == [f"{SHARED}.sum"]
 
     @pytest.mark.parametrize("level", ["dram", "l2", "l1", "shared"])
     def test_of_a_ceiling_are_a_peak_and_its_clock(self, level: str) -> None:
-        peak, clock = asked_for_roof(level, "8.0")
+        peak, clock = ceiling_metrics(level, "8.0")
         assert ".peak" in peak or "peak" in peak
         assert clock.endswith(".per_second")
 
@@ -119,30 +119,30 @@ class TestMetricsToAskFor:
             ("7.0", "l1tex__lsu_writeback_active"),
         ],
     )  # fmt: skip
-    def test_of_the_ceiling_of_l1_are_those_of_the_chip(self, capability: str, counter: str) -> None:
-        assert asked_for_roof("l1", capability)[0].partition(".")[0] == counter
+    def test_of_the_l1_ceiling_are_those_of_the_chip(self, capability: str, counter: str) -> None:
+        assert ceiling_metrics("l1", capability)[0].partition(".")[0] == counter
 
-    def test_that_a_level_depends_on_hold_all_of_these(self) -> None:
+    def test_for_collection_are_among_those_a_level_depends_on(self) -> None:
         needed = needed_metrics()
         for level in ("l1", "l2", "shared"):
-            assert {*asked_for(level, NVIDIA)} <= needed
+            assert {*byte_metrics(level, NVIDIA)} <= needed
         assert f"{SHARED}.sum.per_second" in needed
-        assert asked_for_roof("shared", None)[0] in needed
-        assert {asked_for_roof(level, "8.0")[1] for level in ("dram", "l2", "l1")} <= needed
+        assert ceiling_metrics("shared", None)[0] in needed
+        assert {ceiling_metrics(level, "8.0")[1] for level in ("dram", "l2", "l1")} <= needed
 
 
 class TestSharedCeiling:
     def test_is_peak_wavefronts_times_128_bytes_at_the_clock(self) -> None:
-        peak, clock = asked_for_roof("shared", None)
+        peak, clock = ceiling_metrics("shared", None)
         table = one_launch().append_column(peak, pa.array([3.0])).append_column(clock, pa.array([1e9]))
-        assert shared_roof(table).tolist() == [3 * 128 * 1e9]
+        assert shared_memory_ceiling(table).tolist() == [3 * 128 * 1e9]
 
     def test_is_unknown_without_a_clock(self) -> None:
-        peak, _ = asked_for_roof("shared", None)
-        assert math.isnan(shared_roof(one_launch().append_column(peak, pa.array([3.0])))[0])
+        peak, _ = ceiling_metrics("shared", None)
+        assert math.isnan(shared_memory_ceiling(one_launch().append_column(peak, pa.array([3.0])))[0])
 
 
-def test_each_definition_says_in_words_what_its_bytes_are() -> None:
+def test_each_definition_describes_its_bytes_in_words() -> None:
     traffic, nvidia = (
         definition_titles(["dram", "l2", "shared"], which, "read and written") for which in (TRAFFIC, NVIDIA)
     )

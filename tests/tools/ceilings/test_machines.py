@@ -1,4 +1,4 @@
-"""Machine files are valid, sourced, agree with the studies' figures and with the arithmetic of their chips."""
+"""Machine files are valid, have sources, and agree with the studies' figures and the arithmetic of their chips."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_machine_file_is_valid(machine_id: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("machine_id", WANTED)
-def test_a_machine_people_ask_for_is_there(machine_id: str) -> None:
+def test_machines_that_users_look_for_exist(machine_id: str) -> None:
     assert machines()[machine_id].bandwidths
 
 
@@ -96,11 +96,11 @@ def test_no_two_machines_share_a_device_name() -> None:
         ("colab-cpu", "fp32", 70.4e9),
     ],
 )
-def test_the_figures_of_the_studies_are_there(machine_id: str, unit: str, value: float) -> None:
+def test_the_figures_of_the_studies_are_in_the_files(machine_id: str, unit: str, value: float) -> None:
     assert machines()[machine_id].rates[unit].value == pytest.approx(value, rel=5e-3)
 
 
-def test_sparse_figures_stand_apart_from_dense_ones() -> None:
+def test_sparse_rates_are_separate_from_dense_ones() -> None:
     h100 = machines()["h100-sxm"].rates["tensor_fp8"]
     assert (h100.value, h100.sparse) == (pytest.approx(1979e12, rel=1e-3), pytest.approx(3958e12, rel=1e-3))
 
@@ -118,12 +118,12 @@ def test_a_machine_is_found_by_id_name_or_device_name(name: str) -> None:
     assert find_machine(name).id == "a100-sxm4-40gb"
 
 
-def test_an_unknown_machine_suggests_near_ones() -> None:
+def test_an_unknown_machine_suggests_similar_ones() -> None:
     with pytest.raises(WrongUsage, match="h100-sxm"):
         find_machine("h100-sxm5")
 
 
-def test_a_device_that_is_not_listed_is_not_taken_for_another() -> None:
+def test_an_unlisted_device_is_not_matched_to_another() -> None:
     assert machine_of_device("NVIDIA GeForce RTX 5070") is None
     assert machine_of_device("NVIDIA A100-SXM4-40GB MIG 1g.5gb") is None
     assert machine_of_device(None) is None
@@ -143,5 +143,5 @@ def test_a_device_that_is_not_listed_is_not_taken_for_another() -> None:
         ('kind="toaster"', "kind is none of"),
     ],
 )
-def test_a_wrong_machine_file_is_told_what_is_wrong(text: str, problem: str) -> None:
+def test_an_invalid_machine_file_is_refused_with_the_problem(text: str, problem: str) -> None:
     assert any(problem in found for found in problems(text))

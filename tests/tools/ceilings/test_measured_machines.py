@@ -1,4 +1,4 @@
-"""Measured ceilings: what PyTorch reaches on this machine becomes a machine file that its runs use."""
+"""Measured ceilings: the rates that PyTorch reaches on this machine become a machine file for its runs."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def _fresh_machines() -> Any:
 
 
 class TestTheMachineFile:
-    def test_takes_dram_from_arrays_that_no_cache_holds_and_l2_from_those_it_holds_whole(self) -> None:
+    def test_takes_dram_from_arrays_larger_than_any_cache_and_l2_from_arrays_inside_it(self) -> None:
         best = bandwidths(found())
         assert (best["dram"]["burst"], best["l2"]["burst"]) == (
             17e9,
             90e9,
         )  # the triad of 3 x 512 KiB fills more than half
 
-    def test_takes_dram_from_the_largest_arrays_where_none_is_beyond_the_cache(self) -> None:
+    def test_takes_dram_from_the_largest_arrays_if_none_exceeds_the_cache(self) -> None:
         best = bandwidths(found(caches={"l3": 512 * MIB}))
         assert best["dram"]["burst"] == 17e9
         assert "l2" not in best
@@ -85,7 +85,7 @@ class TestTheMachineFile:
         assert set(peaks(found())) == {"fp32", "bf16"}
         assert set(peaks(found(device="cuda"))) == {"fp32", "tensor_bf16", "tensor_int8"}
 
-    def test_is_valid_whatever_the_device_is_called_and_marked_measured(self) -> None:
+    def test_is_valid_and_marked_measured_for_any_device_name(self) -> None:
         text = machine_text(found(), "2026-11-21")
         assert problems(text) == []
         machine = parse_machine("x", text)
@@ -97,7 +97,7 @@ class TestTheMachineFile:
         assert machine.rates["fp32"].source == "measured 2026-11-21, PyTorch 2.0, 2 threads, 2000 MHz, F.linear(A, B)"
         assert machine_id(found()) == "pro-cessor-x-2-threads-measured"
 
-    def test_leaves_out_a_rate_that_no_machine_has_and_keeps_the_others(self) -> None:
+    def test_leaves_out_an_implausible_rate_and_keeps_the_others(self) -> None:
         slow = found(products=[sample("fp32", 1024, 150e9), sample("bf16", 512, 0.694e9)])
         text = machine_text(slow, "2026-11-21")
         assert problems(text) == []
@@ -106,7 +106,7 @@ class TestTheMachineFile:
         assert note.startswith("bf16 reached 694 MFLOP/s")
         assert left_out(found()) == []
 
-    def test_in_the_users_folder_is_found_by_the_device_and_never_passes_for_a_data_sheet(self) -> None:
+    def test_in_the_users_folder_is_found_by_device_and_is_not_a_data_sheet(self) -> None:
         own_folder().mkdir(parents=True)
         (own_folder() / "mine.toml").write_text(machine_text(found(), "2026-11-21"), "utf-8")
         (own_folder() / "broken.toml").write_text("name = ", "utf-8")
@@ -115,7 +115,7 @@ class TestTheMachineFile:
         assert [(machine.id, machine.threads) for machine in measured_machines('Pro"cessor\\ X')] == [("mine", 2)]
         assert "broken" not in known.machines()
 
-    def test_of_the_user_takes_the_place_of_ours_of_that_id_if_it_is_valid(self) -> None:
+    def test_of_the_user_replaces_a_shipped_one_of_the_same_id_if_valid(self) -> None:
         own_folder().mkdir(parents=True)
         (own_folder() / "a100-pcie-40gb.toml").write_text(machine_text(found(), "2026-11-21"), "utf-8")
         (own_folder() / "h100-sxm.toml").write_text("name = ", "utf-8")
@@ -124,14 +124,14 @@ class TestTheMachineFile:
         assert known.machines()["h100-sxm"].compute_capability == "9.0"
         assert list(known.machines()) == sorted(known.machines())
 
-    def test_is_found_by_a_compute_capability_that_the_file_writes_with_escapes(self) -> None:
+    def test_is_found_by_a_compute_capability_written_with_escapes(self) -> None:
         text = next(text for name, text in known.machine_files() if name == "a100-pcie-40gb")
         assert 'compute_capability = "8.0"' in text
         own_folder().mkdir(parents=True)
         (own_folder() / "mine.toml").write_text(text.replace('"8.0"', '"8\\u002e0"'), "utf-8")
         assert "mine" in [machine.id for machine in machines_of_capability("8.0")]
 
-    def test_is_found_by_a_device_name_that_the_file_writes_otherwise(self) -> None:
+    def test_is_found_by_a_device_name_in_another_spelling(self) -> None:
         for name in ("NVIDIA A100-PCIE-40GB", "nvidia_a100 pcie-40gb"):
             machine = machine_of_device(name)
             assert machine is not None
@@ -139,7 +139,7 @@ class TestTheMachineFile:
 
 
 class TestCeilingsOfACpu:
-    """Which of several measured machine files of one processor its runs take."""
+    """Which of several measured machine files of one processor a run uses."""
 
     def measured_with(self, *threads: int | None) -> None:
         own_folder().mkdir(parents=True)
@@ -161,22 +161,22 @@ class TestCeilingsOfACpu:
         [
             ((1, 2, 4), 4, 4.5e10),
             ((1, 2, 4), 2, 2.5e10),
-            ((1, 2), 4, None),  # measured with others alone
-            ((1, 2), None, None),  # the run does not say
+            ((1, 2), 4, None),  # measured with other numbers only
+            ((1, 2), None, None),  # the run has no number of threads
             ((2,), None, 2.5e10),
-            ((None, 2), 4, 5e9),  # a file that does not say holds for any
+            ((None, 2), 4, 5e9),  # a file without a number holds for any
             ((None, 2), 2, 2.5e10),
             ((None, 2), None, 5e9),
         ],
     )
-    def test_are_those_of_as_many_threads_as_the_run_had(
+    def test_are_those_of_the_run_s_number_of_threads(
         self, measured: tuple[int | None, ...], run: int | None, expected: float | None
     ) -> None:
         self.measured_with(*measured)
         (value,) = self.ceilings(run).per_launch["fp32"].tolist()
         assert value == pytest.approx(expected, nan_ok=True) if expected else value != value
 
-    def test_of_other_threads_are_none_and_a_note_says_what_to_measure(self) -> None:
+    def test_of_other_threads_are_not_used_and_a_note_says_what_to_measure(self) -> None:
         self.measured_with(1, 2)
         result = self.ceilings(4)
         assert result.drawn == []
@@ -186,18 +186,18 @@ class TestCeilingsOfACpu:
         ]
         assert "the run does not say its own" in self.ceilings(None).notes[0]
 
-    def test_are_those_of_each_launch_where_runs_had_different_numbers(self) -> None:
+    def test_are_those_of_each_launch_if_runs_had_different_numbers_of_threads(self) -> None:
         self.measured_with(1, 2)
         result = self.ceilings(2, 1, 2)
         assert result.per_launch["fp32"].tolist() == [2.5e10, 1.5e10, 2.5e10]
         assert {ceiling.device for ceiling in result.drawn} == {'Pro"cessor\\ X, 2 threads', 'Pro"cessor\\ X, 1 thread'}
 
-    def test_have_ridge_points_of_their_own_where_each_run_had_another_number(self) -> None:
+    def test_have_separate_ridge_points_if_runs_had_different_numbers_of_threads(self) -> None:
         self.measured_with(1, 2)
         devices = [{ceiling.device for ceiling in self.ceilings(number).drawn} for number in (1, 2)]
         assert devices == [{'Pro"cessor\\ X, 1 thread'}, {'Pro"cessor\\ X, 2 threads'}]
 
-    def test_come_from_the_threads_that_the_collector_writes(self, tmp_path: Path) -> None:
+    def test_use_the_number_of_threads_that_the_collector_writes(self, tmp_path: Path) -> None:
         path = tmp_path / "operators.jsonl"
         record = {"operator": "aten.mm", "phase": None, "module": None, "iteration": 0, "ns": 5, "flops": 6, "read": 1,
                   "written": 1, "dtype": "float32", "shapes": ""}  # fmt: skip
@@ -215,7 +215,7 @@ class TestMeasuring:
         monkeypatch.setattr(measuring, "SIDES", (64, 256))
         monkeypatch.setattr(measuring, "LEAST_BYTES", 0)
 
-    def test_gives_plausible_rates_that_follow_from_amounts_and_times(self) -> None:
+    def test_gives_plausible_rates_that_equal_amount_divided_by_time(self) -> None:
         result = asdict(measuring.measure(0.02, "cpu"))
         works = {(one["what"], one["size"]) for one in result["memory"]}
         assert {("copy", 4 * MIB), ("triad", 4 * MIB), ("read", 4 * MIB)} <= works
@@ -230,7 +230,7 @@ class TestMeasuring:
         amounts = {one["what"]: one["amount"] / one["size"] for one in result["memory"]}
         assert amounts == {"copy": 2, "triad": 3, "read": 1}
 
-    def test_says_from_which_side_on_products_do_not_run_and_keeps_the_others(
+    def test_notes_the_size_from_which_products_fail_and_keeps_the_others(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         whole = measuring._matrix
@@ -239,7 +239,7 @@ class TestMeasuring:
             if name == "fp64" and side > 64:
                 raise torch.OutOfMemoryError("no memory is left\nfor it")
             if name == "bf16":
-                raise NotImplementedError  # as PyTorch does, without a word, where it has no kernel for a type
+                raise NotImplementedError  # as PyTorch does without an error if it has no kernel for a type
             return whole(name, side, device)
 
         monkeypatch.setattr(measuring, "_matrix", limited)
@@ -250,7 +250,7 @@ class TestMeasuring:
         assert {("fp64", 64), ("fp32", 64), ("fp32", 256)} <= sides
         assert not {("fp64", 256), ("bf16", 64)} & sides
 
-    def test_takes_the_fastest_operator_of_each_type_and_drops_what_is_far_behind(
+    def test_takes_the_fastest_operator_of_each_type_and_drops_much_slower_ones(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seconds = {"slow": 0.004, "fast": 0.0, "not here": 0.0}
@@ -259,7 +259,7 @@ class TestMeasuring:
         def run(operator: str, side: int) -> None:
             tried.append((operator, side))
             if operator == "not here":
-                raise NotImplementedError  # as PyTorch does where it has no kernel for a layout
+                raise NotImplementedError  # as PyTorch does if it has no kernel for a layout
             time.sleep(seconds[operator])
 
         monkeypatch.setattr(
@@ -276,7 +276,7 @@ class TestMeasuring:
             assert all(work().shape == (64, 64) for work in operators.values())
             assert {one.by for one in measuring._products_of(name, "cpu", 0.01)} <= set(operators)
 
-    def test_keeps_the_better_of_two_samples_of_each_work(self) -> None:
+    def test_keeps_the_better_of_two_samples_of_each_operation(self) -> None:
         bursts = iter((3.0, 5.0, 4.0, 1.0))
 
         def samples() -> Iterator[measuring.Sample]:
@@ -285,7 +285,7 @@ class TestMeasuring:
 
         assert [(one.what, one.burst) for one in measuring._twice(samples)] == [("copy", 4.0), ("read", 5.0)]
 
-    def test_of_a_gpu_that_is_not_there_is_refused(self) -> None:
+    def test_of_a_missing_gpu_is_refused(self) -> None:
         if torch.cuda.is_available():
             pytest.fail("this test is for machines without a GPU")
         result = CliRunner().invoke(cli, ["machines", "measure", "--device", "cuda", "--seconds", "0.01"])
@@ -318,7 +318,7 @@ def test_caches_are_read_as_linux_describes_them(tmp_path: Path) -> None:
     assert cpu_caches(tmp_path / "missing") == {}
 
 
-def test_the_command_keeps_the_file_and_the_device_takes_its_ceilings_from_it(
+def test_the_command_keeps_the_file_and_later_runs_use_its_ceilings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("ncu_tools.cli.collecting.machines.measured", lambda seconds, device: found())

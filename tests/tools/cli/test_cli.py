@@ -1,4 +1,4 @@
-"""The command line as people and scripts use it: through click's runner, and as a real process."""
+"""The command line as users and scripts run it: through click's runner, and as a real process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def process(*arguments: str, stdin: bytes | None = None, cwd: Path | None = None
 
 class TestEveryCommand:
     @pytest.mark.parametrize("name", COMMANDS)
-    def test_explains_itself_with_an_example(self, name: str, call: Any) -> None:
+    def test_has_help_with_an_example(self, name: str, call: Any) -> None:
         result = call(name, "--help")
         assert result.code == 0
         assert "Example:" in result.out
@@ -71,7 +71,7 @@ class TestEveryCommand:
         "arguments",
         [["parse", METRICS, "-o", "{out}"], ["hotspots", RAW], ["roofline", RAW], ["machines"], ["machines", "t4"]],
     )
-    def test_prints_json_alone_on_standard_output(self, arguments: list[str], call: Any, tmp_path: Path) -> None:
+    def test_prints_only_json_on_standard_output(self, arguments: list[str], call: Any, tmp_path: Path) -> None:
         arguments = [argument.format(out=tmp_path / "out.parquet") for argument in arguments]
         result = call(*arguments, "--format", "json")
         document = result.json()
@@ -82,7 +82,7 @@ class TestEveryCommand:
         assert isinstance(document["notes"], list)
 
     @pytest.mark.parametrize("arguments", [["hotspots", RAW], ["roofline", RAW], ["machines"]])
-    def test_prints_csv_that_reads_back_to_the_json(self, arguments: list[str], call: Any) -> None:
+    def test_prints_csv_that_reads_back_equal_to_the_json(self, arguments: list[str], call: Any) -> None:
         rows = list(csv.DictReader(io.StringIO(call(*arguments, "--format", "csv").out)))
         document = call(*arguments, "--format", "json").json()
         assert len(rows) == len(document["rows"])
@@ -100,7 +100,7 @@ class TestEveryCommand:
 
 
 class TestParse:
-    def test_writes_a_row_per_launch_and_says_what_it_read(self, call: Any, tmp_path: Path) -> None:
+    def test_writes_a_row_per_launch_and_lists_the_reports_read(self, call: Any, tmp_path: Path) -> None:
         out = tmp_path / "launches.parquet"
         result = call("parse", str(SAMPLES / "d03-long-log.csv"), "-o", str(out))
         assert result.code == 0
@@ -108,7 +108,7 @@ class TestParse:
         assert "d03-long-log.csv" in result.out
         assert "4 program output, 3 message of the tool, 1 blank line" in result.out
 
-    def test_writes_the_good_reports_and_fails_for_the_others(self, call: Any, tmp_path: Path) -> None:
+    def test_writes_the_good_reports_and_exits_with_1_for_the_others(self, call: Any, tmp_path: Path) -> None:
         out = tmp_path / "launches.parquet"
         result = call("parse", METRICS, DENIED, str(SAMPLES / "d20-source-page.csv"), "-o", str(out))
         assert result.code == 1
@@ -131,7 +131,7 @@ class TestParse:
         call("parse", *sections, "--separate", "-o", str(out))
         assert len(read_launches(out)) == 6
 
-    def test_names_the_failed_launches(self, call: Any, tmp_path: Path) -> None:
+    def test_names_failed_launches(self, call: Any, tmp_path: Path) -> None:
         result = call("parse", FAILED, "-o", str(tmp_path / "out.parquet"))
         assert result.code == 0
         assert "1 launch failed while profiled: kept, and marked failed" in result.err
@@ -161,7 +161,7 @@ class TestHotspots:
         call("parse", METRICS, "-o", str(tmp_path / "launches.parquet"))
         assert call("hotspots", str(tmp_path)).code == 0
 
-    def test_leaves_flops_empty_and_says_what_to_ask_for_where_there_are_none(self, call: Any) -> None:
+    def test_leaves_flops_empty_and_names_the_metrics_to_collect(self, call: Any) -> None:
         result = call("hotspots", RULES, "--format", "json")
         for row in result.json()["rows"]:
             assert (row["flops"], row["flops_per_s"], row["arithmetic_intensity"], row["bound"]) == (None,) * 4
@@ -175,7 +175,7 @@ class TestHotspots:
             if row["flops"]
         )
 
-    def test_shows_the_top_and_says_how_much_is_left(self, call: Any) -> None:
+    def test_shows_the_top_and_notes_how_much_is_hidden(self, call: Any) -> None:
         result = call("hotspots", RAW, "--top", "2")
         assert len(result.out.splitlines()) == 4
         assert "4 more kernels take 23.4 % of the time" in result.err
@@ -192,10 +192,10 @@ class TestHotspots:
             ([None, None], "2 more kernels, whose times are not known"),
         ],
     )
-    def test_says_what_is_known_of_the_rest(self, shares: list[float | None], said: str) -> None:
+    def test_notes_what_is_known_of_hidden_kernels(self, shares: list[float | None], said: str) -> None:
         assert more_kernels(shares) == said
 
-    def test_has_every_column_wherever_there_is_room(self, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_has_every_column_if_there_is_room(self, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         titles = (
             "launches",
             "time",
@@ -216,11 +216,11 @@ class TestHotspots:
         monkeypatch.setattr("ncu_tools.cli.options.terminal_width", lambda: 120)
         assert "std" not in call("hotspots", RAW).out
 
-    def test_full_names_are_whole(self, call: Any) -> None:
+    def test_full_names_are_not_cut(self, call: Any) -> None:
         assert "..." not in call("hotspots", RAW, "--full-names").out
         assert "(T1::Params)" in call("hotspots", RAW, "--full-names").out
 
-    def test_full_names_are_whole_where_letters_are_two_columns_wide(self, call: Any, tmp_path: Path) -> None:
+    def test_full_names_with_double_width_letters_are_not_cut(self, call: Any, tmp_path: Path) -> None:
         name = "行列の積を求めるカーネル" * 4
         wide = tmp_path / "wide.csv"
         wide.write_text(Path(METRICS).read_text("utf-8").replace("triad(", f"{name}("), encoding="utf-8")
@@ -240,7 +240,7 @@ class TestHotspots:
 
 
 class TestRoofline:
-    def test_writes_a_picture_that_is_whole(self, call: Any, tmp_path: Path) -> None:
+    def test_writes_a_complete_picture(self, call: Any, tmp_path: Path) -> None:
         for suffix in ("svg", "png", "pdf"):
             picture = tmp_path / f"roofline.{suffix}"
             assert call("roofline", RAW, "-o", str(picture)).code == 0
@@ -248,7 +248,7 @@ class TestRoofline:
         assert ET.parse(tmp_path / "roofline.svg").getroot().tag.endswith("svg")  # noqa: S314  our own file
         assert len(list(tmp_path.glob("roofline*"))) == len(list(tmp_path.glob("*.*"))) == 3
 
-    def test_json_holds_every_point_ceiling_and_ridge(self, call: Any) -> None:
+    def test_json_has_every_point_ceiling_and_ridge(self, call: Any) -> None:
         document = call("roofline", RAW, "--format", "json").json()
         assert len(document["rows"]) == 6
         ceilings = {ceiling["unit"]: ceiling for ceiling in document["ceilings"]}
@@ -279,7 +279,7 @@ class TestMachines:
         assert "3.958 PFLOP/s" in result.out
         assert "whitepaper" in result.out
 
-    def test_check_is_content(self, call: Any) -> None:
+    def test_check_passes_on_the_shipped_files(self, call: Any) -> None:
         assert "27 machine files are valid" in call("machines", "--check").err
         assert call("machines", "--check", "--format", "json").json()["rows"] == []
 
@@ -323,7 +323,7 @@ class TestAsAProcess:
         assert "note:" in result.err
         assert "note:" not in result.out
 
-    def test_a_reader_that_goes_away_is_no_error(self) -> None:
+    def test_a_closed_output_pipe_is_not_an_error(self) -> None:
         with subprocess.Popen(
             [*PROGRAM, "machines", "--format", "json"],
             stdout=subprocess.PIPE,
@@ -338,7 +338,7 @@ class TestAsAProcess:
     def test_help_imports_click_and_nothing_heavy(self) -> None:
         assert loaded_by("--help") & {"numpy", "pyarrow", "pandas", "matplotlib", "rich", "torch"} == set()
 
-    def test_commands_import_nothing_heavy_that_they_do_without(self, tmp_path: Path) -> None:
+    def test_commands_import_no_heavy_module_they_do_not_need(self, tmp_path: Path) -> None:
         folder = f"{tmp_path}{os.sep}"
         for arguments in (
             ["parse", METRICS, "-o", str(tmp_path / "x.parquet")],
@@ -352,7 +352,7 @@ class TestAsAProcess:
         ):
             assert loaded_by(*arguments) & {"pandas", "matplotlib", "torch", "zmq", "pyarrow.compute"} == set()
 
-    def test_a_large_report_is_parsed_once_and_kept(self, tmp_path: Path) -> None:
+    def test_a_large_report_is_parsed_once_and_cached(self, tmp_path: Path) -> None:
         big = tmp_path / "big.csv"
         header, *rows = Path(METRICS).read_text().splitlines(keepends=True)
         copies = ("".join(rows).replace('"4711"', f'"{process_id}"') for process_id in range(100))
@@ -388,9 +388,9 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(done.stdout.split())
 
 
-class TestWhatIsThere:
+class TestExistingFiles:
     @pytest.mark.parametrize("command", ["parse {0} -o {0}", "join {0} {1} -o {1}", "export {0} -o {0} --as csv"])
-    def test_is_not_written_over_where_it_is_read(self, command: str, call: Any, tmp_path: Path) -> None:
+    def test_are_not_overwritten_by_a_command_that_reads_them(self, command: str, call: Any, tmp_path: Path) -> None:
         files = [tmp_path / name for name in ("report.csv", "timeline.csv")]
         for file in files:
             file.write_bytes(Path(METRICS).read_bytes())
@@ -399,37 +399,37 @@ class TestWhatIsThere:
         assert "would be written over" in result.err
         assert [file.read_bytes() for file in files] == [Path(METRICS).read_bytes()] * 2
 
-    def test_is_not_taken_for_the_table_to_write_where_it_is_a_report(self, call: Any, tmp_path: Path) -> None:
+    def test_are_not_overwritten_by_a_table_if_they_are_reports(self, call: Any, tmp_path: Path) -> None:
         other = tmp_path / "other.csv"
         other.write_bytes(Path(RAW).read_bytes())
         result = call("parse", METRICS, "-o", str(other))
         assert (result.code, other.read_bytes()) == (2, Path(RAW).read_bytes())
         assert "is no Parquet file" in result.err
 
-    def test_is_written_over_where_it_is_a_table(self, call: Any, tmp_path: Path) -> None:
+    def test_are_overwritten_by_a_table_if_they_are_parquet(self, call: Any, tmp_path: Path) -> None:
         for report in (RAW, METRICS):
             assert call("parse", report, "-o", str(tmp_path / "launches.parquet")).code == 0
 
-    def test_is_not_summed_for_an_argument_without_a_name(self, call: Any, tmp_path: Path) -> None:
+    def test_are_not_read_for_an_empty_argument(self, call: Any, tmp_path: Path) -> None:
         for command in (["hotspots", ""], ["parse", "", "-o", str(tmp_path / "x.parquet")]):
             result = call(*command)
             assert result.code == 2
             assert "without a name was asked for" in result.err
 
-    def test_is_not_written_over_by_gates(self, call: Any, tmp_path: Path) -> None:
+    def test_are_not_overwritten_by_gates(self, call: Any, tmp_path: Path) -> None:
         report = tmp_path / "a.csv"
         report.write_bytes(Path(RAW).read_bytes())
         result = call("compare", str(report), METRICS, "--fail-on", "time>5%", "--junit", str(report))
         assert (result.code, report.read_bytes()) == (2, Path(RAW).read_bytes())
 
-    def test_are_launches_of_a_run_that_is_exported(self, call: Any, tmp_path: Path) -> None:
+    def test_in_a_run_folder_are_its_launches_for_export(self, call: Any, tmp_path: Path) -> None:
         launches = tmp_path / "launches.parquet"
         assert call("parse", RAW, "-o", str(launches)).code == 0
         before = launches.read_bytes()
         result = call("export", str(tmp_path), "-o", str(launches), "--as", "csv")
         assert (result.code, launches.read_bytes()) == (2, before)
 
-    def test_is_a_pipe_that_nothing_replaces_and_nothing_reads_twice(self, call: Any, tmp_path: Path) -> None:
+    def test_that_are_pipes_are_neither_replaced_nor_read_twice(self, call: Any, tmp_path: Path) -> None:
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
         written = call("parse", RAW, "-o", str(pipe))
@@ -440,7 +440,7 @@ class TestWhatIsThere:
         assert read.code == 1
         assert "is no regular file" in read.err
 
-    def test_are_kernels_that_are_no_launches(self, call: Any, tmp_path: Path) -> None:
+    def test_of_kernels_are_not_read_as_launches(self, call: Any, tmp_path: Path) -> None:
         assert call("parse", RAW, "-o", str(tmp_path / "launches.parquet")).code == 0
         for command in ("hotspots", "roofline", "layers"):
             result = call(command, str(tmp_path / "kernels.parquet"))
@@ -448,7 +448,7 @@ class TestWhatIsThere:
             assert "holds the kernels of a file of launches" in result.err
 
 
-def test_a_run_that_ended_early_says_so_and_is_not_compared(call: Any, tmp_path: Path) -> None:
+def test_a_run_that_ended_early_has_a_note_and_is_not_compared(call: Any, tmp_path: Path) -> None:
     for name, partial in (("whole", False), ("cut", True), ("other", False)):
         folder = tmp_path / name
         folder.mkdir()
@@ -464,7 +464,7 @@ def test_a_run_that_ended_early_says_so_and_is_not_compared(call: Any, tmp_path:
     assert call("compare", whole, cut, "--anyway").code == 0
 
 
-def test_a_file_that_the_shell_redirected_is_read_by_its_own_path(tmp_path: Path) -> None:
+def test_a_file_redirected_by_the_shell_is_read_by_its_own_path(tmp_path: Path) -> None:
     with Path(RAW).open("rb") as stream:
         done = subprocess.run(
             [*PROGRAM, "parse", "/dev/stdin", "-o", str(tmp_path / "launches.parquet"), "--format", "json"],
@@ -474,7 +474,7 @@ def test_a_file_that_the_shell_redirected_is_read_by_its_own_path(tmp_path: Path
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
-def test_streams_that_are_closed_are_no_error(closed: str, tmp_path: Path) -> None:
+def test_closed_standard_streams_are_not_an_error(closed: str, tmp_path: Path) -> None:
     words = [*PROGRAM, "parse", RAW, "-o", str(tmp_path / "launches.parquet")]
     done = subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *words], env={**os.environ, "PYTHONPATH": PYTHONPATH},
@@ -484,7 +484,7 @@ def test_streams_that_are_closed_are_no_error(closed: str, tmp_path: Path) -> No
     assert len(read_launches(tmp_path / "launches.parquet")) == 8
 
 
-def test_a_backend_that_matplotlib_does_not_know_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_backend_of_matplotlib_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "nonsense")
     result = process("roofline", RAW, "-o", str(tmp_path / "r.svg"))
     assert result.code == 1
@@ -510,10 +510,10 @@ def ended(code: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-class TestTheEnd:
-    """The installed command ends without taking apart what it imported."""
+class TestTheExit:
+    """The installed command exits without tearing down imported modules."""
 
-    def test_comes_after_all_that_others_want_done(self) -> None:
+    def test_comes_after_all_other_exit_handlers(self) -> None:
         code = (
             "import atexit, ncu_tools.cli as cli\n"
             "def command(arguments):\n"
@@ -527,7 +527,7 @@ class TestTheEnd:
         assert (done.returncode, done.stderr) == (3, "")
         assert done.stdout == "x" * 100_000 + "\nlast words\n"
 
-    def test_is_the_caller_s_where_another_program_calls_main(self) -> None:
+    def test_is_left_to_the_caller_if_another_program_calls_main(self) -> None:
         code = (
             "import atexit, sys\n"
             "from ncu_tools.cli import main\n"
@@ -540,7 +540,7 @@ class TestTheEnd:
         done = ended(code)
         assert (done.returncode, done.stdout) == (42, "theirs\n")
 
-    def test_of_an_error_that_got_through_is_python_s(self) -> None:
+    def test_after_an_uncaught_error_is_python_s(self) -> None:
         code = (
             "import ncu_tools.cli as cli\n"
             "def command(arguments):\n"

@@ -1,4 +1,4 @@
-"""Errors on their way from one process to another, and answers of tools that are no text."""
+"""Errors passed between processes, and tool output that is not text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTS = ("It broke.", "It was old.", "Buy another.")
 
 
 @pytest.mark.parametrize("kind", [NcuBenchError, WrongUsage, NotAReport, TooBig, DamagedManifest, NoGpuWork, GivenUp])
-def test_an_error_is_the_same_in_another_process(kind: type[NcuBenchError]) -> None:
+def test_an_error_survives_pickling_to_another_process(kind: type[NcuBenchError]) -> None:
     error = kind(*PARTS)
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     assert type(again) is kind
@@ -35,13 +35,13 @@ def test_an_error_is_the_same_in_another_process(kind: type[NcuBenchError]) -> N
     assert str(again) == "It broke. It was old. Buy another."
 
 
-def test_a_failure_of_a_tool_is_the_same_in_another_process() -> None:
+def test_a_tool_failure_survives_pickling_to_another_process() -> None:
     error = ToolFailed("report.csv", FAILURES[0], "==ERROR==")
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     assert (type(again), again.failure, again.paragraph) == (ToolFailed, FAILURES[0], error.paragraph)
 
 
-def test_every_kind_of_error_is_among_those_above() -> None:
+def test_every_error_class_is_tested_above() -> None:
     def below(kind: type[NcuBenchError]) -> set[type[NcuBenchError]]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
@@ -51,28 +51,28 @@ def test_every_kind_of_error_is_among_those_above() -> None:
     assert not issubclass(DamagedFooter, NcuBenchError)
 
 
-def test_an_error_that_is_spoken_is_heard() -> None:
+def test_an_error_reads_back_from_its_printed_paragraph() -> None:
     error = spoken_in(WrongUsage(*PARTS).spoken)
     assert error is not None
     assert (error.what, error.cause, error.advice, error.exit_code) == (*PARTS, 2)
     assert spoken_in("a line of the program") is None
 
 
-def test_an_answer_of_a_tool_may_hold_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_tool_output_may_contain_bytes_that_are_not_text(tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_bytes(b"#!/bin/sh\nprintf 'caf\\351 2024.1'\nread line && echo $line\n")
     tool.chmod(0o755)
     assert ask([str(tool)]) == (1, "caf\ufffd 2024.1")
 
 
-def test_an_error_of_who_reads_a_report_is_not_one_of_the_report(tmp_path: Path) -> None:
+def test_an_error_of_the_reading_process_is_not_blamed_on_the_report(tmp_path: Path) -> None:
     report = tmp_path / "report.csv"
     report.write_text("x")
     with pytest.raises(OSError, match="No space left"), Source(str(report)).open():
         raise OSError(28, "No space left on device")
 
 
-def test_files_written_by_many_threads_have_the_mode_of_the_umask_and_leave_it(tmp_path: Path) -> None:
+def test_files_written_by_many_threads_follow_the_umask_and_leave_it_unchanged(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
 
@@ -93,11 +93,11 @@ def test_files_written_by_many_threads_have_the_mode_of_the_umask_and_leave_it(t
     assert sorted(file.name for file in tmp_path.iterdir()) == ["0", "1", "2", "3"]
 
 
-def test_debug_of_a_profiled_program_is_not_that_of_ncu_bench(
+def test_debug_of_a_profiled_program_is_not_an_option_of_ncu_bench(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = str(tmp_path / "missing")
-    assert run(["hotspots", missing, "--debug"]) == 2  # click knows none behind the command
+    assert run(["hotspots", missing, "--debug"]) == 2  # click sees no options after the command
     with pytest.raises(NcuBenchError):
         run(["--debug", "hotspots", missing])
     profile = ["profile", "--ncu", missing, "--tool", "ncu", "--", "program", "--debug"]

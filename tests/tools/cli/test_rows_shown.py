@@ -1,4 +1,4 @@
-"""How many rows people see, and that programs get all of them."""
+"""Rows shown to people are limited; programs get all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMANDS = (["hotspots"], ["roofline"], ["compare", "other.parquet"], ["compare"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with two runs of 25 kernels."""
+    """A working folder with two runs of 25 kernels."""
     for name, factor in (("run.parquet", 1.0), ("other.parquet", 1.5)):
         launches = [launch(f"kernel_{one}", ns=factor * (1000.0 + one), dram=4096.0) for one in range(KERNELS)]
         write_table(with_metadata(table(*launches), {"schema_version": SCHEMA_VERSION}), tmp_path / name)
@@ -51,7 +51,7 @@ class TestRows:
         assert len(of_kernels(list(csv.DictReader(io.StringIO(out))))) == KERNELS
         assert "--top" not in err
 
-    def test_people_see_twenty_and_how_many_more_there_are(
+    def test_people_see_twenty_rows_and_the_number_of_hidden_ones(
         self, command: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         for form in ("text", "markdown"):
@@ -59,7 +59,7 @@ class TestRows:
             assert out.count("kernel_") + out.count("kernel\\_") == 20
             assert "5 more" in out + err
 
-    def test_top_holds_for_every_format_and_its_note_is_in_the_singular(
+    def test_top_applies_to_every_format_and_its_note_can_be_singular(
         self, command: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         document = json.loads(shown(capsys, command, "--top", "24", "--format", "json")[0])
@@ -68,7 +68,7 @@ class TestRows:
 
 
 @pytest.mark.parametrize("rows", [[], [{"name": "a\u2028", "list": [1, {"b": 2}]}, {"name": None, "list": []}]])
-def test_json_in_pieces_is_the_json_of_the_whole(rows: list[dict[str, Any]]) -> None:
+def test_json_written_in_pieces_equals_the_whole_json(rows: list[dict[str, Any]]) -> None:
     columns = (Column("name", "name"), Column("list", "list", unit="s"))
     found = "".join(to_json(Table("x", columns, rows, ["a note"], {"extra": [1]})))
     whole = {
@@ -78,6 +78,6 @@ def test_json_in_pieces_is_the_json_of_the_whole(rows: list[dict[str, Any]]) -> 
     assert found == json.dumps(whole, indent=1, ensure_ascii=False).replace("\u2028", "\\u2028")
 
 
-def test_csv_quotes_what_separates_cells() -> None:
+def test_csv_quotes_cells_with_separators() -> None:
     lines = list(to_csv(Table("x", (Column("a", "a"), Column("b", "b")), [{"a": 'x,"y"', "b": 1.5}, {"a": "z"}])))
     assert "".join(lines) == 'a,b\n"x,""y""",1.5\nz,'

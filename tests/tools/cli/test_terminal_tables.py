@@ -1,4 +1,4 @@
-"""Tables on terminals of any width, and in pipes: nothing wraps, names get the room that is left, nothing goes unsaid."""
+"""Tables on terminals of any width, and in pipes: lines fit, names get the remaining width, dropped columns are noted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_no_line_is_wider_than_the_terminal(
 
 
 @pytest.mark.parametrize("terminal", [100], indirect=True)
-def test_a_note_names_the_columns_that_have_no_room(terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_note_names_the_columns_that_were_dropped(terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
     run(["hotspots", RAW])
     found = capsys.readouterr()
     assert f"left out for want of room in {terminal} columns: sum, mean, min" in found.err
@@ -74,7 +74,7 @@ def test_a_note_names_the_columns_that_have_no_room(terminal: int, capsys: pytes
 
 
 @pytest.mark.parametrize("terminal", [80], indirect=True)
-def test_the_column_that_rows_are_sorted_by_stays(terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_column_that_rows_are_sorted_by_is_not_dropped(terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
     for by, title in (("headroom", "headroom"), ("flops", "FLOPs"), ("dram", "DRAM")):
         run(["hotspots", RAW, "--by", by])
         assert title in capsys.readouterr().out.splitlines()[0].split()
@@ -89,13 +89,13 @@ def test_pipes_get_whole_names_every_column_and_no_note(capsys: pytest.CaptureFi
     assert "left out for want" not in found.err
 
 
-def test_names_get_the_room_that_is_left() -> None:
+def test_names_get_the_remaining_width() -> None:
     row = to_text(TABLE, 130).splitlines()[2]
     assert len(row) == 130
     assert row.startswith("n" * 57 + "…")
 
 
-def test_columns_leave_by_what_they_say_and_then_from_the_right() -> None:
+def test_columns_are_dropped_by_importance_and_then_from_the_right() -> None:
     assert [titles(width) for width in (None, 200, 100, 90, 59, 47)] == [
         "abcdef", "abcdef", "abcdef", "abef", "ae", "e",
     ]  # fmt: skip
@@ -103,11 +103,11 @@ def test_columns_leave_by_what_they_say_and_then_from_the_right() -> None:
     assert left_out(TABLE, None) == []
 
 
-def test_names_get_shorter_where_nothing_else_can_leave() -> None:
+def test_names_are_shortened_if_no_other_column_can_be_dropped() -> None:
     assert len(to_text(TABLE, 30).splitlines()[2]) == 30
 
 
-def test_full_names_and_sentences_go_on_below() -> None:
+def test_full_names_and_sentences_are_wrapped() -> None:
     table = Table("x", [NAMES, Column("why", "why", prose=True)], [{"name": "x" * 60, "why": "one two three " * 5}])
     text = to_text(table, 60, full_names=True)
     assert text.count("x") == 60

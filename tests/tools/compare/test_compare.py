@@ -1,4 +1,4 @@
-"""Two runs compared kernel by kernel, the intervals of what changed, and the gates that hold changes to limits."""
+"""Two runs compared kernel by kernel, the intervals of changes, and gates."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, Floats, with_metadata
 from ncu_tools.cli import run
 from ncu_tools.compare.change import Change
 from ncu_tools.compare.compare_kernels import ComparedKernel, Comparison, compare, ordered
-from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, exit_code, parse_gate
 from ncu_tools.compare.matching.kernel_pairs import BY_PLACE, BY_SHORT_NAME, BY_SHORT_NAME_ALONE
-from ncu_tools.compare.per_launch import OF_ALL, WITHIN_WORKS
+from ncu_tools.compare.per_launch import OF_ALL, WITHIN_SIGNATURES
 from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of, differences, known_of_one
 from ncu_tools.numbers.statistics import Codes, Moments, ratio_interval, student_quantile, totals
 from tests.support.launches import launch, metric, sass, table, taken
@@ -52,7 +52,7 @@ def known_of(found: pa.Table, manifest: Manifest | None = None) -> Conditions:
 
 def compared(base: list[Launch], new: list[Launch]) -> Comparison:
     before, after = table(*base), table(*new)
-    return compare(taken(Works, before), taken(Works, after), (known_of(before), known_of(after)))
+    return compare(taken(SignatureSums, before), taken(SignatureSums, after), (known_of(before), known_of(after)))
 
 
 def only(comparison: Comparison) -> ComparedKernel:
@@ -85,7 +85,7 @@ class TestIntervals:
         for confidence in (0.5, 0.9, 0.99):
             assert student_quantile(confidence, 2) == pytest.approx(confidence * math.sqrt(2 / (1 - confidence**2)))
 
-    def test_an_interval_is_that_of_welch_written_out(self) -> None:
+    def test_an_interval_equals_welchs_formula_written_out(self) -> None:
         base, new = [10.0, 11.0, 12.5, 9.5], [14.0, 13.0, 15.0]
         parts = [statistics.variance(side) / len(side) / statistics.mean(side) ** 2 for side in (base, new)]
         freedom = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2)
@@ -106,7 +106,7 @@ class TestIntervals:
         ],
     )
     @pytest.mark.slow
-    def test_about_95_of_100_intervals_hold_the_true_ratio(
+    def test_about_95_of_100_intervals_cover_the_true_ratio(
         self, before: int, after: int, works: int, least: float, most: float
     ) -> None:
         random, trials, held = np.random.default_rng(7), 4000, 0
@@ -121,21 +121,21 @@ class TestIntervals:
             held += interval[0] <= 1.3 * after / before <= interval[1]
         assert least <= held / trials <= most
 
-    def test_bytes_that_scatter_in_no_work_have_no_interval(self) -> None:
+    def test_bytes_without_scatter_in_any_signature_have_no_interval(self) -> None:
         base = [*several("k", 1, 2, dram=10.0), *several("k", 1, 2, dram=9000.0, grid=(1, 1, 1))]
         comparison = compared(base, base)
         assert only(comparison).changes["dram_bytes"].low is None
         assert comparison.total.changes["dram_bytes"].low is None
 
-    def test_the_difference_between_works_is_no_noise(self) -> None:
+    def test_differences_between_signatures_are_not_noise(self) -> None:
         base = several("k", 10, 10.1, grid=(1, 1, 1)) + several("k", 990, 1000)
         new = several("k", 11, 11.1, grid=(1, 1, 1)) + several("k", 1190, 1200)
         change = only(compared(base, new)).changes["time"]
-        assert change.basis == WITHIN_WORKS
+        assert change.basis == WITHIN_SIGNATURES
         assert change.low is not None
         assert change.low > 1.1
 
-    def test_works_that_ran_once_leave_the_scatter_of_all_launches(self) -> None:
+    def test_signatures_launched_once_fall_back_to_the_scatter_of_all_launches(self) -> None:
         base = [one("k", 10, grid=(1, 1, 1)), one("k", 1000)]
         change = only(compared(base, [one("k", 11, grid=(1, 1, 1)), one("k", 1190)])).changes["time"]
         assert (change.basis, change.outcome) == (OF_ALL, "no change shown")
@@ -156,7 +156,7 @@ class TestIntervals:
     times = st.lists(st.floats(1, 1e6), min_size=2, max_size=6)
 
     @given(times, times)
-    def test_an_interval_holds_its_ratio_and_turns_around_with_the_runs(self, a: list[float], b: list[float]) -> None:
+    def test_an_interval_includes_its_ratio_and_inverts_with_the_runs(self, a: list[float], b: list[float]) -> None:
         there, back = (
             ratio_interval(side_of(np.array(x), np.zeros_like(x, int)), side_of(np.array(y), np.zeros_like(y, int)))
             for x, y in ((a, b), (b, a))
@@ -176,11 +176,11 @@ class TestMatching:
         )
         assert (kernel.pair.matched_by, kernel.pair.was) == ("name", None)
 
-    def test_a_kernel_with_new_template_arguments_is_found_by_its_shape(self) -> None:
+    def test_a_kernel_with_new_template_arguments_is_matched_by_its_shape(self) -> None:
         kernel = only(compared([one("void f<1>(int)")], [one("void f<2, float>(int)")]))
         assert (kernel.pair.was, kernel.pair.matched_by) == ("void f<1>(int)", BY_SHORT_NAME_ALONE)
 
-    def test_the_range_tells_two_renamed_kernels_of_one_shape_apart(self) -> None:
+    def test_the_nvtx_range_distinguishes_two_renamed_kernels_of_one_shape(self) -> None:
         base = [one("f<1>", 10, nvtx_path=("conv1",)), one("f<2>", 20, nvtx_path=("conv2",))]
         new = [one("f<3>", 10, nvtx_path=("conv1",)), one("f<4>", 20, nvtx_path=("conv2",))]
         found = {
@@ -188,12 +188,12 @@ class TestMatching:
         }
         assert found == {("f<1>", "f<3>", BY_SHORT_NAME), ("f<2>", "f<4>", BY_SHORT_NAME)}
 
-    def test_a_kernel_with_another_name_is_found_by_shape_and_range(self) -> None:
+    def test_a_renamed_kernel_is_matched_by_shape_and_range(self) -> None:
         base = [one("ampere_sgemm", nvtx_path=("iteration 3", "forward", "fc"))]
         kernel = only(compared(base, [one("sm80_xmma_gemm", nvtx_path=("iteration 9", "forward", "fc"))]))
         assert (kernel.pair.was, kernel.pair.matched_by) == ("ampere_sgemm", BY_PLACE)
 
-    def test_two_kernels_in_one_place_are_not_told_apart_without_names(self) -> None:
+    def test_two_renamed_kernels_of_the_same_shape_and_range_are_not_paired(self) -> None:
         base, new = ([one(name, nvtx_path=("fc",)) for name in names] for names in ("ab", "c"))
         found = compared(base, new).kernels
         assert {(kernel.pair.kernel, kernel.is_gone, kernel.is_new) for kernel in found} == {
@@ -219,7 +219,7 @@ class TestMatching:
 
     @given(launches)
     @pytest.mark.slow
-    def test_a_run_does_not_differ_from_itself(self, launches: list[Launch]) -> None:
+    def test_a_run_compared_with_itself_has_no_changes(self, launches: list[Launch]) -> None:
         comparison = compared(launches, launches)
         assert {change.outcome for kernel in comparison.kernels for change in kernel.changes.values()} == {"same"}
         gates = [parse_gate(text) for text in ("time>0%", "flops>0%", "launches>0%", "kernel:.:time>0%")]
@@ -233,14 +233,14 @@ class TestComparison:
         assert changes["flops"].outcome == "more"
         assert changes["flops"].noise_is_known
 
-    def test_the_total_holds_what_is_gone_and_what_is_new(self) -> None:
+    def test_the_total_includes_gone_and_new_kernels(self) -> None:
         comparison = compared(
             [*several("a", 10, 12), one("b", 5)], [*several("a", 10, 12), one("c", 50, grid=(9, 1, 1))]
         )
         assert (comparison.total.changes["time"].base, comparison.total.changes["time"].new) == (27, 72)
         assert [kernel.pair.kernel for kernel in comparison.kernels] == ["c", "b", "a"]
 
-    def test_by_time_the_kernel_that_takes_most_comes_first(self) -> None:
+    def test_by_time_the_longest_kernel_comes_first(self) -> None:
         comparison = compared([one("a", 100), one("b", 5)], [one("a", 101), one("b", 15)])
         assert [kernel.pair.kernel for kernel in ordered(comparison.kernels, "time")] == ["a", "b"]
 
@@ -255,13 +255,13 @@ class TestComparison:
         assert comparison.total.changes["launches"].growth == 0
         assert "1 failed launch of the new run left out" in comparison.notes
 
-    def test_a_run_in_which_every_launch_failed_leaves_nothing_to_hold_a_gate_to(self) -> None:
+    def test_a_run_whose_launches_all_failed_cannot_be_gated(self) -> None:
         base, new = several("k", 1, 2), [one("k", failed=True)]
         assert only(compared(base, new)).is_gone
         assert gated("time>5%", base, new).outcome == "not evaluated"
         assert gated("kernel:k:time>5%", base, new).outcome == "not evaluated"
 
-    def test_flops_of_other_units_are_no_change(self) -> None:
+    def test_flops_counted_by_different_units_are_not_compared(self) -> None:
         fp32 = {name: value for name, value in sass(ffma=100).items() if "_f" in name}
         kernel = only(compared([launch("k", fp32, ns=1)], [launch("k", sass(ffma=100, hadd=5), ns=1)]))
         assert kernel.changes["flops"].growth is None
@@ -270,7 +270,7 @@ class TestComparison:
     def test_a_kernel_without_flop_counters_has_no_change_of_flops(self) -> None:
         assert only(compared([launch("k", ns=5)], [one("k")])).changes["flops"].outcome == "not known"
 
-    def test_no_change_is_infinite_but_one_from_nothing(self) -> None:
+    def test_only_a_change_from_zero_is_infinite(self) -> None:
         assert Change("time", 0.0, 5.0).growth == math.inf
         assert Change("time", 0.0, 0.0).growth == 0
         assert Change("time", None, 5.0).growth is None
@@ -280,7 +280,7 @@ class TestConditions:
     def manifest(self, **values: Any) -> Manifest:
         return Manifest([], "ncu", "", **values)
 
-    def test_other_gpus_and_clock_modes_are_refused_and_dtypes_noted(self) -> None:
+    def test_different_gpus_and_clock_modes_are_refused_and_dtypes_noted(self) -> None:
         base = known_of(table(one()), self.manifest(clock_control="base", workload={"dtype": "fp32"}))
         new = known_of(
             table(one(device="NVIDIA T4", capability="7.5")),
@@ -289,23 +289,23 @@ class TestConditions:
         found = {difference.condition: difference.refused for difference in differences(base, new)}
         assert found == {"GPU": True, "compute capability": True, "clock control": True, "dtype": False}
 
-    def test_other_numbers_of_threads_are_refused(self) -> None:
+    def test_different_numbers_of_threads_are_refused(self) -> None:
         base, new = (known_of(table(one()), self.manifest(facts={"threads": threads})) for threads in (1, 8))
         (difference,) = differences(base, new)
         assert (str(difference), difference.refused) == ("threads: 1 in the base, 8 in the new run", True)
 
-    def test_what_only_one_run_knows_is_said(self) -> None:
+    def test_conditions_known_for_one_run_only_are_noted(self) -> None:
         base = known_of(table(one()), self.manifest(cache_control="all"))
         assert known_of_one(base, known_of(table(one()))) == ["cache control"]
 
-    def test_a_clock_that_reports_show_to_differ_is_noted(self) -> None:
+    def test_a_difference_of_reported_clocks_is_noted(self) -> None:
         clock = "sm__cycles_elapsed.avg.per_second"
         base, new = (launch("k", {clock: metric(hz, "hz")}, ns=5) for hz in (1.1e9, 1.4e9))
         assert any("1.1 GHz" in note and "1.4 GHz" in note for note in compared([base], [new]).notes)
 
 
 class TestGates:
-    def test_a_gate_is_a_measure_and_a_limit_or_one_on_kernels(self) -> None:
+    def test_a_gate_is_a_measure_and_a_limit_optionally_for_kernels(self) -> None:
         assert (parse_gate("time>5%").limit, parse_gate("time>5%").pattern) == (0.05, None)
         gate = parse_gate("kernel:at::native::.*relu:dram_bytes > 2.5 %")
         assert gate.pattern is not None
@@ -314,11 +314,11 @@ class TestGates:
     @pytest.mark.parametrize(
         "text", ["", "time", "time<5%", "time>5", "speed>5%", "time>-5%", "kernel::time>5%", "time>%"]
     )
-    def test_what_is_no_gate_is_wrong_usage(self, text: str) -> None:
+    def test_an_invalid_gate_is_wrong_usage(self, text: str) -> None:
         with pytest.raises(WrongUsage, match="is no gate"):
             parse_gate(text)
 
-    def test_a_broken_regular_expression_is_wrong_usage(self) -> None:
+    def test_an_invalid_regular_expression_is_wrong_usage(self) -> None:
         with pytest.raises(WrongUsage, match="no regular expression"):
             parse_gate("kernel:f(:time>5%")
 
@@ -327,15 +327,15 @@ class TestGates:
         assert found.outcome == "tripped"
         assert "201 ns -> 241 ns: +19.9 %" in found.reason
 
-    def test_a_change_within_its_noise_does_not_trip_and_says_so(self) -> None:
+    def test_a_change_within_its_noise_does_not_trip_and_is_reported(self) -> None:
         found = gated("time>5%", several("k", 50, 150), several("k", 70, 180))
         assert found.outcome == "not shown"
         assert "within the noise" in found.reason
 
-    def test_a_change_below_the_limit_passes_however_sure(self) -> None:
+    def test_a_change_below_the_limit_passes_however_significant(self) -> None:
         assert gated("time>5%", several("k", 100, 100.01), several("k", 103, 103.01)).outcome == "passed"
 
-    def test_without_a_known_noise_the_change_itself_decides_and_says_so(self) -> None:
+    def test_without_known_noise_the_change_itself_decides_with_a_remark(self) -> None:
         found = gated("time>5%", [one(ns=100)], [one(ns=110)])
         assert found.outcome == "tripped"
         assert "noise not known" in found.reason
@@ -362,22 +362,22 @@ class TestGates:
         assert found.outcome == "not evaluated"
         assert reason in found.reason
 
-    def test_a_gate_on_kernels_holds_each_of_them(self) -> None:
+    def test_a_gate_on_kernels_applies_to_each_of_them(self) -> None:
         base, new = [one("gemm_a", 100), one("gemm_b", 100)], [one("gemm_a", 50), one("gemm_b", 130)]
         found = gated("kernel:gemm:time>10%", base, new)
         assert found.outcome == "tripped"
         assert found.reason.startswith("gemm_b: ")
         assert gated("kernel:gemm_a:time>10%", base, new).outcome == "passed"
 
-    def test_a_gate_finds_a_renamed_kernel_by_its_old_name(self) -> None:
+    def test_a_gate_matches_a_renamed_kernel_by_its_old_name(self) -> None:
         assert gated("kernel:<1>:time>10%", [one("f<1>", 100)], [one("f<2>", 150)]).outcome == "tripped"
 
-    def test_a_new_kernel_trips_a_gate_that_finds_it(self) -> None:
+    def test_a_new_kernel_trips_a_gate_that_matches_it(self) -> None:
         found = gated("kernel:gemm:time>10%", [one("other")], [one("other"), one("gemm", grid=(3, 1, 1))])
         assert found.outcome == "tripped"
         assert "from nothing" in found.reason
 
-    def test_the_exit_code_is_3_if_one_trips_and_1_if_one_has_no_data(self) -> None:
+    def test_the_exit_code_is_3_if_one_trips_and_1_if_one_cannot_be_evaluated(self) -> None:
         base, new = [one(ns=100)], [one(ns=110)]
         tripped, passed, unknown = (gated(text, base, new) for text in ("time>5%", "flops>0%", "memory>2%"))
         assert exit_code([passed]) == 0
@@ -387,7 +387,7 @@ class TestGates:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
-    """A run, and one in which a kernel became slower and has a name with signs that XML reserves."""
+    """A run, and one with a slower kernel whose name has characters reserved in XML."""
     return (
         written(tmp_path / "base.parquet", [*several("f<1>(A&)", 100, 101), one("old")]),
         written(tmp_path / "new.parquet", [*several("f<1>(A&)", 120, 121), one("fresh", grid=(2, 1, 1))]),
@@ -401,28 +401,30 @@ def written(path: Path, launches: list[Launch]) -> str:
 
 
 class TestTheCommand:
-    def test_shows_what_changed_and_ends_well(self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    def test_shows_what_changed_and_exits_with_0(
+        self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert run(["compare", *files]) == 0
         out = capsys.readouterr().out
         for words in ("more time", "new", "gone", "all kernels", "+19.9 %"):
             assert words in out
 
-    def test_ends_with_3_where_a_gate_trips(self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    def test_exits_with_3_if_a_gate_trips(self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["compare", *files, "--fail-on", "kernel:f<1>:time>5%", "--fail-on", "launches>0%"]) == 3
         out = capsys.readouterr().out
         assert "tripped" in out
         assert "passed" in out
 
-    def test_ends_with_1_where_a_gate_has_no_data(self, files: tuple[str, str]) -> None:
+    def test_exits_with_1_if_a_gate_has_no_data(self, files: tuple[str, str]) -> None:
         assert run(["compare", *files, "--fail-on", "memory>2%"]) == 1
 
     @pytest.mark.parametrize(
         "more", [["--fail-on", "time>x%"], ["--fail-on", "kernel:(:time>1%"], ["--junit", "x.xml"]]
     )
-    def test_ends_with_2_on_wrong_usage(self, files: tuple[str, str], more: list[str]) -> None:
+    def test_exits_with_2_on_wrong_usage(self, files: tuple[str, str], more: list[str]) -> None:
         assert run(["compare", *files, *more]) == 2
 
-    def test_a_run_is_named_once_and_standard_input_too(
+    def test_a_run_or_standard_input_can_be_named_only_once(
         self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         for runs, twice in (([*files, files[1]], files[1]), (["-", "-"], "-"), ([*files, "-", "-"], "-")):
@@ -460,7 +462,7 @@ class TestTheCommand:
         assert run(["compare", *files, "--format", "markdown", "--fail-on", "kernel:f<1>:time>5%"]) == 3
         assert capsys.readouterr().out.startswith("| gate | outcome | numbers |")
 
-    def test_writes_gates_as_junit_whatever_is_in_their_names(self, files: tuple[str, str], tmp_path: Path) -> None:
+    def test_writes_gates_as_junit_for_any_kernel_name(self, files: tuple[str, str], tmp_path: Path) -> None:
         file = tmp_path / "gates.xml"
         gates = ["kernel:f<1>.A&:time>5%", "launches>0%", 'kernel:"\x1b:time>5%']
         arguments = [word for gate in gates for word in ("--fail-on", gate)]
@@ -479,7 +481,7 @@ class TestTheCommand:
         assert "2 more kernels; --top shows more" in found["notes"]
 
 
-class TestRunsThatAreNotAlike:
+class TestRunsOfDifferentConditions:
     def folder(self, path: Path, clocks: str) -> str:
         path.mkdir()
         written(path / "launches.parquet", [one()])
@@ -502,9 +504,9 @@ class TestRunsThatAreNotAlike:
         assert run(["compare", *runs, "--anyway"]) == 0
         assert "note: the runs differ in clock control" in capsys.readouterr().err
 
-    def test_raise_an_error_from_the_library_too(self) -> None:
-        from ncu_tools.compare.compare_kernels import hold_comparable
+    def test_raise_an_error_from_the_library_as_well(self) -> None:
+        from ncu_tools.compare.compare_kernels import require_comparable
 
         base, new = (known_of(table(one(device=name))) for name in ("NVIDIA A100", "NVIDIA T4"))
         with pytest.raises(NcuBenchError, match="GPU: NVIDIA A100 in the base, NVIDIA T4 in the new run"):
-            hold_comparable(base, new, ("a", "b"))
+            require_comparable(base, new, ("a", "b"))

@@ -49,7 +49,7 @@ def layer_of(comparison: LayerComparison, module: str, phase: str = "forward") -
     return next(one for one in comparison.layers if (one.module, one.phase) == (module, phase))
 
 
-class TestLayersOfTwoRuns:
+class TestComparedLayers:
     def test_are_matched_by_module_and_phase(self) -> None:
         base = ran("net.a", 10, 11) + ran("net.a", 20, 21, phase="backward")
         new = ran("net.a", 10, 11) + ran("net.a", 40, 42, phase="backward")
@@ -58,29 +58,29 @@ class TestLayersOfTwoRuns:
         assert layer_of(found, "net.a", "backward").changes["time"].ratio == 2
         assert found.layers[0].phase == "backward"
 
-    def test_have_everything_below_them_in_one_iteration(self) -> None:
+    def test_include_everything_below_them_per_iteration(self) -> None:
         found = compared(ran("net.a", 10, 10) + ran("net.b", 5, 5), ran("net.a", 20) + ran("net.b", 5))
         change = layer_of(found, "net").changes
         assert (change["time"].base, change["time"].new, change["launches"].growth) == (15, 25, 0)
         assert found.total.changes["time"].base == 15
 
-    def test_come_and_go(self) -> None:
+    def test_can_be_new_or_gone(self) -> None:
         found = compared(ran("net.a", 1) + ran("net.old", 2), ran("net.a", 1) + ran("net.fresh", 3))
         assert (layer_of(found, "net.old").new, layer_of(found, "net.fresh").base) == (None, None)
         assert layer_of(found, "net.fresh").changes["flops"].new == 8
 
-    def test_have_the_interval_of_their_iterations(self) -> None:
+    def test_have_an_interval_from_their_iterations(self) -> None:
         base, new = (10.0, 12.0, 11.0), (20.0, 21.0, 25.0)
         change = layer_of(compared(ran("net.a", *base), ran("net.a", *new)), "net.a").changes["time"]
         sides = [(sum(side) / 3, sum((x - sum(side) / 3) ** 2 for x in side) / 2 / 3, 2.0) for side in (base, new)]
         assert (change.low, change.high) == pytest.approx(ratio_interval(sides[0], sides[1]))
 
-    def test_of_a_single_iteration_have_none_and_the_note_says_why(self) -> None:
+    def test_of_a_single_iteration_have_no_interval_with_a_note(self) -> None:
         found = compared(ran("net.a", 10), ran("net.a", 12))
         assert layer_of(found, "net.a").changes["time"].low is None
         assert any("two iterations" in note for note in found.notes)
 
-    def test_are_cut_off_at_a_depth(self) -> None:
+    def test_are_limited_by_depth(self) -> None:
         base = ran("net.a.x", 1)
         assert {one.module for one in compared(base, base, depth=1).layers} == {"net", "net.a"}
 
@@ -112,8 +112,8 @@ class TestForwardAgainstBackward:
         assert (found["net"].forward_flops, found["net"].flops_ratio) == (None, None)
 
     @pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed (the extra models)")
-    def test_of_resnet18_is_1_935_without_the_gradient_of_the_input(self, tmp_path: Path) -> None:
-        """Arithmetic alone: FLOPs of every convolution, twice in backward but for the first, on the meta device."""
+    def test_flops_of_resnet18_are_1_935_times_forward_without_the_gradient_of_the_input(self, tmp_path: Path) -> None:
+        """Arithmetic only: FLOPs of every convolution, twice in backward except for the first, on the meta device."""
         from ncu_launch.workload.meta_device_count import estimate
         from ncu_launch.workload_spec import Workload
 
@@ -124,7 +124,7 @@ class TestForwardAgainstBackward:
             flops[phase] = json.loads(summary.read_text("utf-8"))["flops"]
         assert flops["backward"] / flops["forward"] == pytest.approx(1.935, abs=5e-4)
 
-    def test_a_run_of_one_phase_says_how_to_make_one_of_two(self) -> None:
+    def test_a_run_of_one_phase_is_an_error_that_says_how_to_profile_both(self) -> None:
         with pytest.raises(NcuBenchError, match=r"no launch of the phase backward.*--phase backward"):
             forward_backward(table(*ran("net", 1)))
 
@@ -166,10 +166,10 @@ class TestTheCommands:
             ("launches>40%", 3),
         ],
     )
-    def test_gates_hold_layers_and_the_run(self, files: tuple[str, str], gate: str, code: int) -> None:
+    def test_gates_apply_to_layers_and_the_run(self, files: tuple[str, str], gate: str, code: int) -> None:
         assert invoked("compare", *files, "--layers", "--fail-on", gate).exit_code == code
 
-    def test_a_gate_on_layers_needs_layers(self, files: tuple[str, str]) -> None:
+    def test_a_gate_on_layers_needs_the_option_layers(self, files: tuple[str, str]) -> None:
         found = invoked("compare", *files, "--fail-on", "layer:net:time>5%")
         assert (found.exit_code, "kernels are compared here" in found.stdout) == (1, True)
 
@@ -180,6 +180,6 @@ class TestTheCommands:
         assert rows[0]["time_ratio"] == pytest.approx(41 / 21)
         assert "time ratio" in invoked("layers", files[0], "--forward-backward", "--depth", "0").stdout
 
-    def test_the_ratios_have_no_picture(self, files: tuple[str, str]) -> None:
+    def test_the_ratios_cannot_be_drawn(self, files: tuple[str, str]) -> None:
         found = invoked("layers", files[0], "--forward-backward", "-o", "ratios.svg")
         assert found.exit_code != 0

@@ -1,4 +1,4 @@
-"""The example of docs/gate.md is what the commands print for two reports that are written here."""
+"""The example of docs/gate.md is what the commands print for two reports written here."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from tests.support.reports import needs_shared_reports, shared_reports
 
 pytestmark = [needs_shared_reports, pytest.mark.slow]
 
-BINARY = {"silu_CUDA": "H100", "silu_triton": "GH200"}
 GEMMS = ("output_gemm", "output_sgemm", "share_tile")
 
 
@@ -28,7 +27,7 @@ def compared(folder: str, base: str, new: str, *options: str, gates: Sequence[st
 
 
 @pytest.mark.parametrize("name", ["silu_CUDA", "silu_triton"])
-def test_a_binary_report_does_not_differ_from_itself(name: str) -> None:
+def test_a_binary_report_compared_with_itself_has_no_changes(name: str) -> None:
     gates = ["time>0%", "flops>0%", "dram_bytes>0%", "launches>0%", "kernel:silu:time>0%"]
     found = compared("ncu_rep_full", name, name, gates=gates)
     assert (found.exit_code, found.stdout.count("passed"), "not the same work" in found.stdout) == (0, 5, False)
@@ -42,11 +41,11 @@ class TestTwoGPUs:
     @pytest.mark.parametrize(
         ("base", "new", "code"), [("silu_CUDA", "silu_triton", 0), ("silu_triton", "silu_CUDA", 3)]
     )
-    def test_are_compared_anyway_and_trip_where_the_launches_take_longer(self, base: str, new: str, code: int) -> None:
+    def test_are_compared_with_anyway_and_trip_if_launches_take_longer(self, base: str, new: str, code: int) -> None:
         for gate in ("kernel:silu_kernel:time>5%", "time>5%"):
             assert compared("ncu_rep_full", base, new, "--anyway", gates=[gate]).exit_code == code
 
-    def test_have_their_gates_judged_per_launch_of_the_kernel_whose_name_begins_alike(self) -> None:
+    def test_are_gated_per_launch_of_the_kernel_with_a_similar_name(self) -> None:
         gates = [f"kernel:silu_kernel:{measure}>5%" for measure in ("time", "flops", "launches")]
         gates += ["kernel:distribution_elementwise:time>5%", "launches>0%"]
         outcomes = []
@@ -62,50 +61,50 @@ class TestTwoGPUs:
             ["tripped", "tripped", "tripped", "not evaluated", "tripped"],
         ]
 
-    def test_say_that_they_did_not_do_the_same_work(self) -> None:
+    def test_are_reported_as_not_the_same_work(self) -> None:
         found = compared("ncu_rep_full", "silu_CUDA", "silu_triton", "--anyway")
         assert "not the same work: 3 -> 1 launches of silu_kernel_non_strided" in found.stdout
 
 
 FASTER = {("output_gemm", "output_sgemm"), ("share_tile", "output_sgemm"), ("output_gemm", "share_tile")}
-"""Base and new run where the new matrix product takes less time: 36.98 s, 33.48 s and 36.57 s."""
+"""Base and new run, of which the new matrix product is faster: 36.98 s, 33.48 s and 36.57 s."""
 
 
 @pytest.mark.parametrize(("base", "new"), list(product(GEMMS, GEMMS)))
 class TestPairsOfMatrixProducts:
-    def test_time_trips_where_the_new_product_takes_more(self, base: str, new: str) -> None:
+    def test_time_trips_if_the_new_product_takes_longer(self, base: str, new: str) -> None:
         slower = base != new and (base, new) not in FASTER
         for gate in ("time>0.5%", "kernel:gemm_v:time>0.5%"):
             assert compared("ncu_csv", base, new, gates=[gate]).exit_code == (3 if slower else 0), gate
 
-    def test_flops_and_launches_are_the_same_as_each_does_2mnk(self, base: str, new: str) -> None:
+    def test_flops_and_launches_are_equal_since_each_does_2mnk(self, base: str, new: str) -> None:
         for gate in ("flops>0%", "launches>0%", "kernel:gemm_v:flops>0%"):
             assert compared("ncu_csv", base, new, gates=[gate]).exit_code == 0, gate
 
-    def test_bytes_trip_only_back_from_the_product_that_moves_a_fifth(self, base: str, new: str) -> None:
+    def test_bytes_trip_only_compared_with_the_product_that_moves_a_fifth(self, base: str, new: str) -> None:
         more = base == "output_sgemm" != new
         assert compared("ncu_csv", base, new, gates=["dram_bytes>5%"]).exit_code == (3 if more else 0)
 
-    def test_the_filling_of_the_matrices_takes_as_long_within_its_noise(self, base: str, new: str) -> None:
+    def test_filling_the_matrices_takes_the_same_time_within_its_noise(self, base: str, new: str) -> None:
         found = compared("ncu_csv", base, new, gates=["kernel:randomInit:time>0%"])
         told = "same" if base == new else "no change shown" if "+0.06" in found.stdout else ""
         assert (found.exit_code, told in found.stdout) == (0, True)
 
-    def test_the_product_is_one_kernel_whatever_its_version(self, base: str, new: str) -> None:
+    def test_the_product_is_matched_in_every_version(self, base: str, new: str) -> None:
         found = compared("ncu_csv", base, new)
         renamed = (base == "output_sgemm") != (new == "output_sgemm")
         assert ("similar name (gemm), grid, block, only candidate" in found.stdout) == renamed
         assert not {"gone", "new", "not the same work"} & set(found.stdout.split("   "))
 
 
-def test_two_unlike_kernels_of_two_reports_are_not_one() -> None:
+def test_two_dissimilar_kernels_of_two_reports_are_not_paired() -> None:
     found = compared("ncu_csv", "ncu_saxpy", "ncu_transpose_naive")
     assert ("gone" in found.stdout, "not the same work" in found.stdout) == (True, True)
     assert compared("ncu_csv", "ncu_saxpy", "ncu_transpose_naive", gates=["time>5%"]).exit_code == 2
 
 
 @pytest.mark.parametrize(("new", "code"), [("gemm_tiled", 3), ("gemm_register_blocked", 0), ("gemm_vectorized", 0)])
-def test_every_rewritten_matrix_product_is_found_whatever_its_grid(new: str, code: int) -> None:
+def test_every_rewritten_matrix_product_is_matched_whatever_its_grid(new: str, code: int) -> None:
     for gate in ("kernel:gemm_naive:time>5%", "time>5%"):
         found = compared("ncu_csv", "ncu_gemm_naive", f"ncu_{new}", gates=[gate])
         assert (found.exit_code, "similar name (gemm)" in found.stdout) == (code, True)

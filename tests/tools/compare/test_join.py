@@ -22,7 +22,7 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import run
 from ncu_tools.compare.join import Joined, join
 from ncu_tools.kernels.hotspots import hotspots
-from ncu_tools.kernels.kernel_name_spelling import spelled_alike, without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters, normalised_name
 from ncu_tools.roofline.roofline import roofline
 from tests.support.launches import launch, metric, sass, table
 
@@ -30,7 +30,7 @@ GRID, BLOCK = (8, 1, 1), (128, 1, 1)
 
 
 def counted(name: str = "kernel", flops: float = 200.0, dram: float = 1000.0, **attributes: Any) -> Launch:
-    """A launch under ncu, whose time is not to be believed; grid and block are as those of `timed`."""
+    """A launch under ncu, whose time is not meaningful; grid and block as in `timed`."""
     attributes = {"grid": GRID, "block": BLOCK, "process_id": 1, "device_id": 0, **attributes}
     return launch(name, sass(ffma=flops / 2), ns=99_999, dram=dram, **attributes)
 
@@ -76,11 +76,11 @@ def test_a_launch_has_the_time_of_the_timeline_and_the_counts_of_ncu() -> None:
     assert "gpu__time_duration.sum" not in row
 
 
-def test_the_source_says_which_timeline_it_was() -> None:
+def test_the_source_column_names_the_timeline() -> None:
     assert only(join(counts(counted()), timeline(timed(), source="kineto")))["source"] == "ncu+kineto"
 
 
-def test_one_counted_launch_serves_every_launch_of_its_signature() -> None:
+def test_one_counted_launch_gives_counts_to_every_launch_of_its_signature() -> None:
     joined = join(counts(counted()), timeline(*(timed(ns=ns) for ns in (1, 2, 3))))
     assert [row["flops"] for row in rows(joined)] == [200, 200, 200]
     assert times(joined) == {"matched": 6}
@@ -92,7 +92,7 @@ def test_counts_that_agree_within_the_tolerance_are_averaged() -> None:
     assert only(join(both, timeline(timed()), tolerance=0.001))["dram_bytes"] is None
 
 
-def test_counts_that_differ_are_left_empty_and_what_agrees_is_kept() -> None:
+def test_counts_that_differ_are_left_empty_and_equal_ones_are_kept() -> None:
     joined = join(counts(counted(dram=1000), counted(dram=3000)), timeline(timed(ns=10)))
     row = only(joined)
     assert (row["flops"], row["dram_bytes"], row["counts_match"]) == (200, None, "ambiguous")
@@ -100,25 +100,25 @@ def test_counts_that_differ_are_left_empty_and_what_agrees_is_kept() -> None:
     assert any("dram_bytes by up to 66.7 %" in note for note in joined.notes)
 
 
-def test_counts_that_differ_are_matched_by_order_where_both_sides_have_equally_many() -> None:
+def test_counts_that_differ_are_matched_by_order_if_both_sides_have_equally_many() -> None:
     joined = join(counts(counted(dram=1000), counted(dram=3000)), timeline(timed(ns=1), timed(ns=2)))
     assert [(row["duration_ns"], row["dram_bytes"]) for row in rows(joined)] == [(1, 1000), (2, 3000)]
     assert times(joined) == {"matched by order": 3}
 
 
-def test_order_is_that_of_starts_not_of_rows() -> None:
+def test_order_is_by_start_time_not_by_row() -> None:
     backwards = timeline(timed(ns=1), timed(ns=2)).take(pa.array([1, 0]))
     joined = join(counts(counted(dram=1000), counted(dram=3000)), backwards)
     assert [(row["duration_ns"], row["dram_bytes"]) for row in rows(joined)] == [(2, 3000), (1, 1000)]
 
 
 @pytest.mark.parametrize("elsewhere", [timed(process_id=5), timed(device_id=5)], ids=["process", "device"])
-def test_order_means_nothing_across_processes_and_devices(elsewhere: Launch) -> None:
+def test_order_is_not_used_across_processes_and_devices(elsewhere: Launch) -> None:
     joined = join(counts(counted(dram=1000), counted(dram=3000)), timeline(timed(), elsewhere))
     assert set(times(joined)) == {"ambiguous"}
 
 
-def test_ranges_tell_launches_of_the_same_kernel_and_shape_apart() -> None:
+def test_ranges_distinguish_launches_of_the_same_kernel_and_shape() -> None:
     ours = counts(counted(flops=100, nvtx_path=("a",)), counted(flops=300, nvtx_path=("b",)))
     joined = join(ours, timeline(timed(nvtx_path=("b",)), timed(nvtx_path=("a",)), timed(nvtx_path=("c",))))
     assert [(row["flops"], row["counts_match"]) for row in rows(joined)] == [
@@ -127,26 +127,26 @@ def test_ranges_tell_launches_of_the_same_kernel_and_shape_apart() -> None:
     assert rows(joined)[0]["counts_key"] == "name, grid, block, range"
 
 
-def test_ranges_that_number_iterations_do_not_tell_launches_apart() -> None:
+def test_ranges_that_number_iterations_do_not_distinguish_launches() -> None:
     ours = counts(counted(nvtx_path=("iteration 0", "forward")))
     joined = join(ours, timeline(*(timed(nvtx_path=(f"iteration {number}", "forward")) for number in range(3))))
     assert {row["counts_key"] for row in rows(joined)} == {"name, grid, block, range"}
 
 
-def test_another_shape_is_other_work() -> None:
+def test_another_shape_is_another_signature() -> None:
     joined = join(counts(counted()), timeline(timed(grid=(9, 1, 1)), timed(ns=5)))
     assert [row["flops"] for row in rows(joined)] == [None, 200]
     assert [row["source"] for row in rows(joined)] == ["nsys", "ncu+nsys"]
     assert times(joined) == {"matched": 5, "unmatched": 10}
 
 
-def test_a_name_alone_is_enough_only_where_one_side_has_no_shapes() -> None:
+def test_a_name_alone_suffices_only_if_one_side_has_no_shapes() -> None:
     joined = join(counts(counted()), timeline(timed(grid=None, block=None)))
     assert (only(joined)["flops"], only(joined)["counts_key"]) == (200, "name")
     assert "1 launch joined by name only" in joined.notes
 
 
-def test_names_are_compared_without_parameters_where_tools_print_them_differently() -> None:
+def test_names_are_compared_without_parameters_if_tools_print_them_differently() -> None:
     joined = join(
         counts(counted("void gemm<(int)128, (bool)1, float>(const T3 *, T3 *, int)")),
         timeline(timed("void gemm<128, true, float>(float const*, float*, int)")),
@@ -154,7 +154,7 @@ def test_names_are_compared_without_parameters_where_tools_print_them_differentl
     assert (only(joined)["flops"], only(joined)["counts_key"]) == (200, "name without parameters, grid, block")
 
 
-def test_a_short_name_joins_only_what_is_bare_on_one_side() -> None:
+def test_a_short_name_joins_only_if_one_side_has_bare_names() -> None:
     instances = counts(counted("void add<float>(float*)"), counted("void add<double>(double*)", flops=600))
     assert only(join(instances, timeline(timed("void add<int>(int*)"))))["counts_match"] == "unmatched"
     assert only(join(instances, timeline(timed("add"))))["counts_match"] == "ambiguous"
@@ -176,25 +176,25 @@ def test_kernels_that_lack_counts_are_listed_by_time() -> None:
     assert joined.lacking[0].share == pytest.approx(45 / 75)
 
 
-def test_launches_without_a_time_are_named_because_they_are_in_no_share() -> None:
+def test_launches_without_a_time_are_noted_because_they_are_in_no_share() -> None:
     joined = join(counts(counted()), timeline(timed(ns=10), timed(measures={})))
     assert times(joined) == {"matched": 10}
     assert joined.outcomes[0].launches == 2
     assert "1 launch of the timeline without a time: they are in no share" in joined.notes
 
 
-def test_averages_of_a_timeline_count_as_many_launches_as_they_stand_for() -> None:
+def test_averages_of_a_timeline_count_all_their_launches() -> None:
     joined = join(counts(counted()), timeline(timed(ns=10, invocations=4), timed("b", 5)))
     assert times(joined) == {"matched": 40, "unmatched": 5}
     assert joined.outcomes[0].launches == 4
 
 
-def test_launches_that_failed_under_ncu_give_no_counts() -> None:
+def test_failed_launches_under_ncu_give_no_counts() -> None:
     joined = join(counts(counted(failed=True, flops=7), counted()), timeline(timed()))
     assert only(joined)["flops"] == 200
 
 
-def test_clocks_ceilings_and_other_metrics_come_along() -> None:
+def test_clocks_ceilings_and_other_metrics_are_joined_too() -> None:
     one = counted()
     one.metrics |= {
         "smsp__cycles_elapsed.avg.per_second": metric(1.5e9, "hz"),
@@ -224,7 +224,7 @@ def of_gpu(launch: Launch, name: str | None, capability: str | None) -> Launch:
         ((None, "9.0"), "counts are of compute capability 8.0 and times of compute capability 9.0"),
     ],
 )
-def test_counts_of_one_gpu_are_not_joined_with_times_of_another_unless_that_is_wanted(
+def test_counts_of_one_gpu_are_not_joined_with_times_of_another_unless_requested(
     gpu: tuple[str | None, str | None], words: str
 ) -> None:
     ours, theirs = counts(of_gpu(counted(), "NVIDIA A100", "8.0")), timeline(of_gpu(timed(), *gpu))
@@ -235,7 +235,7 @@ def test_counts_of_one_gpu_are_not_joined_with_times_of_another_unless_that_is_w
     assert any(note.startswith("counts are of") for note in joined.notes)
 
 
-def test_a_gpu_that_only_one_side_knows_is_no_difference() -> None:
+def test_a_gpu_known_on_one_side_only_is_not_a_difference() -> None:
     assert only(join(counts(of_gpu(counted(), "NVIDIA A100", "8.0")), timeline(of_gpu(timed(), None, None))))["flops"]
 
 
@@ -253,7 +253,7 @@ def test_the_command_refuses_counts_of_another_gpu_and_joins_them_anyway(
     assert "note: counts are of NVIDIA A100 and times of NVIDIA H100" in capsys.readouterr().err
 
 
-def test_counted_launches_that_the_timeline_lacks_are_said() -> None:
+def test_counted_launches_missing_in_the_timeline_are_noted() -> None:
     joined = join(counts(counted(), counted("other")), timeline(timed()))
     assert "1 launch under ncu, of 1 kernel, not in the timeline" in joined.notes
 
@@ -274,7 +274,7 @@ def test_hotspots_and_roofline_work_on_the_result() -> None:
         (counts(counted()), timeline(timed("aten::mm", operation="cpu_op")), "operators of the CPU"),
     ],
 )
-def test_what_cannot_be_joined_is_refused_with_the_reason(one: pa.Table, other: pa.Table, words: str) -> None:
+def test_inputs_that_cannot_be_joined_are_refused_with_the_reason(one: pa.Table, other: pa.Table, words: str) -> None:
     with pytest.raises(NcuBenchError, match=words):
         join(one, other)
 
@@ -315,8 +315,8 @@ def test_no_launch_and_no_time_is_lost_and_every_count_was_counted(ours: list[An
         ("void f<X::operator ()() const>(int)", "void f<X::operator()() const>(int)"),
     ],
 )
-def test_spellings_of_different_tools_are_one_name(one: str, other: str) -> None:
-    assert spelled_alike(one) == spelled_alike(other)
+def test_spellings_of_different_tools_are_normalised_to_one_name(one: str, other: str) -> None:
+    assert normalised_name(one) == normalised_name(other)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_spellings_of_different_tools_are_one_name(one: str, other: str) -> None
     [("f<(int)1>(int)", "f<(int)2>(int)"), ("f<unsigned int>()", "f<unsigned>()"), ("f<a1u>()", "f<a1>()")],
 )
 def test_different_kernels_keep_different_names(one: str, other: str) -> None:
-    assert spelled_alike(one) != spelled_alike(other)
+    assert normalised_name(one) != normalised_name(other)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_different_kernels_keep_different_names(one: str, other: str) -> None:
     ],
 )
 def test_only_the_last_list_of_parameters_is_dropped(name: str, expected: str) -> None:
-    assert without_parameters(name) == expected
+    assert drop_parameters(name) == expected
 
 
 # --------------------------------------------------------------------------------------------------- the command line
@@ -351,7 +351,7 @@ def files(tmp_path: Path) -> tuple[str, str, str]:
     return str(ours), str(theirs), str(tmp_path / "joined.parquet")
 
 
-def test_the_command_writes_the_table_and_says_what_time_found_its_counts(
+def test_the_command_writes_the_table_and_reports_the_share_of_time_with_counts(
     files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours, theirs, joined = files
@@ -365,7 +365,7 @@ def test_the_command_writes_the_table_and_says_what_time_found_its_counts(
     assert run(["hotspots", joined]) == 0
 
 
-def test_a_trace_of_pytorch_is_a_timeline_for_the_command(
+def test_the_command_accepts_a_trace_of_pytorch_as_timeline(
     files: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "synthetic.json"
@@ -387,7 +387,7 @@ def test_swapped_arguments_are_an_error_with_advice(
     assert not Path(joined).exists()
 
 
-def test_bytes_that_ncu_gives_as_a_rate_are_those_under_ncu() -> None:
+def test_bytes_that_ncu_prints_as_a_rate_are_multiplied_by_the_time_under_ncu() -> None:
     one, both = counted(), counted("other")
     one.metrics |= {"lts__t_bytes.sum.per_second": metric(1e9, "byte/s"), "lts__lts2xbar.sum.per_second": metric(5e8)}
     both.metrics |= {"lts__lts2xbar.sum.per_second": metric(5e8), "lts__lts2xbar.sum": metric(7.0)}

@@ -1,4 +1,4 @@
-"""Which kernels of one run are which of another after a rename, on what evidence, and by the word of the user."""
+"""Kernels paired between two runs after a rename: the evidence, and pairs that the user names."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
 from ncu_tools.compare.matching.kernel_pairs import ASKED, BY_SHORT_NAME_ALONE, THE_ONLY_ONES, pair_kernels
-from ncu_tools.compare.matching.launch_signatures import Signatures, Work, signatures_of
+from ncu_tools.compare.matching.launch_signatures import LaunchSignature, Signatures, signatures_of
 from ncu_tools.compare.matching.similar_names import shared_words
 
 SMALL, LARGE = (8, 1, 1, 128, 1, 1), (64, 1, 1, 256, 1, 1)
 
 
 class K(NamedTuple):
-    """A kernel as it is launched."""
+    """A kernel with its launch configuration."""
 
     name: str
     shape: tuple[int, ...] | None = SMALL
@@ -28,11 +28,11 @@ class K(NamedTuple):
 
 
 def signatures(kernels: Iterable[K]) -> Signatures:
-    return signatures_of([Work(*kernel) for kernel in kernels])
+    return signatures_of([LaunchSignature(*kernel) for kernel in kernels])
 
 
 def pairs(base: list[K], new: list[K], *asked: str) -> dict[tuple[str | None, str | None], str | None]:
-    """What brought each kernel before and after together; None on the side that lacks it."""
+    """What matched each kernel before and after; None on the side that lacks it."""
     meant = asked_pairs(asked, [kernel.name for kernel in base], [[kernel.name for kernel in new]])
     found: dict[tuple[str | None, str | None], str | None] = {}
     before = {kernel.name for kernel in base}
@@ -45,7 +45,7 @@ def pairs(base: list[K], new: list[K], *asked: str) -> dict[tuple[str | None, st
 
 
 class TestARewrittenKernel:
-    def test_is_found_by_the_beginning_of_its_name_whatever_its_grid(self) -> None:
+    def test_is_matched_by_the_beginning_of_its_name_whatever_its_grid(self) -> None:
         found = pairs([K("add"), K("rms_norm_v1")], [K("add"), K("rms_norm_float4", LARGE)])
         assert found == {
             ("add", "add"): "name",
@@ -63,7 +63,7 @@ class TestARewrittenKernel:
             ("f<1>", "f<2>", "short name, only candidate"),
         ],
     )
-    def test_is_found_in_the_ways_that_people_name_their_versions(self, old: str, new: str, evidence: str) -> None:
+    def test_is_matched_for_common_ways_of_naming_versions(self, old: str, new: str, evidence: str) -> None:
         assert pairs([K(old)], [K(new, LARGE)]) == {(old, new): evidence}
 
     @pytest.mark.parametrize(
@@ -78,38 +78,38 @@ class TestARewrittenKernel:
             ("void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm>", "void cutlass::Kernel2<cutlass_80_simt_sgemm>"),
         ],
     )
-    def test_is_not_seen_in_a_kernel_that_does_something_else(self, old: str, new: str) -> None:
+    def test_is_not_matched_to_a_kernel_that_does_something_else(self, old: str, new: str) -> None:
         assert pairs([K(old)], [K(new, LARGE)]) == {(old, None): None, (None, new): None}
 
-    def test_is_not_guessed_between_two_that_are_as_good(self) -> None:
+    def test_is_not_matched_if_two_candidates_are_equally_good(self) -> None:
         found = pairs([K("gemm_v1")], [K("gemm_v2", LARGE), K("gemm_v3", LARGE)])
         assert set(found) == {("gemm_v1", None), (None, "gemm_v2"), (None, "gemm_v3")}
         assert set(pairs([K("gemm_v2"), K("gemm_v3")], [K("gemm_v1", LARGE)]).values()) == {None}
 
-    def test_of_two_that_are_as_like_is_the_one_with_the_same_grid_and_block(self) -> None:
+    def test_with_two_equally_similar_candidates_is_the_one_with_the_same_grid_and_block(self) -> None:
         found = pairs([K("gemm_v1"), K("gemm_v2", LARGE)], [K("gemm_v3", LARGE), K("gemm_v4")])
         assert found == {
             ("gemm_v1", "gemm_v4"): "similar name (gemm), grid, block, closest",
             ("gemm_v2", "gemm_v3"): "similar name (gemm), grid, block, closest",
         }
 
-    def test_is_the_closest_of_several_and_then_what_is_left(self) -> None:
+    def test_is_the_closest_of_several_and_the_rest_is_matched_afterwards(self) -> None:
         base = [K("softmax_online_v1"), K("softmax_loop_v1")]
         found = pairs(base, [K("softmax_online_v2", LARGE), K("softmax_v3", LARGE)])
         assert found["softmax_online_v1", "softmax_online_v2"] == "similar name (softmax_online), only candidate"
         assert found["softmax_loop_v1", "softmax_v3"] == "similar name (softmax), only candidate"
 
-    def test_is_not_seen_in_one_that_may_do_the_work_of_two(self) -> None:
+    def test_is_not_matched_to_one_that_may_do_the_work_of_two(self) -> None:
         found = pairs([K("add_bias"), K("relu")], [K("add_bias_relu", LARGE)])
         assert set(found.values()) == {None}
 
-    def test_with_ranges_is_found_in_the_same_range_only(self) -> None:
+    def test_with_ranges_is_matched_in_the_same_range_only(self) -> None:
         base = [K("norm_v1", SMALL, ("a",)), K("x", SMALL, ("c",))]
         assert pairs(base, [K("norm_v2", LARGE, ("a",)), K("x", SMALL, ("c",))])["norm_v1", "norm_v2"]
         assert ("norm_v1", None) in pairs(base, [K("norm_v2", LARGE, ("b",)), K("x", SMALL, ("c",))])
 
     @pytest.mark.slow
-    def test_is_found_in_seconds_among_thousands(self) -> None:
+    def test_is_matched_in_seconds_among_thousands(self) -> None:
         base = [K(f"{chr(97 + a)}{chr(97 + b)}k_v{n}") for a in range(26) for b in range(6) for n in range(20)]
         started = time.process_time()
         found = pairs([*base, K("rms_norm_v1")], [K(f"{one.name}x", LARGE) for one in base] + [K("rms_norm_v2", LARGE)])
@@ -118,22 +118,22 @@ class TestARewrittenKernel:
 
 
 class TestAKernelWithAnotherName:
-    def test_is_found_by_grid_and_block_where_nothing_else_is_left_in_either_run(self) -> None:
+    def test_is_matched_by_grid_and_block_if_no_other_kernel_is_left(self) -> None:
         base, new = [K("add"), K("softmax")], [K("add"), K("attention")]
         assert pairs(base, new)["softmax", "attention"] == THE_ONLY_ONES
         assert ("softmax", None) in pairs(base, [*new, K("other", LARGE)])
         assert ("softmax", None) in pairs(base, [K("add"), K("attention", LARGE)])
 
-    def test_is_not_found_where_no_grid_is_known(self) -> None:
+    def test_is_not_matched_without_a_grid(self) -> None:
         assert set(pairs([K("softmax", None)], [K("attention", None)]).values()) == {None}
 
-    def test_of_two_template_instances_none_is_guessed(self) -> None:
+    def test_is_not_matched_to_one_of_two_template_instances(self) -> None:
         found = pairs([K("f<1>"), K("f<2>")], [K("f<3>")])
         assert set(found.values()) == {None}
         assert pairs([K("f<1>")], [K("f<3>")]) == {("f<1>", "f<3>"): BY_SHORT_NAME_ALONE}
 
 
-class TestTheWordOfTheUser:
+class TestPairsOfTheUser:
     base = (K("void a<1>(int)"), K("b"), K("c=d"))
     new = (K("b"), K("void e<2>(int)", LARGE), K("x=y"))
 
@@ -146,10 +146,10 @@ class TestTheWordOfTheUser:
             ("c=d=x=y", "c=d", "x=y"),
         ],
     )
-    def test_pairs_kernels_by_full_and_short_names(self, text: str, old: str, new: str) -> None:
+    def test_match_kernels_by_full_and_short_names(self, text: str, old: str, new: str) -> None:
         assert pairs(list(self.base), list(self.new), text)[old, new] == ASKED
 
-    def test_goes_before_the_same_name(self) -> None:
+    def test_take_precedence_over_equal_names(self) -> None:
         found = pairs([K("a"), K("b")], [K("a", LARGE), K("b")], "a=b", "b=a")
         assert found == {("a", "b"): ASKED, ("b", "a"): ASKED}
 
@@ -162,15 +162,15 @@ class TestTheWordOfTheUser:
             ("=", "is called nothing"),
         ],
     )
-    def test_on_a_kernel_that_is_not_there_is_an_error_with_near_names(self, text: str, words: str) -> None:
+    def test_with_an_unknown_kernel_are_an_error_with_similar_names(self, text: str, words: str) -> None:
         with pytest.raises(WrongUsage, match=words):
             pairs([K("rms_norm_v1")], [K("layer")], text)
 
-    def test_is_taken_once(self) -> None:
+    def test_can_name_a_kernel_only_once(self) -> None:
         with pytest.raises(WrongUsage, match="names b of the base twice"):
             pairs([K("b")], [K("x"), K("y")], "b=x", "b=y")
 
-    def test_of_several_runs_holds_in_those_that_have_the_kernel(self) -> None:
+    def test_apply_to_those_of_several_runs_that_have_the_kernel(self) -> None:
         found = asked_pairs(["b=x", "b=y"], ["b"], [["x"], ["y"]])
         assert [pair.new for pair in found] == [{"x"}, {"y"}]
 
@@ -180,7 +180,7 @@ names = st.sampled_from(["rms_norm_v1", "rms_norm_v2", "layer_norm", "f<1>", "f<
 
 @given(st.lists(st.builds(K, names, st.sampled_from([SMALL, LARGE, None])), max_size=8, unique=True),
        st.lists(st.builds(K, names, st.sampled_from([SMALL, LARGE, None])), max_size=8, unique=True))  # fmt: skip
-def test_every_launch_has_a_pair_and_every_pair_holds_kernels_of_one_name_a_side(base: list[K], new: list[K]) -> None:
+def test_every_launch_has_a_pair_with_one_name_on_each_side(base: list[K], new: list[K]) -> None:
     found = pair_kernels(signatures(base), signatures(new))
     for side, codes in ((base, found.base), (new, found.new)):
         assert (codes >= 0).all()
@@ -189,5 +189,5 @@ def test_every_launch_has_a_pair_and_every_pair_holds_kernels_of_one_name_a_side
 
 
 @given(names, names)
-def test_names_are_as_alike_in_either_order(one: str, other: str) -> None:
+def test_name_similarity_is_symmetric(one: str, other: str) -> None:
     assert shared_words(one, other) == shared_words(other, one)

@@ -20,7 +20,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_tools.cli.compare_tables.shared import short_names
 from ncu_tools.compare.change import Change, sentence, verdict_text
 from ncu_tools.compare.compare_kernels import Comparison, compare
-from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.gate import GateOutcome, evaluate, parse_gate
 from ncu_tools.compare.matching.asked_pairs import asked_pairs
 from ncu_tools.compare.per_launch import OF_COMMON_SIGNATURES, OF_OTHER_SIGNATURES, PER_LAUNCH
@@ -38,11 +38,11 @@ def several(name: str, *times: float, flops: float = 200.0, dram: float = 1000.0
 
 
 SILU_3, SILU_4 = several("silu_kernel", 284, 285, 286), several("silu_kernel", 269, 270, 271, 272)
-"""A kernel that became faster, and of which the new run holds a sample more."""
+"""A kernel that became faster, with one more sample in the new run."""
 
 
 def compared(base: list[Launch], new: list[Launch], *asked: str, sums_anyway: bool = False) -> Comparison:
-    sides = [taken(Works, table(*launches)) for launches in (base, new)]
+    sides = [taken(SignatureSums, table(*launches)) for launches in (base, new)]
     conditions = conditions_of(sides[0].observed), conditions_of(sides[1].observed)
     pairs = asked_pairs(asked, sides[0].signatures.names, [sides[1].signatures.names])
     return compare(sides[0], sides[1], conditions, asked=pairs, sums_anyway=sums_anyway)
@@ -73,7 +73,7 @@ class TestPerLaunch:
         assert (found.outcome, "time per launch 270.5 ns -> 285 ns" in found.reason) == ("tripped", True)
         assert gated("kernel:silu:launches>5%", SILU_4, SILU_3).outcome == "passed"
 
-    def test_one_more_of_the_large_launches_does_not_make_a_kernel_slower(self) -> None:
+    def test_more_of_the_large_launches_do_not_make_a_kernel_slower(self) -> None:
         base = several("gemm", 10, 10.2) + several("gemm", 1000, 1010, grid=LARGE)
         new = several("gemm", 9, 9.1) + several("gemm", 900, 905, 910, grid=LARGE)
         (kernel,) = compared(base, new).kernels
@@ -82,27 +82,27 @@ class TestPerLaunch:
         assert (time.outcome, time.compares) == ("less", PER_LAUNCH)
         assert gated("kernel:gemm:time>5%", base, new).outcome == "passed"
 
-    def test_launches_of_a_grid_that_one_run_lacks_are_left_out_and_said(self) -> None:
+    def test_launches_of_a_grid_that_one_run_lacks_are_left_out_with_a_note(self) -> None:
         new = several("gemm", 9, 9.1) + several("gemm", 900, grid=LARGE)
         comparison = compared(several("gemm", 10, 10.2), new)
         time = comparison.kernels[0].changes["time"]
         assert (time.new, time.outcome, time.compares) == (9.05, "less", OF_COMMON_SIGNATURES)
         assert f"1 kernel is compared {OF_COMMON_SIGNATURES}" in comparison.notes
 
-    def test_a_kernel_with_another_grid_is_compared_by_all_of_its_launches_and_said(self) -> None:
+    def test_a_kernel_with_another_grid_is_compared_by_all_its_launches_with_a_note(self) -> None:
         comparison = compared(several("gemm", 10, 11), several("gemm", 20, 21, 22, grid=LARGE))
         time = comparison.kernels[0].changes["time"]
         assert (time.base, time.new, time.compares) == (10.5, pytest.approx(21), OF_OTHER_SIGNATURES)
         assert time.low is not None
         assert f"1 kernel is compared {OF_OTHER_SIGNATURES}" in comparison.notes
 
-    def test_averages_count_as_often_as_they_stand_for_launches(self) -> None:
+    def test_averages_count_all_their_launches(self) -> None:
         base = [*several("k", 10, invocations=9), *several("k", 20)]
         (kernel,) = compared(base, several("k", 11)).kernels
         assert kernel.changes["time"].base == 11
 
     @pytest.mark.parametrize(("before", "after"), [((5, 5), (3, 12)), ((4, 8), (20, 4))])
-    def test_about_95_of_100_intervals_hold_the_true_ratio_though_the_mix_changed(
+    def test_about_95_of_100_intervals_cover_the_true_ratio_though_the_mix_changed(
         self, before: tuple[int, int], after: tuple[int, int]
     ) -> None:
         random, held, trials, truth = np.random.default_rng(5), 0, 3000, 1.3
@@ -134,7 +134,7 @@ class TestPerLaunch:
 
 
 class TestSums:
-    def test_are_compared_where_both_runs_did_the_same_work(self) -> None:
+    def test_are_compared_if_both_runs_did_the_same_work(self) -> None:
         base = SILU_3 + several("add", 5, grid=LARGE)
         comparison = compared(base, several("silu_kernel", 270, 271, 272) + several("add", 6, grid=LARGE))
         assert not comparison.other_work
@@ -149,7 +149,9 @@ class TestSums:
             (several("k", 1, nvtx_path=("a",)), several("k", 1, nvtx_path=("b",)), "another grid, block or range of k"),
         ],
     )
-    def test_of_other_work_say_so_and_have_no_change(self, base: list[Launch], new: list[Launch], words: str) -> None:
+    def test_of_different_work_are_marked_and_have_no_change(
+        self, base: list[Launch], new: list[Launch], words: str
+    ) -> None:
         comparison = compared(base, new)
         assert str(comparison.other_work) == f"not the same work: {words}"
         changes = comparison.total.changes
@@ -159,7 +161,7 @@ class TestSums:
     @pytest.mark.parametrize(
         "base", [several("k", 1, nvtx_path=("a",)), several("k", 1, grid=None, block=None)], ids=["range", "grid"]
     )
-    def test_are_the_same_work_where_only_one_run_knows_a_range_or_a_grid(self, base: list[Launch]) -> None:
+    def test_are_the_same_work_if_only_one_run_knows_a_range_or_a_grid(self, base: list[Launch]) -> None:
         assert not compared(base, several("k", 1)).other_work
 
     def test_of_a_rewritten_kernel_are_the_same_work_if_it_is_launched_as_often(self) -> None:
@@ -172,23 +174,23 @@ class TestSums:
         assert compared(base, new).other_work
         assert not compared(base, new, "k=k").other_work
 
-    def test_a_gate_on_them_is_refused_where_the_work_is_another_with_what_to_type(self) -> None:
+    def test_are_refused_by_a_gate_if_the_work_differs_with_advice(self) -> None:
         found = gated("time>5%", SILU_3, SILU_4)
         assert found.outcome == "refused"
         assert "3 -> 4 launches of silu_kernel" in found.reason
         assert '--fail-on "kernel:silu_kernel:time>5%"' in found.reason
         assert "--anyway" in found.reason
 
-    def test_a_gate_on_launches_is_exact_and_always_judged(self) -> None:
+    def test_of_launches_are_exact_and_always_gated(self) -> None:
         assert gated("launches>0%", SILU_3, SILU_4).outcome == "tripped"
         assert gated("launches>50%", SILU_3, SILU_4).outcome == "passed"
 
-    def test_are_judged_anyway_if_that_is_wanted(self) -> None:
+    def test_are_gated_with_anyway(self) -> None:
         assert gated("time>5%", SILU_3, SILU_4, sums_anyway=True).outcome == "tripped"
         assert gated("time>50%", SILU_3, SILU_4, sums_anyway=True).outcome == "passed"
 
 
-class TestHowAChangeIsTold:
+class TestShownChanges:
     def test_a_change_below_the_printed_digits_is_the_same(self) -> None:
         assert Change("time", 1234.4, 1234.5).outcome == "same"
         assert Change("time", 1234.0, 1235.1).outcome == "more"
@@ -215,12 +217,12 @@ class TestHowAChangeIsTold:
         found = gated("time>0%", several("k", 123456.0), several("k", 123457.0))
         assert (found.outcome, found.reason) == ("passed", "time 123.5 µs -> 123.5 µs: same")
 
-    def test_a_change_within_its_interval_is_told_as_none_with_the_interval_everywhere(self) -> None:
+    def test_a_change_within_its_interval_is_shown_as_no_change_with_the_interval_everywhere(self) -> None:
         change = Change("dram_bytes", 100.0, 102.0, 0.97, 1.08)
         assert verdict_text(change) == "no change shown [-3.0 %, +8.0 %]"
         assert sentence(change) == "dram_bytes 100 B -> 102 B: +2.0 % [-3.0 %, +8.0 %], no change shown"
 
-    def test_runs_are_called_by_as_little_as_tells_them_apart(self) -> None:
+    def test_runs_have_the_shortest_names_that_differ(self) -> None:
         assert short_names(["x/a.csv", "y/b.csv"]) == {"x/a.csv": "a.csv", "y/b.csv": "b.csv"}
         assert list(short_names(["x/run", "y/run/"]).values()) == ["x/run", "y/run"]
         long = [f"someone__project__kernels_{name}.csv" for name in ("gemm", "gemv")]
@@ -247,7 +249,7 @@ def titles(found: Ran) -> list[str]:
 
 
 class TestTheCommand:
-    def test_says_in_the_totals_that_the_work_is_another_and_shows_no_percentage(self, files: tuple[str, str]) -> None:
+    def test_marks_totals_of_different_work_and_shows_no_percentage(self, files: tuple[str, str]) -> None:
         found = invoked(*files)
         (total,) = (line for line in found.stdout.splitlines() if line.startswith(" all kernels"))
         assert "not the same work" in total
@@ -255,7 +257,9 @@ class TestTheCommand:
         assert "all kernels: not the same work: 3 -> 4 launches of silu_kernel" in found.stdout
         assert (found.exit_code, "less time" in found.stdout) == (0, True)
 
-    def test_refuses_a_gate_on_the_totals_with_2_and_judges_one_on_a_kernel(self, files: tuple[str, str]) -> None:
+    def test_refuses_a_gate_on_totals_with_exit_code_2_and_evaluates_one_on_a_kernel(
+        self, files: tuple[str, str]
+    ) -> None:
         found = invoked(*files, "--fail-on", "time>5%")
         assert found.exit_code == 2
         assert "3 -> 4 launches of silu_kernel" in found.stderr
@@ -264,7 +268,7 @@ class TestTheCommand:
         assert invoked(*files, "--fail-on", "time>5%", "--anyway").exit_code == 3
         assert invoked(*files, "--fail-on", "time>90%", "--anyway").exit_code == 0
 
-    def test_judges_every_gate_though_one_is_refused(self, files: tuple[str, str], tmp_path: Path) -> None:
+    def test_evaluates_every_gate_though_one_is_refused(self, files: tuple[str, str], tmp_path: Path) -> None:
         junit = tmp_path / "gates.xml"
         gates = ("--fail-on", "flops>0%", "--fail-on", "kernel:silu:time>5%", "--junit", str(junit))
         found = invoked(*files, *gates)
@@ -273,7 +277,7 @@ class TestTheCommand:
         assert [case[0].tag for case in suite] == ["error", "system-out"]
         assert invoked(*files, *gates, "--fail-on", "launches>0%").exit_code == 3
 
-    def test_names_per_launch_and_sums_in_json_and_csv(self, files: tuple[str, str]) -> None:
+    def test_distinguishes_per_launch_and_sums_in_json_and_csv(self, files: tuple[str, str]) -> None:
         kernel, total = json.loads(invoked(*files, "--format", "json").stdout)["rows"]
         assert (kernel["base_time_mean_ns"], kernel["new_time_mean_ns"]) == (285, 270.5)
         assert (kernel["base_time_ns"], kernel["new_time_ns"], kernel["compares"]) == (855, 1082, "per launch")
@@ -285,14 +289,14 @@ class TestTheCommand:
         assert [row["launches_ratio"] for row in rows] == [str(4 / 3)] * 2
 
     @pytest.mark.parametrize("runs", [2, 3])
-    def test_never_has_two_columns_of_one_name(self, files: tuple[str, str], tmp_path: Path, runs: int) -> None:
+    def test_never_has_two_columns_of_the_same_name(self, files: tuple[str, str], tmp_path: Path, runs: int) -> None:
         more = [written(tmp_path / "later.parquet", SILU_3)] if runs == 3 else []
         found = titles(invoked(*files, *more))
         assert len(found) == len(set(found))
         named = {"base time", "new time"} if runs == 2 else {"run", "before.parquet time", "time"}
         assert named <= set(found)
 
-    def test_pairs_what_the_user_says(self, tmp_path: Path) -> None:
+    def test_pairs_the_kernels_that_the_user_names(self, tmp_path: Path) -> None:
         base = written(tmp_path / "a.parquet", several("softmax(float*)", 10, 11))
         new = written(tmp_path / "b.parquet", several("attention<4>(float*)", 20, 21, grid=LARGE))
         assert "gone" in invoked(base, new).stdout
@@ -303,7 +307,7 @@ class TestTheCommand:
         assert invoked(base, new, "--pair", "softmax=attention", "--layers").exit_code == 2
 
     @pytest.mark.parametrize("dram", [1000.0, 1500.0])
-    def test_leaves_out_counts_that_did_not_change_first_where_there_is_little_room(
+    def test_drops_unchanged_counts_first_on_a_narrow_terminal(
         self, dram: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         base = written(tmp_path / "a.parquet", several("a_kernel", 100, 101))

@@ -1,4 +1,4 @@
-"""Runs condensed to what their layers are made of: in pieces or whole, layers and their changes are the same."""
+"""Runs condensed for their layers: read in batches or whole, layers and their changes are the same."""
 
 from __future__ import annotations
 
@@ -64,14 +64,12 @@ def ranks(count: int) -> pa.Table:
     ))  # fmt: skip
 
 
-def test_what_is_kept_does_not_grow_with_the_ranks() -> None:
+def test_memory_does_not_grow_with_the_number_of_ranks() -> None:
     assert [len(condensed(ranks(count))) for count in (1, 2, 16)] == [6, 6, 6]
     assert layers(condensed(ranks(16))) == layers(ranks(16))
 
 
-def test_runs_that_do_not_fit_in_memory_are_compared_by_layers_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_larger_than_memory_are_compared_by_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROWS_OF_A_GROUP", 7)
     monkeypatch.setattr(reader, "ROWS_OF_A_STRETCH", 7)
     sides = []

@@ -1,4 +1,4 @@
-"""Runs summed by what their launches do: in pieces or whole, what is compared is the same."""
+"""Runs summed per launch signature: read in batches or whole, comparisons are the same."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, list_codes, with_metadata
 from ncu_parsers.sources import memory
 
 from ncu_tools.compare.compare_kernels import Comparison, compare
-from ncu_tools.compare.comparison_sums import Works, works_of_run
-from ncu_tools.compare.matching.launch_signatures import launches_of, works_of
+from ncu_tools.compare.comparison_sums import SignatureSums, signature_sums_of_run
+from ncu_tools.compare.matching.launch_signatures import launches_of, signatures_in
 from ncu_tools.compare.run_conditions import Observed, conditions_of
 from ncu_tools.numbers.statistics import Moments
 from ncu_tools.runs.loading import on_disk
@@ -46,7 +46,7 @@ def launches(draw: st.DrawFn) -> Launch:
 
 
 def in_pieces(kind: Callable[[], AnySums], found: pa.Table, cuts: list[int], *, merged: bool) -> AnySums:
-    """Sums of launches taken in pieces, one after the other, or each by itself and merged."""
+    """Sums of launches added in batches, one after the other, or each separately and merged."""
     edges = [0, *sorted({cut % (len(found) + 1) for cut in cuts}), len(found)]
     result = kind()
     for begin, end in pairwise(edges):
@@ -57,12 +57,12 @@ def in_pieces(kind: Callable[[], AnySums], found: pa.Table, cuts: list[int], *, 
     return result
 
 
-def compared(base: Works, new: Works) -> Comparison:
+def compared(base: SignatureSums, new: SignatureSums) -> Comparison:
     return compare(base, new, (conditions_of(base.observed), conditions_of(new.observed)))
 
 
 def numbers(comparison: Comparison) -> list[object]:
-    """What a comparison says, with the numbers rounded to where the order of sums may change them."""
+    """The result of a comparison, with numbers rounded so that the order of sums does not matter."""
 
     def rounded(value: float | None) -> float | None:
         return None if value is None else float(f"{value:.8g}")
@@ -76,46 +76,46 @@ def numbers(comparison: Comparison) -> list[object]:
     ]  # fmt: skip
 
 
-class TestWorks:
+class TestSignatureSums:
     @given(st.lists(launches(), min_size=1, max_size=12), st.lists(st.integers(0, 12), max_size=3), st.booleans())
     @pytest.mark.slow
-    def test_taken_in_pieces_or_merged_compare_as_the_whole_run_does(
+    def test_in_batches_or_merged_compare_like_the_whole_run(
         self, found: list[Launch], cuts: list[int], merged: bool
     ) -> None:
         whole = table(*found)
-        apart = in_pieces(Works, whole, cuts, merged=merged)
-        other = taken(Works, whole.slice(0, (len(whole) + 1) // 2))
-        assert numbers(compared(apart, other)) == numbers(compared(taken(Works, whole), other))
+        apart = in_pieces(SignatureSums, whole, cuts, merged=merged)
+        other = taken(SignatureSums, whole.slice(0, (len(whole) + 1) // 2))
+        assert numbers(compared(apart, other)) == numbers(compared(taken(SignatureSums, whole), other))
         assert apart.observed.failed == sum(one.failed for one in found)
 
     @given(st.lists(launches(), min_size=1, max_size=12))
     @pytest.mark.slow
-    def test_are_the_signatures_of_launches_each_once_in_their_order(self, found: list[Launch]) -> None:
+    def test_have_each_launch_signature_once_in_order(self, found: list[Launch]) -> None:
         whole = table(*found)
         side = launches_of(whole)
         each = list(zip((side.names[code] for code in side.name_codes), side.shapes, side.ranges, strict=True))
-        codes, works = works_of(whole)
+        codes, works = signatures_in(whole)
         assert [tuple(works[code]) for code in codes.tolist()] == each
         assert list(map(tuple, works)) == list(dict.fromkeys(each))
 
-    def test_of_a_run_that_does_not_fit_in_memory_are_summed_all_the_same(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_of_a_run_larger_than_memory_are_computed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = table(*(launch(f"kernel {at % 3}", sass(ffma=at), ns=100.0 + at) for at in range(30)))
         path = tmp_path / "launches.parquet"
         write_table(with_metadata(whole, {"schema_version": SCHEMA_VERSION, "notes": ["it rained"]}), path)
         run = on_disk(str(path))
         assert run is not None
         monkeypatch.setattr(memory, "limit", lambda: 100)
-        works = works_of_run(run)
+        works = signature_sums_of_run(run)
         assert [work.name for work in works.sums.titles] == ["kernel 0", "kernel 1", "kernel 2"]
         assert list(works.reports) == ["it rained"]
-        assert numbers(compared(works, works)) == numbers(compared(taken(Works, whole), taken(Works, whole)))
+        assert numbers(compared(works, works)) == numbers(
+            compared(taken(SignatureSums, whole), taken(SignatureSums, whole))
+        )
 
 
 class TestMoments:
     @given(st.lists(st.tuples(VALUES, st.integers(0, 4)), min_size=1, max_size=20), st.integers(0, 20))
-    def test_of_parts_are_those_of_the_whole(self, drawn: list[tuple[float, int]], cut: int) -> None:
+    def test_of_parts_merge_to_those_of_the_whole(self, drawn: list[tuple[float, int]], cut: int) -> None:
         values, groups = np.array([value for value, _ in drawn]), np.array([group for _, group in drawn], np.int64)
         whole = Moments.of(values, groups, 5)
         cut = min(cut, len(values))
@@ -130,7 +130,7 @@ class TestMoments:
 
 
 class TestObserved:
-    def test_clocks_have_a_median_to_four_digits_however_they_come(self) -> None:
+    def test_clocks_have_a_median_to_four_digits_in_any_order_of_launches(self) -> None:
         clocks = [1.410049e9, 1.2e9, 1.98e9, 1.410051e9, 1.1e9]
         whole = table(*(launch("kernel", ns=1.0) for _ in clocks))
         place = whole.schema.get_field_index("sm_clock_hz")
@@ -143,14 +143,14 @@ class TestObserved:
 
 class TestListCodes:
     @given(st.lists(st.one_of(st.none(), st.lists(st.integers(-5, 5), max_size=3))), st.integers(0, 5))
-    def test_stand_for_the_lists_of_a_column(self, lists: list[list[int] | None], start: int) -> None:
+    def test_represent_the_lists_of_a_column(self, lists: list[list[int] | None], start: int) -> None:
         column = pa.chunked_array([arrays.integer_lists(lists).slice(start), arrays.integer_lists(lists)])
         codes, values = list_codes(pa.table({"grid": column}), "grid")
         expected = [None if one is None else tuple(one) for one in (*lists[start:], *lists)]
         assert [values[code] for code in codes.tolist()] == expected
         assert len(values) == len(set(values))
 
-    def test_of_texts_with_nulls_among_them_and_of_missing_columns(self) -> None:
+    def test_of_texts_with_nulls_and_of_missing_columns(self) -> None:
         paths = pa.table({"nvtx_path": pa.chunked_array([pa.array([["a", "b"], None, ["a", None], ["a", "b"]])])})
         codes, values = list_codes(paths, "nvtx_path")
         assert [values[code] for code in codes.tolist()] == [("a", "b"), None, ("a", None), ("a", "b")]

@@ -22,7 +22,7 @@ from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import cli
 from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, diagnose, diagnoses
 from ncu_tools.kernels.diagnosis.rules import facts, quantities, rules
-from ncu_tools.kernels.diagnosis.sums import Inputs, looked_at
+from ncu_tools.kernels.diagnosis.sums import Inputs, diagnosis_metrics
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.launches import launch, metric, sass, table, tensor
@@ -47,7 +47,7 @@ def diagnosed(*collected: dict[str, float], rule_results: list[RuleResult] | Non
 
 
 def grid(blocks: int, *, sms: int = 80, fit: int = 4, threads: int = 128) -> dict[str, float]:
-    """The metrics of a grid of so many blocks on so many SMs, on each of which so many fit by their registers."""
+    """The metrics of a grid of blocks on SMs, with the number of blocks that fit on an SM by registers."""
     limits = {LIMIT.format(name): 16.0 for name in ("shared_mem", "blocks", "warps")}
     return {
         **limits, LIMIT.format("registers"): float(fit), "launch__grid_size": float(blocks),
@@ -67,29 +67,29 @@ def costs(found: Diagnosis) -> dict[str, float | None]:
 
 
 class TestTheGridIsTooSmall:
-    def test_only_when_some_sms_have_no_block_and_the_sms_are_not_busy(self) -> None:
+    def test_only_if_some_sms_have_no_block_and_the_sms_are_not_busy(self) -> None:
         found = diagnosed(grid(64), {SM_WHOLE: 20.0, MEMORY_WHOLE: 10.0})
         assert found.causes[0].says == "few blocks: 64 for 80 SMs, so 20 % of the SMs have no work"
         assert found.causes[0].cost == pytest.approx(0.2)
 
-    def test_is_ruled_out_with_the_reason_where_the_sms_are_busy_all_the_same(self) -> None:
+    def test_is_ruled_out_with_the_reason_if_the_sms_are_busy_nevertheless(self) -> None:
         found = diagnosed(grid(64), {SM_WHOLE: 75.0, MEMORY_WHOLE: 10.0})
         assert "few blocks" not in costs(found)
         assert "ruled out, as SM is at 75 % all the same: few blocks (64 for 80 SMs)" in found.text
 
-    def test_is_not_said_of_less_than_a_wave_with_a_block_on_every_sm_which_is_a_question_of_occupancy(self) -> None:
+    def test_is_not_diagnosed_for_less_than_a_wave_with_a_block_on_every_sm(self) -> None:
         found = diagnosed(grid(160), occupancy(50.0, 25.0), WAITING, {SM_WHOLE: 20.0, MEMORY_WHOLE: 10.0})
         assert "few blocks" not in costs(found)
         says = "occupancy: 0.5 waves give an SM 2 blocks where 4 fit, and 0.20 warps are ready to issue"
         assert says in [cause.says for cause in found.causes]
 
-    def test_is_told_by_printed_waves_where_the_number_of_sms_is_not_known(self) -> None:
+    def test_is_derived_from_printed_waves_if_the_number_of_sms_is_unknown(self) -> None:
         limits = {**grid(64), "launch__waves_per_multiprocessor": 0.2}
         del limits["device__attribute_multiprocessor_count"]
         found = diagnosed(limits, {SM_WHOLE: 20.0, MEMORY_WHOLE: 10.0})
         assert found.causes[0].says == "few blocks: 64, so 20 % of the SMs have no work"
 
-    def test_is_not_guessed_where_the_report_prints_no_waves_at_all(self) -> None:
+    def test_is_not_diagnosed_if_the_report_prints_no_waves(self) -> None:
         limits = {**grid(64), "launch__waves_per_multiprocessor": 0.0}
         del limits["device__attribute_multiprocessor_count"]
         assert "few blocks" not in costs(diagnosed(limits, {SM_WHOLE: 20.0, MEMORY_WHOLE: 10.0}))
@@ -98,7 +98,7 @@ class TestTheGridIsTooSmall:
 class TestALastWavePartlyFilled:
     QUIET = {SM_WHOLE: 30.0, MEMORY_WHOLE: 10.0}  # noqa: RUF012
 
-    def test_is_the_tail_and_costs_at_most_its_empty_slots(self) -> None:
+    def test_is_a_cause_that_costs_at_most_its_empty_slots(self) -> None:
         found = diagnosed(grid(400), self.QUIET)
         assert found.causes[0].says == "tail: 1.25 waves, so the last of 2 is 25 % full"
         assert found.causes[0].cost == pytest.approx(0.375)  # 3/4 of the second of two waves
@@ -110,18 +110,18 @@ class TestALastWavePartlyFilled:
     def test_costs_no_more_than_the_busiest_resource_leaves(self) -> None:
         assert costs(diagnosed(grid(400), {SM_WHOLE: 75.0, MEMORY_WHOLE: 10.0})) == {"tail": 0.25}
 
-    def test_is_not_said_of_whole_waves(self) -> None:
+    def test_is_no_cause_for_whole_waves(self) -> None:
         assert costs(diagnosed(grid(640), self.QUIET)) == {}
 
 
-class TestSMsThatIdle:
-    def test_while_others_work_are_a_cause_of_their_own(self) -> None:
+class TestIdleSMs:
+    def test_while_others_work_are_a_separate_cause(self) -> None:
         idle = {"sm__cycles_active.avg": 60.0, "sm__cycles_elapsed.max": 100.0}
         found = diagnosed(grid(640), idle, {SM_WHOLE: 30.0, MEMORY_WHOLE: 10.0})
         assert found.causes[0].says.startswith("idle SMs: on average an SM has work for 60 % of the 100 us")
         assert found.causes[0].cost == pytest.approx(0.4)
 
-    def test_because_they_have_no_block_are_not_counted_twice(self) -> None:
+    def test_without_a_block_are_not_counted_twice(self) -> None:
         idle = {"sm__cycles_active.avg": 20.0, "sm__cycles_elapsed.max": 100.0}
         assert costs(diagnosed(grid(20), idle, {SM_WHOLE: 5.0, MEMORY_WHOLE: 5.0})) == {"few blocks": 0.75}
 
@@ -129,7 +129,7 @@ class TestSMsThatIdle:
 class TestOccupancy:
     QUIET = {SM_WHOLE: 20.0, MEMORY_WHOLE: 10.0}  # noqa: RUF012
 
-    def test_names_what_limits_it_with_its_own_limit(self) -> None:
+    def test_names_its_limiter_with_the_limit(self) -> None:
         found = diagnosed(grid(3200), occupancy(25.0, 24.0), WAITING, self.QUIET)
         says = "occupancy: 25 % at most, limited by registers: 4 blocks of 128 threads an SM; 0.20 warps are ready to issue"
         assert found.causes[0].says == says
@@ -143,23 +143,23 @@ class TestOccupancy:
         found = diagnosed({**grid(3200), LIMIT.format(limit): 2.0}, occupancy(25.0, 24.0), WAITING, self.QUIET)
         assert f"limited by {named}: 2 blocks of 128 threads an SM" in found.text
 
-    def test_achieved_and_theoretical_are_two_numbers(self) -> None:
+    def test_achieved_and_theoretical_are_separate_numbers(self) -> None:
         found = diagnosed(grid(3200), occupancy(100.0, 40.0), WAITING, self.QUIET)
         assert found.causes[0].says.startswith("achieved occupancy: 40 % where 100 % fit")
         assert found.causes[0].cost == pytest.approx(0.6)
 
-    def test_is_no_cause_where_warps_are_ready_to_issue(self) -> None:
+    def test_is_no_cause_if_warps_are_ready_to_issue(self) -> None:
         eligible = {**WAITING, "smsp__warps_eligible.avg.per_cycle_active": 2.4}
         found = diagnosed(grid(3200), occupancy(25.0, 24.0), eligible, self.QUIET)
         assert costs(found) == {}
         assert "ruled out, as 2.4 warps are ready to issue: occupancy (25 % at most by registers" in found.text
 
-    def test_is_no_cause_where_issue_slots_are_used(self) -> None:
+    def test_is_no_cause_if_issue_slots_are_used(self) -> None:
         found = diagnosed(grid(3200), occupancy(25.0, 24.0), ISSUING, {SM_WHOLE: 70.0, MEMORY_WHOLE: 10.0})
         assert costs(found) == {}
         assert "ruled out, as 70 % of the issue slots are used: occupancy" in found.text
 
-    def test_is_possible_where_nothing_tells_how_many_warps_are_ready_and_says_what_would(self) -> None:
+    def test_is_possible_if_ready_warps_were_not_collected_and_names_the_group_to_collect(self) -> None:
         found = diagnosed(grid(3200), occupancy(25.0, 24.0), self.QUIET)
         assert costs(found) == {}
         assert "perhaps occupancy (25 % at most by registers: 4 blocks of 128 threads an SM)" in found.text
@@ -173,33 +173,33 @@ class TestUncoalescedAccesses:
         "memory_l2_theoretical_sectors_global_ideal": 40.0,
     }
 
-    def test_cost_the_time_that_a_level_is_busy_with_them(self) -> None:
+    def test_cost_the_time_that_a_level_spends_on_them(self) -> None:
         moved = {"dram__bytes.sum": 40.0 * 32}
         found = diagnosed(self.EXCESS, moved, {L2: 70.0, DRAM: 30.0, MEMORY_WHOLE: 70.0, SM_WHOLE: 10.0})
         assert found.causes[0].says.startswith("uncoalesced: 60 % of the sectors of global memory")
         assert found.causes[0].cost == pytest.approx(0.42)  # 60 % of the 70 % for which L2 is busy
 
-    def test_cost_no_more_than_a_level_leaves_whose_bytes_stay(self) -> None:
+    def test_cost_no_more_than_is_left_by_a_level_whose_bytes_stay(self) -> None:
         moved = {"dram__bytes.sum": 40.0 * 32}
         found = diagnosed(self.EXCESS, moved, {L2: 79.0, DRAM: 89.0, MEMORY_WHOLE: 89.0, SM_WHOLE: 10.0})
         assert [cause.rule for cause in found.causes] == [AT_ITS_LIMIT, "uncoalesced"]
         assert found.causes[1].cost == pytest.approx(0.11)
 
-    def test_of_dram_that_moves_what_nobody_asked_for_stand_before_its_limit(self) -> None:
+    def test_of_dram_that_moves_unused_bytes_rank_before_its_limit(self) -> None:
         moved = {"dram__bytes.sum": 100.0 * 32}
         found = diagnosed(self.EXCESS, moved, {L2: 30.0, DRAM: 90.0, MEMORY_WHOLE: 90.0, SM_WHOLE: 10.0})
         assert [cause.rule for cause in found.causes] == ["uncoalesced", AT_ITS_LIMIT]
         assert found.causes[0].cost == pytest.approx(0.54)
 
     @pytest.mark.parametrize("access", ["ld", "st"])
-    def test_are_told_by_sectors_per_request_too(self, access: str) -> None:
+    def test_are_diagnosed_by_sectors_per_request_too(self, access: str) -> None:
         name = f"l1tex__t_{{}}_pipe_lsu_mem_global_op_{access}.sum"
         found = diagnosed({name.format("sectors"): 320.0, name.format("requests"): 10.0, SM_WHOLE: 6.0})
         what = {"ld": "load", "st": "store"}[access]
         assert found.causes[0].says == f"uncoalesced: 32.0 sectors per {what}, where 4-byte {what}s need 4"
         assert found.causes[0].cost == pytest.approx(0.5)
 
-    def test_of_16_bytes_that_are_coalesced_are_not_accused(self) -> None:
+    def test_of_16_bytes_that_are_coalesced_are_no_cause(self) -> None:
         name = "l1tex__t_{}_pipe_lsu_mem_global_op_ld.sum"
         assert costs(diagnosed({name.format("sectors"): 160.0, name.format("requests"): 10.0, SM_WHOLE: 6.0})) == {}
 
@@ -216,13 +216,13 @@ class TestStalls:
         )
         assert (found.causes[0].says, found.causes[0].cost) == (says, pytest.approx(0.75))
 
-    def test_are_no_cause_where_issue_slots_are_used(self) -> None:
+    def test_are_no_cause_if_issue_slots_are_used(self) -> None:
         busy = {"smsp__issue_active.avg.per_cycle_active": 0.85}
         found = diagnosed(self.stalls(long_scoreboard=15.0), busy, {SM_WHOLE: 70.0, MEMORY_WHOLE: 10.0})
         assert "stalled" not in costs(found)
         assert "ruled out, as 85 % of the issue slots are used: stalls" in found.text
 
-    def test_that_were_not_collected_are_not_made_up(self) -> None:
+    def test_that_were_not_collected_are_unknown(self) -> None:
         found = diagnosed(WAITING, {SM_WHOLE: 10.0, MEMORY_WHOLE: 10.0})
         assert "stalled" not in costs(found)
         assert "stalls" in found.collect
@@ -231,12 +231,12 @@ class TestStalls:
 class TestOtherWaste:
     QUIET = {SM_WHOLE: 40.0, MEMORY_WHOLE: 50.0, f"l1tex__throughput{ELAPSED}": 50.0}  # noqa: RUF012
 
-    def test_of_bank_conflicts_costs_the_time_that_the_data_pipe_is_busy_with_them(self) -> None:
+    def test_of_bank_conflicts_costs_the_time_that_the_data_pipe_spends_on_them(self) -> None:
         name = "memory_l1_wavefronts_shared"
         found = diagnosed({f"derived__{name}_excessive": 40.0, name: 100.0}, self.QUIET)
         assert costs(found) == {"bank conflicts": 0.2}
 
-    def test_of_divergence_costs_the_time_that_the_sms_are_busy_with_lanes_that_do_nothing(self) -> None:
+    def test_of_divergence_costs_the_time_that_the_sms_spend_on_inactive_lanes(self) -> None:
         lanes = {"smsp__thread_inst_executed_per_inst_executed.ratio": 16.0}
         assert costs(diagnosed(lanes, {SM_WHOLE: 60.0, MEMORY_WHOLE: 20.0})) == {"divergence": 0.3}
 
@@ -248,27 +248,27 @@ class TestOtherWaste:
             ("l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum"),
         ],
     )
-    def test_of_local_memory_is_what_any_section_counts_of_it(self, pair: tuple[str, str]) -> None:
+    def test_of_local_memory_is_diagnosed_from_any_section_that_counts_it(self, pair: tuple[str, str]) -> None:
         loads, stores = pair
         executed = {"smsp__inst_executed.sum": 2048.0}
         found = diagnosed({loads: 300.0, stores: 212.0}, executed, self.QUIET)
         assert found.causes[0].says.startswith("local memory: 512 warp instructions (25 %)")
         assert "local memory" not in diagnosed({loads: 0.0, stores: 0.0}, executed, self.QUIET).text
 
-    def test_of_spilled_registers_stands_in_place_of_local_memory(self) -> None:
+    def test_of_spilled_registers_replaces_local_memory(self) -> None:
         counted = {
             "sass__inst_executed_register_spilling": 900.0, "sass__inst_executed_local_loads": 500.0,
             "sass__inst_executed_local_stores": 500.0, "smsp__inst_executed.sum": 4000.0,
         }  # fmt: skip
         assert list(costs(diagnosed(counted, self.QUIET))) == ["spilling"]
 
-    def test_of_few_of_all_instructions_is_not_what_makes_a_kernel_slow(self) -> None:
+    def test_of_a_small_share_of_instructions_is_no_cause(self) -> None:
         local = {"sass__inst_executed_local_loads": 50.0, "sass__inst_executed_local_stores": 50.0}
         assert costs(diagnosed(local, {"smsp__inst_executed.sum": 1e6}, self.QUIET)) == {}
 
 
 class TestTheFirstCause:
-    def test_is_the_limit_of_the_busiest_resource_where_that_is_near_it(self) -> None:
+    def test_is_the_limit_of_the_busiest_resource_if_that_is_near_it(self) -> None:
         found = diagnosed({ALU: 92.0, SM_WHOLE: 92.0, MEMORY_WHOLE: 30.0})
         assert found.text == "ALU pipe bound: at 92 % of its peak"
 
@@ -281,16 +281,18 @@ class TestTheFirstCause:
         assert found.busiest.share == pytest.approx(0.9)
         assert found.busiest.metric == busiest or busiest.startswith(found.busiest.metric)
 
-    def test_is_the_one_that_can_cost_the_most(self) -> None:
+    def test_is_the_one_that_can_cost_most(self) -> None:
         found = diagnosed(grid(400), occupancy(50.0, 49.0), WAITING, {SM_WHOLE: 20.0, MEMORY_WHOLE: 10.0})
         assert list(costs(found)) == ["theoretical occupancy", "tail"]
 
     @given(
         st.dictionaries(
-            st.sampled_from(sorted(looked_at())), st.floats(0, 100) | st.sampled_from([0.0, 1.0, 32.0]), max_size=40
+            st.sampled_from(sorted(diagnosis_metrics())),
+            st.floats(0, 100) | st.sampled_from([0.0, 1.0, 32.0]),
+            max_size=40,
         )
     )
-    def test_costs_at_most_what_resources_leave_that_keep_their_work(self, collected: dict[str, float]) -> None:
+    def test_costs_at_most_what_unchanged_resources_leave(self, collected: dict[str, float]) -> None:
         made = table(launch("k", {name: metric(value) for name, value in collected.items()}, ns=1e5))
         for found in diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name").values():
             assert "nan" not in found.text
@@ -302,28 +304,28 @@ class TestTheFirstCause:
                     assert cause.cost <= max(0.0, 1 - found.busiest.share) + 1e-9
 
 
-class TestWhatWasNotCollected:
-    def test_explains_nothing_and_the_groups_that_would_are_named(self) -> None:
+class TestMissingMetrics:
+    def test_explain_nothing_and_the_groups_to_collect_are_named(self) -> None:
         found = diagnosed({})
         assert found.text == (
             "not explained by what was collected; coalescing, dram, flops, issue, occupancy, spills, stalls would say more"
         )
 
-    def test_of_memory_leaves_open_what_is_busiest(self) -> None:
+    def test_of_memory_leave_the_busiest_resource_uncertain(self) -> None:
         assert "busiest of what was collected is SM, at 22 %" in diagnosed({SM_WHOLE: 22.0}).text
         assert "busiest is SM, at 22 %" in diagnosed({SM_WHOLE: 22.0, MEMORY_WHOLE: 5.0}).text
 
-    def test_names_only_groups_whose_metrics_are_missing(self) -> None:
+    def test_name_only_groups_whose_metrics_are_missing(self) -> None:
         found = diagnosed(grid(3200), occupancy(100.0, 95.0), {SM_WHOLE: 22.0, MEMORY_WHOLE: 5.0})
         assert "occupancy" not in found.collect
 
-    def test_is_not_asked_of_a_timeline(self) -> None:
+    def test_are_not_requested_for_a_timeline(self) -> None:
         made = table(launch("k", ns=1e6))
         place = made.schema.get_field_index("source")
         timeline = made.set_column(place, "source", arrays.repeated("nsys", len(made)))
         assert diagnoses(timeline, hotspots(timeline, ceilings_of(timeline)).rows, "name") == {}
 
-    def test_is_a_ceiling_where_bytes_and_time_are_there(self) -> None:
+    def test_with_bytes_and_time_present_are_a_ceiling(self) -> None:
         made = table(launch("k", complete(), ns=1e6, dram=1e6))
         (kernel,) = hotspots(made, ceilings_of(made)).rows
         assert (kernel.flops, kernel.bound) == (0.0, None)
@@ -331,7 +333,7 @@ class TestWhatWasNotCollected:
             "a ceiling of its device is missing: --machine NAME or ncu-bench machines measure gives one; coalescing, issue, occupancy, spills, stalls would say more"
         )
 
-    def test_of_operators_is_not_asked_of_ncu(self) -> None:
+    def test_of_operators_are_not_requested_from_ncu(self) -> None:
         made = table(launch("k", complete(), ns=1e6, dram=1e6))
         place = made.schema.get_field_index("source")
         operators = made.set_column(place, "source", arrays.repeated("operators", len(made)))
@@ -395,7 +397,7 @@ class TestEvidence:
                 for kind, limit in limits.items():
                     assert f"`{name}` {signs[kind]} {limit:g}" in row
 
-    def test_texts_of_rules_give_quantities_that_there_are(self) -> None:
+    def test_texts_of_rules_give_existing_quantities(self) -> None:
         for entry in facts()["rule_text"]:
             assert set(entry["gives"]) <= set(quantities())
 
@@ -424,7 +426,7 @@ class TestQuantities:
 
 
 def half_gemm(name: str, fp16: float | None, **others: float) -> Any:
-    """A launch far below every roof whose tensor cores did so many FLOPs of fp16, or which were not counted."""
+    """A launch far below every ceiling; `tensor` FLOPs of fp16 by tensor cores, None if not counted."""
     counted = {} if fp16 is None else tensor(fp16_dst_fp32=fp16)
     return launch(name, {**sass(**others), **counted, SM_WHOLE: metric(40.0)}, ns=1e6, dram=1e6)
 
@@ -439,7 +441,7 @@ class TestInputs:
             ("void implicit_convolve_hgemm<c10::Half>(int)", "fp16"),
         ],
     )
-    def test_by_the_kernels_name_are_what_tensor_cores_should_have_worked_on(self, name: str, inputs: str) -> None:
+    def test_by_kernel_name_are_those_that_tensor_cores_should_have_used(self, name: str, inputs: str) -> None:
         made, rows = kernels(half_gemm(name, 0.0, ffma=1e6))
         (cause,) = diagnoses(made, rows, "name")[name].causes
         assert cause.says == f"tensor cores idle though inputs are {inputs} (by the kernel's name): they did 0 FLOPs"
@@ -456,18 +458,18 @@ class TestInputs:
             ("void convert_kernel<half, float>(int)", 0.0),
         ],
     )
-    def test_do_not_accuse_what_used_them_was_not_counted_or_has_no_use_for_them(
+    def test_are_no_cause_for_kernels_that_used_tensor_cores_were_not_counted_or_cannot_use_them(
         self, name: str, fp16: float | None
     ) -> None:
         made, rows = kernels(half_gemm(name, fp16, ffma=1e6))
         assert "tensor cores idle" not in diagnoses(made, rows, "name")[name].text
 
-    def test_by_an_operators_tensors_stand_before_those_by_the_name(self) -> None:
+    def test_by_an_operators_tensors_take_precedence_over_the_kernel_name(self) -> None:
         made, rows = kernels(half_gemm("gemm_kernel(int)", 0.0, ffma=1e6))
         typed = made.append_column("dtype", arrays.dictionary(['["c10::Half", "c10::Half"]']))
         assert "inputs are fp16 (by the operator's tensors)" in diagnoses(typed, rows, "name")["gemm_kernel(int)"].text
 
-    def test_that_may_be_constant_moves_are_no_fp16_arithmetic(self) -> None:
+    def test_that_may_be_constant_moves_are_not_fp16_arithmetic(self) -> None:
         made, rows = kernels(half_gemm("copy", 0.0, hfma=1e9))
         assert rows[0].flops_basis is not None
         assert "may be constant moves" in rows[0].flops_basis
@@ -477,7 +479,7 @@ class TestInputs:
 
 
 class TestHeadroom:
-    def test_is_the_time_that_reaching_the_roof_would_save_and_its_share_of_the_run(self) -> None:
+    def test_is_the_time_saved_at_the_ceiling_and_its_share_of_the_run(self) -> None:
         _, rows = kernels(
             launch("half", complete(), ns=1e6, dram=0.5 * 1555e9 * 1e-3),
             launch("full", complete(), ns=3e6, dram=3 * 1555e9 * 1e-3),
@@ -487,7 +489,7 @@ class TestHeadroom:
         assert found["half"].headroom_share == pytest.approx(0.125)
         assert found["full"].headroom_ns == pytest.approx(0, abs=1)
 
-    def test_above_the_roof_is_zero_and_without_a_bound_unknown(self) -> None:
+    def test_above_the_ceiling_is_zero_and_without_a_bound_unknown(self) -> None:
         _, rows = kernels(launch("above", complete(), ns=1e6, dram=2 * 1555e9 * 1e-3), launch("k", ns=1e6))
         found = {row.kernel: row for row in rows}
         assert (found["above"].headroom_ns, found["k"].headroom_ns) == (0, None)
@@ -504,13 +506,13 @@ class TestHeadroom:
 
 
 class TestTheCommand:
-    def test_says_a_sentence_for_each_kernel(self) -> None:
+    def test_prints_a_sentence_for_each_kernel(self) -> None:
         result = CliRunner().invoke(cli, ["hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--diagnose"])
         assert result.exit_code == 0, result.output
         assert "DRAM bound: at 88 % of its peak" in result.stdout
         assert "not explained by what was collected: busiest is FP64, at 71 %" in result.stdout
 
-    def test_leaves_the_table_alone_without_the_option(self) -> None:
+    def test_leaves_the_table_unchanged_without_the_option(self) -> None:
         result = CliRunner().invoke(cli, ["hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--format", "json"])
         assert '"diagnos' not in result.stdout
 
@@ -558,12 +560,12 @@ REAL = {
         "silu_kernel_vector": "DRAM bound: at 89 % of its peak; stalled: warps wait on global, local or texture memory"
     },
 }  # fmt: skip
-"""Reports of other people's GPUs -> how a kernel's name begins -> how its diagnosis does. The per cents are printed."""
+"""Reports of other people's GPUs -> start of a kernel name -> start of its diagnosis. The percentages are printed."""
 
 
 @needs_shared_reports
 @pytest.mark.parametrize("report", REAL)
-def test_of_a_real_report_says_what_its_numbers_say(report: str) -> None:
+def test_real_reports_have_the_diagnosis_that_their_numbers_imply(report: str) -> None:
     made = parse(find_sources([str(SHARED / "reports" / report)])).table
     assert made is not None
     said = diagnoses(made, hotspots(made, ceilings_of(made)).rows, "name")
@@ -588,14 +590,14 @@ def test_rules_are_read_from_the_installed_package(tmp_path: Path, monkeypatch: 
     assert len(rules()) >= 8
 
 
-def test_a_kernel_of_which_nothing_is_known_and_that_ncu_did_not_see_is_left_out() -> None:
+def test_a_kernel_without_data_that_ncu_did_not_profile_is_left_out() -> None:
     made = table(launch("k", ns=1e5))
     (row,) = hotspots(made, ceilings_of(made)).rows
     assert diagnose({}, row, Inputs(), by_ncu=False).text == ""
 
 
 @needs_shared_reports
-def test_the_limit_by_barriers_of_a_details_page_is_known_by_its_metric() -> None:
+def test_the_barrier_limit_of_a_details_page_is_found_by_its_metric() -> None:
     report = SHARED / "reports" / "ncu_csv" / "CodeGandee__llm-perf-opt__dsocr-v2-kernel_0001-ncu.details.csv"
     made = parse(find_sources([str(report)])).table
     assert made is not None

@@ -1,4 +1,4 @@
-"""What a diagnosis looks at, summed in pieces or merged: the quantities and sentences of the whole run."""
+"""Sums for a diagnosis, in batches or merged: the quantities and sentences of the whole run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ncu_parsers.sources import memory
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses, diagnoses_of
-from ncu_tools.kernels.diagnosis.sums import SECTORS, DiagnosisSums, looked_at, sums_to_diagnose
+from ncu_tools.kernels.diagnosis.sums import SECTORS, DiagnosisSums, diagnosis_metrics, sums_to_diagnose
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.runs.loading import on_disk
 from tests.support.launches import launch, metric, sass, table
 from tests.tools.compare.test_run_works import in_pieces
 
-METRICS = sorted(looked_at())
+METRICS = sorted(diagnosis_metrics())
 
 
 @st.composite
@@ -38,7 +38,7 @@ def launches(draw: st.DrawFn) -> Launch:
 
 @given(st.lists(launches(), min_size=1, max_size=12), st.lists(st.integers(0, 12), max_size=3), st.booleans())
 @pytest.mark.slow
-def test_pieces_give_the_quantities_and_sentences_of_the_whole(
+def test_batches_give_the_quantities_and_sentences_of_the_whole(
     found: list[Launch], cuts: list[int], merged: bool
 ) -> None:
     whole = table(*found)
@@ -52,9 +52,7 @@ def test_pieces_give_the_quantities_and_sentences_of_the_whole(
     assert diagnoses_of(sums, kernels) == diagnoses(whole, kernels, "name")
 
 
-def test_a_run_that_does_not_fit_in_memory_is_diagnosed_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_larger_than_memory_is_diagnosed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROWS_OF_A_GROUP", 7)
     monkeypatch.setattr(reader, "ROWS_OF_A_STRETCH", 7)
     loads = {SECTORS.format("ld"): metric(320.0), "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": metric(10.0)}
@@ -68,7 +66,7 @@ def test_a_run_that_does_not_fit_in_memory_is_diagnosed_all_the_same(
     assert "uncoalesced: 32.0 sectors per load" in diagnoses_of(sums_to_diagnose(run, "name"), kernels)["gather"].text
 
 
-def test_averages_over_launches_count_as_often_as_there_were_launches() -> None:
+def test_averages_over_launches_count_all_their_launches() -> None:
     busy = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
     spilled = "sass__inst_executed_register_spilling"
 

@@ -1,4 +1,4 @@
-"""Our diagnoses held against NVIDIA's own rule results: no contradiction without a reason, and the published table."""
+"""Our diagnoses compared with NVIDIA's own rule results: no unexplained contradiction, and the published table."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def with_cause(name: str, says: str = "", cost: float | None = 0.5, resource: st
 
 
 class TestAContradiction:
-    def test_of_the_busiest_unit_is_seen(self) -> None:
+    def test_about_the_busiest_unit_is_detected(self) -> None:
         dram = rule("SOLBottleneck", "greater than 80.0%. Start by analyzing DRAM in the Memory section.", "INF")
         assert judged(dram, with_cause(AT_ITS_LIMIT)) == AGREED
         assert judged(dram, with_cause(AT_ITS_LIMIT, resource="l1")) == WITHOUT
 
-    def test_of_the_limiter_of_the_occupancy_is_seen(self) -> None:
+    def test_about_the_limiter_of_the_occupancy_is_detected(self) -> None:
         text = "This kernel's theoretical occupancy (50.0%) is limited by the number of required registers."
         registers, shared = (
             with_cause("theoretical occupancy", f"occupancy: 50 % at most, limited by {what}: 1 block")
@@ -62,7 +62,7 @@ class TestAContradiction:
         assert judged(rule("TheoreticalOccupancy", text), registers) == AGREED
         assert judged(rule("TheoreticalOccupancy", text), shared) == WITHOUT
 
-    def test_with_a_reason_is_one_that_the_sentence_shows(self) -> None:
+    def test_is_explained_by_a_reason_that_the_sentence_shows(self) -> None:
         ruled_out = RuledOut("stalled", "stalls (at a barrier)", "85 % of the issue slots are used")
         ours = Diagnosis(None, [], [ruled_out])
         text = (
@@ -72,7 +72,7 @@ class TestAContradiction:
         assert f"ruled out, as {ruled_out.reason}: {ruled_out.label}" in ours.text
 
 
-def test_the_samples_hold_no_contradiction_that_is_not_explained() -> None:
+def test_the_samples_have_no_unexplained_contradiction() -> None:
     found = found_in(SAMPLES)
     assert found
     assert [one for one in found if one.outcome == WITHOUT] == []
@@ -80,7 +80,7 @@ def test_the_samples_hold_no_contradiction_that_is_not_explained() -> None:
 
 @needs_shared_reports
 @pytest.mark.slow
-def test_real_reports_hold_no_contradiction_that_is_not_explained() -> None:
+def test_real_reports_have_no_unexplained_contradiction() -> None:
     found = found_in(SHARED / "reports")
     assert [one for one in found if one.outcome == WITHOUT] == []
     for one in found:
@@ -106,7 +106,7 @@ def test_every_outcome_is_explained_in_the_docs(outcome: str) -> None:
 
 
 @needs_shared_reports
-def test_the_examples_of_the_docs_are_what_real_reports_get() -> None:
+def test_the_examples_of_the_docs_are_the_diagnoses_of_real_reports() -> None:
     page = (ROOT / "docs" / "diagnosis.md").read_text("utf-8").partition("The parts of a sentence")[0]
     blocks = [re.sub(r"\s+", " ", block).strip() for block in re.findall(r"(?:^ {4}.+\n)+", page, re.M)]
     examples = [block.removesuffix("...").rstrip(", ") for block in blocks if "ncu-bench" not in block]

@@ -51,17 +51,17 @@ class TestAPublishedStudy:
         assert row["time_model_ns"] / 1e9 == pytest.approx(seconds, rel=5e-3)
         assert study[model, "t4"]["time_model_ns"] / 1e9 == pytest.approx(STUDY_T4_SECONDS[model], rel=5e-3)
 
-    def test_names_what_bounds_each(self, study: dict[tuple[str, str], dict[str, Any]]) -> None:
+    def test_names_the_bound_of_each_model(self, study: dict[tuple[str, str], dict[str, Any]]) -> None:
         assert study["resnet18", "a100-sxm4-40gb"]["bound"] == "DRAM"
         assert study["vgg16", "a100-sxm4-40gb"]["bound"] == "tensor FP16"
         assert study["resnet18", "t4"]["bound"] == "FP32"
 
-    def test_has_a_second_byte_model_beside_it(self, study: dict[tuple[str, str], dict[str, Any]]) -> None:
+    def test_has_a_second_definition_of_bytes(self, study: dict[tuple[str, str], dict[str, Any]]) -> None:
         row = study["resnet18", "t4"]
         assert row["bytes_operators"] > row["bytes_model"]
         assert row["time_operators_ns"] > row["time_model_ns"]
 
-    def test_has_one_definition_of_bytes_for_the_intensity_the_time_and_the_bound(
+    def test_uses_one_definition_of_bytes_for_intensity_time_and_bound(
         self, study: dict[tuple[str, str], dict[str, Any]]
     ) -> None:
         for (_, machine), row in study.items():
@@ -74,7 +74,7 @@ class TestAPublishedStudy:
 
 
 class TestAnEstimate:
-    def test_tells_forward_and_backward_apart(self) -> None:
+    def test_separates_forward_and_backward(self) -> None:
         forward, backward = rows("resnet18", "--batch-size", "2")
         assert (forward["phase"], backward["phase"]) == ("forward", "backward")
         assert backward["flops"] / forward["flops"] == pytest.approx(1.935, abs=0.001)
@@ -88,7 +88,7 @@ class TestAnEstimate:
         (row,) = rows("alexnet", "--phase", "forward", "--dtype", "bf16", "--machine", "t4")
         assert (row["machine"], row["time_model_ns"], row["bound"]) == ("t4", None, None)
 
-    def test_takes_several_batches_and_types_and_keeps_going_past_a_target_that_fails(self) -> None:
+    def test_takes_several_batches_and_types_and_continues_after_a_failed_target(self) -> None:
         found = rows("alexnet", "no_such_model", "--phase", "forward", "--batch-size", "1,2", "--dtype", "fp32,fp16")
         assert [(row["batch_size"], row["dtype"]) for row in found[:4]] == [
             (1, "fp32"),
@@ -100,23 +100,23 @@ class TestAnEstimate:
         assert found[2]["bytes_operators"] == pytest.approx(found[0]["bytes_operators"] / 2, rel=0.01)
         assert all("no_such_model" in row["failed"] and row["flops"] is None for row in found[4:])
 
-    def test_keeps_going_past_a_target_that_exits(self, tmp_path: Path) -> None:
+    def test_continues_after_a_target_that_exits(self, tmp_path: Path) -> None:
         (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
         left, other = rows(f"{tmp_path / 'script.py'}:model", "alexnet", "--phase", "forward")
         assert left["flops"] is None
         assert left["failed"].endswith("ends the process that builds or runs it.")
         assert other["flops"] > 0
 
-    def test_of_nothing_but_failures_fails(self) -> None:
+    def test_fails_if_every_target_failed(self) -> None:
         result = CliRunner().invoke(cli, ["estimate", "no_such_file.py:model"])
         assert "Nothing could be estimated" in str(result.exception)
 
-    def test_of_work_that_is_known_is_exact(self) -> None:
+    def test_of_reference_kernels_is_exact(self) -> None:
         (row,) = rows("gemm:1024,2048,512,bf16", "--machine", "a100-sxm4-40gb")
         assert row["flops"] == 2 * 1024 * 2048 * 512
         assert row["bytes_operators"] == 2 * (1024 * 512 + 512 * 2048 + 1024 * 2048)
 
-    def test_of_integer_products_takes_the_time_of_its_integers(self) -> None:
+    def test_of_integer_products_uses_the_time_of_integer_operations(self) -> None:
         (row,) = rows("gemm:4096,4096,4096,int8", "--machine", "a100-sxm4-40gb")
         assert (row["flops"], row["integer_operations"]) == (0, 2 * 4096**3)
         assert row["time_model_ns"] / 1e9 == pytest.approx(2 * 4096**3 / 624e12)
@@ -124,24 +124,24 @@ class TestAnEstimate:
 
 
 class TestThePeak:
-    def test_is_that_of_the_type_the_fastest_first(self) -> None:
+    def test_is_that_of_the_type_the_fastest_unit_first(self) -> None:
         a100, t4 = find_machine("a100-sxm4-40gb"), find_machine("t4")
         assert unit_of(a100, "fp16") == "tensor_fp16"
         assert unit_of(a100, "fp32") == "fp32"
         assert unit_of(t4, "bf16") is None
 
-    def test_that_was_asked_for_must_exist(self) -> None:
+    def test_of_a_requested_unit_must_exist(self) -> None:
         with pytest.raises(WrongUsage, match="has no peak for tensor_fp8"):
             unit_of(find_machine("t4"), "fp32", "tensor_fp8")
 
 
 @pytest.mark.parametrize("option", [["--batch-size", "0"], ["--dtype", "fp12"], ["--machine", "no-such-machine"]])
-def test_wrong_options_are_refused_before_anything_is_counted(option: list[str]) -> None:
+def test_invalid_options_are_refused_before_counting(option: list[str]) -> None:
     result = CliRunner().invoke(cli, ["estimate", "alexnet", *option])
     assert result.exit_code != 0
 
 
-def test_machines_may_be_listed_or_given_one_by_one() -> None:
+def test_machines_can_be_listed_or_repeated() -> None:
     listed, apart = (
         CliRunner().invoke(cli, ["estimate", "alexnet", "--phase", "forward", "--format", "json", *machines]).stdout
         for machines in (["--machine", "t4,l4"], ["--machine", "t4", "--machine", "l4"])

@@ -44,7 +44,7 @@ def kernel(
     dram: float = 1000.0,
     **attributes: Any,
 ) -> Launch:
-    """A measured launch whose FLOPs are given as they stand in the table."""
+    """A measured launch with FLOPs as in the table."""
     one = launch(name, dram=dram, phase=phase, module=module, flops_basis=basis, **attributes)
     one.measures = {} if flops is None else {"flops": flops}
     return one
@@ -72,7 +72,7 @@ def write_expected(folder: Path, *operators: dict[str, Any]) -> None:
 
 @pytest.fixture
 def against(tmp_path: Path) -> Any:
-    """Compares launches with operators, which go through the file that holds them."""
+    """Compare launches with operators, written to and read from their file."""
 
     def compared(
         launches: list[Launch],
@@ -106,26 +106,26 @@ class TestRows:
         assert rows[0].measured_flops == rows[0].expected_flops == 3 * FLOPS + 8
         assert all(not row.causes for row in rows)
 
-    def test_bytes_stand_side_by_side_and_are_not_judged(self, against: Any) -> None:
+    def test_bytes_are_shown_together_without_a_verdict(self, against: Any) -> None:
         row = against([kernel(dram=500.0)], [operator()]).rows[0]
         assert (row.measured_bytes, row.expected_bytes, row.bytes_ratio) == (500.0, 2000.0, 0.25)
         assert row.causes == ()
 
-    def test_measured_values_are_means_over_the_iterations_that_were_measured(self, against: Any) -> None:
+    def test_measured_values_are_means_over_the_measured_iterations(self, against: Any) -> None:
         comparison = against([kernel(iteration=0), kernel(iteration=1)], [operator()])
         assert (comparison.rows[0].measured_flops, comparison.rows[0].launches) == (FLOPS, 2)
         assert "means over 2 iterations" in " ".join(comparison.notes)
 
-    def test_launches_that_know_no_iteration_are_of_as_many_as_were_asked_for(self, against: Any) -> None:
+    def test_launches_without_iteration_numbers_use_the_requested_number(self, against: Any) -> None:
         assert against([kernel(), kernel()], [operator()], Collection((), iterations=2)).rows[0].flops_ratio == 1.0
 
-    def test_launches_without_module_have_a_row_of_their_own(self, against: Any) -> None:
+    def test_launches_without_module_have_a_separate_row(self, against: Any) -> None:
         comparison = against([kernel(), kernel("add", 7.0, module=None)], [operator()])
         row = layer(comparison, "(no module)")
         assert (row.measured_flops, row.expected_flops, row.flops_ratio) == (7.0, None, None)
         assert "1 of 2 launches stand under (no module)" in comparison.notes
 
-    def test_a_layer_has_its_own_launches_and_with_depth_those_inside_it_too(self, against: Any) -> None:
+    def test_a_layer_has_its_own_launches_and_with_depth_those_inside_it(self, against: Any) -> None:
         modules = ["model.block.0.conv", "model.block.1.conv", "model.block"]
         launches, operators = [kernel(module=name) for name in modules], [operator(module=name) for name in modules]
         assert layer(against(launches, operators), "model.block").launches == 1
@@ -139,7 +139,7 @@ class TestRows:
         assert (row.measured_flops, row.flops_ratio) == (None, None)
         assert row.causes == ("The FLOPs of 1 of 2 launches are not known: their tensor metrics were not collected.",)
 
-    def test_a_launch_of_which_at_least_zero_was_counted_leaves_the_sum_a_lower_bound(self, against: Any) -> None:
+    def test_a_launch_with_at_least_zero_flops_makes_the_sum_a_lower_bound(self, against: Any) -> None:
         copy = launch("copy", sass(), phase="forward", module=CONV)
         row = against([kernel(), copy], [operator()]).rows[0]
         assert (row.measured_flops, row.flops_lower_bound) == (FLOPS, True)
@@ -159,7 +159,7 @@ class TestRows:
         assert (row.measured_flops, row.measured_bytes, row.launches) == (None, None, 0)
         assert row.causes == ("No launch of this was measured (no filter was asked for).",)
 
-    def test_failed_launches_count_nowhere(self, against: Any) -> None:
+    def test_failed_launches_are_not_counted(self, against: Any) -> None:
         assert against([kernel(), kernel("bad", None, failed=True)], [operator()]).rows[0].flops_ratio == 1.0
 
     def test_the_flops_of_real_counters_are_compared(self, against: Any) -> None:
@@ -172,13 +172,13 @@ def fitting(comparison: ExpectedComparison) -> tuple[str, ...]:
 
 
 def against_it(comparison: ExpectedComparison, title: str) -> str:
-    """What the second sentence says against a cause."""
+    """The reason in the second sentence why a cause does not fit."""
     text: str = comparison.rows[0].causes[1]
     assert title in text, text
     return text.partition(title)[2]
 
 
-class TestCausesOfTooLittle:
+class TestCausesOfARatioTooLow:
     def test_winograd_fits_by_the_names_of_its_kernels(self, against: Any) -> None:
         comparison = against([kernel("ampere_scudnn_winograd_128x128_ldg1", 0.45 * FLOPS)], [operator()])
         assert fitting(comparison) == ("Winograd",)
@@ -215,7 +215,7 @@ class TestCausesOfTooLittle:
         ("collection", "reason"),
         [(EVERYTHING, "(no filter was asked for)"), (Collection(), "(no manifest says whether any were)")],
     )
-    def test_filters_do_not_fit_where_none_is_known(self, collection: Collection, reason: str, against: Any) -> None:
+    def test_filters_do_not_fit_if_none_is_known(self, collection: Collection, reason: str, against: Any) -> None:
         comparison = against([kernel(flops=0.5 * FLOPS)], [operator()], collection)
         assert against_it(comparison, "launches filtered out ").startswith(reason)
 
@@ -228,7 +228,7 @@ class TestCausesOfTooLittle:
         one.metrics["sm__ops_path_tensor_src_fp16_dst_fp32_sparsity_on.sum"] = metric(9.0)
         assert fitting(against([one], [operator()])) == ("sparse",)
 
-    def test_without_evidence_no_known_cause_fits_and_each_says_why(self, against: Any) -> None:
+    def test_without_evidence_no_cause_fits_and_each_has_a_reason(self, against: Any) -> None:
         row = against([kernel("gemm", 0.5 * FLOPS)], [operator()]).rows[0]
         assert row.causes[0] == "No known cause fits."
         for words in (
@@ -242,7 +242,7 @@ class TestCausesOfTooLittle:
         assert "would raise the ratio" in row.causes[1]
 
 
-class TestCausesOfTooMuch:
+class TestCausesOfARatioTooHigh:
     def test_padding_fits_between_one_and_the_factor_of_the_larger_tile(self, against: Any) -> None:
         product = operator("mm", 2.0 * 100 * 100 * 96, shapes="100x96 96x100")
         comparison = against([kernel(flops=1.5 * 2.0 * 100 * 100 * 96)], [product])
@@ -256,19 +256,19 @@ class TestCausesOfTooMuch:
         assert fitting(comparison) == ()
         assert "tiles of 128 would give 1.000" in against_it(comparison, "padding to tile size")
 
-    def test_padding_does_not_fit_where_the_contractions_alone_have_what_was_expected(self, against: Any) -> None:
+    def test_padding_does_not_fit_if_contractions_alone_equal_the_expected_flops(self, against: Any) -> None:
         comparison = against([kernel(), kernel("elementwise_kernel", 0.2 * FLOPS)], [operator()])
         assert fitting(comparison) == ("element-wise",)
         assert "the contractions alone are at 1.000" in against_it(comparison, "padding to tile size")
 
-    def test_recomputation_fits_fused_attention_where_plain_attention_was_expected(self, against: Any) -> None:
+    def test_recomputation_fits_fused_attention_if_plain_attention_was_expected(self, against: Any) -> None:
         expected = operator("bmm", 2.0 * 64**3, shapes="1x64x64 1x64x64", phase="backward")
         name = "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<T>(P)"
         comparison = against([kernel(name, 1.25 * 2.0 * 64**3, phase="backward")], [expected])
         assert "recomputation" in fitting(comparison)
         assert "five products for four, 131.1 KFLOP, 0.25 of the expected" in comparison.rows[0].causes[0]
 
-    def test_recomputation_does_not_fit_where_the_expected_flops_hold_it(self, against: Any) -> None:
+    def test_recomputation_does_not_fit_if_the_expected_flops_include_it(self, against: Any) -> None:
         name = "_scaled_dot_product_flash_attention_backward"
         expected = operator(name, 1e6, shapes="1x1x64x64 1x1x64x64 1x1x64x64 1x1x64x64", phase="backward")
         comparison = against([kernel("fmha_cutlassB_f16_aligned_64x64_k64_sm80", 1.3e6, phase="backward")], [expected])
@@ -281,7 +281,7 @@ class TestCausesOfTooMuch:
         assert fitting(comparison) == ("split-K",)
         assert "adding up their parts took 60.4 MFLOP, 0.1 of the expected" in comparison.rows[0].causes[0]
 
-    def test_split_k_does_not_fit_a_difference_far_above_what_it_adds(self, against: Any) -> None:
+    def test_split_k_does_not_fit_a_difference_far_above_its_additions(self, against: Any) -> None:
         comparison = against([kernel("sm80_xmma_gemm_execute_split_k_kernel", 3 * FLOPS)], [operator()])
         assert fitting(comparison) == ()
         assert "takes at most" in against_it(comparison, "split-K")
@@ -297,7 +297,7 @@ class TestCausesOfTooMuch:
         assert "(120.8 MFLOP, 0.2 of the expected)" in comparison.rows[0].causes[0]
         assert layer(comparison, "model.act").flops_ratio is None
 
-    def test_elementwise_work_within_a_layer_is_told_by_its_kernels_name(self, against: Any) -> None:
+    def test_elementwise_work_within_a_layer_is_detected_by_kernel_name(self, against: Any) -> None:
         softmax = kernel("void softmax_warp_forward<float, 8>(float*)", 0.2 * FLOPS)
         assert fitting(against([kernel(), softmax], [operator()])) == ("element-wise",)
 
@@ -312,7 +312,7 @@ class TestCausesOfTooMuch:
         one.measures["flops_fp16"] = FLOPS
         assert fitting(against([one], [operator()])) == ("constant moves",)
 
-    def test_causes_of_too_little_are_said_to_lower_the_ratio(self, against: Any) -> None:
+    def test_causes_that_lower_the_ratio_are_listed_as_such(self, against: Any) -> None:
         comparison = against([kernel(flops=2 * FLOPS)], [operator()])
         assert "launches filtered out, sparse kernels (each would lower the ratio)." in comparison.rows[0].causes[1]
 
@@ -345,7 +345,7 @@ class TestPadding:
 
 
 class TestCollection:
-    def test_filters_are_found_in_the_command_that_ran(self) -> None:
+    def test_filters_are_read_from_the_command_that_ran(self) -> None:
         command = (
             "ncu --csv --kernel-name regex:gemm --launch-count=5 --nvtx --nvtx-include ncu_bench@forward python -m x"
         )
@@ -353,7 +353,7 @@ class TestCollection:
             "--kernel-name regex:gemm", "--launch-count=5", "--nvtx-include ncu_bench@forward",
         )  # fmt: skip
 
-    def test_the_command_that_ran_goes_before_what_was_typed(self) -> None:
+    def test_the_command_that_ran_takes_precedence_over_the_typed_one(self) -> None:
         ran = ToolRun(["ncu", "--launch-skip", "3", "python"], 0, 1.0)
         manifest = Manifest(["ncu-bench"], "ncu", "now", {"iterations": 4}, tool_runs=[ran], partial=True)
         assert collection_of(manifest) == Collection(("--launch-skip 3",), 4, True)
@@ -379,8 +379,8 @@ def run_folder(folder: Path, launches: list[Launch], operators: list[dict[str, A
     return str(folder)
 
 
-class TestAReportOfOnesOwn:
-    """Which knows nothing of the model that ran: the user says it."""
+class TestAReportWithoutManifest:
+    """The report does not say which model ran: the user does."""
 
     @pytest.fixture
     def report(self, tmp_path: Path) -> str:
@@ -393,7 +393,7 @@ class TestAReportOfOnesOwn:
         found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["rows"]
         return found
 
-    def test_is_one_row_beside_what_is_expected_of_the_target(
+    def test_has_one_row_compared_with_the_expected_target(
         self, report: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         (row,) = self.rows(capsys, report, "--target", "gemm:64,64,64,fp32")
@@ -404,7 +404,7 @@ class TestAReportOfOnesOwn:
         (row,) = self.rows(capsys, report, "--target", "gemm:64,64,64,fp32", "--iterations", "2")
         assert row["flops_ratio"] == 1.0
 
-    def test_of_a_model_takes_its_sizes_and_phases(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_of_a_model_uses_the_given_sizes_and_phases(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
         sizes = ("--target", "squeezenet1_1", "--input-size", "64", "--batch-size")
         (one,) = self.rows(capsys, report, *sizes, "1", "--phase", "forward")
         (four,) = self.rows(capsys, report, *sizes, "4", "--phase", "forward")
@@ -412,7 +412,7 @@ class TestAReportOfOnesOwn:
         assert four["expected_flops"] == 4 * one["expected_flops"]
         assert 2.8 < both["expected_flops"] / one["expected_flops"] < 3  # no gradient of the images
 
-    def test_says_what_to_type_without_a_target(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_without_a_target_is_an_error_with_advice(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["expected", report]) == 1
         assert f"ncu-bench expected {report} --target resnet18" in capsys.readouterr().err
         assert run(["expected", report, "--batch-size", "8"]) == 2
@@ -420,7 +420,7 @@ class TestAReportOfOnesOwn:
         assert run(["expected", report, "--target", "resnet81"]) == 2
         assert "Near names: resnet18" in capsys.readouterr().err
 
-    def test_that_knows_its_phases_is_of_those_that_are_expected(
+    def test_with_known_phases_is_limited_to_the_expected_ones(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         products = [kernel("gemm", 2.0 * 64**3, phase=phase, module=None) for phase in ("forward", "backward")]
@@ -446,7 +446,7 @@ class TestCommand:
         assert "note: forward model.conv: Fits: Winograd convolution (1 of 1 launch" in shown.err
         assert "not judged" in shown.err
 
-    def test_json_and_csv_hold_every_row_with_its_causes(self, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_json_and_csv_have_every_row_with_its_causes(self, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["expected", folder, "--format", "json"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert document["columns"]["measured_flops"] == "FLOP"
@@ -455,7 +455,7 @@ class TestCommand:
         rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
         assert [row["causes"] for row in rows] == [row["causes"] or "" for row in document["rows"]]
 
-    def test_phase_top_and_depth_choose_the_rows(self, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_phase_top_and_depth_select_the_rows(self, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["expected", folder, "--phase", "forward", "--depth", "1", "--format", "json"]) == 0
         rows = json.loads(capsys.readouterr().out)["rows"]
         assert [(row["scope"], row["module"]) for row in rows] == [
@@ -479,14 +479,14 @@ class TestCommand:
         assert run(["expected", str(measured)]) == 1
         assert "come from the same operator formulas" in capsys.readouterr().err
 
-    def test_a_run_without_expected_work_is_refused_and_says_which_have_it(
+    def test_a_run_without_expected_operators_is_refused_with_advice(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert run(["expected", run_folder(tmp_path, list(self.LAUNCHES), [])]) == 1
         assert "Only runs of a model target under ncu have one" in capsys.readouterr().err
 
 
-def test_the_parquet_file_of_a_run_stands_for_its_folder(tmp_path: Path) -> None:
+def test_the_parquet_file_of_a_run_is_accepted_for_its_folder(tmp_path: Path) -> None:
     write_expected(tmp_path, operator())
     found: pa.Table = expected_of(str(tmp_path / LAUNCHES))
     assert found.column("flops").to_pylist() == [FLOPS]
@@ -495,7 +495,7 @@ def test_the_parquet_file_of_a_run_stands_for_its_folder(tmp_path: Path) -> None
 
 
 class TestIntegerOperations:
-    """Products of int8 do no FLOPs; what they do is compared apart."""
+    """Products of int8 do no FLOPs; their operations are compared separately."""
 
     def expected(self, tmp_path: Path) -> pa.Table:
         record = {
@@ -510,14 +510,14 @@ class TestIntegerOperations:
         found = {name: metric(value) for name, value in counters.items()}
         return table(launch("igemm", {**sass(), **found}, ns=5, phase="forward", module="gemm", iteration=0))
 
-    def test_stand_beside_the_counted_ones(self, tmp_path: Path) -> None:
+    def test_are_shown_beside_the_counted_ones(self, tmp_path: Path) -> None:
         measured = self.measured(**{"sm__ops_path_tensor_src_int8.sum": 1025.0})
         row = compare(measured, self.expected(tmp_path)).rows[0]
         assert (row.measured_integers, row.expected_integers) == (1025, 1024)
         assert row.integers_ratio == pytest.approx(1.001, abs=1e-3)
         assert row.expected_flops == 0
 
-    def test_are_unknown_where_they_were_not_counted(self, tmp_path: Path) -> None:
+    def test_are_unknown_if_they_were_not_counted(self, tmp_path: Path) -> None:
         comparison = compare(self.measured(), self.expected(tmp_path))
         assert (comparison.rows[0].measured_integers, comparison.rows[0].integers_ratio) == (None, None)
         assert "unknown measured, 1.024 KOP expected" in summary(comparison)[0]

@@ -41,7 +41,7 @@ def table(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_resnet18_is_expected_to_do_what_its_paper_says_and_every_row_is_an_estimate(tmp_path: Path) -> None:
+def test_resnet18_has_the_expected_flops_of_its_paper_and_every_row_is_an_estimate(tmp_path: Path) -> None:
     summary = expected(tmp_path, Workload("resnet18", phases=("forward",)))
     assert summary["flops"] == pytest.approx(3.628e9, rel=1e-3)
     assert summary["parameter_bytes"] == 4 * 11_689_512
@@ -58,7 +58,7 @@ def test_resnet18_is_expected_to_do_what_its_paper_says_and_every_row_is_an_esti
 @pytest.mark.parametrize(
     ("target", "options"), [("resnet18", {}), ("vit_b_16", {}), ("hf:bert-base", {"sequence_length": 16})]
 )
-def test_it_equals_what_the_collector_counts_by_phase_and_module(
+def test_expected_flops_equal_the_collectors_by_phase_and_module(
     target: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     if target.startswith("hf:"):
@@ -118,14 +118,14 @@ class TestOwnModels:
         (tmp_path / "models.py").write_text(MODELS)
         return tmp_path
 
-    def test_what_is_alive_at_the_peak_is_what_a_step_keeps(self, folder: Path) -> None:
+    def test_peak_memory_is_what_a_step_keeps(self, folder: Path) -> None:
         parameters, inputs, hidden = (8 + 1) * 16 + (16 + 1) * 4, 32 * 8, 32 * 16
         forward = expected(folder, Workload("models.py:two_layers", phases=("forward",)))
         assert forward["alive_bytes"] == 4 * (parameters + inputs)
         both = expected(folder, Workload("models.py:two_layers"))
         assert both["alive_bytes"] == 4 * (2 * parameters + inputs + hidden)
 
-    def test_only_what_is_profiled_counts(self, folder: Path) -> None:
+    def test_only_profiled_phases_count(self, folder: Path) -> None:
         forward, backward, both = (
             expected(folder, Workload("models.py:two_layers", phases=phases))["flops"]
             for phases in (("forward",), ("backward",), ("forward", "backward"))
@@ -135,7 +135,7 @@ class TestOwnModels:
     def test_tied_weights_stay_tied(self, folder: Path) -> None:
         assert expected(folder, Workload("models.py:tied", phases=("forward",)))["parameter_bytes"] == 4 * 64
 
-    def test_a_model_that_looks_at_its_weights_is_built_with_them(self, folder: Path) -> None:
+    def test_a_model_that_reads_its_weights_is_built_with_them(self, folder: Path) -> None:
         assert expected(folder, Workload("models.py:own_numbers", phases=("forward",)))["flops"] == 2 * 2 * 8 * 8
 
     def test_a_model_that_depends_on_data_is_an_error_and_leaves_no_file(self, folder: Path) -> None:
@@ -144,20 +144,20 @@ class TestOwnModels:
         assert "cannot be run without data" in json.loads(done.stderr.splitlines()[-1])["ncu_bench_error"]["what"]
         assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {"models.py", "workload.json"}
 
-    def test_what_autocast_and_compile_change_is_said(self, folder: Path) -> None:
+    def test_effects_of_autocast_and_compile_are_noted(self, folder: Path) -> None:
         asked = Workload("models.py:two_layers", dtype="bf16", autocast=True, mode="compile", device="cpu")
         notes = expected(folder, asked)["notes"]
         assert "unconverted types" in notes[0]
         assert "before compile" in notes[1]
 
 
-def test_a_name_that_is_not_known_is_wrong_usage(tmp_path: Path) -> None:
+def test_an_unknown_name_is_wrong_usage(tmp_path: Path) -> None:
     done = run(tmp_path, Workload("resnet19"))
     assert done.returncode == 2
     assert "Near names: resnet18" in json.loads(done.stderr.splitlines()[-1])["ncu_bench_error"]["cause"]
 
 
-def test_known_work_is_expected_to_be_its_true_flops(tmp_path: Path) -> None:
+def test_reference_kernels_have_their_exact_flops(tmp_path: Path) -> None:
     assert expected(tmp_path, Workload("gemm:32,32,32,bf16", phases=("forward",)))["flops"] == 2 * 32**3
     integers = expected(tmp_path, Workload("gemm:32,32,32,int8", phases=("forward",)))
     assert (integers["flops"], integers["unknown_operators"]) == (0, {})
@@ -165,7 +165,7 @@ def test_known_work_is_expected_to_be_its_true_flops(tmp_path: Path) -> None:
     assert product["integer_operations"] == 2 * 32**3
 
 
-def test_types_shrink_the_bytes_and_not_the_flops(tmp_path: Path) -> None:
+def test_types_change_the_bytes_and_not_the_flops(tmp_path: Path) -> None:
     full, half = (
         expected(tmp_path, Workload("resnet18", dtype=dtype, phases=("forward",))) for dtype in ("fp32", "bf16")
     )

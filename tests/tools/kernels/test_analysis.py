@@ -71,7 +71,7 @@ class TestHotspots:
         assert rows[-1].time_cumulative == pytest.approx(1)
         assert sum(row.time_share or 0 for row in rows) == pytest.approx(1)
 
-    def test_the_order_follows_time_flops_or_bytes_and_the_unknown_comes_last(self) -> None:
+    def test_kernels_are_sorted_by_time_flops_or_bytes_with_unknown_last(self) -> None:
         launches = [
             launch("slow", ns=9), launch("busy", sass(ffma=9) | tensor(), ns=3, dram=1), launch("wide", sass(ffma=1) | tensor(), ns=1, dram=9),
         ]  # fmt: skip
@@ -94,7 +94,7 @@ class TestHotspots:
         outside = spots(launch("k", ns=1, nvtx_path=()), group="nvtx")
         assert [row.kernel for row in outside.rows] == ["(no range)"]
 
-    def test_ranges_are_other_ranges_where_names_hold_what_stands_between_names(self) -> None:
+    def test_range_names_with_separators_are_quoted(self) -> None:
         paths = [("a", "b"), ("a/b",), ('"a', 'b"'), (), ("(no range)",), ("",), None]
         rows = spots(*(launch("k", ns=1, nvtx_path=path) for path in paths), group="nvtx").rows
         assert [row.kernel for row in rows] == sorted(
@@ -124,7 +124,7 @@ class TestHotspots:
         assert (rows["broken"].launches, rows["broken"].time_total_ns) == (0, None)
         assert result.notes[0].startswith("2 failed launches left out of every number: broken, k")
 
-    def test_averages_of_a_summary_weigh_as_many_launches_as_they_stand_for(self) -> None:
+    def test_averages_of_a_summary_count_all_their_launches(self) -> None:
         extremes = {
             "gpu__time_duration.sum (minimum)": metric(8.0, "ns"),
             "gpu__time_duration.sum (maximum)": metric(13.0, "ns"),
@@ -140,7 +140,7 @@ class TestHotspots:
 
 
 class TestUnits:
-    def test_each_unit_has_its_flops_and_its_share_and_integers_stand_apart(self) -> None:
+    def test_each_unit_has_flops_and_share_and_integers_are_separate(self) -> None:
         int8 = {"sm__ops_path_tensor_src_int8.sum": metric(5e3)}
         rows = spots(
             launch("gemm", sass(fmul=100) | tensor(bf16_dst_fp32=300) | int8, ns=9),
@@ -165,7 +165,7 @@ class TestUnits:
         complete = {row.kernel: row for row in spots(tensor_work, launch("k", sass(ffma=1) | idle, ns=1)).rows}["k"]
         assert complete.work == {"fp32": 2, "tensor_bf16": 0}
 
-    def test_the_run_is_the_sum_of_its_kernels_and_unknown_where_one_of_them_is(self) -> None:
+    def test_the_run_is_the_sum_of_its_kernels_and_unknown_if_one_is_unknown(self) -> None:
         known = spots(
             launch("a", sass(ffma=1) | tensor(), ns=1, dram=4), launch("b", sass(ffma=3) | tensor(), ns=3, dram=4)
         )
@@ -186,17 +186,17 @@ class TestFlags:
     def test_a_kernel_below_every_ceiling_has_none(self) -> None:
         assert one(launch("copy", sass() | tensor(), ns=1e6, dram=1.555e9)).flag is None
 
-    def test_dram_is_held_against_its_ceiling_without_flop_counts_too(self) -> None:
+    def test_dram_is_compared_with_its_ceiling_without_flop_counts_too(self) -> None:
         row = one(launch("copy", NAME, ns=1e6, dram=1.555e9 * 1.2))
         assert (row.bound, (row.flag or "")[:7]) == (None, "120.0 %")
 
-    def test_the_unit_farthest_above_is_the_one_named(self) -> None:
+    def test_the_unit_with_the_largest_excess_is_named(self) -> None:
         work = sass(ffma=19.5e9 / 2 * 1.1) | tensor(bf16_dst_fp32=312e9 * 1.5)
         flag = one(launch("k", NAME | work, ns=1e6, dram=1)).flag or ""
         assert flag.startswith("150.0 % of the tensor BF16 ceiling")
         assert "perhaps the sparse path" in flag
 
-    def test_what_the_report_knows_of_sparsity_clock_and_l2_reaches_the_flag(self) -> None:
+    def test_sparsity_clock_and_l2_of_the_report_reach_the_flag(self) -> None:
         base = "sm__ops_path_tensor_src_bf16_dst_fp32"
         ran = {f"{base}_sparsity_on.sum": metric(3 * 312e9 / 2), f"{base}_sparsity_off.sum": metric(0.0)}
         clock = {"sm__cycles_elapsed.avg.per_second": metric(1.755e9, "hz")}
@@ -206,24 +206,24 @@ class TestFlags:
         assert "the SM clock was 1.755 GHz, and the ceiling assumes 1.41 GHz" in (one(fast).flag or "")
         assert "its 20 MB fit in the 40 MB of L2" in (one(launch("k", NAME | l2, ns=1e4, dram=2e7)).flag or "")
 
-    def test_integer_operations_are_held_against_their_own_ceiling(self) -> None:
+    def test_integer_operations_are_compared_with_their_own_ceiling(self) -> None:
         int8 = {"sm__ops_path_tensor_src_int8.sum": metric(1248e9 * 1.5)}
         assert "of the tensor INT8 ceiling" in (one(launch("k", NAME | int8, ns=1e6)).flag or "")
 
-    def test_a_few_are_written_out_in_notes_and_the_rest_counted(self) -> None:
+    def test_a_few_are_in_notes_and_the_rest_is_counted(self) -> None:
         notes = spots(*(launch(f"k{n}", NAME, ns=1e3, dram=1e9) for n in range(5))).notes
         assert sum("DRAM ceiling" in note for note in notes) == 3
         assert notes[-1] == "2 more kernels are above a ceiling; --format json says why"
 
 
-def test_a_kernel_whose_flops_no_unit_is_known_to_have_done_has_no_bound() -> None:
+def test_a_kernel_with_flops_of_no_known_unit_has_no_bound() -> None:
     done = {"flops": 1e6, "dram_bytes": 1e5, "duration_ns": 1e4}
     found = one(launch("aten.mm", measures=done))
     assert (found.flops, found.bound, found.headroom_ns) == (1e6, None, None)
     assert one(launch("aten.mm", measures={**done, "flops_fp32": 1e6})).bound is not None
 
 
-def test_launches_whose_flops_are_not_known_are_not_said_to_have_done_none() -> None:
+def test_launches_with_unknown_flops_are_not_counted_as_zero() -> None:
     busy = {"sm__inst_executed_pipe_tensor.sum": metric(1e6)}
     found = spots(launch("gemm", {**sass(ffma=5), **busy}, ns=10, dram=1))
     assert found.rows[0].flops is None
@@ -231,7 +231,7 @@ def test_launches_whose_flops_are_not_known_are_not_said_to_have_done_none() -> 
     assert note == "FLOPs of 1 launches are not known (not collected: tensor, which was busy)"
 
 
-def test_shares_are_unknown_where_the_time_of_a_launch_is() -> None:
+def test_shares_are_unknown_if_the_time_of_a_launch_is() -> None:
     found = spots(launch("a", ns=1), launch("b", ns=9), launch("b"))
     assert [(row.kernel, row.time_share, row.time_cumulative) for row in found.rows] == [
         ("a", None, None), ("b", None, None)
@@ -251,7 +251,7 @@ def test_a_clock_below_the_data_sheets_is_noted_for_the_units_that_worked() -> N
     assert [len(notes) for notes in noted] == [1, 0]
 
 
-def test_numbers_of_operators_say_in_a_note_that_no_hardware_counted_them() -> None:
+def test_operator_counts_are_noted_as_not_counted_by_hardware() -> None:
     made = operators()
     assert any("not by hardware" in note for note in hotspots(made, ceilings_of(made)).notes)
     assert not any("not by hardware" in note for note in spots(launch("k", ns=1)).notes)
@@ -266,39 +266,39 @@ class TestBound:
         row = one(launch("gemm", sass(ffma=19.5e9 / 2 * 0.8) | tensor(), ns=1e6, dram=1e3))
         assert (row.bound, row.bound_fraction, row.unit) == ("FP32", pytest.approx(0.8), "fp32")
 
-    def test_tensor_work_is_held_against_the_tensor_roof_not_the_fp32_one(self) -> None:
+    def test_tensor_work_is_compared_with_the_tensor_ceiling_not_fp32(self) -> None:
         row = one(launch("gemm", sass(fmul=1e6) | tensor(bf16_dst_fp32=312e9 * 0.7), ns=1e6, dram=1e3))
         assert (row.bound, row.bound_fraction, row.unit) == ("tensor BF16", pytest.approx(0.7), "tensor_bf16")
 
-    def test_without_flop_counts_nothing_is_called_memory_bound(self) -> None:
+    def test_without_flop_counts_no_kernel_is_memory_bound(self) -> None:
         result = spots(launch("copy", ns=1e6, dram=1.5e9))
         assert (result.rows[0].bound, result.rows[0].flops, result.rows[0].arithmetic_intensity) == (None, None, None)
         (note,) = (note for note in result.notes if "have no FLOP counts; ask ncu for --metrics smsp__sass" in note)
         assert note.endswith("and 13 more, which ncu-bench metrics flops tensor --chip ga100 lists")
 
-    def test_a_lower_bound_of_flops_calls_dram_the_bound_only_where_dram_is_busy(self) -> None:
+    def test_a_lower_bound_of_flops_gives_dram_as_bound_only_if_dram_is_busy(self) -> None:
         metrics = sass(ffma=10)
         busy, idle = (one(launch("k", metrics, ns=1e6, dram=1.555e9 * share)) for share in (0.9, 0.1))
         assert (busy.bound, busy.flops_lower_bound) == ("DRAM", True)
         assert (idle.bound, idle.flops_lower_bound) == (None, True)
 
-    def test_a_unit_at_work_without_a_known_ceiling_leaves_the_bound_open(self) -> None:
+    def test_a_unit_with_work_and_no_known_ceiling_leaves_the_bound_unknown(self) -> None:
         metrics = sass(ffma=10) | tensor("9.0", fp8=1e9)
         assert one(launch("k", metrics, ns=1e6, dram=1e3, capability="9.0")).bound is None  # an A100 has no FP8
 
-    def test_constant_moves_are_not_held_against_the_fp16_roof(self) -> None:
+    def test_constant_moves_are_not_compared_with_the_fp16_ceiling(self) -> None:
         row = one(launch("k", sass(ffma=1e6, hfma=4e5) | tensor(), ns=1e3, dram=1))
         assert row.bound == "FP32"
 
 
 class TestCeilings:
-    def test_the_reports_own_peaks_come_before_every_other(self) -> None:
+    def test_the_reports_own_peaks_take_precedence(self) -> None:
         own = {"dram__bytes.sum.peak_sustained": metric(1000.0), "dram__cycles_elapsed.avg.per_second": metric(1e9)}
         found = ceilings_of(table(launch("k", own | NAME, ns=1e6)), find_machine("t4"))
         assert found.per_launch["dram"].tolist() == [1e12]
         assert found.per_launch["fp32"].tolist() == [19.5e12]
 
-    def test_a_machine_named_for_a_device_with_ceilings_of_its_own_is_said_to_bound_nothing(self) -> None:
+    def test_a_machine_named_for_a_device_with_its_own_ceilings_is_noted_to_bound_nothing(self) -> None:
         known = table(launch("k", NAME))
         assert ceilings_of(known, find_machine("t4")).notes == [
             "--machine t4 bounds no launch of NVIDIA A100-SXM4-40GB: its ceilings are the report's own, or machine "
@@ -307,14 +307,14 @@ class TestCeilings:
         assert ceilings_of(known, find_machine("a100-sxm4-40gb")).notes == []
         assert ceilings_of(table(launch("k", capability=None)), find_machine("t4")).notes == []
 
-    def test_a_machine_that_cannot_be_the_reports_is_said_to_be_another_chip(self) -> None:
+    def test_a_machine_of_another_compute_capability_is_noted_as_another_chip(self) -> None:
         unnamed = table(launch("k", capability="8.0"))
         assert ceilings_of(unnamed, find_machine("t4")).notes == [
             "the report says compute capability 8.0, and --machine t4 has 7.5: its ceilings are those of another chip"
         ]
         assert ceilings_of(unnamed, find_machine("a100-sxm4-80gb")).notes == []
 
-    def test_the_devices_own_file_comes_before_the_machine_named(self) -> None:
+    def test_the_devices_own_file_takes_precedence_over_the_named_machine(self) -> None:
         found = ceilings_of(table(launch("k", NAME), launch("j", capability=None)), find_machine("t4"))
         assert found.per_launch["dram"].tolist() == [1555e9, 320e9]
         assert {ceiling.source.split(";")[0] for ceiling in found.drawn} == {
@@ -322,7 +322,7 @@ class TestCeilings:
             "--machine t4",
         }
 
-    def test_a_compute_capability_gives_what_its_boards_agree_on_and_says_so(self) -> None:
+    def test_a_compute_capability_gives_what_its_boards_agree_on_with_a_note(self) -> None:
         found = ceilings_of(table(launch("k", dram=1)))
         assert found.per_launch["fp32"].tolist() == [19.5e12]
         assert math.isnan(found.per_launch["dram"][0])
@@ -362,18 +362,18 @@ class TestRoofline:
         assert len(made.drawable) == 2  # type: ignore[attr-defined]
         assert any("1 of 3 kernels have no place on the plot" in note for note in made.notes)  # type: ignore[attr-defined]
 
-    def test_without_a_ceiling_the_points_stand_alone_and_a_note_says_so(self) -> None:
+    def test_without_a_ceiling_only_points_are_drawn_with_a_note(self) -> None:
         made = roofline({"run": table(launch("k", sass(ffma=1), ns=5, dram=1, capability="8.9"))})
         assert made.ceilings == []
         assert any("the plot shows the points alone" in note for note in made.notes)
         assert draw(made, "png").startswith(b"\x89PNG")
 
-    def test_a_kernel_above_its_roof_is_flagged(self) -> None:
+    def test_a_kernel_above_its_ceiling_is_flagged(self) -> None:
         made = roofline({"run": table(launch("k", NAME | sass(ffma=1) | tensor(), ns=1e3, dram=1e9))})
         assert made.points[0].hotspot.flag.startswith("64308.7 % of the DRAM ceiling (machine file a100-sxm4-40gb)")  # type: ignore[union-attr]
         assert f"k: {made.points[0].hotspot.flag}" in made.notes
 
-    def test_the_x_axis_of_operators_does_not_say_dram(self) -> None:
+    def test_the_x_axis_of_operators_is_not_labelled_dram(self) -> None:
         assert roofline({"run": operators()}).bytes_title == "byte of inputs, weights and outputs"
         both = roofline({"run": operators(), "other": table(launch("k"))})
         assert both.bytes_title == "DRAM byte; of operators, per byte of inputs, weights and outputs"
@@ -413,7 +413,7 @@ def test_the_metrics_to_ask_for_name_the_tensor_totals_of_the_chip() -> None:
 
 
 @pytest.mark.parametrize("capability", ["7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.1", None])
-def test_the_command_that_the_note_names_lists_every_metric_to_ask_for(capability: str | None) -> None:
+def test_the_command_in_the_note_lists_every_metric_to_collect(capability: str | None) -> None:
     listed = select(["flops", "tensor"], chip_of(capability), None).names
     assert set(flop_metrics({capability})) <= set(listed)
 
@@ -422,7 +422,7 @@ def test_a_hotspot_is_plain_data() -> None:
     assert json.loads(json.dumps(asdict(one(launch("k", sass(ffma=1) | tensor(), ns=5, dram=2)))))["kernel"] == "k"
 
 
-def test_a_kernel_of_integers_is_bound_by_the_unit_that_does_them_not_by_the_memory_it_hardly_uses() -> None:
+def test_an_integer_kernel_is_bound_by_its_unit_not_by_the_memory_it_hardly_uses() -> None:
     counters = {**sass(), **tensor(), "sm__ops_path_tensor_src_int8.sum": metric(0.9 * 624e12 * 1e-3)}
     made = table(launch("igemm", counters, ns=1e6, dram=1e6))
     (row,) = hotspots(made, ceilings_of(made, find_machine("a100-sxm4-40gb"))).rows

@@ -1,4 +1,4 @@
-"""Short names: what a person recognises, and one function each, also in every real report."""
+"""Short names: recognisable, and of one function each, also in every real report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli import run
 from ncu_tools.kernels.hotspots import grouping
-from ncu_tools.kernels.kernel_name_spelling import without_parameters
+from ncu_tools.kernels.kernel_name_spelling import drop_parameters
 from ncu_tools.kernels.kernel_titles import names_nothing, short_title
 from tests.support.launches import launch, table
 from tests.support.reports import sample_files, shared_reports
@@ -114,33 +114,33 @@ CUB = "cub::CUB_200600_500_890_NS::"
         ("(", "("),
     ],
 )
-def test_a_short_name_is_what_a_person_recognises(name: str, short: str) -> None:
+def test_a_short_name_is_recognisable(name: str, short: str) -> None:
     assert short_title(name) == short
 
 
-def test_one_kernel_has_one_short_name_whichever_tool_prints_it() -> None:
+def test_one_kernel_has_the_same_short_name_from_every_tool() -> None:
     by_ncu = "void ns::f<(int)128, at::<unnamed>::AddFunctor<const float>>(const float *, T1)"
     by_pytorch = "void ns::f<128, at::(anonymous namespace)::AddFunctor<float const> >(float const*, float)"
     assert short_title(by_ncu) == short_title(by_pytorch) == "ns::f<at::<unnamed>::AddFunctor>"
 
 
 @given(st.text(max_size=80))
-def test_no_name_makes_the_shortening_fail(name: str) -> None:
+def test_no_name_raises_an_error(name: str) -> None:
     assert isinstance(short_title(name), str)
 
 
 @pytest.mark.parametrize("name", ["f" + "<g" * 5000 + ">" * 5000, "kernel<" * 5000, "cutlass::Kernel" + "<x" * 5000])
-def test_a_name_that_nests_without_end_is_shortened_all_the_same(name: str) -> None:
+def test_a_name_with_endless_nesting_is_shortened(name: str) -> None:
     assert short_title(name)
 
 
-def test_functions_of_one_name_in_two_namespaces_stay_two_kernels() -> None:
+def test_functions_of_the_same_name_in_two_namespaces_stay_two_kernels() -> None:
     names = ("void one::top_k<4>(int)", "void two::top_k<4>(int)", "void one::top_k<8>(int)")
     numbers, titles = grouping(table(*map(launch, names)), "short")
     assert [titles[number] for number in numbers] == ["one::top_k", "two::top_k", "one::top_k"]
 
 
-def test_a_bare_word_has_the_shape_of_its_launch() -> None:
+def test_a_name_that_is_only_the_word_kernel_gets_the_shape_of_its_launch() -> None:
     launches = [launch("Kernel2", grid=(grid, 1, 1), block=(128, 1, 1)) for grid in (8, 64, 8)]
     numbers, titles = grouping(table(*launches, launch("gemm")), "short")
     assert titles == ["Kernel2 (8, 1, 1) x (128, 1, 1)", "Kernel2 (64, 1, 1) x (128, 1, 1)", "gemm"]
@@ -148,10 +148,8 @@ def test_a_bare_word_has_the_shape_of_its_launch() -> None:
 
 
 def function(name: str) -> str:
-    """A kernel's qualified function, by other means than the module: template arguments cut out from the inside."""
-    text = re.sub(
-        r"\b(?:CUB|THRUST|ROCPRIM)_\w+::", "", without_parameters(name).replace("(anonymous namespace)", "anon")
-    )
+    """A kernel's qualified function, computed independently: template arguments are removed from the inside out."""
+    text = re.sub(r"\b(?:CUB|THRUST|ROCPRIM)_\w+::", "", drop_parameters(name).replace("(anonymous namespace)", "anon"))
     while (cut := re.sub(r"<[^<>]*>", "", text)) != text:
         text = cut
     return text.rpartition(" ")[2]
@@ -162,7 +160,7 @@ REPORTS = [*sample_files(), *(path for folder in FOLDERS for path in shared_repo
 
 
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.name)
-def test_in_real_reports_no_short_name_is_a_bare_word_nor_of_two_functions(path: Path) -> None:
+def test_in_real_reports_no_short_name_is_only_kernel_or_shared_by_two_functions(path: Path) -> None:
     found = parse([Source(str(path))]).table
     if found is None:  # refused: it has no kernels to name
         return
@@ -174,7 +172,7 @@ def test_in_real_reports_no_short_name_is_a_bare_word_nor_of_two_functions(path:
     assert not {titles[number]: several for number, several in functions.items() if len(several) > 1}
 
 
-def test_the_command_names_cutlass_kernels_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_distinguishes_cutlass_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiles = ("128x128_16x4_nn_align4", "64x64_32x6_tn_align1")
     launches = [launch(f"void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_{tile}>(T1::Params)") for tile in tiles]
     made = tables.with_metadata(table(*launches), {"schema_version": tables.SCHEMA_VERSION, "reports": []})

@@ -1,4 +1,4 @@
-"""Kernels summed as a file of launches is read, and kept beside it: what the whole table gives, to the last digit."""
+"""Kernels summed as a file of launches is read, and cached beside it: the result of the whole table, to the last digit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli.reading.hotspots import command
 from ncu_tools.kernels import kernel_cache
 from ncu_tools.kernels.hotspots import GROUPS, ORDERS, Hotspots, RunSums, hotspots, kernels_table
-from ncu_tools.kernels.kernel_cache import hotspots_of, keep_kernels, kept_kernels
+from ncu_tools.kernels.kernel_cache import cache_kernels, cached_kernels, hotspots_of
 from ncu_tools.runs.loading import LAUNCHES, OnDisk, load
 from tests.support.launches import launch, metric, sass, table, tensor
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
@@ -51,12 +51,12 @@ def of_whole(run: OnDisk, **asked: Any) -> Hotspots:
 
 
 @pytest.fixture(autouse=True)
-def _small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROWS_OF_A_GROUP", 3)
     monkeypatch.setattr(reader, "ROWS_OF_A_STRETCH", 5)
 
 
-def assert_stretches_change_nothing(path: Path, folder: Path) -> None:
+def assert_batches_change_nothing(path: Path, folder: Path) -> None:
     rows = parsed(path)
     if rows is None:
         return
@@ -68,17 +68,17 @@ def assert_stretches_change_nothing(path: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sample_files(), ids=lambda path: path.name)
-def test_the_stretches_of_a_file_change_nothing(path: Path, tmp_path: Path) -> None:
-    assert_stretches_change_nothing(path, tmp_path)
+def test_sizes_of_batches_do_not_change_the_result(path: Path, tmp_path: Path) -> None:
+    assert_batches_change_nothing(path, tmp_path)
 
 
 @needs_shared_reports
 @pytest.mark.parametrize("path", shared_reports("ncu_csv")[:40], ids=lambda path: path.name)
-def test_the_stretches_of_a_real_report_change_nothing(path: Path, tmp_path: Path) -> None:
-    assert_stretches_change_nothing(path, tmp_path)
+def test_sizes_of_batches_do_not_change_the_result_of_a_real_report(path: Path, tmp_path: Path) -> None:
+    assert_batches_change_nothing(path, tmp_path)
 
 
-def test_every_stretch_of_a_file_has_the_dram_ceiling_of_the_longest_launch_of_the_file(tmp_path: Path) -> None:
+def test_every_batch_of_a_file_has_the_dram_ceiling_of_the_longest_launch_of_the_file(tmp_path: Path) -> None:
     """The clock that ncu prints differs from launch to launch, and that of the longest one is right."""
     counted = sass(ffma=1e6) | tensor()
 
@@ -96,7 +96,7 @@ def test_every_stretch_of_a_file_has_the_dram_ceiling_of_the_longest_launch_of_t
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(1, 1e12)), min_size=2, max_size=30), st.data())
-def test_launches_that_come_in_any_two_stretches_give_the_same_digits(
+def test_launches_in_any_two_batches_give_the_same_digits(
     launches: list[tuple[str, float]], data: st.DataObject
 ) -> None:
     work = [sass(ffma=ns) | tensor(tf32_dst_fp32=ns / 3) for _, ns in launches]
@@ -136,14 +136,14 @@ def unread(*_: object) -> Any:
     raise AssertionError("the launches were read")
 
 
-class TestKeptKernels:
+class TestCachedKernels:
     @pytest.mark.parametrize("by", ORDERS)
-    def test_answer_in_every_order_without_the_launches(
+    def test_are_used_in_every_order_without_reading_launches(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
     ) -> None:
         run = kept_in(tmp_path, some_launches())
         expected = of_whole(run, by=by)
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         monkeypatch.setattr(kernel_cache, "_summed", unread)
         result = hotspots_of(run, by=by)
         assert kernels_table(result.rows).equals(kernels_table(expected.rows))
@@ -152,27 +152,27 @@ class TestKeptKernels:
     @pytest.mark.parametrize(
         "asked", [{"group": "short"}, {"group": "grid"}, {"machine": find_machine("v100-sxm2-16gb")}]
     )
-    def test_do_not_answer_for_other_groups_or_machines(self, tmp_path: Path, asked: dict[str, Any]) -> None:
+    def test_are_not_used_for_other_groups_or_machines(self, tmp_path: Path, asked: dict[str, Any]) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         assert hotspots_of(run, **asked) == of_whole(run, **asked)
 
-    def test_are_ignored_when_the_launches_are_others(self, tmp_path: Path) -> None:
+    def test_are_ignored_if_the_launches_changed(self, tmp_path: Path) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         kept_in(tmp_path, some_launches().slice(1))
-        assert kept_kernels(tmp_path / LAUNCHES) is None
+        assert cached_kernels(tmp_path / LAUNCHES) is None
         assert hotspots_of(run) == of_whole(run)
 
-    def test_are_ignored_when_a_machine_file_is_new(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_ignored_if_a_machine_file_is_new(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
-        assert kept_kernels(tmp_path / LAUNCHES) is not None
+        cache_kernels(tmp_path / LAUNCHES)
+        assert cached_kernels(tmp_path / LAUNCHES) is not None
         machines = tmp_path / "ncu-bench" / "machines"
         machines.mkdir(parents=True)
         (machines / "mine.toml").write_text("schema = 1\n", encoding="utf-8")
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-        assert kept_kernels(tmp_path / LAUNCHES) is None
+        assert cached_kernels(tmp_path / LAUNCHES) is None
 
     @pytest.mark.parametrize(
         "spoil",
@@ -184,26 +184,26 @@ class TestKeptKernels:
         ],
         ids=["cut", "text", "of an earlier release", "gone"],
     )
-    def test_are_ignored_when_they_cannot_be_read(self, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+    def test_are_ignored_if_they_cannot_be_read(self, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
         run = kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         spoil(tmp_path / "kernels.parquet")
         assert hotspots_of(run) == of_whole(run)
 
-    def test_hold_for_a_copy_of_the_run(self, tmp_path: Path) -> None:
+    def test_are_valid_for_a_copy_of_the_run(self, tmp_path: Path) -> None:
         kept_in(tmp_path, some_launches())
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         (tmp_path / "copy").mkdir()
         for name in ("launches.parquet", "kernels.parquet"):
             (tmp_path / "copy" / name).write_bytes((tmp_path / name).read_bytes())
-        assert kept_kernels(tmp_path / "copy" / "launches.parquet") is not None
+        assert cached_kernels(tmp_path / "copy" / "launches.parquet") is not None
 
     @pytest.mark.parametrize("options", [[], ["--units"], ["--by", "headroom"], ["--top", "2"], ["--diagnose"]])
-    def test_leave_what_the_command_prints_as_it_is(self, tmp_path: Path, options: list[str]) -> None:
+    def test_do_not_change_the_output_of_the_command(self, tmp_path: Path, options: list[str]) -> None:
         run = kept_in(tmp_path, some_launches())
         asked = [str(run.file), "--format", "json", *options]
         before = CliRunner().invoke(command, asked)
-        keep_kernels(tmp_path / LAUNCHES)
+        cache_kernels(tmp_path / LAUNCHES)
         after = CliRunner().invoke(command, asked)
         assert before.exit_code == after.exit_code == 0
         assert json.loads(before.output) == json.loads(after.output)

@@ -1,4 +1,4 @@
-"""The times of the operator collector are called self CPU, on a GPU self GPU: in tables, JSON, pictures and pages."""
+"""The times of the operator collector have the title self CPU, on a GPU self GPU: in tables, JSON, pictures and pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import run
-from ncu_tools.kernels.kernel_cache import keep_kernels
+from ncu_tools.kernels.kernel_cache import cache_kernels
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
 from ncu_tools.layers.layers import layers
 from ncu_tools.report.html_content import ReportedRun, content
@@ -38,7 +38,7 @@ RENAMED = {"cpu": "self CPU", "cuda": "self GPU"}
 
 @pytest.fixture(params=[CPU, CUDA], ids=["cpu", "cuda"])
 def collected(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
-    """A file as the collector writes it on a device, and what its times are called."""
+    """A file as the collector writes it on a device, and the title of its times."""
     header: dict[str, Any] = request.param
     return written(tmp_path / "operators.jsonl", header), RENAMED[header["device"]]
 
@@ -64,7 +64,7 @@ def heads_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[
 
 
 @pytest.mark.parametrize("command", ["hotspots", "layers", "roofline"])
-def test_tables_call_them_so_and_a_note_says_it(
+def test_tables_have_them_as_title_and_a_note(
     command: str, collected: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, title = collected
@@ -75,9 +75,7 @@ def test_tables_call_them_so_and_a_note_says_it(
 
 
 @pytest.mark.parametrize("command", ["hotspots", "layers", "roofline"])
-def test_json_says_which_they_are(
-    command: str, collected: tuple[Path, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_names_them(command: str, collected: tuple[Path, str], capsys: pytest.CaptureFixture[str]) -> None:
     path, title = collected
     assert run([command, str(path), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -92,13 +90,13 @@ def test_backward_against_forward_is_a_ratio_of_them(
     assert f"{title} ratio" in heads_of(capsys, "layers", str(path), "--forward-backward")[0]
 
 
-def test_kernels_kept_beside_a_file_still_know(
+def test_cached_kernels_keep_them(
     collected: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, title = collected
     assert run(["parse", str(path), "-o", str(tmp_path / "launches.parquet")]) == 0
     capsys.readouterr()
-    assert (tmp_path / "kernels.parquet").exists() or keep_kernels(tmp_path / "launches.parquet")
+    assert (tmp_path / "kernels.parquet").exists() or cache_kernels(tmp_path / "launches.parquet")
     assert title in heads_of(capsys, "hotspots", str(tmp_path / "launches.parquet"))[0]
 
 
@@ -113,7 +111,7 @@ def test_the_listing_of_a_picture_has_shares_of_them(collected: tuple[Path, str]
     assert scene_from_json({name: value for name, value in scene.as_json().items() if name != "time_title"})
 
 
-def test_bars_of_layers_are_titled_so(collected: tuple[Path, str]) -> None:
+def test_bars_of_layers_have_them_as_title(collected: tuple[Path, str]) -> None:
     path, title = collected
     found = layers(launches_of(path))
     assert time_title(found.clocks) == title
@@ -121,7 +119,7 @@ def test_bars_of_layers_are_titled_so(collected: tuple[Path, str]) -> None:
     assert f"<!-- {title} of one iteration -->" in picture
 
 
-def test_the_page_calls_them_so(collected: tuple[Path, str]) -> None:
+def test_the_page_has_them_as_title(collected: tuple[Path, str]) -> None:
     path, title = collected
     found = content([ReportedRun("run", launches_of(path))])
     tables = (found["summary"], found["kernels"], found["layers"][0])
@@ -132,7 +130,7 @@ def test_the_page_calls_them_so(collected: tuple[Path, str]) -> None:
     assert found["time_title"] == title
 
 
-def test_times_of_kernels_are_called_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_times_of_kernels_have_the_title_time(capsys: pytest.CaptureFixture[str]) -> None:
     heads, notes = heads_of(capsys, "hotspots", str(SAMPLES / "d01-wide-raw.csv"))
     assert "time" in heads
     assert "self" not in " ".join([*heads, notes])
@@ -140,7 +138,7 @@ def test_times_of_kernels_are_called_time(capsys: pytest.CaptureFixture[str]) ->
     assert "time" not in json.loads(capsys.readouterr().out)
 
 
-def test_kernels_and_operators_in_one_table_have_the_common_word(collected: tuple[Path, str]) -> None:
+def test_kernels_and_operators_in_one_table_have_the_title_time(collected: tuple[Path, str]) -> None:
     path, title = collected
     both = pa.concat_tables([launches_of(path), table(launch("gemm", ns=5))], promote_options="default")
     clocks = clocks_of(both.unify_dictionaries())
@@ -149,14 +147,14 @@ def test_kernels_and_operators_in_one_table_have_the_common_word(collected: tupl
     assert f"times of PyTorch operators are {title} times" in (operators_note(clocks) or "")
 
 
-def test_a_file_that_does_not_say_where_it_ran_has_self_times(tmp_path: Path) -> None:
+def test_a_file_without_a_device_has_self_times(tmp_path: Path) -> None:
     unknown = launches_of(written(tmp_path / "a.jsonl", {"device_name": "a processor"}))
     assert clocks_of(unknown) == {"self time"}
     older = launches_of(written(tmp_path / "b.jsonl", {"device_name": "a processor", "threads": 1}))
     assert clocks_of(older) == {"self CPU"}
 
 
-def test_the_collector_on_this_cpu_says_self_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_collector_on_this_cpu_has_self_cpu_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
     model = tmp_path / "model.py"
     model.write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(4, 4), (torch.ones(2, 4),)\n", "utf-8")

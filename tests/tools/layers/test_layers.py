@@ -30,7 +30,7 @@ def by_module(*launches: Launch, **options: Any) -> dict[str, Layer]:
 
 
 class TestALayer:
-    def test_has_everything_below_it(self) -> None:
+    def test_includes_everything_below_it(self) -> None:
         found = by_module(ran("net.a.x", 10, fma=5), ran("net.a.y", 20, fma=7), ran("net.b", 70), ran("net", 1))
         assert {module: row.time_ns for module, row in found.items()} == {
             "net": 101, "net.a": 30, "net.a.x": 10, "net.a.y": 20, "net.b": 70,
@@ -40,7 +40,7 @@ class TestALayer:
         assert found["net.a"].time_share == pytest.approx(30 / 101)
         assert [found[name].is_leaf for name in ("net", "net.a", "net.b")] == [False, False, True]
 
-    def test_tells_phases_apart(self) -> None:
+    def test_separates_phases(self) -> None:
         found = by_module(ran("net.a", 10), ran("net.a", 25, phase="backward"), ran(None, 5, phase="optimizer"))
         assert (found["net.a"].forward_ns, found["net.a"].backward_ns, found["net.a"].optimizer_ns) == (10, 25, None)
         assert found[NO_MODULE].optimizer_ns == 5
@@ -49,16 +49,16 @@ class TestALayer:
         found = by_module(*(ran("net.a", 10 * (n + 1), iteration=n, fma=4) for n in range(2)))
         assert (found["net.a"].time_ns, found["net.a"].launches, found["net.a"].flops) == (15, 1, 8)
 
-    def test_does_not_know_what_one_of_its_launches_does_not(self) -> None:
+    def test_is_unknown_where_one_of_its_launches_is(self) -> None:
         found = by_module(ran("net.a", 10), ran("net.b", None))
         assert (found["net.a"].time_ns, found["net.b"].time_ns, found["net"].time_ns) == (10, None, None)
         assert found["net.a"].time_share is None
 
-    def test_counts_the_kernels_that_it_is_made_of(self) -> None:
+    def test_counts_its_distinct_kernels(self) -> None:
         found = by_module(ran("net.a", 1), ran("net.a", 2), launch("other", ns=1, module="net.b", phase="forward"))
         assert {module: row.kernels for module, row in found.items()} == {"net": 2, "net.a": 1, "net.b": 1}
 
-    def test_of_one_phase_has_its_launches_alone_in_its_order(self) -> None:
+    def test_of_one_phase_has_only_its_launches_in_its_order(self) -> None:
         launches = (
             ran("net.a", 1),
             ran("net.b", 2),
@@ -68,7 +68,7 @@ class TestALayer:
         found = by_module(*launches, phase="backward")
         assert [(module, row.time_ns) for module, row in found.items()] == [("net", 12), ("net.b", 4), ("net.a", 8)]
 
-    def test_leaves_out_launches_that_failed(self) -> None:
+    def test_leaves_out_failed_launches(self) -> None:
         broken = ran("net.a", 1000)
         broken.failed = True
         assert by_module(ran("net.a", 10), broken)["net"].time_ns == 10
@@ -80,11 +80,11 @@ class TestTheTree:
         assert [row.module for row in found.rows] == ["net", "net.z", "net.z.one", "net.z.two", "net.a", NO_MODULE]
         assert [row.depth for row in found.rows] == [0, 1, 2, 2, 1, 0]
 
-    def test_is_cut_below_a_depth_without_losing_what_is_there(self) -> None:
+    def test_is_cut_below_a_depth_without_losing_sums(self) -> None:
         found = by_module(ran("net.a.x", 10), ran("net.b", 5), depth=1)
         assert {module: row.time_ns for module, row in found.items()} == {"net": 15, "net.a": 10, "net.b": 5}
 
-    def test_says_how_much_of_the_time_bars_of_its_deepest_layers_leave_out(self) -> None:
+    def test_gives_the_share_of_time_outside_its_deepest_layers(self) -> None:
         assert layers(table(ran("net.a", 30), ran("net", 10))).share_above == pytest.approx(0.25)
         assert layers(table(ran("net.a", 30), ran(None, 10))).share_above == pytest.approx(0)
         assert layers(table(ran("net.a", None))).share_above is None
@@ -95,7 +95,7 @@ class TestTheTree:
         assert made.column("module").to_pylist() == ["net", "net.a", "net.b"]
         assert made.column("kernels").to_pylist() == [1, 1, 1]
 
-    def test_of_launches_without_modules_is_empty_and_says_why(self) -> None:
+    def test_of_launches_without_modules_is_empty_with_a_note(self) -> None:
         found = layers(table(launch(ns=5)))
         assert found.rows == []
         assert "no launch knows its module" in found.notes[0]
@@ -135,7 +135,7 @@ class TestTheCommand:
         assert result.exit_code == 0, result.output
         assert picture.read_bytes().startswith(magic)
 
-    def test_says_what_the_bars_leave_out(self, tmp_path: Path) -> None:
+    def test_notes_what_the_bars_leave_out(self, tmp_path: Path) -> None:
         launches = with_metadata(
             table(ran("net.a", 30), ran("net", 10)), {"schema_version": SCHEMA_VERSION, "reports": [], "notes": []}
         )
@@ -143,19 +143,19 @@ class TestTheCommand:
         result = CliRunner().invoke(cli, ["layers", str(tmp_path), "-o", str(tmp_path / "bars.svg")])
         assert "the bars leave out 25.0 % of the time" in result.stderr
 
-    def test_refuses_a_picture_of_another_kind(self, run: Path) -> None:
+    def test_refuses_an_unknown_picture_format(self, run: Path) -> None:
         result = CliRunner().invoke(cli, ["layers", str(run), "-o", "bars.gif"])
         assert "no suffix of a picture" in str(result.exception)
 
 
-def test_a_picture_of_many_layers_has_the_hottest_ones() -> None:
+def test_a_picture_of_many_layers_shows_the_hottest_ones() -> None:
     rows = layers(table(*(ran(f"net.l{number}", number + 1) for number in range(100)))).rows
     drawn = draw_bars([row for row in rows if row.is_leaf], "svg").decode()
     assert drawn == draw_bars([row for row in rows if row.is_leaf], "svg").decode()
     assert "<script" not in drawn
 
 
-def test_drawing_leaves_the_backend_of_matplotlib_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawing_does_not_change_the_backend_of_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     import matplotlib
 
     monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
@@ -169,7 +169,7 @@ def averaged(module: str, ns: float, launches: int, fma: float = 0) -> Launch:
     return found
 
 
-def test_averages_over_launches_count_as_often_as_there_were_launches() -> None:
+def test_averages_over_launches_count_all_their_launches() -> None:
     launches = (averaged("net.conv", 100, 10, fma=5), averaged("net.fc", 50, 1, fma=5))
     found = by_module(*launches)
     assert {module: (row.time_ns, row.launches) for module, row in found.items()} == {
@@ -179,12 +179,12 @@ def test_averages_over_launches_count_as_often_as_there_were_launches() -> None:
     assert found["net.conv"].time_share == pytest.approx(1000 / 1050)
 
 
-def test_averages_that_were_condensed_count_the_same() -> None:
+def test_condensed_averages_count_all_their_launches() -> None:
     whole = table(averaged("net.conv", 100, 10, fma=5), averaged("net.fc", 50, 1, fma=5))
     assert layers(condensed(whole)).rows == layers(condensed(condensed(whole))).rows == layers(whole).rows
 
 
-def test_a_module_whose_name_begins_with_a_dot_has_a_place_in_the_tree() -> None:
+def test_a_module_whose_name_begins_with_a_dot_is_in_the_tree() -> None:
     found = by_module(ran(".net", 10), ran("other.a", 20))
     assert list(found) == ["", ".net", "other", "other.a"]
     assert found[".net"].time_ns == 10

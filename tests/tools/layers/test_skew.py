@@ -58,7 +58,7 @@ def test_a_kernel_has_its_extremes_and_median_over_ranks(four_ranks: pa.Table) -
     assert (gemm.slowest, gemm.skew_ns, gemm.excess_ns, gemm.ranks, gemm.launches) == (2, 65.0, 65.0, 4, 4)
 
 
-def test_what_the_slowest_rank_loses_most_time_in_comes_first(four_ranks: pa.Table) -> None:
+def test_rows_are_sorted_by_the_time_that_the_slowest_rank_loses(four_ranks: pa.Table) -> None:
     result = skew(four_ranks)
     assert [row.name for row in result.rows][:2] == [GEMM, "relu_kernel"]
     assert result.rows[-1].is_collective
@@ -67,7 +67,7 @@ def test_what_the_slowest_rank_loses_most_time_in_comes_first(four_ranks: pa.Tab
     assert any(note.startswith("it loses most against the median rank in ampere_sgemm") for note in result.notes)
 
 
-def test_layers_are_taken_at_a_depth_and_collectives_apart(four_ranks: pa.Table) -> None:
+def test_layers_are_cut_at_a_depth_and_collectives_are_separate(four_ranks: pa.Table) -> None:
     rows = {row.name: row for row in skew(four_ranks, by="layer", depth=1).rows}
     assert set(rows) == {"net.fc", "net.block", "(collectives)"}
     assert rows["net.block"].max_ns == 12.0
@@ -79,7 +79,7 @@ def test_a_rank_that_ran_without_a_kernel_took_no_time_for_it() -> None:
     assert (alone.name, alone.ranks, alone.min_ns, alone.median_ns, alone.max_ns) == ("log", 1, 0.0, 4.5, 9.0)
 
 
-def test_a_launch_without_a_time_leaves_its_rank_unknown_and_nobody_the_slowest() -> None:
+def test_a_launch_without_a_time_leaves_its_rank_unknown_and_no_slowest_rank() -> None:
     result = skew(of_ranks((0, launch("a", ns=1.0)), (1, launch("a")), (2, launch("b", ns=3.0))))
     assert result.slowest is None
     assert [rank.time_ns for rank in result.ranks] == [1.0, None, 3.0]
@@ -87,32 +87,32 @@ def test_a_launch_without_a_time_leaves_its_rank_unknown_and_nobody_the_slowest(
     assert (row.min_ns, row.median_ns, row.max_ns, row.slowest) == (None, None, None, None)
 
 
-def test_a_row_that_stands_for_many_launches_counts_as_many() -> None:
+def test_a_row_of_averages_counts_all_its_launches() -> None:
     result = skew(of_ranks((0, launch("a", ns=5.0, invocations=10)), (1, launch("a", ns=5.0))))
     assert [rank.time_ns for rank in result.ranks] == [50.0, 5.0]
     assert result.rows[0].launches == 11
 
 
-def test_launches_that_failed_or_know_no_rank_are_left_out_and_noted() -> None:
+def test_failed_launches_and_those_without_a_rank_are_left_out_and_noted() -> None:
     rows = ((0, launch("a", ns=1.0)), (1, launch("a", ns=1.0)), (None, launch("a", ns=50.0)))
     result = skew(of_ranks(*rows))
     assert [rank.time_ns for rank in result.ranks] == [1.0, 1.0]
     assert any("1 launch failed" in note for note in result.notes)
 
 
-def test_a_run_of_one_process_has_nothing_to_compare() -> None:
+def test_a_run_of_one_process_cannot_be_compared() -> None:
     result = skew(table(launch("a", ns=1.0)))
     assert result.rows == []
     assert any("--nproc" in note for note in result.notes)
 
 
-def test_the_share_of_collectives_is_known_where_every_time_is(four_ranks: pa.Table) -> None:
+def test_the_share_of_collectives_is_known_if_every_time_is(four_ranks: pa.Table) -> None:
     assert collective_share(four_ranks) == pytest.approx((245.0, 245.0 / 797.0))
     assert collective_share(table(launch("a"))) is None
 
 
 @pytest.mark.parametrize("collectives", ["exclude", "include"])
-def test_a_run_of_ncu_says_how_long_the_kernels_take_that_it_left_out(
+def test_a_run_of_ncu_notes_the_time_of_the_kernels_it_left_out(
     four_ranks: pa.Table, tmp_path: Path, collectives: str
 ) -> None:
     (tmp_path / "timeline").mkdir()

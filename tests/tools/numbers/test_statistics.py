@@ -37,13 +37,13 @@ class TestMoments:
         assert moments.total.tolist() == [4, 90, 0]
         assert moments.squares.tolist() == [2, 20**2 + 10**2 + 30**2, 0]
 
-    def test_of_a_group_with_an_unknown_value_are_unknown_and_of_the_others_not(self) -> None:
+    def test_of_a_group_with_an_unknown_value_are_unknown_and_the_others_known(self) -> None:
         moments = of_values(np.array([1.0, NONE, 10.0]), np.array([0, 0, 1]), 2)
         assert np.isnan(moments.total).tolist() == [True, False]
         assert np.isnan(moments.squares).tolist() == [True, False]
 
     @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=12), st.data())
-    def test_of_joined_groups_are_those_of_all_values_at_once(self, values: list[float], data: st.DataObject) -> None:
+    def test_of_merged_groups_equal_those_of_all_values_at_once(self, values: list[float], data: st.DataObject) -> None:
         groups = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values))))
         into = np.array([0, 1, 0, 1])
         joined = of_values(np.array(values), groups, 4).joined(into, 2)
@@ -56,11 +56,11 @@ class TestMoments:
         joined = of_values(VALUES, GROUPS, 3).joined(np.array([0, 1, 1]), 2)
         assert joined.squares.tolist() == [2, 1400]
 
-    def test_only_of_wanted_groups_leave_the_others_empty(self) -> None:
+    def test_limited_to_wanted_groups_empty_the_others(self) -> None:
         moments = of_values(VALUES, GROUPS, 2).only(np.array([False, True]))
         assert (moments.size.tolist(), moments.total.tolist(), moments.squares.tolist()) == ([0, 3], [0, 90], [0, 1400])
 
-    def test_behind_others_are_those_of_both_together(self) -> None:
+    def test_merged_with_others_equal_those_of_both_together(self) -> None:
         first, second = (
             of_values(np.array([1.0, 3.0]), np.array([0, 0]), 1),
             of_values(np.array([8.0, 5.0]), np.array([0, 1]), 2),
@@ -93,14 +93,14 @@ class TestTotals:
         assert np.isnan(sums.freedom).tolist() == [True, False]
 
 
-def test_a_row_that_is_an_average_of_launches_shows_no_scatter() -> None:
+def test_of_a_row_of_averages_have_no_scatter() -> None:
     table = pa.table({"invocations": pa.array([None, 1, 2], pa.int64()), "duration_ns": [5.0, 6.0, 7.0]})
     assert of_single_launches(table, "duration_ns").tolist()[:2] == [5, 6]
     assert math.isnan(of_single_launches(table, "duration_ns")[2])
 
 
 class TestMean:
-    def test_has_the_variance_of_a_mean_and_one_degree_less_than_samples(self) -> None:
+    def test_has_the_variance_of_a_mean_and_samples_minus_one_degrees_of_freedom(self) -> None:
         assert mean_of(np.array([1.0, 2.0, 6.0])) == (3.0, 7 / 3, 2.0)
 
     def test_of_one_sample_has_no_variance(self) -> None:
@@ -108,7 +108,7 @@ class TestMean:
         assert (mean, freedom) == (4.0, 0.0)
         assert math.isnan(variance)
 
-    def test_of_two_samples_has_one(self) -> None:
+    def test_of_two_samples_has_a_variance(self) -> None:
         assert mean_of(np.array([1.0, 3.0])) == (2.0, 1.0, 1.0)
 
     def test_of_nothing_is_unknown(self) -> None:
@@ -128,14 +128,14 @@ def test_quantiles_of_student_are_those_of_printed_tables(confidence: float, fre
 
 
 class TestInterval:
-    def test_is_the_ratio_times_and_over_the_reach_of_welch(self) -> None:
+    def test_is_the_ratio_times_and_over_welchs_factor(self) -> None:
         base, new = (10.0, 0.04, 3.0), (20.0, 0.36, 5.0)
         parts = 0.04 / 100, 0.36 / 400
         freedom = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 5)
         reach = math.exp(student_quantile(0.95, round(freedom, 3)) * math.sqrt(sum(parts)))
         assert ratio_interval(base, new) == pytest.approx((2 / reach, 2 * reach), rel=1e-12)
 
-    def test_is_wider_the_surer_it_has_to_be(self) -> None:
+    def test_is_wider_for_a_higher_confidence(self) -> None:
         base, new = (10.0, 0.04, 3.0), (20.0, 0.36, 5.0)
         narrow, usual, wide = (ratio_interval(base, new, confidence) for confidence in (0.5, 0.95, 0.99))
         assert narrow is not None
@@ -171,18 +171,18 @@ class TestInterval:
         assert ratio_interval(base, new) is None
         assert mean_ratio_interval([((1.0, 1.0, 3.0), (1.0, 1.0, 3.0)), (base, new)]) is None
 
-    def test_takes_no_freedom_from_a_side_without_scatter(self) -> None:
+    def test_takes_no_degrees_of_freedom_from_a_side_without_scatter(self) -> None:
         quiet, other = (20.0, 0.0, NONE), (20.0, 0.0, 9.0)
         assert ratio_interval((10.0, 0.04, 3.0), quiet) == ratio_interval((10.0, 0.04, 3.0), other)
 
     def test_of_no_pair_is_none(self) -> None:
         assert mean_ratio_interval([]) is None
 
-    def test_of_small_totals_is_there(self) -> None:
+    def test_of_small_totals_exists(self) -> None:
         assert ratio_interval((0.5, 0.01, 3.0), (0.25, 0.0, 3.0)) is not None
         assert ratio_interval((0.5, 0.0, 3.0), (0.25, 0.01, 3.0)) is not None
 
-    def test_holds_the_truth_about_as_often_as_it_says(self) -> None:
+    def test_covers_the_true_ratio_about_as_often_as_stated(self) -> None:
         random = np.random.default_rng(5)
         held = 0
         for _ in range(400):

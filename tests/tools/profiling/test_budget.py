@@ -1,4 +1,4 @@
-"""Which kernels to count when ncu's time is limited."""
+"""The choice of kernels to count within ncu's time limit."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_signature_gets_one_launch_before_any_gets_a_second(timeline: pa.T
     assert counted(found) == {"long": 2, "often": 1, "rare": 1}
 
 
-def test_what_the_budget_has_no_room_for_is_left_out_and_not_covered(timeline: pa.Table) -> None:
+def test_signatures_beyond_the_budget_are_left_out_and_not_covered(timeline: pa.Table) -> None:
     found = plan(timeline, budget_s=2.5 * PASS_S, passes=2, coverage=1)
     assert counted(found) == {"long": 1}
     assert [signature.kernel for signature in found.left_out] == ["often", "rare"]
@@ -62,7 +62,7 @@ def test_what_the_budget_has_no_room_for_is_left_out_and_not_covered(timeline: p
     assert found.cost_s == pytest.approx(2 * (30e-9 + PASS_S))
 
 
-def test_launches_of_another_shape_are_counted_apart() -> None:
+def test_launches_of_another_shape_are_counted_separately() -> None:
     both = table(*kernels({"gemm": [10]}), *kernels({"gemm": [20]}, grid=(2, 1, 1)))
     found = plan(both, budget_s=60, passes=1, coverage=1)
     assert [(signature.shape, signature.time_ns) for signature in found.signatures] == [
@@ -76,20 +76,20 @@ def flooded(before_rare: int) -> pa.Table:
     return table(*kernels({"gemm": small}), *kernels({"gemm": large}, grid=(2, 1, 1)))
 
 
-def test_launches_that_are_counted_on_the_way_cost_too() -> None:
+def test_launches_counted_on_the_way_cost_too() -> None:
     found = plan(flooded(20), budget_s=60, passes=1, coverage=1)
     assert launch_count(flooded(20), found) == 23
     assert found.cost_s == pytest.approx(23 * PASS_S, rel=1e-3)
 
 
-def test_where_they_leave_no_room_fewer_of_each_are_counted() -> None:
+def test_if_they_use_up_the_budget_fewer_of_each_are_counted() -> None:
     found = plan(flooded(20), budget_s=21.5 * PASS_S, passes=1, coverage=1)
     assert [one.counted for one in found.signatures] == [1, 1]
     assert launch_count(flooded(20), found) == 21
     assert found.cost_s <= 21.5 * PASS_S
 
 
-def test_and_what_comes_too_late_is_left_out_and_not_covered() -> None:
+def test_signatures_that_come_too_late_are_left_out_and_not_covered() -> None:
     found = plan(flooded(20), budget_s=10 * PASS_S, passes=1, coverage=1)
     assert [one.shape for one in found.signatures] == [(1, 1, 1, 32, 1, 1)]
     assert [one.shape for one in found.left_out] == [(2, 1, 1, 32, 1, 1)]
@@ -97,7 +97,7 @@ def test_and_what_comes_too_late_is_left_out_and_not_covered() -> None:
     assert launch_count(flooded(20), found) == 1
 
 
-def test_a_function_that_is_left_out_makes_room_for_another() -> None:
+def test_leaving_out_a_function_makes_room_for_another() -> None:
     early, late = [10.0] * 20, [1000.0]
     other = kernels({"norm": [900.0]})
     timeline = table(*kernels({"gemm": early}), *other, *kernels({"gemm": late}, grid=(2, 1, 1)))
@@ -106,7 +106,7 @@ def test_a_function_that_is_left_out_makes_room_for_another() -> None:
     assert found.cost_s <= 15 * PASS_S
 
 
-def test_copies_are_no_kernels() -> None:
+def test_copies_are_not_kernels() -> None:
     copy = Launch("Memcpy", measures={"duration_ns": 99.0}, attributes={"operation": "memcpy"})
     assert counted(plan(table(copy, *kernels({"a": [1]})), budget_s=60, passes=1)) == {"a": 1}
 
@@ -115,7 +115,7 @@ def graph(time: float) -> Launch:
     return Launch("[CUDA graph 1]", measures={"duration_ns": time}, attributes={"operation": "graph"})
 
 
-def test_graphs_that_were_recorded_as_a_whole_cannot_be_counted_and_are_not_covered() -> None:
+def test_graphs_recorded_as_a_whole_cannot_be_counted_and_are_not_covered() -> None:
     found = plan(table(graph(30.0), *kernels({"a": [10]})), budget_s=60, passes=1)
     assert (found.kernels, found.covered) == (("a",), 0.25)
     assert launch_count(table(graph(30.0), *kernels({"a": [10]})), found) == 1
@@ -135,7 +135,7 @@ def test_a_timeline_without_kernels_is_refused() -> None:
     budget=st.floats(0, 20),
     coverage=st.floats(0.01, 1),
 )
-def test_a_plan_keeps_to_its_budget_and_reaches_its_coverage_where_it_can(
+def test_a_plan_stays_within_its_budget_and_reaches_its_coverage_if_possible(
     times: dict[str, list[float]], budget: float, coverage: float
 ) -> None:
     found = plan(table(*kernels(times)), budget_s=budget, passes=3, coverage=coverage)

@@ -20,7 +20,7 @@ __all__ = ["bench"]
 
 
 def sampled_kernels() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
-    """Name, grid and block of the launches that the stand-in for ncu gives."""
+    """Name, grid and block of the launches of the stand-in for ncu."""
     with (SAMPLES / "d01-wide-raw.csv").open(encoding="utf-8") as stream:
         header, _, *rows = csv.reader(line for line in stream if line.startswith('"'))
     places = [header.index(name) for name in ("Kernel Name", "Grid Size", "Block Size")]
@@ -33,7 +33,7 @@ def sampled_kernels() -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
 
 @pytest.fixture
 def traced(bench: Bench) -> Bench:
-    """A stand-in for nsys whose timeline has the sample's kernels, each 1 ms, and a short one that nothing counts."""
+    """A stand-in for nsys whose timeline has the sample's kernels, 1 ms each, and a short one that is not counted."""
     launches = [*sampled_kernels(), ("void other(int)", (1, 1, 1), (32, 1, 1))]
     names = list(dict.fromkeys(name for name, _, _ in launches))
     rows, at = [], 0
@@ -56,7 +56,7 @@ def traced(bench: Bench) -> Bench:
 
 
 class TestABudget:
-    def test_counts_the_kernels_that_take_the_time_and_gives_them_the_timelines_times(self, traced: Bench) -> None:
+    def test_counts_the_kernels_that_take_the_time_and_joins_the_timelines_times(self, traced: Bench) -> None:
         result = traced.profile("asked", "--budget", "60s", "--metrics", "flops,dram", "--format", "json")
         assert result.code == 0, result.err
         (ran,) = traced.manifest()["tool_runs"]
@@ -73,22 +73,22 @@ class TestABudget:
         assert other["flops"] is None
         assert sum(launch["flops"] is not None for launch in launches) >= 6
 
-    def test_says_what_is_not_counted(self, traced: Bench) -> None:
+    def test_notes_what_is_not_counted(self, traced: Bench) -> None:
         result = traced.profile("asked", "--budget", "5m", "--metrics", "flops,dram")
         assert "ncu counts 8 launches of" in result.err
         assert "is not counted" in result.err
         assert "matched" in result.err
 
-    def test_that_is_small_counts_less(self, traced: Bench) -> None:
+    def test_if_small_counts_less(self, traced: Bench) -> None:
         result = traced.profile("asked", "--budget", "0.05s", "--metrics", "dram")
         assert "more do not fit the budget" in result.err
 
-    def test_without_room_for_one_launch_says_so(self, traced: Bench) -> None:
+    def test_too_small_for_one_launch_is_an_error(self, traced: Bench) -> None:
         result = traced.profile("asked", "--budget", "0.001s", "--metrics", "dram")
         assert result.code == 1
         assert "No launch can be counted in 0.001 s." in result.err
 
-    def test_keeps_the_timeline_as_a_run_of_its_own(self, traced: Bench) -> None:
+    def test_keeps_the_timeline_as_a_separate_run(self, traced: Bench) -> None:
         traced.profile("asked", "--budget", "60s", "--metrics", "dram")
         kept = read_launches(traced.run / "timeline" / "launches.parquet")
         assert len(kept) == 9
@@ -100,7 +100,7 @@ class TestABudget:
         assert "then ncu" in result.err
         assert not traced.run.exists()
 
-    def test_does_not_go_with_filters(self, traced: Bench) -> None:
+    def test_cannot_be_combined_with_filters(self, traced: Bench) -> None:
         result = traced.profile("asked", "--budget", "60s", "--kernel", "gemm")
         assert result.code == 2
         assert "--budget chooses the kernels itself" in result.err
@@ -112,6 +112,6 @@ def test_times_are_read_with_their_units(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-5", "0", "5 days"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(WrongUsage, match="is no time"):
         seconds_of(text)

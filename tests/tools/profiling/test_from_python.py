@@ -25,7 +25,7 @@ __all__ = ["bench"]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder from which neither ncu, nsys nor a GPU is found."""
+    """A working folder in which neither ncu, nsys nor a GPU is found."""
     (tmp_path / "empty").mkdir(exist_ok=True)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.chdir(tmp_path)
@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def on_path(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The stand-in for ncu where this process finds it, without a GPU."""
+    """The stand-in for ncu on PATH of this process, without a GPU."""
     for name, value in bench.environment("good").items():
         monkeypatch.setenv(name, value)
     (bench.folder / "empty" / "ncu").symlink_to(bench.ncu)
@@ -44,7 +44,7 @@ def on_path(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 @pytest.mark.slow
 class TestAModel:
-    def test_is_profiled_by_its_operators_where_there_is_no_gpu(self, folder: Path) -> None:
+    def test_is_profiled_by_its_operators_without_a_gpu(self, folder: Path) -> None:
         pytest.importorskip("torch")
         run = ncu_tools.profile("gemm:64,64,64,fp32", metrics=("flops", "dram"))
         assert run.folder is not None
@@ -55,7 +55,9 @@ class TestAModel:
         assert ncu_tools.load(run.folder).launches.equals(run.launches)
 
     @pytest.mark.skipif(find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="nbclient is missing")
-    def test_is_profiled_in_a_notebook_and_draws_itself(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_profiled_in_a_notebook_and_renders_itself(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         pytest.importorskip("torch")
         import nbformat
         from nbclient import NotebookClient
@@ -70,7 +72,7 @@ class TestAModel:
         assert "text/html" in shown["data"]
         assert (tmp_path / "run" / "manifest.json").is_file()
 
-    def test_that_does_not_exist_is_refused_with_near_names_before_anything_runs(self, folder: Path) -> None:
+    def test_with_an_unknown_name_is_refused_with_similar_names_before_anything_runs(self, folder: Path) -> None:
         with pytest.raises(WrongUsage, match="gemm"):
             ncu_tools.profile("gemm:64,64,fp32")
         assert not (folder / "runs").exists()
@@ -84,7 +86,7 @@ class TestAProgram:
         assert any("the chip is not known" in note for note in run.notes)
         assert on_path.manifest()["asked"][0] == "ncu_tools.profile"
 
-    def test_that_fails_raises_and_says_where_its_launches_are(
+    def test_that_fails_raises_and_names_the_folder_of_its_launches(
         self, on_path: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("STAND_IN_NCU", "crash")
@@ -98,7 +100,7 @@ class TestAProgram:
 
 
 class Heard(Listener):
-    """Keeps what it is told."""
+    """Records the messages it receives."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -111,7 +113,7 @@ class Heard(Listener):
 
 
 class TestThePipeline:
-    def test_returns_the_run_and_tells_a_listener_what_it_does(self, on_path: Bench) -> None:
+    def test_returns_the_run_and_reports_progress_to_a_listener(self, on_path: Bench) -> None:
         asked = ProfileRequest(Request(("me",), ("dram",), program=("true",), tool="ncu"), on_path.run)
         heard = Heard()
         collected = run_profile(asked, heard)
@@ -120,9 +122,9 @@ class TestThePipeline:
         assert collected.table is not None
         assert len(collected.table) == len(on_path.launches())
         assert heard.messages[0] == f"Collecting with ncu 2024.1.1.0 into {on_path.run}."
-        assert {f"note: {note}" for note in collected.told} <= set(heard.messages)
+        assert {f"note: {note}" for note in collected.announced} <= set(heard.messages)
 
-    def test_replaces_two_runs_that_launched_other_kernels_by_one_replayed(
+    def test_replaces_two_runs_that_launched_different_kernels_by_one_replayed_run(
         self, on_path: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("STAND_IN_NCU", "unsteady")
@@ -164,7 +166,7 @@ class TestMistakes:
         assert said in error.value.paragraph
         assert not (folder / "runs").exists()
 
-    def test_of_naming_no_word_of_a_program_are_refused(self) -> None:
+    def test_of_an_empty_program_are_refused(self) -> None:
         with pytest.raises(WrongUsage, match="No target was named"):
             ncu_tools.profile([])
 
@@ -178,7 +180,7 @@ class TestMistakes:
 
 
 class TestAnnouncing:
-    def test_an_operator_run_says_why_and_repeats_no_note(self) -> None:
+    def test_an_operator_run_gives_the_reason_and_repeats_no_note(self) -> None:
         notes = ("ncu is not on PATH", NOT_BY_HARDWARE, "without effect, since ncu does not run: --kernel")
         heard = Heard()
         announce(Plan("operators", (), notes, "", (), "ncu is not on PATH"), Path("run"), heard)
@@ -187,7 +189,7 @@ class TestAnnouncing:
             "note: without effect, since ncu does not run: --kernel",
         ]
 
-    def test_a_run_of_ncu_says_its_version_its_folder_and_why_it_has_these_runs(self) -> None:
+    def test_a_run_of_ncu_gives_its_version_its_folder_and_the_reason_for_its_runs(self) -> None:
         heard = Heard()
         announce(Plan("ncu", (), ("a note",), "2024.1", (), runs="one run"), Path("run"), heard)
         assert heard.messages == ["Collecting with ncu 2024.1 into run.", "note: plan: one run", "note: a note"]

@@ -1,4 +1,4 @@
-"""Crowded pictures: words lie on no mark, sources and runs are told whole, and letters without a font are said to be."""
+"""Crowded pictures: labels cover no mark, names of sources and runs are whole, letters without a font are noted."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.listing import MOST_RUNS, draw_listing
 from ncu_tools.report.plot.marks import draw_arrows, draw_marks, draw_names
 from ncu_tools.report.plot.page_size import page_of, size_of
-from ncu_tools.report.plot.roof_lines import draw_roofs, label_roofs
+from ncu_tools.report.plot.roof_lines import draw_ceilings, label_ceilings
 from ncu_tools.report.plot.scaling_plot import draw_scaling
 from ncu_tools.report.plot.theme import LIGHT
 from ncu_tools.roofline.load_for_roofline import load_for, load_runs
-from ncu_tools.roofline.roofline import Look, beside, of_machines, roofline
+from ncu_tools.roofline.roofline import Look, add_machines, of_machines, roofline
 from ncu_tools.roofline.scene import RUNS, Scene, short_names
 from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import load
@@ -39,9 +39,9 @@ ALL_LEVELS = ("dram", "l2", "l1", "shared")
 
 def canvas_of(scene: Scene) -> Canvas:
     canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
-    draw_roofs(canvas)
+    draw_ceilings(canvas)
     draw_marks(canvas)
-    label_roofs(canvas)
+    label_ceilings(canvas)
     return canvas
 
 
@@ -51,11 +51,11 @@ def words(canvas: Canvas) -> list[str]:
 
 def beside_two_machines() -> Scene:
     result = roofline({RAW: load(RAW).table})
-    beside(result, [find_machine("h100-sxm"), find_machine("t4")])
+    add_machines(result, [find_machine("h100-sxm"), find_machine("t4")])
     return scene_of(result)
 
 
-def test_the_words_of_roofs_lie_on_no_mark() -> None:
+def test_labels_of_ceilings_cover_no_mark() -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas = canvas_of(beside_two_machines())
@@ -68,13 +68,13 @@ def test_the_words_of_roofs_lie_on_no_mark() -> None:
             assert text.get_rotation() or not box.contains(x * dots, y * dots), (text.get_text(), mark.label)
 
 
-def test_the_bandwidths_of_several_machines_name_them() -> None:
+def test_the_bandwidths_of_several_machines_have_their_names() -> None:
     found = words(canvas_of(scene_of(of_machines([find_machine("h100-sxm"), find_machine("t4")]))))
     assert {"NVIDIA H100 SXM: DRAM 3.35 TB/s", "NVIDIA T4: DRAM 320 GB/s"} <= set(found)
 
 
 @pytest.mark.parametrize("levels", [("dram",), ALL_LEVELS])
-def test_sources_of_roofs_are_whole_and_what_has_no_room_is_counted(levels: tuple[str, ...]) -> None:
+def test_sources_of_ceilings_are_whole_and_the_rest_is_counted(levels: tuple[str, ...]) -> None:
     table = load(RAW).table
     scene = scene_of(roofline({RAW: table}, look=Look(levels=levels)), ceilings="all")
     canvas = canvas_of(scene)
@@ -102,7 +102,7 @@ def test_sources_of_roofs_are_whole_and_what_has_no_room_is_counted(levels: tupl
         (["-", "."], ["-", "."]),
     ],
 )
-def test_runs_are_called_by_the_ends_of_their_paths_that_tell_them_apart(runs: list[str], called: list[str]) -> None:
+def test_runs_have_the_shortest_path_ends_that_differ(runs: list[str], called: list[str]) -> None:
     assert short_names(runs) == called
 
 
@@ -112,9 +112,7 @@ def test_a_long_name_of_a_run_keeps_its_end() -> None:
     assert canvas.fitted("short", 8, 100, keep_end=True) == "short"
 
 
-def test_two_runs_of_one_file_name_are_told_apart_in_the_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_runs_of_one_file_name_differ_in_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         shutil.copy(RAW, tmp_path / name / "report.csv")
@@ -127,7 +125,7 @@ def test_two_runs_of_one_file_name_are_told_apart_in_the_table(
     assert "Two runs have the same label" in capsys.readouterr().err
 
 
-class TestLettersWithoutAFont:
+class TestLettersWithoutFont:
     @pytest.fixture(autouse=True)
     def only_our_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fonts, "OTHERS", ())
@@ -136,15 +134,15 @@ class TestLettersWithoutAFont:
         assert run(["roofline", RAW, "-o", str(tmp_path / "x.png"), "--title", "行列の積 über Ω"]) == 0
         assert "boxes for letters that no font here has (行, 列, の, 積): install one" in capsys.readouterr().err
 
-    def test_are_none_in_titles_that_the_font_has(self) -> None:
+    def test_are_not_reported_for_titles_that_the_font_covers(self) -> None:
         assert fonts.note_on_boxes(["über Ω µs ≥ …", "plain", ""]) == []
 
-    def test_are_looked_for_in_fonts_that_are_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_looked_up_in_installed_fonts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fonts, "OTHERS", ("A font that nobody has", "DejaVu Serif"))
         assert fonts.families() == [fonts.OWN, "DejaVu Serif"]
 
 
-def test_the_legends_of_a_sweep_lie_under_its_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_legends_of_a_sweep_are_under_its_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.figure import Figure
 
     kept: list[Figure] = []
@@ -172,7 +170,7 @@ def sweep_scene(folder: Path, *rows: dict[str, Any]) -> Scene:
 
 
 def test_names_beside_marks_cover_neither_marks_nor_names(tmp_path: Path) -> None:
-    """Places of a measured sweep in which a name has room above its mark alone."""
+    """Positions of a measured sweep in which a name has room only above its mark."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     places = {
@@ -199,10 +197,10 @@ def test_names_beside_marks_cover_neither_marks_nor_names(tmp_path: Path) -> Non
     for mark in canvas.scene.marks:
         x, y = (at * dots for at in canvas.frame.at(mark.places[0].intensity, mark.flops_per_s))
         apart = [math.dist((x, y), (min(max(x, box.x0), box.x1), min(max(y, box.y0), box.y1))) for box in boxes]
-        assert min(apart) > 0.6 * canvas.radius(mark.weight) * dots, mark.label  # Agg writes a little wider
+        assert min(apart) > 0.6 * canvas.radius(mark.weight) * dots, mark.label  # Agg draws slightly wider
 
 
-def test_of_many_runs_the_models_are_listed_and_named(tmp_path: Path) -> None:
+def test_with_many_runs_the_models_are_listed_and_named(tmp_path: Path) -> None:
     rows = [point(f"model{number}", batch) for number in range(5) for batch in (1, 2, 4, 8)]
     canvas = Canvas(sweep_scene(tmp_path, *rows), page_of(size_of("screen"), titled=False), LIGHT)
     draw_listing(canvas)
@@ -211,7 +209,7 @@ def test_of_many_runs_the_models_are_listed_and_named(tmp_path: Path) -> None:
     assert words(canvas).count("model3") == 2
 
 
-def test_of_many_runs_without_models_the_first_are_listed_and_the_rest_counted() -> None:
+def test_with_many_runs_without_models_the_first_are_listed_and_the_rest_counted() -> None:
     runs = {f"run{number}": load(RAW).table for number in range(MOST_RUNS + 3)}
     canvas = Canvas(scene_of(roofline(runs, look=Look(RUNS))), page_of(size_of("screen"), titled=False), LIGHT)
     draw_listing(canvas)

@@ -55,7 +55,7 @@ random_steps = st.lists(
 
 
 def check_speedscope(document: Any) -> None:
-    """What https://www.speedscope.app/file-format-schema.json and its reader ask of an evented profile."""
+    """The requirements of https://www.speedscope.app/file-format-schema.json and its reader on an evented profile."""
     assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     frames = document["shared"]["frames"]
     assert all(isinstance(frame["name"], str) for frame in frames)
@@ -75,7 +75,7 @@ def check_speedscope(document: Any) -> None:
 
 
 def check_trace_events(document: Any) -> None:
-    """What Perfetto's reader of the Trace Event Format asks of complete events, and of the metadata of a track."""
+    """The requirements of Perfetto's reader of the Trace Event Format on complete events and on metadata of a track."""
     assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"}
     assert document["displayTimeUnit"] in ("ms", "ns")
     assert all(isinstance(value, str) for value in document["otherData"].values())
@@ -92,7 +92,7 @@ def check_trace_events(document: Any) -> None:
 
 
 class TestSpans:
-    def test_are_phases_end_to_end_with_modules_in_the_order_of_each_phase(self) -> None:
+    def test_are_phases_in_sequence_with_modules_in_the_order_of_each_phase(self) -> None:
         found = [(span.name, span.start, span.end) for span in spans(table(*STEP)).rows]
         assert found == [
             ("forward", 0, 42), ("net", 0, 42), ("a", 0, 30), ("x", 0, 10), ("y", 10, 30), ("b", 30, 37),
@@ -100,14 +100,14 @@ class TestSpans:
             ("optimizer", 81, 85), ("(no module)", 81, 85),
         ]  # fmt: skip
 
-    def test_are_means_over_iterations_that_a_phase_may_not_be_in(self) -> None:
+    def test_are_means_over_all_iterations_also_if_a_phase_is_not_in_each(self) -> None:
         found = spans(table(ran("net", 10), ran("net", 20, iteration=1), ran("net", 8, "backward"))).rows
         assert [(span.phase, span.end - span.start) for span in found if span.layer] == [
             ("forward", 15),
             ("backward", 4),
         ]
 
-    def test_leave_out_launches_without_a_time_and_say_so(self) -> None:
+    def test_leave_out_launches_without_a_time_with_a_note(self) -> None:
         found = spans(table(ran("net", 10), ran("net", None)))
         assert found.rows[0].end == 10
         assert "1 launches without a time are left out" in found.notes
@@ -143,7 +143,7 @@ class TestTraces:
         assert names.count("net.a.x") == 1
         assert document["profiles"][0]["endValue"] == 85
 
-    def test_for_perfetto_are_complete_events_in_microseconds_that_know_no_null(self) -> None:
+    def test_for_perfetto_are_complete_events_in_microseconds_without_null(self) -> None:
         events = json.loads(to_perfetto(spans(table(*STEP)).rows, "run"))["traceEvents"]
         slices = [event for event in events if event["ph"] == "X"]
         assert {event["ph"] for event in events} == {"M", "X"}
@@ -151,7 +151,7 @@ class TestTraces:
             ("forward", 0.0, 0.042), ("net", 0.0, 0.042),
         ]  # fmt: skip
         assert all(value is not None for event in slices for value in event["args"].values())
-        assert "flops" not in slices[1]["args"]  # not counted, so not said
+        assert "flops" not in slices[1]["args"]  # not counted, so absent
 
 
 # ------------------------------------------------------------------------------------------------------- sections
@@ -220,7 +220,7 @@ class TestSections:
         printed = {(row["Section Name"], row["Metric Name"], row["Metric Unit"]) for row in rows}
         assert ("GPU Speed Of Light Throughput", "Duration", "ns") in printed
 
-    def test_hold_results_of_rules_that_read_back(self) -> None:
+    def test_have_rule_results_that_read_back(self) -> None:
         made = parse([Source(str(SAMPLES / "d02-long-rules.csv"))]).table
         assert made is not None
         rules = made.column("rules").to_pylist()
@@ -228,7 +228,7 @@ class TestSections:
         assert read_back(to_section_csv(made)).column("rules").to_pylist() == rules
 
     @pytest.mark.parametrize("name", ["d12-range-nvtx.csv", "d01-wide-raw.csv"])
-    def test_hold_nvtx_ranges_where_there_are_any(self, name: str) -> None:
+    def test_have_nvtx_ranges_if_the_report_has_any(self, name: str) -> None:
         made = parse([Source(str(SAMPLES / name))]).table
         assert made is not None
         text = to_section_csv(made)
@@ -243,7 +243,7 @@ class TestSections:
         assert tuple(again["nvtx_path"]) == path
         assert (again["phase"], again["iteration"], again["module"]) == ("forward", 3, "net.a.x")
 
-    def test_keep_processes_and_times_of_launches_that_have_no_id(self) -> None:
+    def test_keep_processes_and_times_of_launches_without_an_id(self) -> None:
         launches = [
             Launch("k", process_id=process, metrics={"a__b.sum": metric(1.0)}, attributes={"Kernel Time": time})
             for process, time in ((7, "2022-Dec-02 15:45:59"), (8, "2022-Dec-02 15:46:03"))
@@ -253,18 +253,18 @@ class TestSections:
         for name in ("process_id", "Kernel Time"):
             assert again.column(name).to_pylist() == made.column(name).to_pylist(), name
 
-    def test_are_taken_for_the_page_of_no_version_of_ncu(self, tmp_path: Path) -> None:
+    def test_are_not_mistaken_for_the_page_of_an_ncu_version(self, tmp_path: Path) -> None:
         one = Launch("k", metrics={"a__b.sum": metric(1.0)}, attributes={"Kernel Time": "2026-Jan-02 15:45:59"})
         path = tmp_path / "details.csv"
         path.write_text(to_section_csv(table(one)), "utf-8")
         assert [report.era for report in parse([Source(str(path))]).reports] == [None]
 
-    def test_keep_ids_of_launches_whose_processes_are_not_known(self) -> None:
+    def test_keep_ids_of_launches_without_a_process(self) -> None:
         made = table(*(Launch("k", launch_id=number, metrics={"a__b.sum": metric(1.0)}) for number in (3, 5)))
         assert read_back(to_section_csv(made)).column("launch_id").to_pylist() == [3, 5]
 
     @pytest.mark.parametrize("name", ["d05-legacy-long.csv", "d01-wide-raw-2022.csv", "d18-text.txt"])
-    def test_keep_the_time_of_each_kernel_where_the_report_says_it(self, name: str) -> None:
+    def test_keep_the_time_of_each_kernel_if_the_report_has_it(self, name: str) -> None:
         made = parse([Source(str(SAMPLES / name))]).table
         assert made is not None
         times = made.column("Kernel Time").to_pylist() if "Kernel Time" in made.column_names else []
@@ -272,7 +272,7 @@ class TestSections:
         assert again.column("process_id").to_pylist() == made.column("process_id").to_pylist()
         assert (again.column("Kernel Time").to_pylist() if times else []) == times
 
-    def test_leave_out_which_run_of_a_dataset_and_which_host_it_was(self) -> None:
+    def test_leave_out_run_and_host_of_a_dataset(self) -> None:
         one = launch("k", {"a__b.sum": metric(1.0)})
         made = table(one).append_column("run", pa.array(["base"])).append_column("host", pa.array(["node017"]))
         rows = csv.DictReader(io.StringIO(to_section_csv(made)))
@@ -314,17 +314,17 @@ class TestSpreadsheets:
         (row,) = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
         assert row["kernel_name"] == f"'{name}"
 
-    def test_leave_other_texts_and_negative_numbers_alone(self) -> None:
+    def test_do_not_change_other_texts_and_negative_numbers(self) -> None:
         text = to_spreadsheet(table(launch("void f<-1>(T = 2)", {"a__b.avg": metric(-2.5, "byte")}, ns=5)))
         (row,) = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
         assert row["kernel_name"] == "void f<-1>(T = 2)"
         assert row["a__b.avg [byte]"] == "-2.5"
 
-    def test_have_an_empty_cell_for_what_is_unknown(self) -> None:
+    def test_have_an_empty_cell_for_unknown_values(self) -> None:
         (row,) = list(csv.DictReader(io.StringIO(to_spreadsheet(table(launch("k"))))))
         assert (row["duration_ns"], row["flops"], row["grid"]) == ("", "", "")
 
-    def test_hold_shapes_and_ranges_in_one_cell(self) -> None:
+    def test_have_shapes_and_ranges_in_one_cell(self) -> None:
         one = launch("k", grid=(1, 2, 3), nvtx_path=("=evil", "b"))
         (row,) = list(csv.DictReader(io.StringIO(to_spreadsheet(table(one)))))
         assert (row["grid"], row["nvtx_path"]) == ("[1, 2, 3]", "'=evil / b")
@@ -345,7 +345,7 @@ def export(run: str, output: Path, form: str, *options: str) -> Result:
 
 class TestTheCommand:
     @pytest.mark.parametrize("form", ["speedscope", "perfetto"])
-    def test_writes_traces_and_says_that_they_are_no_timeline(self, tmp_path: Path, form: str) -> None:
+    def test_writes_traces_and_notes_that_they_are_not_timelines(self, tmp_path: Path, form: str) -> None:
         result = export(kept(tmp_path, *STEP), tmp_path / "t.json", form)
         assert result.exit_code == 0, result.output
         document = json.loads((tmp_path / "t.json").read_text("utf-8"))
@@ -361,7 +361,7 @@ class TestTheCommand:
         assert result.exit_code == 0, result.output
         assert len((tmp_path / "t.csv").read_text("utf-8-sig").splitlines()) == rows + 1
 
-    def test_says_why_a_report_without_modules_has_no_trace(self, tmp_path: Path) -> None:
+    def test_refuses_a_trace_of_a_report_without_modules_with_the_reason(self, tmp_path: Path) -> None:
         result = export(str(SAMPLES / "d01-wide-raw.csv"), tmp_path / "t.json", "speedscope")
         assert "No launch knows its module" in str(result.exception)
         assert not (tmp_path / "t.json").exists()

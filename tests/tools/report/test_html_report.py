@@ -1,4 +1,4 @@
-"""The HTML report: what it says, that nothing in it can act, and how it works in a real browser without a network."""
+"""The HTML report: its content, its safety, and its behaviour in a real browser without a network."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def ran(name: str, ns: float, *, fma: float = 1e6, dram: float = 1e5, l2: float 
 
 
 def written(folder: Path, *runs: ReportedRun, **options: Any) -> str:
-    """The address of the page of some runs."""
+    """The file URL of the page of some runs."""
     file = folder / "report.html"
     file.write_text(page(content(runs, find_machine("a100-sxm4-80gb"), **options)), "utf-8")
     return file.as_uri()
@@ -89,7 +89,7 @@ def three_kernels() -> ReportedRun:
 
 class TestThePage:
     @given(st.text())
-    def test_holds_any_text_as_json_that_no_parser_of_html_takes_for_markup(self, text: str) -> None:
+    def test_has_any_text_as_json_that_no_html_parser_reads_as_markup(self, text: str) -> None:
         assert json.loads(embedded({text: text})) == {text: text}
         assert set(embedded(text)).isdisjoint("<>&\u2028\u2029")
 
@@ -106,15 +106,15 @@ class TestThePage:
         assert "unsafe" not in policy
 
     @pytest.mark.parametrize("name", [*sorted(set(SCRIPTS) - {LIBRARY}), "report.html"])
-    def test_puts_no_text_on_itself_as_markup(self, name: str) -> None:
+    def test_inserts_no_text_as_markup(self, name: str) -> None:
         forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\.html\(|\son\w+="
         assert re.findall(forbidden, asset(name)) == []
 
     @pytest.mark.parametrize("name", SCRIPTS)
-    def test_has_scripts_that_do_not_end_their_element(self, name: str) -> None:
+    def test_has_scripts_that_do_not_close_their_element(self, name: str) -> None:
         assert not re.search(r"</script|<!--", asset(name), re.IGNORECASE)
 
-    def test_carries_the_licence_of_the_library_and_its_version_is_the_one_documented(self) -> None:
+    def test_has_the_licence_of_the_library_in_the_documented_version(self) -> None:
         (version,) = re.findall(r"^// https://d3js.org v([\d.]+) ", asset(LIBRARY))
         assert asset("d3.LICENSE") in page(content([three_kernels()]))
         for text in (asset("README.md"), asset("report.html"), (ROOT / "docs" / "report.md").read_text("utf-8")):
@@ -130,13 +130,13 @@ class TestThePage:
         assert len(found["kernels"]["rows"]) == 5000 - rest
         assert f"big: {rest:,} more kernels take {rest / 50:.1f} % of the time; --top shows more" in found["notes"]
 
-    def test_holds_as_many_kernels_as_asked_for(self) -> None:
+    def test_has_the_requested_number_of_kernels(self) -> None:
         runs = [ReportedRun(name, table(ran("f", 10), ran("g", 20), ran("h", 30))) for name in ("one", "two")]
         assert len(content(runs, top=2)["kernels"]["rows"]) == 4
 
 
 class TestTheContent:
-    def test_leaves_what_is_not_known_empty(self) -> None:
+    def test_leaves_unknown_values_empty(self) -> None:
         found = content([ReportedRun("run", table(launch("k", ns=10.0)), unexpected="nobody knows")])
         (row,) = found["kernels"]["rows"]
         columns = [column["name"] for column in found["kernels"]["columns"]]
@@ -145,7 +145,7 @@ class TestTheContent:
         assert found["expected"][0]["notes"] == ["nobody knows"]
         assert found["bounds"] == [[{"title": "not known", "unit": None, "share": 1.0}]]
 
-    def test_names_the_levels_that_have_bytes_and_where_kernels_lie_by_them(self) -> None:
+    def test_names_the_levels_with_bytes_and_the_positions_of_kernels(self) -> None:
         found = content([three_kernels()])
         assert [level["name"] for level in found["levels"]] == ["dram", "l2"]
         columns = [column["name"] for column in found["kernels"]["columns"]]
@@ -153,11 +153,11 @@ class TestTheContent:
         assert hottest[columns.index("arithmetic_intensity")] == 80
         assert hottest[columns.index("intensity_l2")] == 20
 
-    def test_tells_runs_of_one_file_name_apart(self) -> None:
+    def test_distinguishes_runs_of_the_same_file_name(self) -> None:
         runs = [ReportedRun(name, table(ran("k", 10))) for name in ("a/run.csv", "b/run.csv", "c/other.csv")]
         assert content(runs)["runs"] == ["a/run.csv", "b/run.csv", "other.csv"]
 
-    def test_says_how_a_run_was_made_with_commands_as_typed(self) -> None:
+    def test_shows_how_a_run_was_made_with_commands_as_typed(self) -> None:
         manifest = Manifest(["ncu-bench", "profile", "my model"], "ncu", "2026-01-02", workload={"batch_size": 0})
         found = content([ReportedRun("run", table(ran("k", 10)), manifest=manifest)])
         facts = dict(found["manifests"][0])
@@ -171,7 +171,7 @@ class TestTheContent:
         assert content(runs)["arrows"] == [[0, 1], [1, 2], [3, 4], [4, 5]]
         assert content(runs, top=1)["arrows"] == [[0, 1], [1, 2]]
 
-    def test_names_the_clock_at_which_a_roof_holds_and_the_unit_that_it_counts(self) -> None:
+    def test_names_the_clock_of_a_ceiling_and_its_unit(self) -> None:
         found = content([ReportedRun("h100", hopper())])["ceilings"]
         titles = {one["title"] for one in found if one["unit"] == "tensor_bf16"}
         assert {"tensor BF16 wgmma", "tensor BF16 mma.sync", "tensor BF16 sparse", "tensor BF16 board limit"} <= titles
@@ -195,7 +195,7 @@ class TestTheCommand:
         assert "it needs no other file" in capsys.readouterr().err
 
     @pytest.mark.parametrize("arguments", [[str(RAW), "-o", "report.pdf"], [str(RAW), str(RAW)]])
-    def test_refuses_what_it_cannot_mean(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    def test_refuses_invalid_arguments(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["report", *arguments]) == 2
 
 
@@ -203,7 +203,7 @@ class TestTheCommand:
 
 
 def quickest(act: Callable[[], object]) -> float:
-    """Seconds of the best of three: what else a machine does may hold one up."""
+    """Seconds, the best of three, since other programs may delay one."""
 
     def seconds() -> float:
         start = time.monotonic()
@@ -228,7 +228,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Opened:
-    """A page in the browser, and everything that went wrong on it: messages, errors, dialogs, requests."""
+    """A page in the browser, with everything that went wrong on it: messages, errors, dialogs, requests."""
 
     def __init__(self, browser: Browser, address: str, **options: Any) -> None:
         self.address = address
@@ -239,7 +239,7 @@ class Opened:
         self.page.on("dialog", self._dismiss)
         self.page.on("request", lambda request: self.wrong.append(request.url))
         self.page.goto(address)
-        assert self.wrong.pop(0) == address  # the one request there may be
+        assert self.wrong.pop(0) == address  # the only request that is allowed
 
     def _dismiss(self, dialog: Dialog) -> None:
         self.wrong.append(dialog.message)
@@ -250,7 +250,7 @@ class Opened:
         return self.page.locator("#hotspots tbody td.kernel").all_inner_texts()
 
     def chosen(self) -> tuple[list[str], list[str]]:
-        """The numbers of the kernels that are chosen in the table, and of those that are on the plot."""
+        """The numbers of the kernels selected in the table, and of those selected on the plot."""
         selected = self.page.locator("#hotspots tr[aria-selected=true]")
         numbers = [one.get_attribute("data-number") or "" for one in selected.all()]
         points = [one.get_attribute("data-number") or "" for one in self.page.locator(".point.chosen").all()]
@@ -273,7 +273,7 @@ def tab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def opened(tab: Opened) -> Iterator[Opened]:
-    """The page of three kernels as if just opened, on which nothing may go wrong in any test."""
+    """The freshly opened page of three kernels, on which no test may cause an error."""
     tab.page.emulate_media(media="screen")
     tab.page.goto("about:blank")
     tab.page.goto(tab.address)
@@ -292,7 +292,7 @@ AREA_IN_PAGE = """path => {
 
 
 def areas_in_picture(runs: list[ReportedRun], levels: tuple[str, ...]) -> list[float]:
-    """The area in square points of every marker of a picture, at the scale 1 of its page, the largest first."""
+    """The area in square points of every marker of a picture, at scale 1 of its page, the largest first."""
     result = roofline({one.name: one.table for one in runs}, find_machine("a100-sxm4-80gb"), look=Look(levels=levels))
     scene = scene_of(result)
     page = page_of(size_of("screen"), titled=False)
@@ -320,7 +320,7 @@ class TestMarkers:
     RUNS: ClassVar = {"one run": [three_kernels()], "two runs": two_runs()}
 
     @pytest.mark.parametrize("name", RUNS)
-    def test_the_page_is_given_the_areas_that_the_picture_has(self, name: str) -> None:
+    def test_the_page_has_the_marker_areas_of_the_picture(self, name: str) -> None:
         runs = self.RUNS[name]
         found = content(runs, find_machine("a100-sxm4-80gb"))
         rates = [row[[one["name"] for one in found["kernels"]["columns"]].index("flops_per_s")]
@@ -333,7 +333,7 @@ class TestMarkers:
             assert max(in_page) == pytest.approx(max(drawn) * (4 / 3) ** 2, rel=2e-3)  # 96 pixels and 72 points an inch
 
     @pytest.mark.parametrize("name", RUNS)
-    def test_a_browser_draws_them_so(self, name: str, browser: Browser, tmp_path: Path) -> None:
+    def test_a_browser_draws_these_areas(self, name: str, browser: Browser, tmp_path: Path) -> None:
         runs = self.RUNS[name]
         seen = Opened(browser, written(tmp_path, *runs))
         for view, levels in (("dram", ("dram",)), ("*", ("dram", "l2"))):
@@ -389,12 +389,12 @@ class TestInChromium:
         assert opened.chosen() == (["0"], ["0"])
         assert opened.name_of_chosen() == "gemm<float>"
 
-    def test_a_kernel_without_a_place_on_the_plot_says_so(self, opened: Opened) -> None:
+    def test_a_kernel_without_a_position_on_the_plot_has_a_remark(self, opened: Opened) -> None:
         opened.page.click("#hotspots td:text-is('copy<float>')")
         assert opened.chosen() == (["2"], [])
         assert "no place on the plot" in opened.page.locator("#kernel").inner_text()
 
-    def test_hovering_says_which_kernel_it_is(self, opened: Opened) -> None:
+    def test_hovering_names_the_kernel(self, opened: Opened) -> None:
         opened.page.locator(".point[data-number='1']").hover()
         assert opened.page.locator(".tip").inner_text().startswith("2 axpy<float>")
         opened.page.mouse.move(5, 5)
@@ -412,7 +412,7 @@ class TestInChromium:
         opened.page.click("#show-all")
         assert opened.ticks() == before
 
-    def test_a_choice_outside_of_the_zoomed_view_comes_into_it(self, opened: Opened) -> None:
+    def test_a_selection_outside_of_the_zoomed_view_is_moved_into_it(self, opened: Opened) -> None:
         opened.page.locator(".point[data-number='0']").click()
         for _ in range(9):
             opened.page.keyboard.press("+")
@@ -479,7 +479,7 @@ class TestInChromium:
         row = opened.page.locator("#expected tbody tr").first.inner_text().split("\t")
         assert row[:6] == ["model", "", "", "18 MFLOP", "8 MFLOP", "2.25"]
 
-    def test_is_light_or_dark_as_the_system_or_as_chosen(self, browser: Browser, tmp_path: Path) -> None:
+    def test_is_light_or_dark_by_system_setting_or_choice(self, browser: Browser, tmp_path: Path) -> None:
         address = written(tmp_path, three_kernels())
         dark = Opened(browser, address, color_scheme="dark")
         background = "getComputedStyle(document.body).backgroundColor"
@@ -490,7 +490,7 @@ class TestInChromium:
         assert dark.page.evaluate(background) == "rgb(255, 255, 255)"
         dark.page.close()
 
-    def test_paper_has_everything_unfolded_and_nothing_to_click(self, opened: Opened) -> None:
+    def test_printed_has_everything_unfolded_and_nothing_to_click(self, opened: Opened) -> None:
         folded = opened.page.locator("details:not([open])").count()
         assert folded > 0
         opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -502,7 +502,7 @@ class TestInChromium:
         assert opened.page.locator("details:not([open])").count() == folded
         assert opened.page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
 
-    def test_names_from_reports_stay_text_wherever_they_stand(self, browser: Browser, tmp_path: Path) -> None:
+    def test_names_from_reports_stay_text_everywhere(self, browser: Browser, tmp_path: Path) -> None:
         launches = [ran(name, 100 + n, module=f"net.{name}", phase="forward") for n, name in enumerate(HOSTILE)]
         manifest = Manifest([SCRIPT], IMAGE, SCRIPT, workload={SCRIPT: IMAGE}, notes=[SCRIPT])
         runs = [ReportedRun(name, table(*launches), [IMAGE], manifest, unexpected=SCRIPT) for name in (SCRIPT, IMAGE)]
@@ -521,7 +521,7 @@ class TestInChromium:
         assert found.wrong == []
         found.page.close()
 
-    def test_letters_that_turn_a_line_around_are_spelled_out(self, browser: Browser, tmp_path: Path) -> None:
+    def test_letters_that_reverse_a_line_are_escaped(self, browser: Browser, tmp_path: Path) -> None:
         found = Opened(browser, written(tmp_path, ReportedRun("run", table(ran("a\u202eb\u0000", 10)))))
         assert found.rows() == ["a\\x202eb\\x00"]
         found.page.close()
@@ -537,7 +537,7 @@ class TestInChromium:
         assert found.wrong == []
         found.page.close()
 
-    def test_arrows_lead_from_a_kernel_to_the_same_of_the_next_run(self, browser: Browser, tmp_path: Path) -> None:
+    def test_arrows_join_a_kernel_with_its_counterpart_in_the_next_run(self, browser: Browser, tmp_path: Path) -> None:
         before = ReportedRun("before", table(ran("gemm<float>", 8000, fma=4e6), ran("axpy<float>", 900)))
         after = ReportedRun("after", table(ran("gemm<float>", 2000, fma=4e6), ran("softmax<float>", 100)))
         found = Opened(browser, written(tmp_path, before, after))
@@ -547,7 +547,7 @@ class TestInChromium:
             return [float(arrow.get_attribute(name) or "nan") for name in ("x1", "y1", "x2", "y2")]
 
         first = ends()
-        assert first[3] < first[1]  # faster is higher up
+        assert first[3] < first[1]  # faster is higher
         found.page.click("[aria-label='Zoom in']")
         assert ends() != first
         found.page.click("#show-all")
@@ -558,11 +558,11 @@ class TestInChromium:
         found.page.uncheck("#arrows")
         assert arrow.count() == 0
         found.page.locator(".point[data-number='1']").click()
-        assert arrow.count() == 1  # that of the chosen one stays
+        assert arrow.count() == 1  # the one of the selected kernel stays
         assert found.wrong == []
         found.page.close()
 
-    def test_a_renamed_kernel_is_joined_with_what_it_was(self, browser: Browser, tmp_path: Path) -> None:
+    def test_a_renamed_kernel_is_joined_with_its_old_name(self, browser: Browser, tmp_path: Path) -> None:
         names = ("void gemm<float, 64, 8>(float*)", "void gemm<float, 128, 8>(float*)")
         runs = [
             ReportedRun(run, table(ran(name, ns, fma=4e6, grid=(8, 1, 1), block=(64, 1, 1))))
@@ -584,7 +584,9 @@ class TestInChromium:
         )
         found.page.close()
 
-    def test_two_thousand_kernels_open_in_three_seconds_and_stay_quick(self, browser: Browser, tmp_path: Path) -> None:
+    def test_two_thousand_kernels_open_in_three_seconds_and_stay_responsive(
+        self, browser: Browser, tmp_path: Path
+    ) -> None:
         times, work = 10 ** np.random.default_rng(2).uniform(3, 7, (2, 2000))
         launches = [ran(f"kernel_{n}", float(times[n]), fma=float(work[n])) for n in range(2000)]
         found = Opened(browser, written(tmp_path, ReportedRun("big", table(*launches))))
@@ -605,7 +607,7 @@ class TestInChromium:
 
 
 @pytest.mark.parametrize("sample", [file.name for file in sample_files()])
-def test_a_page_needs_no_column_but_those_that_are_read_for_it(sample: str) -> None:
+def test_a_page_needs_only_the_columns_that_are_read_for_it(sample: str) -> None:
     try:
         whole = parse([Source(str(SAMPLES / sample))]).table
     except NcuBenchError:

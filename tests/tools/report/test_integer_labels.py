@@ -36,18 +36,18 @@ def out_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, st
 
 
 @pytest.mark.parametrize("unit", sorted({rate.unit for machine in machines().values() for rate in machine.peaks}))
-def test_only_integer_units_are_in_ops(unit: str) -> None:
+def test_only_integer_units_have_rates_in_ops(unit: str) -> None:
     assert rate_unit(unit) == ("OP/s" if "int" in unit else "FLOP/s")
 
 
-def test_metrics_weighs_peaks_of_integers_in_ops(capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_gives_weights_of_integer_peaks_in_ops(capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(out_of(capsys, "metrics", "tensor", "--chip", "ga100", "--format", "json")[0])["rows"]
     integers = [row for row in rows if "_src_int" in str(row)]
     assert len(integers) >= 4
     assert not [row for row in integers if "FLOP" in str(row)]
 
 
-def test_a_table_of_bare_ceilings_says_of_which_operations_a_ridge_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_bare_ceilings_names_the_operations_of_a_ridge(capsys: pytest.CaptureFixture[str]) -> None:
     table_of_both = out_of(capsys, "roofline", "--machine", "t4")[0]
     assert "ridge at FLOP/B, OP/B" in table_of_both
     assert "tensor INT8" in table_of_both
@@ -65,12 +65,12 @@ def test_a_table_of_bare_ceilings_says_of_which_operations_a_ridge_is(capsys: py
         (("fp32", "int8"), "FLOP/s, OP/s of integers", "FLOP, OP of integers per DRAM byte"),
     ],
 )
-def test_axes_of_a_picture_name_what_its_roofs_count(units: tuple[str, ...], y: str, x: str) -> None:
+def test_axes_of_a_picture_name_the_units_of_its_ceilings(units: tuple[str, ...], y: str, x: str) -> None:
     scene = scene_of(of_machines([find_machine(A100)]), units=units)
     assert (scene.rate_title, scene.x_title) == (y, f"arithmetic intensity ({x})")
 
 
-def test_marks_are_in_flops_also_beside_roofs_of_integers() -> None:
+def test_marks_are_in_flops_also_beside_integer_ceilings() -> None:
     scene = scene_of(_with_runs(), units=("fp32", "int8"))
     assert scene.rate_title == "achieved FLOP/s, OP/s of integers"
     assert [mark.name for mark in scene.marks] == ["gemm"]

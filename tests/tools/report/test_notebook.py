@@ -1,4 +1,4 @@
-"""The Python API: what docs/python.md shows runs as a notebook, and its views draw without harm."""
+"""The Python API: the examples of docs/python.md run as a notebook, and views render safely."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 class TestTables:
-    def test_are_pandas_with_what_is_missing_missing(self, run: Any) -> None:
+    def test_are_pandas_with_missing_values_as_na(self, run: Any) -> None:
         launches = run.launches
         assert launches["flops"].isna().tolist() == [False, False, True]
         assert launches["iteration"].tolist()[:2] == [0, 0]
@@ -71,56 +71,56 @@ class TestTables:
         assert run.launches["duration_ns"].sum() == 3.1e6
 
 
-class TestViews:
-    def test_of_hotspots_escape_names_and_say_how_many_are_left(self, run: Any) -> None:
+class TestNotebookViews:
+    def test_of_hotspots_escape_names_and_count_hidden_kernels(self, run: Any) -> None:
         view = run.hotspots(by="headroom", top=2, diagnose=True)
         page = view._repr_html_()
         assert "<script>" not in page
-        assert page.count("&lt;script&gt;") == 2  # the cell, and the whole name when pointed at
+        assert page.count("&lt;script&gt;") == 2  # the cell, and the whole name as tooltip
         assert "1 more kernel in .table" in page
         assert len(view.table) == 3
         assert view.table["diagnosis"].tolist()[0].startswith("not explained by what was collected: busiest is FP32")
 
-    def test_show_nothing_for_what_is_unknown(self, run: Any) -> None:
+    def test_are_empty_for_unknown_values(self, run: Any) -> None:
         page = run.hotspots(top=3)._repr_html_()
         assert ">None<" not in page
         assert ">nan<" not in page
 
-    def test_of_layers_draw_and_hold_the_tree(self, run: Any) -> None:
+    def test_of_layers_draw_and_have_the_tree(self, run: Any) -> None:
         view = run.layers(depth=1)
         assert view._repr_svg_().startswith("<?xml")
         assert view.table["module"].tolist() == ["net", "net.a", "net.b", "(no module)"]
         assert view.table["forward_ns"].isna().tolist() == [False, False, True, True]
 
-    def test_of_rooflines_take_other_runs(self, run: Any) -> None:
+    def test_of_rooflines_accept_other_runs(self, run: Any) -> None:
         other = ncu_tools.load(str(SAMPLES / "d01-wide-raw.csv"))
         view = run.roofline(other)
         assert view._repr_svg_().startswith("<?xml")
         assert set(view.table["run"]) == {run.name, other.name}
 
-    def test_of_rooflines_of_runs_that_are_called_the_same_tell_them_apart(self, run: Any) -> None:
+    def test_of_rooflines_distinguish_runs_of_the_same_name(self, run: Any) -> None:
         view = run.roofline(run, run)
         assert set(view.table["run"]) == {run.name, f"{run.name} (2)", f"{run.name} (3)"}
 
-    def test_are_saved_as_pictures_only(self, run: Any, tmp_path: Path) -> None:
+    def test_can_be_saved_only_as_pictures(self, run: Any, tmp_path: Path) -> None:
         assert run.layers().save(tmp_path / "l.png").read_bytes().startswith(b"\x89PNG")
         with pytest.raises(WrongUsage, match="is no picture"):
             run.layers().save("l.gif")
 
 
 class TestMistakes:
-    def test_in_options_name_what_there_is(self, run: Any) -> None:
+    def test_in_options_list_the_valid_values(self, run: Any) -> None:
         with pytest.raises(WrongUsage, match="Use one of: time, headroom, flops, dram"):
             run.hotspots(by="fame")
         with pytest.raises(WrongUsage, match="Use one of: name, short, grid, nvtx"):
             run.roofline(group="colour")
 
-    def test_of_asking_for_layers_of_a_report_without_modules_are_explained(self) -> None:
+    def test_of_layers_of_a_report_without_modules_are_explained(self) -> None:
         with pytest.raises(NcuBenchError, match="no launch knows its module"):
             ncu_tools.load(SAMPLES / "d01-wide-raw.csv").layers()
 
 
-def test_the_manual_names_twelve_things_and_no_more() -> None:
+def test_the_manual_documents_twelve_names_and_no_more() -> None:
     named = set(re.findall(r"`(?:ncu_tools|run|view)\.(\w+)", MANUAL.partition("These are all")[0]))
     assert named == {
         "load", "profile", "name", "notes", "folder", "launches", "kernels", "hotspots", "roofline", "layers", "table", "save"
@@ -131,7 +131,7 @@ def test_the_manual_names_twelve_things_and_no_more() -> None:
 
 @pytest.mark.skipif(find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="nbclient is not installed")
 def test_the_manual_runs_as_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real kernel executes every example in order; views show as HTML and SVG, pictures of others still work."""
+    """A real kernel executes every example in order; views render as HTML and SVG, and inline pictures still work."""
     import nbformat
     from nbclient import NotebookClient
 

@@ -37,7 +37,7 @@ from ncu_tools.report.plot.roofline_plot import draw
 from ncu_tools.report.plot.theme import DARK, LIGHT, readable_on
 from ncu_tools.roofline import load_for_roofline
 from ncu_tools.roofline.density import DENSE_FROM
-from ncu_tools.roofline.roofline import Look, Roofline, beside, of_machines, roofline
+from ncu_tools.roofline.roofline import Look, Roofline, add_machines, of_machines, roofline
 from ncu_tools.roofline.scene import Scene, scene_from_json
 from ncu_tools.roofline.scene_builder import scene_of, short_label
 from tests.conftest import ROOT, SAMPLES
@@ -93,7 +93,7 @@ def hopper() -> Any:
 
 
 def _columns_of_peaks(whole: Any, lost: str) -> list[str]:
-    """The columns that the parsers made of a peak, which a report without it would not have."""
+    """The columns that the parsers derive from a peak, and that a report without it lacks."""
     made = {"lts__lts2xbar_cycles_active": "peak_l2_bytes", "l1tex__lsu_writeback_active_mem_lgds": "peak_l1_bytes"}
     return [column for name, column in made.items() if lost.startswith(name)]
 
@@ -133,13 +133,13 @@ class TestLevels:
     def scene(self, definition: str = "traffic", **settings: Any) -> Scene:
         return scene_of(roofline({"h100": hopper()}, look=Look(levels=ALL_LEVELS, definition=definition)), **settings)
 
-    def test_a_kernel_has_a_place_for_each_level_at_one_performance(self) -> None:
+    def test_a_kernel_has_a_position_for_each_level_at_one_performance(self) -> None:
         flash = next(mark for mark in self.scene().marks if mark.label == "flash_fwd")
         assert [place.level for place in flash.places] == list(ALL_LEVELS)
         assert [place.intensity for place in flash.places] == pytest.approx([1000, 225, 180, 9e10 / 2.2e9])
         assert flash.flops_per_s == pytest.approx(9e10 / 4e-4)
 
-    def test_by_nvidias_definition_l2_and_l1_bytes_are_what_was_returned(self) -> None:
+    def test_by_nvidias_definition_l2_and_l1_bytes_are_those_returned(self) -> None:
         flash = next(mark for mark in self.scene("nvidia").marks if mark.label == "flash_fwd")
         assert [place.intensity for place in flash.places] == pytest.approx([1000, 450, 360, 9e10 / 2.2e9])
 
@@ -148,19 +148,19 @@ class TestLevels:
         scene = self.scene(definition)
         assert all(words in scene.bytes_by_level[level] for level in ("l2", "l1"))
 
-    def test_every_level_has_its_own_roof(self) -> None:
+    def test_every_level_has_its_own_ceiling(self) -> None:
         roofs = {roof.unit: roof.value for roof in self.scene().roofs if roof.is_bandwidth}
         assert roofs == pytest.approx(
             {"dram": 1280 * 1.593e9, "l2": 160 * 32 * 1.4e9, "l1": 114 * 128 * 1.1e9, "shared": 57 * 128 * 1.1e9}
         )
 
-    def test_a_level_without_bytes_is_left_out_and_what_to_ask_for_is_said(self) -> None:
+    def test_a_level_without_bytes_is_left_out_with_a_note_on_what_to_collect(self) -> None:
         made = roofline({"run": many(2)}, look=Look(levels=("dram", "l2")))
         assert made.levels == ("dram",)
         said = "no launch has bytes of L2, so it has neither points nor a roof: ask ncu for lts__t_bytes.sum"
         assert said in made.notes
 
-    def test_bytes_that_the_other_definition_has_are_named_where_a_level_has_none(self) -> None:
+    def test_a_level_without_bytes_suggests_the_other_definition_if_that_has_some(self) -> None:
         other = {"lts__lts2xbar_cycles_active.sum": metric(1e6)}
         made = roofline(
             {"run": table(launch("k", NAME | sass(ffma=1e9) | tensor() | other, ns=1e6, dram=1e7))},
@@ -170,7 +170,7 @@ class TestLevels:
             note.endswith("lts__t_bytes.sum, or take what the report has: --cache-bytes nvidia") for note in made.notes
         )
 
-    def test_a_level_whose_bytes_stand_beside_no_flops_is_not_said_to_lack_bytes(self) -> None:
+    def test_a_level_with_bytes_but_no_flops_is_not_noted_as_lacking_bytes(self) -> None:
         made = roofline(
             {"run": table(launch("k", {"lts__t_bytes.sum": metric(1e6)}, ns=1e6, dram=1e7))},
             look=Look(levels=("dram", "l2")),
@@ -188,7 +188,7 @@ class TestLevels:
             ),
         ],
     )
-    def test_a_level_with_points_and_no_roof_says_which_metric_is_missing(self, lost: str, says: str) -> None:
+    def test_a_level_with_points_and_no_ceiling_names_the_missing_metric(self, lost: str, says: str) -> None:
         whole = hopper()
         made = roofline(
             {"h100": whole.drop_columns([lost, *_columns_of_peaks(whole, lost)])}, look=Look(levels=ALL_LEVELS)
@@ -198,12 +198,10 @@ class TestLevels:
         assert level not in {roof.unit for roof in scene_of(made).roofs}
         assert f"{says} {lost}. Ask ncu for it" in made.notes
 
-    def test_all_levels_with_a_roof_leave_no_note(self) -> None:
+    def test_levels_with_ceilings_have_no_note(self) -> None:
         assert not any("roof" in note for note in roofline({"h": hopper()}, look=Look(levels=ALL_LEVELS)).notes)
 
-    def test_the_command_notes_the_roof_that_a_level_lacks_also_where_launches_lie_in_a_file(
-        self, tmp_path: Path
-    ) -> None:
+    def test_the_command_notes_a_missing_ceiling_also_for_launches_in_a_file(self, tmp_path: Path) -> None:
         lost = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum.peak_sustained"
         path = tmp_path / "launches.parquet"
         write_table(with_metadata(hopper().drop_columns([lost]), {"schema_version": 1, "notes": []}), path)
@@ -218,41 +216,41 @@ class TestLevels:
         assert made.points[0].places[0].intensity == pytest.approx(2e3 / 1280)
 
 
-class TestRoofs:
+class TestDrawnCeilings:
     def of(self, choice: str = "auto", units: tuple[str, ...] = ()) -> list[tuple[str, str, bool, str]]:
         scene = scene_of(roofline({"h100": hopper()}), ceilings=choice, units=units)
         return [(roof.unit, roof.kind, roof.sparse, roof.instruction) for roof in scene.roofs]
 
-    def test_on_hopper_wgmma_and_mma_sync_each_have_one(self) -> None:
+    def test_include_wgmma_and_mma_sync_on_hopper(self) -> None:
         drawn = self.of()
         assert ("tensor_bf16", "profiled clock", False, "wgmma") in drawn
         assert ("tensor_bf16", "profiled clock", False, "mma.sync") in drawn
 
-    def test_the_boards_limit_is_drawn_where_the_clock_was_below_it(self) -> None:
+    def test_include_the_boards_limit_if_the_clock_was_below_it(self) -> None:
         kinds = {unit: kind for unit, kind, _, instruction in self.of() if kind == "board limit" and not instruction}
-        assert set(kinds) == {"tensor_bf16", "fp32"}  # of DRAM the two lie on each other
+        assert set(kinds) == {"tensor_bf16", "fp32"}  # at DRAM the two coincide
 
-    def test_dense_ones_alone_and_sparse_ones_too_on_request(self) -> None:
+    def test_are_dense_ones_only_or_sparse_ones_too_on_request(self) -> None:
         assert {kind for _, kind, _, _ in self.of("dense")} == {"profiled clock"}
         assert not any(sparse for _, _, sparse, _ in self.of())
         assert ("tensor_bf16", "profiled clock", True, "") in self.of("sparse")
 
-    def test_all_are_all(self) -> None:
+    def test_with_all_are_every_known_ceiling(self) -> None:
         made = roofline({"h100": hopper()})
         assert {roof.value for roof in scene_of(made, ceilings="all", units=()).roofs} <= {c.value for c in made.known}
         assert len(self.of("all")) > len(self.of("sparse")) > len(self.of("dense"))
 
-    def test_units_are_chosen_by_their_type_and_an_unknown_one_is_refused(self) -> None:
+    def test_are_chosen_by_unit_and_an_unknown_unit_is_refused(self) -> None:
         assert {unit for unit, *_ in self.of(units=("bf16",))} == {"dram", "tensor_bf16"}
         with pytest.raises(WrongUsage, match="No ceiling is known for the unit fp12"):
             self.of(units=("fp12",))
 
-    def test_ridge_points_belong_to_what_bounds_kernels(self) -> None:
+    def test_ridge_points_belong_to_ceilings_that_bound_kernels(self) -> None:
         scene = scene_of(roofline({"h100": hopper()}), ceilings="all")
         bf16 = [ridge.value for ridge in scene.ridges if ridge.unit == "tensor_bf16"]
         assert bf16 == pytest.approx([4096 * 114 * 1.1e9 * 2 / 3, 4096 * 114 * 1.1e9])
 
-    def test_of_several_chips_the_highest_is_drawn_with_its_sparse_rate_on_request(self) -> None:
+    def test_of_several_chips_are_the_highest_with_the_sparse_rate_on_request(self) -> None:
         chips = [find_machine(name) for name in ("h100-sxm", "apple-m1", "xeon-gold-6448y-amx-2-cores", "gaudi-3")]
         drawn = {roof.label for roof in scene_of(of_machines(chips), ceilings="sparse").roofs if not roof.is_bandwidth}
         assert "NVIDIA H100 SXM: tensor FP8 sparse 3.958 PFLOP/s" in drawn
@@ -260,20 +258,20 @@ class TestRoofs:
         assert "Intel Xeon Gold 6448Y, AMX, 2 cores: tensor INT8 33.58 TOP/s" in drawn
         assert "Intel Gaudi 3: tensor BF16 = FP8 1.835 PFLOP/s" in drawn
 
-    def test_machines_beside_a_run_are_drawn_and_bound_nothing(self) -> None:
+    def test_of_machines_beside_a_run_are_drawn_and_bound_nothing(self) -> None:
         made = roofline({"run": table(launch("k", sass(ffma=1e6) | tensor(), ns=1e3, dram=1e3, capability="8.6"))})
-        beside(made, [find_machine("t4"), find_machine("l4")])
+        add_machines(made, [find_machine("t4"), find_machine("l4")])
         assert {roof.device for roof in scene_of(made).roofs} == {"NVIDIA T4", "NVIDIA L4"}
         assert made.points[0].hotspot.bound is None
 
 
 class TestViews:
-    def test_of_a_whole_run_one_point_is_left(self) -> None:
+    def test_of_a_whole_run_have_one_point(self) -> None:
         scene = scene_of(roofline({"a": many(9), "b": many(5)}, look=Look(view="runs")), labels=("nine", "five"))
         assert [mark.label for mark in scene.marks] == ["nine", "five"]
         assert scene.marks[0].weight == 1.0
 
-    def test_phases_and_modules_are_what_launches_say(self) -> None:
+    def test_of_phases_and_modules_follow_the_launches(self) -> None:
         run = phases()
         scene = scene_of(roofline({"run": run}, look=Look(view="phases")))
         assert [(mark.name, mark.time_ns) for mark in scene.marks] == [("backward", 9e4), ("forward", 5e4)]
@@ -282,7 +280,7 @@ class TestViews:
         plain = roofline({"run": many(2)}, look=Look(view="modules"))
         assert any("no launch knows its module" in note for note in plain.notes)
 
-    def test_each_launch_is_a_point_until_they_are_too_many(self) -> None:
+    def test_of_launches_have_a_point_for_each_up_to_a_limit(self) -> None:
         scene = scene_of(roofline({"run": many(20)}, look=Look(view="launches")))
         assert (len(scene.marks), scene.density) == (20, None)
         assert scene.marks[0].label.startswith("kernel_")
@@ -307,7 +305,7 @@ class TestViews:
             ("triad(double *)", "triad"),
         ],
     )  # fmt: skip
-    def test_kernels_are_called_by_what_tells_them_apart(self, name: str, label: str) -> None:
+    def test_names_of_kernels_are_the_shortest_that_differ(self, name: str, label: str) -> None:
         assert short_label(name) == label
 
 
@@ -355,7 +353,7 @@ class TestDensity:
         assert (tmp_path / "y.svg").read_bytes() == (tmp_path / "x.svg").read_bytes()
 
     @pytest.mark.parametrize(("level", "factor"), [("l2", 2.0), ("l1", 3.5)])
-    def test_is_by_the_bytes_of_the_level_that_is_asked_for(
+    def test_is_by_the_bytes_of_the_requested_level(
         self, level: str, factor: float, many_launches: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         scenes = {}
@@ -371,7 +369,7 @@ class TestDensity:
         first, its = (scene["marks"][0] for scene in (dram, other))
         assert its["places"][0]["intensity"] == pytest.approx(first["places"][0]["intensity"] / factor)
 
-    def test_of_several_levels_is_by_the_first_and_says_so(
+    def test_of_several_levels_is_by_the_first_with_a_note(
         self, many_launches: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         arguments = ["roofline", str(many_launches), "--points", "launches", "--levels", "l2,l1", "--format", "json"]
@@ -380,7 +378,7 @@ class TestDensity:
         assert document["scene"]["levels"] == ["l2"]
         assert any("here L2; name another one alone" in note for note in document["notes"])
 
-    def test_numbers_of_rings_do_not_lie_on_each_other(self, many_launches: Path) -> None:
+    def test_numbers_of_rings_do_not_overlap(self, many_launches: Path) -> None:
         scene = scene_of(roofline({"run": read_launches(many_launches)}, look=Look(view="launches")))
         assert scene.density is not None
         scene.marks[1] = replace(scene.marks[0], name="the same place")
@@ -389,7 +387,7 @@ class TestDensity:
 
 class TestDrawnAgain:
     @pytest.mark.parametrize("settings", [[], ["--levels", "all", "--ceilings", "all"], ["--points", "runs"]])
-    def test_json_holds_all_that_is_drawn(
+    def test_json_has_everything_that_is_drawn(
         self, settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         first, second, plot = tmp_path / "first.svg", tmp_path / "second.svg", tmp_path / "plot.json"
@@ -398,7 +396,7 @@ class TestDrawnAgain:
         assert command_line(["roofline", str(plot), "-o", str(second)]) == 0
         assert second.read_bytes() == first.read_bytes()
 
-    def test_the_look_can_be_another(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_theme_and_size_can_differ(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         command_line(["roofline", RAW, "--format", "json"])
         (tmp_path / "plot.json").write_text(capsys.readouterr().out)
         dark = ["--theme", "dark", "--size", "column", "-o", str(tmp_path / "x.svg")]
@@ -414,7 +412,7 @@ class TestDrawnAgain:
             (lambda document: document.pop("scene"), "without the scene of its picture"),
         ],
     )
-    def test_what_is_no_scene_is_refused_with_what_to_do(
+    def test_an_invalid_scene_is_refused_with_advice(
         self, change: Any, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         command_line(["roofline", RAW, "--format", "json"])
@@ -426,7 +424,7 @@ class TestDrawnAgain:
         assert says in error
         assert "ncu-bench roofline RUN --format json" in error
 
-    def test_alone_and_with_a_picture_to_draw(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_only_alone_and_with_an_output(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         command_line(["roofline", RAW, "--format", "json"])
         plot = tmp_path / "plot.json"
         plot.write_text(capsys.readouterr().out)
@@ -445,7 +443,7 @@ class TestOptions:
             (["--units", "fp99"], "No ceiling is known for the unit fp99"),
         ],
     )
-    def test_wrong_ones_are_explained(
+    def test_invalid_ones_are_explained(
         self, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert command_line(["roofline", RAW, *arguments]) == 2
@@ -457,7 +455,7 @@ class TestOptions:
     def test_sizes_are_names_inches_or_centimetres(self, text: str, inches: tuple[float, float]) -> None:
         assert size_of(text) == pytest.approx(inches)
 
-    def test_of_a_parquet_file_only_the_columns_that_are_drawn_are_read(
+    def test_from_a_parquet_file_only_the_drawn_columns_are_read(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = tmp_path / "launches.parquet"
@@ -480,7 +478,7 @@ class TestAParquetFile:
         "settings", [[], ["--levels", "all"], ["--points", "launches"], ["--points", "runs"], ["--ceilings", "all"]]
     )
     @pytest.mark.parametrize("name", ["d01-wide-raw.csv", "d10-details-all.csv"])
-    def test_gives_the_same_scene_as_the_report_it_was_made_of(
+    def test_gives_the_same_scene_as_the_report_it_was_made_from(
         self, name: str, settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         report, made = str(SAMPLES / name), str(tmp_path / name)
@@ -499,7 +497,7 @@ class TestAParquetFile:
 
 
 def check_that_numbers_are_apart(scene: Scene) -> None:
-    """No two of the bold numbers of marks share a place on the page."""
+    """No two of the bold numbers of marks overlap on the page."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
@@ -523,7 +521,7 @@ def measured_or_not(name: str, *, ns: float | None = 1e5, dram: float | None = 1
     return launch(name, NAME | sass(ffma=flops) | tensor(), ns=ns, dram=dram)
 
 
-class TestOddRuns:
+class TestIncompleteRuns:
     CASES: ClassVar[dict[str, list[Any]]] = {
         "zero FLOPs": [measured_or_not("k", flops=0), measured_or_not("l", flops=0)],
         "no DRAM bytes": [measured_or_not("k", dram=None)],
@@ -537,7 +535,7 @@ class TestOddRuns:
 
     @pytest.mark.parametrize("case", CASES)
     @pytest.mark.parametrize("theme", ["light", "dark"])
-    def test_are_drawn_without_inventing_a_place(self, case: str, theme: str) -> None:
+    def test_are_drawn_without_invented_positions(self, case: str, theme: str) -> None:
         scene = scene_of(roofline({"run": table(*self.CASES[case])}))
         drawn = case in ("a single launch", "long and hostile names")
         assert len(scene.marks) == (len(self.CASES[case]) if drawn else 0)
@@ -547,7 +545,7 @@ class TestOddRuns:
         assert "<img" not in picture
         assert drawn_again(scene) == scene
 
-    def test_say_in_the_picture_what_has_no_place(self) -> None:
+    def test_note_in_the_picture_what_has_no_position(self) -> None:
         scene = scene_of(roofline({"run": table(measured_or_not("k", flops=0))}))
         canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
         draw_listing(canvas)
@@ -559,18 +557,18 @@ class TestOddRuns:
         scene = scene_of(roofline({"run": table(*launches)}))
         assert [mark.weight for mark in scene.marks] == [0.75, 0.25]
 
-    def test_with_two_kernels_in_one_place_have_their_numbers_apart(self) -> None:
+    def test_with_two_kernels_at_one_position_have_separate_numbers(self) -> None:
         check_that_numbers_are_apart(scene_of(roofline({"run": table(*map(measured_or_not, "abcdefgh"))})))
 
-    def test_without_bytes_of_the_only_level_asked_for_lie_by_dram(self) -> None:
+    def test_without_bytes_of_the_only_requested_level_use_dram(self) -> None:
         made = roofline({"run": many(2)}, look=Look(levels=("l1",)))
         assert made.levels == ("dram",)
         assert scene_of(made).x_title == "arithmetic intensity (FLOP per DRAM byte)"
-        assert "no level that was asked for has bytes: points lie by those of DRAM" in made.notes
+        assert "no requested memory level has bytes: points are placed by DRAM bytes" in made.notes
 
 
 class TestBareChips:
-    def test_of_hopper_have_roofs_of_both_instructions_dense_and_sparse(self) -> None:
+    def test_of_hopper_have_ceilings_of_both_instructions_dense_and_sparse(self) -> None:
         for name in ("h100-sxm", "h100-pcie", "h200", "gh200"):
             scene = scene_of(of_machines([find_machine(name)]), ceilings="sparse")
             labels = [roof.label for roof in scene.roofs if roof.unit == "tensor_bf16"]
@@ -579,7 +577,7 @@ class TestBareChips:
             mma, wgmma, sparse = (roof.value for roof in scene.roofs if roof.unit == "tensor_bf16")
             assert (mma / wgmma, sparse / wgmma) == pytest.approx((2 / 3, 2), rel=2e-3)
 
-    def test_of_a_report_without_peaks_of_its_own_have_them_too(self) -> None:
+    def test_beside_a_report_without_its_own_peaks_have_them_too(self) -> None:
         name = {"device__attribute_display_name": metric("NVIDIA H100 80GB HBM3")}
         one = launch("k", name | sass() | tensor("9.0", bf16_dst_fp32=1e12), ns=3e6, dram=1e8, capability="9.0")
         scene = scene_of(roofline({"run": table(one)}))
@@ -587,7 +585,7 @@ class TestBareChips:
         assert drawn == {"wgmma": 989.4e12, "mma.sync": 659.6e12}
         assert scene.marks[0].bound_fraction == pytest.approx(1e12 / 989.4e12 / 3e-3)
 
-    def test_are_a_table_of_their_ceilings(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_are_shown_as_a_table_of_their_ceilings(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert command_line(["roofline", "--machine", "h100-sxm"]) == 0
         lines = capsys.readouterr().out.splitlines()
         (mma,) = [line for line in lines if "tensor BF16 mma.sync" in line]
@@ -602,8 +600,8 @@ class TestBareChips:
         assert float(dense["value"]) == 65e12
 
 
-class TestWords:
-    def test_labels_do_not_lie_on_each_other(self) -> None:
+class TestLabels:
+    def test_do_not_overlap(self) -> None:
         room = Room(Box(0, 0, 400, 400))
         places = [room.place(around(200, 200, 5, 30, 8)) for _ in range(12)]
         boxes = [place.boxes()[0] for place in places if place is not None]
@@ -612,12 +610,12 @@ class TestWords:
                 apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
                 assert apart
 
-    def test_words_for_which_there_is_no_room_have_no_place(self) -> None:
+    def test_without_room_are_not_placed(self) -> None:
         room = Room(Box(0, 0, 100, 100))
         room.take(np.array([[0.0, 0.0, 100.0, 100.0]]))
         assert room.place([Spot(10, 10, 30, 8)], at_most=5.0) is None
 
-    def test_of_300_kernels_the_hottest_are_listed_and_the_rest_is_counted(self) -> None:
+    def test_of_300_kernels_list_the_hottest_and_count_the_rest(self) -> None:
         scene = scene_of(roofline({"run": many(300)}))
         canvas = Canvas(scene, page_of(size_of("screen"), titled=False), LIGHT)
         numbered = draw_listing(canvas)
@@ -628,7 +626,7 @@ class TestWords:
         assert len(draw(scene, "svg")) < 1_000_000
 
     @pytest.mark.parametrize("theme", [LIGHT, DARK])
-    def test_lines_and_words_can_be_read_on_their_paper(self, theme: Any) -> None:
+    def test_and_lines_are_readable_on_their_paper(self, theme: Any) -> None:
         def luminance(colour: str) -> float:
             parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
             linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
@@ -636,9 +634,9 @@ class TestWords:
 
         for colour in (theme.ink, theme.quiet, theme.other, *theme.units.values(), *theme.series):
             light, dark = sorted((luminance(colour), luminance(theme.paper)), reverse=True)
-            assert (light + 0.05) / (dark + 0.05) >= 3.0, colour  # WCAG 2.2 for graphics and large words
+            assert (light + 0.05) / (dark + 0.05) >= 3.0, colour  # WCAG 2.2 for graphics and large text
 
-    def test_numbers_on_markers_are_black_or_white_by_what_is_read_better(self) -> None:
+    def test_on_markers_are_black_or_white_by_contrast(self) -> None:
         assert readable_on("#0072B2") == "#ffffff"
         assert readable_on("#F2B134") == "#111111"
 
@@ -660,7 +658,7 @@ TOLERANCE = 4.0
 
 
 def small(picture: bytes) -> Any:
-    """A picture with a pixel for each block of it, as grey and colours from 0 to 255."""
+    """The picture scaled down to blocks, as grey and colours from 0 to 255."""
     from matplotlib.image import imread
 
     pixels = imread(io.BytesIO(picture))[..., :3] * 255
@@ -670,7 +668,7 @@ def small(picture: bytes) -> Any:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_look_as_they_did(name: str) -> None:
+def test_views_look_like_their_baselines(name: str) -> None:
     from matplotlib.image import imread
 
     made, settings = VIEWS[name]

@@ -1,4 +1,4 @@
-"""Points of a roofline that are summed file by file: what whole tables give, with some launches in memory at a time."""
+"""Points of a roofline summed file by file: the result of whole tables, with few launches in memory at a time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def drawn(runs: list[str], look: Look, *, in_pieces: bool) -> Roofline:
 
 
 @pytest.mark.parametrize("look", VIEWS, ids=lambda look: f"{look.view}-{look.group}-{','.join(look.levels)}")
-def test_points_of_files_are_those_of_whole_tables(runs: list[str], look: Look) -> None:
+def test_points_of_files_equal_those_of_whole_tables(runs: list[str], look: Look) -> None:
     summed, whole = (drawn(runs, look, in_pieces=in_pieces) for in_pieces in (True, False))
     assert [(one.run, one.hotspot.kernel) for one in summed.points] == [
         (one.run, one.hotspot.kernel) for one in whole.points
@@ -80,7 +80,7 @@ def test_points_of_files_are_those_of_whole_tables(runs: list[str], look: Look) 
     assert [note for note in whole.notes if note not in summed.notes] == []
 
 
-def test_of_a_run_without_modules_there_is_one_point_and_a_note(tmp_path: Path) -> None:
+def test_a_run_without_modules_has_one_point_and_a_note(tmp_path: Path) -> None:
     path = tmp_path / "launches.parquet"
     write_table(with_metadata(table(launch("a", ns=1.0)), {"schema_version": SCHEMA_VERSION, "notes": []}), path)
     look = Look(MODULES)
@@ -92,7 +92,7 @@ def test_of_a_run_without_modules_there_is_one_point_and_a_note(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("level", ["dram", "l2", "l1"])
-def test_a_density_of_files_is_that_of_whole_tables(
+def test_a_density_of_files_equals_that_of_whole_tables(
     runs: list[str], monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     for module in (density, rooflines):
@@ -111,7 +111,7 @@ def test_a_density_of_files_is_that_of_whole_tables(
     ]
 
 
-def test_launches_that_do_not_fit_in_memory_become_a_density(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_larger_than_memory_become_a_density(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(density, "DENSE_FROM", 50)
     monkeypatch.setattr(density, "ENOUGH_FOR_CEILINGS", 5)
     monkeypatch.setattr(memory, "limit", lambda: 100)
@@ -122,9 +122,7 @@ def test_launches_that_do_not_fit_in_memory_become_a_density(runs: list[str], mo
     assert len(found.table) < 60
 
 
-def test_runs_that_do_not_fit_in_memory_become_points_all_the_same(
-    runs: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_larger_than_memory_become_points(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from ncu_tools.runs.loading import on_disk
 
     monkeypatch.setattr(memory, "limit", lambda: 600)

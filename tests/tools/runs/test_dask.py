@@ -1,4 +1,4 @@
-"""Work shared out by dask, for real: on a local cluster, and on a scheduler and two workers of which one is killed."""
+"""Work distributed by real dask: on a local cluster, and on a scheduler and two workers, one of which is killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 REPORTS = 12
 TWO_DEATHS = {"distributed.scheduler.allowed-failures": 1}
-"""An item is given up sooner: starting a worker takes a second or two."""
+"""Items are given up sooner than by default: starting a worker takes a second or two."""
 PATHS = {
     **os.environ,
     "PYTHONPATH": os.pathsep.join(map(str, (ROOT, Path(__file__).parent, ROOT / "launch", ROOT / "parsers"))),
@@ -47,7 +47,7 @@ PATHS = {
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Source]:
-    """Small reports of several dialects, one that is none, and one for which ncu had no permission."""
+    """Small reports of several dialects, one invalid file, and one for which ncu had no permission."""
     folder = tmp_path_factory.mktemp("reports") / "node"
     folder.mkdir()
     samples = ("d01-wide-raw.csv", "d02-long-rules.csv", "d18-text.txt")
@@ -72,7 +72,7 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 def assert_same(root: Path, alone: Path) -> None:
-    """Every file of a dataset is to the byte what one process makes, none is missing, and there is no other."""
+    """Every file of a dataset equals that of one process byte for byte; none is missing, none is extra."""
     assert files_of(root) == files_of(alone)
 
 
@@ -88,7 +88,7 @@ def local() -> Iterator[Engine]:
 
 
 class TestALocalCluster:
-    def test_makes_the_dataset_that_one_process_makes(
+    def test_makes_the_same_dataset_as_one_process(
         self, local: Engine, reports: list[Source], alone: Path, tmp_path: Path
     ) -> None:
         heard: list[Source] = []
@@ -116,13 +116,13 @@ class TestALocalCluster:
         once = {row.kernel: row.launches for row in hotspots(whole, ceilings_of(whole)).rows}
         assert {row.kernel: row.launches for row in twice} == {name: 2 * count for name, count in once.items()}
 
-    def test_gives_what_a_function_raises_on_purpose_in_its_place(self, local: Engine) -> None:
+    def test_returns_an_error_raised_by_the_function_in_place_of_its_result(self, local: Engine) -> None:
         found = list(local.map(_odd_only, [1, 2, 3]))
         assert found[::2] == [1, 3]
         assert isinstance(found[1], NcuBenchError)
         assert (found[1].what, found[1].advice) == ("2 is even.", "Say an odd one.")
 
-    def test_gives_results_in_order_also_of_many_items_of_which_a_task_takes_several(self, local: Engine) -> None:
+    def test_returns_results_in_order_also_if_a_task_takes_several_items(self, local: Engine) -> None:
         items = range(64 * dask_engines.MANY_ITEMS + 3)
         found = list(local.map(_odd_only, items))
         assert found[1::2] == list(items[1::2])
@@ -130,7 +130,7 @@ class TestALocalCluster:
             f"{n} is even." for n in items[::2]
         ]
 
-    def test_an_item_that_kills_every_worker_is_an_error_of_its_own(self, local: Engine) -> None:
+    def test_an_item_that_kills_every_worker_becomes_an_error(self, local: Engine) -> None:
         found = list(local.map(_die_of_seven, [5, 6, 7]))
         assert found[:2] == [5, 6]
         assert isinstance(found[2], NcuBenchError)
@@ -138,10 +138,10 @@ class TestALocalCluster:
 
 
 @pytest.mark.parametrize("tasks_of_a_worker", [32, 2], ids=["a task each", "two in a task"])
-def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(
+def test_items_beside_one_that_kills_their_only_worker_are_still_done(
     monkeypatch: pytest.MonkeyPatch, tasks_of_a_worker: int
 ) -> None:
-    """dask gives a worker items ahead, and blames each that was there when the worker died."""
+    """dask assigns items to a worker ahead, and blames each one that was there when the worker died."""
     monkeypatch.setattr(dask_engines, "TASKS_OF_A_WORKER", tasks_of_a_worker)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     with dask.config.set(TWO_DEATHS), dask_engine("local") as engine:
@@ -155,7 +155,7 @@ def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(
         assert isinstance(finished[7], NcuBenchError)
 
 
-def test_the_environment_is_as_it_was_also_after_a_worker_was_started_again() -> None:
+def test_the_environment_is_restored_also_after_a_worker_restart() -> None:
     """Nannies are part of this process, and set its variables for each worker that they start."""
     before = dict(os.environ)
     with dask.config.set(TWO_DEATHS), dask_engine("local") as engine:
@@ -232,7 +232,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         started.end()
 
 
-def test_commands_give_what_one_process_gives(cluster: Cluster, alone: Path, tmp_path: Path) -> None:
+def test_commands_print_the_same_as_with_one_process(cluster: Cluster, alone: Path, tmp_path: Path) -> None:
     fleet = str(alone)
     sweeps(tmp_path)
     for command in (
@@ -247,7 +247,7 @@ def test_commands_give_what_one_process_gives(cluster: Cluster, alone: Path, tmp
         assert shown(*command, "--dask", str(cluster.file)) == shown(*command)
 
 
-def test_a_report_is_no_dataset(cluster: Cluster) -> None:
+def test_a_report_is_refused_as_a_dataset(cluster: Cluster) -> None:
     result = bench("hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--dask", cluster.address)
     assert result.exit_code == 2
     assert "shares out the work on datasets" in result.stderr
@@ -256,7 +256,7 @@ def test_a_report_is_no_dataset(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     "command", [["hotspots", "nowhere"], ["roofline", "nowhere/"], ["compare", "nowhere", "there"]]
 )
-def test_what_is_not_there_is_no_report_either(cluster: Cluster, command: list[str]) -> None:
+def test_a_missing_path_is_not_called_a_report(cluster: Cluster, command: list[str]) -> None:
     result = bench(*command, "--dask", cluster.address)
     assert result.exit_code == 1
     assert f"{command[1]} does not exist" in result.stderr
@@ -269,7 +269,7 @@ def _slowly(item: Any) -> Any:
     return write_report(item)
 
 
-def test_of_a_worker_killed_midway_nothing_is_lost_or_doubled(
+def test_after_a_worker_is_killed_nothing_is_lost_or_doubled(
     cluster: Cluster, reports: list[Source], alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ncu_parsers.parse import parse_dataset
@@ -304,7 +304,7 @@ def test_a_scheduler_that_does_not_answer_is_an_error(alone: Path, monkeypatch: 
     assert "No dask scheduler answers at tcp://127.0.0.1:9" in result.stderr
 
 
-def test_without_dask_its_extra_is_named(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_dask_the_error_names_the_extra(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     result = bench("hotspots", str(alone), "--dask", "local")
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""What notes say where something was pooled, is missing, or is of another kind, and that they stay short."""
+"""Notes on pooled runs, missing metrics and other kinds of input; they stay short."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> 
     return found.out, found.err
 
 
-def test_several_runs_are_said_to_be_pooled(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_runs_are_noted_as_pooled(capsys: pytest.CaptureFixture[str]) -> None:
     assert "are of all 2 runs together; ncu-bench compare tells runs apart" in said(capsys, "hotspots", RAW, METRICS)[1]
     assert "together" not in said(capsys, "hotspots", RAW)[1]
 
 
 @pytest.mark.parametrize("command", ["hotspots", "report", "layers"])
-def test_a_folder_of_measured_points_is_called_one(
+def test_a_folder_of_measured_points_is_recognised(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_table(bench_table([]), tmp_path / "bench.parquet")
@@ -48,11 +48,11 @@ def test_notes_on_metrics_that_are_missing_stay_short(capsys: pytest.CaptureFixt
 
 
 def test_constant_moves_need_no_ceiling_of_a_data_sheet(capsys: pytest.CaptureFixture[str]) -> None:
-    """The sample holds the peaks of all units that did work, at the profiled clock: no per cent of a bound reads low."""
+    """The sample has the peaks of all units with work at the profiled clock: no percentage of a bound reads low."""
     assert "read low" not in said(capsys, "hotspots", RAW)[1]
 
 
-def test_a_pipe_is_no_sweep_and_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_is_not_a_sweep_and_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     for command in (["roofline", str(tmp_path / "pipe")], ["query", str(tmp_path / "pipe"), "SELECT 1"]):
         assert "A pipe can be read once" in said(capsys, *command, code=1)[1]
@@ -71,7 +71,7 @@ class TestDiagnoses:
         document = json.loads(said(capsys, "hotspots", str(folder), "--diagnose", "--format", "json")[0])
         return [row["diagnosis"] for row in document["rows"]], document["notes"]
 
-    def test_do_not_ask_for_what_was_collected_where_only_ceilings_lack(
+    def test_do_not_suggest_metrics_that_were_collected_if_only_ceilings_lack(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         (sentence,), _ = self.of(tmp_path, "ncu", capsys)
@@ -81,15 +81,13 @@ class TestDiagnoses:
         assert "dram" not in sentence
         assert "flops" not in sentence
 
-    def test_that_there_is_none_is_said_with_its_reason(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_if_missing_are_noted_with_the_reason(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found, notes = self.of(tmp_path, "operators", capsys, counted=False)
         assert found == [None]
         assert any("no diagnosis of 1 kernel: their launches have no counters of ncu" in note for note in notes)
 
 
-def test_chips_that_the_newest_ncu_does_not_know_are_counted_among_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_chips_unknown_to_the_newest_ncu_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = said(capsys, "metrics", "time", "--all-chips", "--format", "csv")
     assert len(out.splitlines()) - 1 + 2 == len(chips()) == 33
     assert "2 of 33 chips are not known to the newest ncu: GV100 (up to 2025.3), GV11B (up to 2025.3)" in err

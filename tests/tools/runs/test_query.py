@@ -1,4 +1,4 @@
-"""SQL over a run: right answers, nothing else within reach, and complaints that help."""
+"""SQL over a run: right answers, no access to anything else, and helpful errors."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ class TestASweep:
         write_table(bench_table(rows), tmp_path / "bench.parquet")
         return str(tmp_path)
 
-    def test_is_asked_by_its_points(self, sweep: str) -> None:
+    def test_is_queried_by_its_points(self, sweep: str) -> None:
         asked = ask("SELECT batch_size / latency_mean_ns * 1e9 AS rate FROM points", "--format", "csv", report=sweep)
         assert asked.stdout == "rate\n1000.0\n1000.0\n"
 
     def test_shows_lists_of_numbers_as_text(self, sweep: str) -> None:
         assert "[1.5, 2.5]" in ask("SELECT [1.5, 2.5] AS samples_ns FROM points LIMIT 1", report=sweep).stdout
 
-    def test_has_no_launches_and_says_what_it_has(self, sweep: str) -> None:
+    def test_has_no_launches_and_the_error_names_its_table(self, sweep: str) -> None:
         with pytest.raises(WrongUsage) as refused:
             query("SELECT * FROM launches", {"points": held_in_memory(points_of(sweep))})
         assert "points has target, batch_size" in refused.value.paragraph
         assert "DESCRIBE points" in refused.value.paragraph
 
-    def test_takes_no_machine(self, sweep: str) -> None:
+    def test_accepts_no_machine(self, sweep: str) -> None:
         refused = ask("SELECT 1", "--machine", "t4", report=sweep).exception
         assert isinstance(refused, WrongUsage)
         assert "points have no ceilings" in refused.paragraph
@@ -69,10 +69,10 @@ class TestAnAnswer:
     def test_counts_nulls_as_sql_does(self) -> None:
         assert answer("SELECT count(*), count(duration_ns), sum(duration_ns) FROM launches").rows == [(3, 2, 12.0)]
 
-    def test_keeps_kernel_names_as_they_are(self) -> None:
+    def test_keeps_kernel_names_unchanged(self) -> None:
         assert answer("SELECT kernel_name FROM launches LIMIT 1").rows == [(EVIL,)]
 
-    def test_tells_columns_of_one_name_apart(self) -> None:
+    def test_distinguishes_columns_of_the_same_name(self) -> None:
         assert answer("SELECT 1 a, 2 a, 3 AS a_2").columns == ["a", "a_2", "a_2_2"]
 
     def test_agrees_with_the_kernels_of_hotspots(self) -> None:
@@ -80,7 +80,7 @@ class TestAnAnswer:
         shown = json.loads(CliRunner().invoke(cli, ["hotspots", REPORT, "--format", "json"]).stdout)["rows"]
         assert asked == [{name: row[name] for name in ("kernel", "bound_fraction")} for row in shown]
 
-    def test_leaves_cells_empty_where_null_and_shows_the_column(self) -> None:
+    def test_leaves_null_cells_empty_and_shows_the_column(self) -> None:
         said = ask("SELECT NULL AS nothing, rules, 1 AS one FROM launches LIMIT 1", "--format", "csv").stdout
         assert said == "nothing,rules,one\n,,1\n"
         assert "nothing" in ask("SELECT NULL AS nothing, 1 AS one").stdout
@@ -102,7 +102,7 @@ class TestAnAnswer:
         assert "kernel" in result.stdout
 
 
-class TestNothingElseIsWithinReach:
+class TestIsolation:
     @pytest.mark.parametrize(
         "sql",
         [
@@ -122,7 +122,7 @@ class TestNothingElseIsWithinReach:
             "SELECT * FROM secret",
         ],
     )
-    def test_neither_files_nor_settings_nor_variables(self, sql: str, tmp_path: Path) -> None:
+    def test_of_files_settings_and_variables(self, sql: str, tmp_path: Path) -> None:
         secret = tmp_path / "secret.csv"
         secret.write_text("secret\n1\n", "utf-8")
         with pytest.raises(WrongUsage) as raised:
@@ -132,7 +132,7 @@ class TestNothingElseIsWithinReach:
 
 
 class TestAMistake:
-    def test_in_a_name_is_answered_with_the_names_there_are(self) -> None:
+    def test_in_a_name_is_answered_with_the_valid_names(self) -> None:
         result = ask("SELECT duration FROM launches")
         assert isinstance(result.exception, WrongUsage)
         said = result.exception.paragraph
@@ -141,7 +141,7 @@ class TestAMistake:
         assert "kernels has kernel, " in said
         assert "LINE 1" not in said
 
-    def test_does_not_list_columns_that_hold_nothing(self) -> None:
+    def test_does_not_list_empty_columns(self) -> None:
         with pytest.raises(WrongUsage) as raised:
             answer("SELECT nope FROM launches")
         assert "tensor_flops" not in raised.value.cause
@@ -152,13 +152,13 @@ class TestAMistake:
         with pytest.raises(WrongUsage):
             answer(sql)
 
-    def test_of_having_no_duckdb_says_what_to_type(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_duckdb_names_the_package_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "duckdb", None)
         with pytest.raises(NcuBenchError, match=r"pip install 'ncu-bench\[query\]'"):
             answer("SELECT 1")
 
 
-def test_a_report_that_was_streamed_is_asked_like_any_other(tmp_path: Path) -> None:
+def test_a_streamed_report_is_queried_like_any_other(tmp_path: Path) -> None:
     report, launches = tmp_path / "big.csv", tmp_path / "launches.parquet"
     generate.write("long", report, 2)
     assert CliRunner().invoke(cli, ["parse", str(report), "-o", str(launches)]).exit_code == 0

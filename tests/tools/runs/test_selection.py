@@ -1,4 +1,4 @@
-"""--kernel, --phase, --device and --rank: some launches of a run, and every command's numbers are of these alone."""
+"""--kernel, --phase, --device and --rank: some launches of a run; every command's numbers are of these only."""
 
 from __future__ import annotations
 
@@ -54,56 +54,56 @@ def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]
     return found
 
 
-class TestWhatIsLeft:
-    def test_fulfils_everything_that_is_asked_for(self) -> None:
+class TestSelectedLaunches:
+    def test_meet_all_criteria(self) -> None:
         assert names(Selection((re.compile("gemm"),))) == ["gemm", "gemm", "gemm_dgrad"]
         assert names(Selection((re.compile("^gemm$"),), ("backward",))) == ["gemm"]
         assert names(Selection(phases=("forward", "backward"), devices=(1,))) == ["gemm_dgrad"]
 
-    def test_names_no_kernel_that_was_left_out(self) -> None:
+    def test_have_no_names_of_other_kernels(self) -> None:
         found = left(Selection(devices=(1,))).table
         assert tables.codes(found, "kernel_name")[1] == ["gemm_dgrad", "adam", None]
 
-    def test_counts_averages_as_often_as_there_were_launches_and_failed_ones_never(self) -> None:
+    def test_count_averages_with_all_their_launches_and_failed_ones_never(self) -> None:
         rows = table(launch("a", ns=5, invocations=3), launch("b", ns=5), launch("c", ns=5, failed=True))
         (note,) = left(Selection((re.compile("a"),)), Run("r", rows)).notes
         assert "3 of 4 launches with 75.0 % of the time" in note
 
-    def test_is_of_any_of_several_patterns(self) -> None:
+    def test_match_any_of_several_patterns(self) -> None:
         assert names(Selection((re.compile("relu"), re.compile("adam")))) == ["relu", "adam"]
 
-    def test_says_which_launches_and_how_much_of_the_time(self) -> None:
+    def test_are_noted_with_their_share_of_the_time(self) -> None:
         (note,) = left(Selection((re.compile("gemm"),), ("backward",))).notes
         assert note.startswith(
             "restricted to kernels with gemm, phase backward: 2 of 5 launches with 62.5 % of the time"
         )
 
-    def test_keeps_what_was_odd_about_reading_the_run(self, file: str) -> None:
+    def test_keep_the_notes_on_reading_the_run(self, file: str) -> None:
         assert left(Selection(devices=(0,)), OnDisk(file, Path(file))).notes[0] == "read so"
 
     @given(st.lists(st.integers(0, 3), min_size=1))
-    def test_of_each_device_makes_the_whole(self, devices: list[int]) -> None:
+    def test_of_all_devices_make_the_whole(self, devices: list[int]) -> None:
         whole = Run("r", table(*(launch(f"k{at}", ns=at, device_id=device) for at, device in enumerate(devices))))
         parts = [left(Selection(devices=(device,)), whole).table for device in set(devices)]
         together = sorted(name or "" for part in parts for name in tables.words(part, "kernel_name"))
         assert together == sorted(f"k{at}" for at in range(len(devices)))
 
-    def test_is_the_same_of_a_file_in_many_row_groups(self, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_the_same_from_a_file_with_many_row_groups(self, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
         only = Selection((re.compile("gemm"),))
         whole = left(only, OnDisk(file, Path(file))).table.to_pylist()
         monkeypatch.setattr("ncu_parsers.parquet.reader.ROWS_OF_A_STRETCH", 1)
         assert left(only, OnDisk(file, Path(file))).table.to_pylist() == whole
 
 
-class TestNothingLeft:
-    def test_says_what_there_is(self) -> None:
+class TestAnEmptySelection:
+    def test_lists_the_existing_values(self) -> None:
         with pytest.raises(NcuBenchError) as none:
             left(Selection((re.compile("conv"),), devices=(7,)))
         assert "Its kernels are gemm, relu, gemm_dgrad, adam. Its devices are 0, 1." in none.value.paragraph
         with pytest.raises(NcuBenchError, match=r"Its ranks are not known\."):
             left(Selection(ranks=(0,)))
 
-    def test_a_pattern_that_is_none_is_refused_in_words(self) -> None:
+    def test_an_invalid_pattern_is_refused_with_the_reason(self) -> None:
         with pytest.raises(WrongUsage, match=r"\( is no regular expression"):
             pattern_of("(")
         with pytest.raises(WrongUsage, match="given no pattern"):
@@ -111,32 +111,36 @@ class TestNothingLeft:
 
 
 class TestCommands:
-    def test_hotspots_shares_are_of_what_is_left(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_hotspots_has_shares_of_the_selection(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
         rows = asked(capsys, "hotspots", file, "--phase", "backward")["rows"]
         assert [(row["kernel"], row["time_share"]) for row in rows] == [("gemm", 0.8), ("gemm_dgrad", 0.2)]
 
-    def test_roofline_draws_it_and_is_called_so(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_roofline_draws_the_selection_with_its_title(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
         found = asked(capsys, "roofline", file, "--kernel", "gemm", "--device", "0")
         assert [row["kernel"] for row in found["rows"]] == ["gemm"]
         assert found["scene"]["title"] == "kernels with gemm, device 0"
 
-    def test_layers_have_the_launches_of_it(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_layers_has_the_launches_of_the_selection(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
         found = asked(capsys, "layers", file, "--kernel", "gemm")
         assert found["rows"][0]["launches"] == 3
         assert any(note.startswith("restricted to kernels with gemm") for note in found["notes"])
 
-    def test_compare_takes_it_of_both(self, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_compare_applies_it_to_both_runs(
+        self, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         write_table(with_metadata(launches(), {"schema_version": SCHEMA_VERSION}), tmp_path / "new.parquet")
         rows = asked(capsys, "compare", file, str(tmp_path / "new.parquet"), "--kernel", "relu")["rows"]
         assert [row["kernel"] for row in rows if not row["is_total"]] == ["relu"]
 
-    def test_a_page_is_of_it(self, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_report_makes_a_page_of_the_selection(
+        self, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         page = tmp_path / "page.html"
         assert run(["report", file, "--kernel", "adam", "-o", str(page)]) == 0
         assert "restricted to kernels with adam" in capsys.readouterr().err
         assert "gemm_dgrad" not in page.read_text()
 
-    def test_machines_and_pictures_drawn_before_have_no_launches(
+    def test_machines_and_roofline_json_have_no_launches_to_select(
         self, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert run(["roofline", file, "--format", "json"]) == 0
@@ -145,13 +149,15 @@ class TestCommands:
             assert run(["roofline", *drawn, "--kernel", "gemm", "-o", str(tmp_path / "x.svg")]) == 2
             assert "no launches to choose from" in capsys.readouterr().err
 
-    def test_a_sweep_has_no_launches(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_sweep_has_no_launches_to_select(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_table(bench_table([{"target": "a", "outcome": "ok", "latency_mean_ns": 1.0}]), tmp_path / "bench.parquet")
         for command in (["roofline", str(tmp_path)], ["compare", str(tmp_path), "--across", "dtype"]):
             assert run([*command, "--kernel", "gemm"]) == 2
             assert "no launches to choose from" in capsys.readouterr().err
 
     @pytest.mark.parametrize("command", ["hotspots", "roofline"])
-    def test_workers_take_whole_runs(self, file: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_selection_cannot_be_combined_with_dask(
+        self, file: str, command: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert run([command, file, "--kernel", "gemm", "--dask", "local"]) == 2
         assert "Leave out --dask" in capsys.readouterr().err
