@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.counters.replay_plan import Program
-from ncu_launch.errors import NcuBenchError, spoken_in
+from ncu_launch.errors import NcuBenchError, error_in_line
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, lines_of, own_environment, run
 from ncu_launch.workload_spec import Workload
 
@@ -87,4 +87,4 @@ def _why_not(error: NcuBenchError | None, log: Path, timed_out: bool) -> str:
 
 def said_errors(log: Path) -> list[NcuBenchError]:
     """The errors that a process of ours wrote, each on a line of its own."""
-    return [error for error in map(spoken_in, lines_of(log)) if error is not None]
+    return [error for error in map(error_in_line, lines_of(log)) if error is not None]

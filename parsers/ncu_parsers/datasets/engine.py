@@ -36,7 +36,7 @@ def attempted(function: Callable[[Item], Result], item: Item) -> Result | NcuBen
     try:
         return function(item)
     except NcuBenchError as error:
-        return error.alone()
+        return error.drop_traceback()
 
 
 def cores() -> int:

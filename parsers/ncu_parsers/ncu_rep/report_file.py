@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.profilers.installed_tools import Tool, find_tool, imported_page
+from ncu_launch.profilers.installed_tools import Tool, find_tool, print_raw_page
 
 from ncu_parsers.detect import text_reader
 from ncu_parsers.ncu_rep.report_file_blocks import MAGIC, Recorded, Recording, Shape, read_blocks
@@ -285,7 +285,7 @@ def _by_ncu(path: Path, recording: Recording, folder: Path) -> BinaryReading:
     if ncu is None:
         raise NotRead("there is no ncu on PATH")
     page = folder / "raw.csv"
-    if not imported_page(ncu, path, page):
+    if not print_raw_page(ncu, path, page):
         raise NotRead(f"{_named(ncu)} did not start or hung")
     try:
         printed = text_reader.read_report(Source(str(page)))

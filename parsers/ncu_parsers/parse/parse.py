@@ -132,7 +132,7 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -
                 return None
             groups.finish(encoded(_metadata([report], [])))
     except TooBig as error:
-        return Parsed(None, refused={source.name: error.alone()})
+        return Parsed(None, refused={source.name: error.drop_traceback()})
     return Parsed(None, [report], written=True)
 
 
@@ -161,7 +161,7 @@ def parse(
         try:
             result.reports.append(read_artefact(source))
         except NcuBenchError as error:
-            result.refused[source.name] = error.alone()
+            result.refused[source.name] = error.drop_traceback()
     sessions = [report for report in result.reports if not report.rows]
     profiles = [report for report in result.reports if report.rows]
     _lend_sessions(sessions, profiles, result)

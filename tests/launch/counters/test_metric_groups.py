@@ -235,10 +235,10 @@ class TestSelecting:
     def test_what_this_ncu_does_not_list_is_left_out_and_named(self) -> None:
         selection = select(["time", "l2"], find_chip("ga100"))
         listed = {name.split(".")[0] for name in selection.names} - {"lts__t_bytes"}
-        without = selection.without_unlisted(listed)
+        without = selection.drop_unlisted(listed)
         assert "lts__t_bytes.sum" not in without.names
         assert without.notes[-1] == "this ncu does not have, and is not asked for: lts__t_bytes.sum"
-        assert selection.without_unlisted({*listed, "lts__t_bytes"}) is selection
+        assert selection.drop_unlisted({*listed, "lts__t_bytes"}) is selection
 
 
 class TestWrongSpellings:
@@ -322,4 +322,4 @@ class TestTheChipOfAGpu:
 def test_a_name_behind_an_equals_sign_is_passed_on_as_it_is() -> None:
     selection = select(["=regex:sm__.*", "=lts__t_*.sum"], find_chip("ga100"))
     assert [name for name in selection.names if "*" in name] == ["regex:sm__.*", "lts__t_*.sum"]
-    assert "regex:sm__.*" in selection.without_unlisted(set()).names
+    assert "regex:sm__.*" in selection.drop_unlisted(set()).names

@@ -259,7 +259,7 @@ class TestTheChild:
     def test_a_missing_torch_is_no_error(self) -> None:
         assert doctor.read_models((0, said() + said())) == Models()
 
-    def test_a_crash_of_torch_is_a_finding_with_its_last_words(self) -> None:
+    def test_a_crash_of_torch_is_reported_with_its_last_line(self) -> None:
         models = doctor.read_models((-11, "first\nlast words\n"))
         assert "SIGSEGV" in models.torch_error
         assert "last words" in models.torch_error

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ncu_launch.profilers.installed_tools import Tool, find_tool, imported_page
+from ncu_launch.profilers.installed_tools import Tool, find_tool, print_raw_page
 from ncu_parsers.derived.tensor_opcodes import OPCODES
 from ncu_parsers.ncu_rep import report_file
 from ncu_parsers.ncu_rep.report_file import read_report, without_links
@@ -108,7 +108,7 @@ def printed(part: str, folder: Path) -> Path:
     ncu = find_tool("ncu")
     assert ncu is not None
     page = folder / f"{part}.csv"
-    assert imported_page(ncu, report(part), page)
+    assert print_raw_page(ncu, report(part), page)
     return page
 
 
@@ -469,15 +469,15 @@ def test_ncu_is_asked_for_base_units_in_the_words_of_its_version(
     version: tuple[int, int], option: str, tmp_path: Path
 ) -> None:
     page = tmp_path / "page"
-    assert imported_page(stand_in(tmp_path, version, 'printf "%s|" "$@"\n'), tmp_path / "-x", page)
+    assert print_raw_page(stand_in(tmp_path, version, 'printf "%s|" "$@"\n'), tmp_path / "-x", page)
     assert page.read_text() == f"--import|{tmp_path}/-x|--csv|--page|raw|{option}|base|"
 
 
 def test_an_ncu_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncu_launch.profilers.installed_tools.IMPORT_TIMEOUT_S", 0.2)
-    assert not imported_page(stand_in(tmp_path, (2025, 1), "sleep 60\n"), tmp_path / "x", tmp_path / "page")
+    assert not print_raw_page(stand_in(tmp_path, (2025, 1), "sleep 60\n"), tmp_path / "x", tmp_path / "page")
 
 
 def test_an_ncu_that_does_not_start_is_no_reader(tmp_path: Path) -> None:
     nowhere = Tool("ncu", str(tmp_path / "nowhere"), (2025, 1), "2025.1")
-    assert not imported_page(nowhere, tmp_path / "x", tmp_path / "page")
+    assert not print_raw_page(nowhere, tmp_path / "x", tmp_path / "page")
