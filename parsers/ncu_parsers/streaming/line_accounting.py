@@ -156,5 +156,5 @@ class _Held(io.RawIOBase):
         self._unheld += count
         if self._unheld > BYTES_BETWEEN_CHECKS:
             self._unheld = 0
-            memory.hold(self._name, streaming=True)
+            memory.require_memory(self._name, streaming=True)
         return count

@@ -12,17 +12,17 @@ from pathlib import Path
 import filelock
 import pytest
 from ncu_launch.files.file_locks import WITHOUT_LOCKS, locked
-from ncu_parsers.parquet.atomic_output import bytes_replaced, held
+from ncu_parsers.parquet.atomic_output import lock_beside, write_bytes_atomically
 
 HOLDER = (
     "import sys, time, pathlib; from ncu_launch.files.file_locks import locked\n"
     "with locked(pathlib.Path(sys.argv[1]), wait=False): print(flush=True); time.sleep(60)"
 )
 ADDER = (
-    "import sys, pathlib; from ncu_parsers.parquet.atomic_output import bytes_replaced, held\n"
+    "import sys, pathlib; from ncu_parsers.parquet.atomic_output import write_bytes_atomically, lock_beside\n"
     "log = pathlib.Path(sys.argv[1])\n"
     "for _ in range(20):\n"
-    "    with held(log): bytes_replaced(log, (log.read_bytes() if log.exists() else b'') + b'x')"
+    "    with lock_beside(log): write_bytes_atomically(log, (log.read_bytes() if log.exists() else b'') + b'x')"
 )
 
 
@@ -102,7 +102,7 @@ def test_processes_that_add_to_one_file_lose_nothing_and_leave_nothing_else(tmp_
 
 def test_a_file_whose_lock_is_somebody_else_s_link_is_written_all_the_same(tmp_path: Path) -> None:
     (tmp_path / ".log.lock").symlink_to(tmp_path / "elsewhere")
-    with held(tmp_path / "log"):
-        bytes_replaced(tmp_path / "log", b"x")
+    with lock_beside(tmp_path / "log"):
+        write_bytes_atomically(tmp_path / "log", b"x")
     assert (tmp_path / "log").read_bytes() == b"x"
     assert not (tmp_path / "elsewhere").exists()

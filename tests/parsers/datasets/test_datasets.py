@@ -21,7 +21,7 @@ from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parquet.reader import contents, filled_columns, read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse, parse_into
-from ncu_parsers.parse.parse_dataset import parse_into_dataset, run_of, works_of
+from ncu_parsers.parse.parse_dataset import parse_into_dataset, reports_to_read, run_of
 from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import with_metadata
 from ncu_parsers.sources.sources import Source
@@ -131,7 +131,7 @@ class TestTheLayout:
 
     def test_tells_reports_of_the_same_name_apart_by_their_folders(self, tmp_path: Path) -> None:
         sources = [Source(f"/x/{name}/r.csv") for name in ("a/one", "b/one", "b/two")] + [Source("/x/s.csv")]
-        names = [work.name for work in works_of(str(tmp_path), sources, "run", None)]
+        names = [work.name for work in reports_to_read(str(tmp_path), sources, "run", None)]
         assert names == ["a/one/r.csv", "b/one/r.csv", "two/r.csv", "s.csv"]
 
     def test_takes_the_run_from_the_folder_of_a_report(self) -> None:
@@ -426,7 +426,7 @@ class TestBehindAUrl:
         columns = {name: values + number for number, name in enumerate(("duration_ns", *(f"m{n}" for n in range(20))))}
         write_table(with_metadata(pa.table(columns), {"schema_version": 1}), tmp_path / "launches.parquet")
         file = RemoteFile(store).joinpath("run=r", "rank=0", "report=x", "launches.parquet")
-        file.take(tmp_path / "launches.parquet")
+        file.upload(tmp_path / "launches.parquet")
         run = on_disk(store)
         assert run is not None
         run.read()
@@ -464,7 +464,7 @@ class TestBehindAUrl:
 
     def test_a_single_file_is_a_run(self, store: str, tmp_path: Path) -> None:
         parse_into(tmp_path / "launches.parquet", [Source(str(WIDE))])
-        RemoteFile(store).joinpath("launches.parquet").take(tmp_path / "launches.parquet")
+        RemoteFile(store).joinpath("launches.parquet").upload(tmp_path / "launches.parquet")
         for url in (store, f"{store}/launches.parquet"):
             run = on_disk(url)
             assert run is not None

@@ -18,7 +18,7 @@ import pytest
 from ncu_launch.profilers.installed_tools import Tool, find_tool, print_raw_page
 from ncu_parsers.derived.tensor_opcodes import OPCODES
 from ncu_parsers.ncu_rep import report_file
-from ncu_parsers.ncu_rep.report_file import read_report, without_links
+from ncu_parsers.ncu_rep.report_file import read_report, replace_links
 from ncu_parsers.ncu_rep.report_file_blocks import read_blocks
 from ncu_parsers.parse.file_kinds import read_with
 from ncu_parsers.parse.parse import parse
@@ -214,7 +214,7 @@ def test_rules_of_newer_reports_say_what_they_may_gain() -> None:
     ],
 )
 def test_links_in_rules_become_text(message: str, text: str) -> None:
-    assert without_links(message) == text
+    assert replace_links(message) == text
 
 
 def test_named_opcodes_give_the_tensor_operations_of_a_report_that_counts_none() -> None:

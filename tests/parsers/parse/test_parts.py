@@ -250,6 +250,6 @@ def test_many_small_reports_are_gathered_in_their_order(tmp_path: Path, monkeypa
 def test_processes_that_read_have_no_current_folder_on_their_path() -> None:
     program = [sys.executable, "-c", "import sys; print('' in sys.path)"]
     before = dict(os.environ)
-    with parallel_parse.without_the_current_folder():
+    with parallel_parse.hide_current_folder():
         assert subprocess.run(program, capture_output=True, text=True, check=True).stdout == "False\n"
     assert dict(os.environ) == before

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
-from ncu_parsers.parse.parallel_parse import SAFE_PATH, without_the_current_folder
+from ncu_parsers.parse.parallel_parse import SAFE_PATH, hide_current_folder
 from ncu_parsers.sources.process_settings import process_wide
 
 
@@ -17,7 +17,7 @@ def test_blocks_that_overlap_leave_what_was_there(before: str | None, monkeypatc
         monkeypatch.delenv(SAFE_PATH, raising=False)
     else:
         monkeypatch.setenv(SAFE_PATH, before)
-    one, other = without_the_current_folder(), without_the_current_folder()
+    one, other = hide_current_folder(), hide_current_folder()
     one.__enter__()
     other.__enter__()
     assert os.environ[SAFE_PATH] == "1"
