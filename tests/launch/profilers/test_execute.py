@@ -109,12 +109,12 @@ class TestItsOutput:
         assert sorted(log.read_text().splitlines()) == ["one", "three", "two"]
         assert capfd.readouterr() == ("", "")
 
-    def test_is_heard_line_by_line(self, log: Path) -> None:
+    def test_is_passed_on_line_by_line(self, log: Path) -> None:
         heard: list[str] = []
         subprocesses.run(python("for n in range(3000): print('line', n)"), log, heard=heard.append)
         assert heard == [f"line {n}" for n in range(3000)]
 
-    def test_is_heard_while_the_program_still_runs(self, log: Path) -> None:
+    def test_is_passed_on_while_the_program_still_runs(self, log: Path) -> None:
         times: list[float] = []
         code = "import time; print('first', flush=True); time.sleep(0.7); print('second', flush=True)"
         subprocesses.run(python(code), log, heard=lambda line: times.append(time.monotonic()))
@@ -128,18 +128,18 @@ class TestItsOutput:
         assert finished.lines == ("caf\ufffd \ufffd\ufffd\x00", "é")
         assert log.read_bytes() == "caf\ufffd \ufffd\ufffd\x00\né\n".encode()
 
-    def test_of_twenty_megabytes_is_all_in_the_log_and_only_its_end_in_memory(self, log: Path) -> None:
+    def test_of_20_mb_is_logged_whole_and_only_its_end_kept_in_memory(self, log: Path) -> None:
         finished = run("line = 'x' * 99\nfor n in range(200_000): print(line)\nprint('last')", log)
         assert log.stat().st_size == 200_000 * 100 + len("last\n")
         assert finished.lines[-1] == "last"
         assert len(finished.lines) <= 2 * subprocesses.LINES_KEPT
 
-    def test_of_twenty_megabytes_in_one_line_is_not_held_whole(self, log: Path) -> None:
+    def test_of_20_mb_in_one_line_is_not_kept_whole_in_memory(self, log: Path) -> None:
         finished = run("import sys\nfor n in range(200): sys.stdout.write('x' * 100_000)", log)
         assert log.read_text().count("x") == 20_000_000
         assert max(len(line) for line in finished.lines) < 1_000_000
 
-    def test_that_a_listener_chokes_on_does_not_stop_the_program(
+    def test_that_makes_the_callback_raise_does_not_stop_the_program(
         self, log: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
@@ -154,7 +154,7 @@ class TestItsOutput:
 
 
 class TestTheEnd:
-    def test_a_timeout_ends_the_program_and_keeps_what_it_said(self, log: Path) -> None:
+    def test_a_timeout_ends_the_program_and_keeps_its_output(self, log: Path) -> None:
         finished = run("import time; print('so far', flush=True); time.sleep(60)", log, 1.5)
         assert (finished.timed_out, finished.interrupted) == (True, False)
         assert finished.exit_code == -signal.SIGTERM
@@ -170,14 +170,12 @@ class TestTheEnd:
         finished = run(code, log, 2.0)
         assert (finished.timed_out, finished.exit_code, finished.lines) == (True, 7, ("ready", "in order"))
 
-    def test_a_program_that_ignores_the_polite_signal_is_killed(self, log: Path) -> None:
+    def test_a_program_that_ignores_sigterm_is_killed(self, log: Path) -> None:
         finished = run(BEAR_IT + "time.sleep(60)", log, 2.0)
         assert (finished.timed_out, finished.exit_code) == (True, -signal.SIGKILL)
         assert finished.seconds < 30
 
-    def test_a_timeout_ends_a_grandchild_in_a_session_of_its_own_that_ignores_the_polite_signal(
-        self, log: Path, pids: Path
-    ) -> None:
+    def test_a_timeout_ends_a_grandchild_in_its_own_session_that_ignores_sigterm(self, log: Path, pids: Path) -> None:
         grandchild = (
             BEAR_IT + f"import os, pathlib; (pathlib.Path({str(pids)!r}) / str(os.getpid())).touch(); time.sleep(60)"
         )
@@ -191,7 +189,7 @@ class TestTheEnd:
         assert all(soon(gone=pid) for pid in recorded(pids))
 
     @pytest.mark.parametrize("session", [False, True])
-    def test_a_timeout_ends_what_a_parent_that_has_left_started(self, session: bool, log: Path, pids: Path) -> None:
+    def test_a_timeout_ends_orphaned_processes(self, session: bool, log: Path, pids: Path) -> None:
         orphan = f"import os, pathlib, time; (pathlib.Path({str(pids)!r}) / str(os.getpid())).touch(); time.sleep(60)"
         parent = (
             f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {orphan!r}], start_new_session={session})"
@@ -203,7 +201,7 @@ class TestTheEnd:
         assert soon(gone=recorded(pids)[0])
 
     @pytest.mark.parametrize("session", [False, True])
-    def test_a_daemon_that_holds_the_pipe_does_not_hang_us_and_is_ended(
+    def test_a_daemon_that_keeps_the_pipe_open_is_ended(
         self, session: bool, log: Path, pids: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trouble: list[object] = []
@@ -224,7 +222,7 @@ class TestTheEnd:
         assert soon(gone=recorded(pids)[0])
         assert trouble == []
 
-    def test_processes_that_are_not_the_programs_are_left_alone(self, log: Path) -> None:
+    def test_processes_that_the_program_did_not_start_keep_running(self, log: Path) -> None:
         import subprocess
 
         with subprocess.Popen(python("import time; time.sleep(60)")) as other:
@@ -273,7 +271,9 @@ class TestCtrlC:
         assert finished.interrupted
 
 
-def test_what_a_program_left_is_found_before_its_environment_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leftover_process_is_found_although_its_environment_is_not_readable_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(subprocesses, "GRACE_S", 20.0)
     mark = f"NCU_BENCH_LEFT_{os.getpid()}"
     before = subprocesses._without_environment()
@@ -284,7 +284,7 @@ def test_what_a_program_left_is_found_before_its_environment_can_be_read(monkeyp
             left.kill()
 
 
-def test_what_never_had_an_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_never_had_an_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocesses, "GRACE_S", 20.0)
     with subprocess.Popen(["/bin/sleep", "61"], env={}) as other:
         try:
@@ -305,7 +305,7 @@ def soon_bare(pid: int) -> bool:
     return False
 
 
-def test_what_gets_its_environment_between_two_looks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_gets_its_environment_between_two_scans_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     left: set[psutil.Process] = set()
     us = psutil.Process()
 

@@ -18,7 +18,7 @@ def until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def test_the_newest_message_of_a_growing_file_is_told_and_rows_are_not(tmp_path: Path) -> None:
+def test_the_newest_message_of_a_growing_file_is_passed_on_without_rows(tmp_path: Path) -> None:
     file, heard = tmp_path / "ncu.csv", list[str]()
     with following(file, heard.append):
         file.write_bytes(b'==PROF== Profiling "gemm" - 0: 0%')
@@ -33,7 +33,7 @@ def test_the_newest_message_of_a_growing_file_is_told_and_rows_are_not(tmp_path:
     assert heard[1:] == ["==PROF== half a line"]
 
 
-def test_a_file_that_never_comes_is_no_error(tmp_path: Path) -> None:
+def test_a_file_that_never_appears_is_no_error(tmp_path: Path) -> None:
     heard = list[str]()
     with following(tmp_path / "none.csv", heard.append):
         time.sleep(0.4)

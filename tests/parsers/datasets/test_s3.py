@@ -144,7 +144,7 @@ def test_columns_that_are_not_needed_are_not_fetched(store: Store, tmp_path: Pat
     assert 0 < sum(store.asked.ranges) < file.stat().st_size / 5
 
 
-def test_a_bucket_that_is_not_there_is_one_paragraph(store: Store) -> None:
+def test_a_missing_bucket_gives_an_error_of_one_paragraph(store: Store) -> None:
     done = store.run("hotspots", "s3://no-such-bucket-at-all/fleet")
     assert done.returncode == 1
     assert done.stderr.startswith("Error: s3://no-such-bucket-at-all/fleet does not exist. Check the URL")

@@ -177,7 +177,7 @@ def test_the_counts_of_every_total_are_known_to_be_complete(chip: Chip, tmp_path
 
 
 @each_chip
-def test_integer_work_is_no_part_of_the_flops(chip: Chip, tmp_path: Path) -> None:
+def test_integer_operations_are_no_part_of_the_flops(chip: Chip, tmp_path: Path) -> None:
     integers = {metric: 10**12 for metric in chip.tensor_totals if "_src_int" in metric}
     zeros = {metric: 0 for metric in chip.tensor_totals if metric not in integers}
     found = row(tmp_path, chip, instructions(chip) | zeros | integers)
@@ -186,7 +186,7 @@ def test_integer_work_is_no_part_of_the_flops(chip: Chip, tmp_path: Path) -> Non
 
 
 @each_chip
-def test_hfma_alone_is_left_out_where_compilers_move_constants_with_it(chip: Chip, tmp_path: Path) -> None:
+def test_hfma_alone_is_excluded_on_chips_that_move_constants_with_it(chip: Chip, tmp_path: Path) -> None:
     counted = instructions(chip) | {SASS.format("hadd"): 0, SASS.format("hmul"): 0, SASS.format("hfma"): 1000}
     found = row(tmp_path, chip, counted | gemms(chip.tensor_totals))
     phantom = 0 if chip.compute_capability in FREE_OF_CONSTANT_MOVES else 4 * 1000
@@ -204,7 +204,7 @@ def test_packed_fp32_that_was_not_collected_makes_a_lower_bound(chip: Chip, tmp_
 
 
 @each_chip_with_tensor_cores
-def test_dense_and_sparse_parts_stand_in_for_the_totals(chip: Chip, tmp_path: Path) -> None:
+def test_dense_and_sparse_parts_replace_missing_totals(chip: Chip, tmp_path: Path) -> None:
     parts = gemms(chip.tensor_dense + chip.tensor_sparse)
     found = row(tmp_path, chip, instructions(chip) | parts)
     assert tensor_columns(found) == by_column(parts)
@@ -301,7 +301,7 @@ def test_tensor_operations_are_the_totals_where_these_were_collected(chip: Chip,
 @each_family_with_tensor_cores
 @settings(max_examples=25)
 @given(data=st.data())
-def test_a_count_that_is_called_complete_is_the_whole(chip: Chip, data: st.DataObject) -> None:
+def test_a_count_marked_complete_equals_the_total(chip: Chip, data: st.DataObject) -> None:
     totals, collected = data.draw(launches(chip))
     for most in (collected, collected | totals):
         found = measured(chip, most)

@@ -37,7 +37,7 @@ def file(is_damaged: bool) -> bytes:
     return whole[:begin] + (footer.replace(BYTE_ARRAY, INT64, 1) if is_damaged else footer)
 
 
-def test_arrow_ends_the_process_that_asks_for_a_column_of_a_damaged_footer(file: bytes, is_damaged: bool) -> None:
+def test_arrow_crashes_on_the_metadata_of_a_column_in_a_damaged_footer(file: bytes, is_damaged: bool) -> None:
     """Once this fails, with a newer pyarrow, the reader of our own may go."""
     asked = subprocess.run([sys.executable, "-c", ASK_ARROW], input=file, capture_output=True, check=False)
     assert asked.returncode == (-signal.SIGABRT if is_damaged else 0)

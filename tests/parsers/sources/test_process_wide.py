@@ -12,7 +12,7 @@ from ncu_parsers.sources.process_settings import process_wide
 
 
 @pytest.mark.parametrize("before", [None, "", "1"])
-def test_blocks_that_overlap_leave_what_was_there(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlapping_blocks_restore_the_original_setting(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if before is None:
         monkeypatch.delenv(SAFE_PATH, raising=False)
     else:
@@ -27,7 +27,7 @@ def test_blocks_that_overlap_leave_what_was_there(before: str | None, monkeypatc
     assert os.environ.get(SAFE_PATH) == before
 
 
-def test_it_is_made_once_and_put_back_once_also_after_an_error() -> None:
+def test_a_setting_is_applied_and_restored_once_also_after_an_error() -> None:
     said: list[str] = []
 
     @process_wide

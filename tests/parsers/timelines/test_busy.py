@@ -24,7 +24,7 @@ def notes_of(operations: list[tuple[int, int, float, float]], copies: int = 0) -
 
 
 @given(OPERATIONS)
-def test_a_gpu_is_busy_in_each_ns_in_which_some_operation_runs(operations: list[tuple[int, int, int, int]]) -> None:
+def test_busy_time_counts_each_ns_in_which_some_operation_runs(operations: list[tuple[int, int, int, int]]) -> None:
     gpus = sorted({(process, device) for process, device, _, _ in operations})
     expected = []
     for gpu in gpus:
@@ -37,12 +37,12 @@ def test_a_gpu_is_busy_in_each_ns_in_which_some_operation_runs(operations: list[
     assert times_of(operations) == expected
 
 
-def test_a_gpu_that_waits_is_busy_for_a_part_of_the_time() -> None:
+def test_the_note_gives_the_busy_share_of_a_gpu_that_waits() -> None:
     (note,) = notes_of([(7, 0, 0, 2e6), (7, 0, 6e6, 2e6)])
     assert note == "the GPU was busy for 50.0 % of the 8.000 ms from its first operation to its last"
 
 
-def test_time_with_kernels_is_told_from_that_with_copies_alone() -> None:
+def test_the_note_separates_time_with_kernels_from_time_with_copies_only() -> None:
     note, _ = notes_of([(7, 0, 0, 2e6), (7, 0, 1e6, 3e6), (7, 0, 6e6, 2e6)], copies=2)
     assert "busy for 75.0 % (25.0 % with kernels) of the 8.000 ms from" in note
 
@@ -58,11 +58,11 @@ def test_processes_number_their_gpus_each_for_itself() -> None:
     assert "device 0 of process 8 for 50.0 %" in note
 
 
-def test_of_many_gpus_the_last_ones_are_summed_up() -> None:
+def test_beyond_eight_gpus_the_note_gives_a_range_of_shares() -> None:
     (note,) = notes_of([(7, gpu, at, 1e6) for gpu in range(GPUS_NAMED + 2) for at in (0, 3e6)])
     assert note.endswith(f"device {GPUS_NAMED - 1} for 50.0 % of the 4.000 ms, 2 more for 50.0 to 50.0 %")
 
 
-def test_nothing_is_said_of_one_operation_or_none() -> None:
+def test_one_operation_or_none_gives_no_note() -> None:
     assert notes_of([]) == []
     assert notes_of([(7, 0, 5e6, 2e6)]) == []

@@ -59,7 +59,7 @@ def test_copies_of_copies_lead_back_to_the_capture(tmp_path: Path) -> None:
     assert row[CAPTURED_IN] == ["capture", "layer 1"]
 
 
-def test_phase_and_module_are_those_of_the_capture_and_the_iteration_that_of_the_launch(tmp_path: Path) -> None:
+def test_phase_and_module_come_from_the_capture_and_the_iteration_from_the_launch(tmp_path: Path) -> None:
     inside = [(LAUNCHED_AT - 1, LAUNCHED_AT + 1, "iteration 3")]
     inside += [(0, 100, "iteration 0"), (5, 30, "forward"), (10, 20, "resnet18.layer1")]
     ranges = [domain("ncu_bench", 2), *(pushed(name, start, end, domain=2) for start, end, name in inside)]
@@ -100,7 +100,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("nodes", UNKNOWN.values(), ids=UNKNOWN)
-def test_where_the_capture_cannot_be_told_there_is_no_column_and_a_note(tmp_path: Path, nodes: list[Row]) -> None:
+def test_an_unknown_capture_gives_a_note_and_no_column(tmp_path: Path, nodes: list[Row]) -> None:
     report, (row,) = replayed(tmp_path, nodes, ranges=CAPTURE)
     assert (row["nvtx_path"], CAPTURED_IN in row, row["module"]) == (["replay"], False, None)
     assert any("where they were captured is not known" in note for note in report.notes)
