@@ -1,4 +1,4 @@
-"""Sweeps: their points, their statistics, and real processes that end well, run out of memory, crash, hang, are killed."""
+"""Sweeps: points, statistics, and real processes that succeed, run out of memory, crash, hang or are killed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class TestPoints:
 
 
 class TestFunctions:
-    """What a sweep varies of a user's own functions, known from their source: none of them is imported."""
+    """Sizes that a sweep varies for a user's functions, read from their source without importing it."""
 
     SOURCE = """
 raise ImportError("nothing of this file runs")
@@ -212,7 +212,7 @@ def test_peak_memory_is_the_largest_running_sum_of_allocations() -> None:
 
 
 class TestTorchScript:
-    """The model that is called for --mode jit, in this process."""
+    """The model that --mode jit runs, in this process."""
 
     @pytest.fixture
     def step(self, targets: Path) -> Callable[..., Step]:
@@ -247,7 +247,7 @@ class TestTorchScript:
 
 
 class TestRealProcesses:
-    """Each is a process that imports PyTorch, which takes most of these seconds."""
+    """Each test starts a process that imports PyTorch, which takes most of the time."""
 
     @pytest.mark.parametrize("phase", ["forward", "backward", "step"])
     def test_a_model_is_measured(self, phase: str, targets: Path, tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def alive(pid: int) -> bool:
 
 
 def pid_in(path: Path) -> int:
-    """The process that wrote its number here, as soon as it has: the file is there a moment before what it says."""
+    """Wait for the process id in a file; the file may exist a moment before its content."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if path.exists() and (written := path.read_text("utf-8")):
@@ -357,7 +357,7 @@ def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
 
 
 def row_of(samples: list[float], **changes: Any) -> dict[str, Any]:
-    """A measured point of one process, as `measured` gives it."""
+    """The row of a point measured in one process, as returned by `measured`."""
     mean = float(np.mean(samples))
     return {
         "point": "a", "outcome": "ok", "samples_ns": samples, "process_means_ns": [mean], "latency_mean_ns": mean,

@@ -1,4 +1,4 @@
-"""Groups of metrics on every chip and version of ncu: what is asked for exists there, and wrong names are caught."""
+"""Groups of metrics on every chip and version of ncu: requested metrics exist there, and wrong names are refused."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def everything(chip: Chip | None, version: Version | None = None, dtype: str | N
 
 
 def base_names(selection: MetricSelection) -> set[str]:
-    """The base names of what the chip counts, without what ncu computes itself."""
+    """Base names of the metrics that the chip counts, without those that ncu computes itself."""
     return {counter.name.split(".")[0] for counter in selection.counters if not counter.by_tool}
 
 
 @cache
 def lists(chip: str) -> dict[Version, frozenset[str]]:
-    """The base names of a chip in every tool that lists it. The file has the newest list and the changes to it."""
+    """Base names of a chip's metrics by tool version. The file has the newest list and the changes to it."""
     text = (METRICS / "names" / f"{chip}.txt").read_text("utf-8")
     sections = [part.splitlines() for part in re.split(r"(?m)^\[", text)[1:]]
     newest = next(lines for lines in sections if lines[0].startswith("CUPTI"))
@@ -73,7 +73,7 @@ class TestEveryRequestedMetricExists:
     @needs_lists
     @pytest.mark.parametrize("name", LISTED)
     def test_and_every_metric_that_the_chip_has_is_requested(self, name: str) -> None:
-        """Every name of the groups that a list holds is asked for by that version, so no rule of absence is too wide."""
+        """Every metric of the groups that a version lists is requested from it, so no rule of absence is too broad."""
         chip = find_chip(name)
         newest = max(lists(name))
         asked = base_names(everything(chip, newest)) | base_names(everything(chip, newest, "fp32"))
@@ -113,7 +113,7 @@ class TestEveryRequestedMetricExists:
 
 @cache
 def summary() -> dict[str, dict[str, tuple[Version, Version]]]:
-    """Of every chip the metrics looked up, with suffix, and the first and last version that has each."""
+    """Per chip, the metrics looked up, with suffix, and the first and last version that has each."""
     found: dict[str, dict[str, tuple[Version, Version]]] = {}
     with (METRICS / "metric_summary.csv").open(encoding="utf-8") as stream:
         for row in csv.DictReader(stream):

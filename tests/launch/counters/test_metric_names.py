@@ -1,4 +1,4 @@
-"""Every metric name the project knows exists on the chips it is for, in NVIDIA's own lists."""
+"""Every metric name in the project exists on its chips, according to NVIDIA's lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes: the numbers that NVIDIA's scheduler gives, and the plan that follows from them."""
+"""Pass counts of NVIDIA's scheduler, and the plan that follows from them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SAME_AS = {
     "R top-8 stall ratios": (["stalls"], None),
 }
 CLOCK_COSTS_A_PASS = ("GV100", "TU102", "TU104", "TU106", "TU116", "TU117")
-"""Volta and Turing: NVIDIA's bundle A has the memory clock, our groups leave it out there."""
+"""Volta and Turing: NVIDIA's bundle A has the memory clock, which our groups omit there."""
 
 
 def counted() -> dict[str, dict[str, int]]:
-    """Passes of the library per chip and set of metrics, from the newest library that knows the chip."""
+    """Passes per chip and set of metrics, from the newest library that knows the chip."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     with COUNTED.open(encoding="utf-8") as stream:
         for row in csv.DictReader(stream):

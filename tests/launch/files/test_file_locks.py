@@ -1,4 +1,4 @@
-"""A lock is held by one process at a time, and ends with it."""
+"""One process at a time has a lock, which is released when the process ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADDER = (
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that holds the lock `.lock`."""
+    """Another process that holds the lock file `.lock`."""
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / ".lock")], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()

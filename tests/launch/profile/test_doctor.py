@@ -1,4 +1,4 @@
-"""The doctor: every check on faked facts, how the facts are read, and the command that shows them."""
+"""The doctor: every check on fake facts, collecting the facts, and the command that shows the checks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def healthy() -> MachineFacts:
 
 
 def says(check: Check, status: str, found: str = "", advice: str = "") -> bool:
-    """Whether a check has this status and names these things; a check that is no problem needs no advice."""
+    """True if a check has this status and mentions these texts; an ok check needs no advice."""
     assert check.status == status, check
     assert found in check.found
     assert advice in check.advice

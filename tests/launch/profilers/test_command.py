@@ -1,4 +1,4 @@
-"""The command lines of every version of ncu and nsys, word by word."""
+"""The exact command lines for every version of ncu and nsys."""
 
 from __future__ import annotations
 

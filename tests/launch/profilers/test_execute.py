@@ -1,4 +1,4 @@
-"""Running a program: its output goes to the log, and it ends with everything it started."""
+"""Running a program: its output goes to the log, and everything that it started ends with it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pids(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which programs leave their process ids as names of files; whatever still runs afterwards is ended."""
+    """A folder where programs create files named by their process ids; any still running at the end are killed."""
     folder = tmp_path / "pids"
     folder.mkdir()
     yield folder
@@ -54,7 +54,7 @@ def alive(pid: int) -> bool:
 
 
 def soon(*, gone: int, within: float = 20.0) -> bool:
-    """Whether a process has ended, or does so in a moment: init may take that long to collect it."""
+    """True if a process has ended or ends soon: init may take a moment to reap it."""
     deadline = time.monotonic() + within
     while alive(gone) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -297,7 +297,7 @@ def test_a_process_that_never_had_an_environment_is_not_waited_for(monkeypatch: 
 
 
 def soon_bare(pid: int) -> bool:
-    """Whether a process is one without an environment, or is so in a moment."""
+    """True if a process has no environment, or has none soon."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         if pid in {one.pid for one in subprocesses._without_environment()}:

@@ -1,4 +1,4 @@
-"""The tool's own messages are told while its file grows."""
+"""Progress messages of the tool are passed on while its file grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products and convolutions of known FLOPs: what a target says, what is built from it, and what the collector counts."""
+"""Matrix products and convolutions with known FLOPs: parsing and building targets, and what the collector counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Misspelt models and commands: answered at once with the nearest name, before a library is loaded."""
+"""Misspelt models and commands get suggestions at once, before a library is imported."""
 
 from __future__ import annotations
 

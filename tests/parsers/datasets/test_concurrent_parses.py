@@ -1,4 +1,4 @@
-"""Two parses at the same time into the same place: what is there afterwards is whole, and is one of the two."""
+"""Concurrent parses into the same place leave complete files, each from one of the parses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPORTS = ("d01-wide-raw.csv", "d04-long-metrics.csv")
 
 
 def parsed_at_once(*pairs: tuple[str, Path]) -> None:
-    """Parse each sample into its file, all at the same time; every one must succeed."""
+    """Parse each sample into its file, all concurrently; every one must succeed."""
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     running = [
         subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Datasets: a file for each report, on disk and behind URLs, of which every command reads only what it needs."""
+"""Datasets: one file per report, on disk and at URLs; every command reads only the columns it needs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WIDE = SAMPLES / "d01-wide-raw.csv"
 
 @dataclass
 class Ended:
-    """A command that has ended."""
+    """A finished command."""
 
     exit_code: int
     stdout: str
@@ -64,7 +64,7 @@ def bench(*arguments: str) -> Ended:
 
 
 def shown(*arguments: str) -> Any:
-    """What a command prints as JSON."""
+    """The JSON output of a command."""
     result = bench(*arguments, "--format", "json")
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
@@ -86,7 +86,7 @@ def ranks(tmp_path: Path) -> list[Source]:
 
 @pytest.fixture
 def store() -> Iterator[str]:
-    """A place in memory behind a URL."""
+    """A URL of an in-memory file system."""
     yield "memory://bucket/fleet"
     fsspec.filesystem("memory").store.clear()
 
@@ -249,7 +249,7 @@ def test_a_broken_log_is_ignored(tmp_path: Path) -> None:
 
 
 def nearly(one: Hotspot, other: Hotspot) -> bool:
-    """Whether two rows are the same but for the last digits of sums of floats."""
+    """True if two rows are equal up to the last digits of floating-point sums."""
     mine, theirs = ([*astuple(replace(row, work={}))[:-1], *row.work.items()] for row in (one, other))
     mine, theirs = (
         [cell for part in row for cell in (part if isinstance(part, tuple) else [part])] for row in (mine, theirs)
@@ -380,7 +380,7 @@ def test_a_roofline_of_many_files_takes_its_ceilings_from_some_launches_of_each(
 
 
 class _Counting:
-    """A file that counts the bytes that are read of it."""
+    """A file that counts the bytes read from it."""
 
     def __init__(self, stream: Any, read: list[int]) -> None:
         self._stream, self._read = stream, read
@@ -402,7 +402,7 @@ class _Counting:
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of all that is read through URLs."""
+    """The sizes of all reads through URLs."""
     read: list[int] = []
     plain = RemoteFile.open
     monkeypatch.setattr(RemoteFile, "open", lambda self: _Counting(plain(self), read))
@@ -479,7 +479,7 @@ class TestBehindAUrl:
 
 
 class TestErrors:
-    """One paragraph each, with what to type."""
+    """Each error is one paragraph with advice."""
 
     def failing(self, monkeypatch: pytest.MonkeyPatch, error: Exception) -> NcuBenchError:
         def fail(*_: object) -> Any:
@@ -555,7 +555,7 @@ def test_file_urls_are_paths_on_disk() -> None:
 
 class TestEveryCommand:
     def read_back(self, tmp_path: Path, ranks: list[Source], *command: str) -> tuple[Any, Any]:
-        """What a command says of a dataset, and of one file with the same rows."""
+        """The output of a command for a dataset, and for one file with the same rows."""
         fleet, one = str(tmp_path / "fleet"), str(tmp_path / "one.parquet")
         parse_into_dataset(fleet, ranks)
         parse_into(Path(one), ranks, join=False)
@@ -620,7 +620,7 @@ class TestEveryCommand:
 
 
 def sweeps(folder: Path) -> None:
-    """Two sweeps of two models, in folders of their own."""
+    """Two sweeps of two models, in separate folders."""
     for name, exponent in (("one", 0.5), ("two", 1.0)):
         (folder / name).mkdir()
         write_table(bench_table(sweep(exponent, name)), folder / name / "bench.parquet")

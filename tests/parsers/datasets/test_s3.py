@@ -1,4 +1,4 @@
-"""Datasets behind s3://, through s3fs and the real protocol: a server of moto's on this machine stands in for the store."""
+"""Datasets at s3:// through s3fs and the real protocol; a local server of moto replaces the object store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 class _Asked:
-    """A WSGI application that notes the objects and ranges that are asked of it."""
+    """A WSGI application that records the requested objects and ranges."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -51,7 +51,7 @@ class _Asked:
 
 @dataclass
 class Store:
-    """A bucket, and the environment of a shell that has its credentials."""
+    """A bucket, and environment variables with its credentials."""
 
     url: str
     asked: _Asked

@@ -1,7 +1,7 @@
-"""A report of every chip that ncu knows, written from arithmetic: what goes in as operations and bytes comes out.
+"""A synthetic report of every chip that ncu supports: the table returns the chosen operations and bytes.
 
-The counts of a launch are chosen, its report is written as ncu writes one, and the table must give the chosen numbers
-back: in total, in parts, and never counted twice.
+The test chooses a launch's counts and writes its report in ncu's format; the table must contain these numbers, in total
+and in parts, and count none twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ncu_parsers.parse.parse import parse
 from ncu_parsers.sources.sources import Source
 
 Counts = dict[str, int]
-"""Metric -> what the report prints for it, in base units."""
+"""Metric -> its value in the report, in base units."""
 
 each_chip = pytest.mark.parametrize("chip", chips(), ids=lambda chip: chip.name)
 each_chip_with_tensor_cores = pytest.mark.parametrize(
@@ -55,16 +55,16 @@ COLUMNS = {
     "fp4_fp6_fp8": "tensor_flops_fp8", "fp4_fp6": "tensor_flops_fp6", "fp4": "tensor_flops_fp4",
     "int8": "tensor_ops_int8", "int4": "tensor_ops_int4", "int1": "tensor_ops_int1",
 }  # fmt: skip
-"""Where operations on each input type are counted."""
+"""Total counters of operations, by input type."""
 
 FREE_OF_CONSTANT_MOVES = ("7.5", "8.6")
 
 WITHOUT_TENSOR_CORES = {"TU116": "NVIDIA GeForce GTX 1660 Ti", "TU117": "NVIDIA GeForce GTX 1650"}
-"""They share their compute capability with chips that have them, so only the name of the device tells."""
+"""Chips that share a compute capability with chips that have tensor cores; only the device name distinguishes them."""
 
 
 class Part(NamedTuple):
-    """What a tensor counter is restricted to: `source` with or without `result`, instruction and sparsity."""
+    """The restriction of a tensor counter: input type with or without result type, instruction and sparsity."""
 
     source: str
     result: str
@@ -92,12 +92,12 @@ def by_column(counts: Counts) -> Counts:
 
 
 def floating(counts: Counts) -> int:
-    """The sum of tensor counts of floating-point types."""
+    """The sum of tensor counts of all floating-point types."""
     return sum(number for metric, number in counts.items() if "_src_int" not in metric)
 
 
 def gemms(metrics: tuple[str, ...]) -> Counts:
-    """A GEMM of another size for each counter: 2mnk operations."""
+    """A different GEMM size for each counter: 2mnk operations."""
     return {metric: 2 * 16 * 8 * 16 * (index + 1) for index, metric in enumerate(metrics)}
 
 
@@ -108,7 +108,7 @@ def instructions(chip: Chip) -> Counts:
 
 
 def memory(chip: Chip) -> Counts:
-    """The DRAM counters of the chip, in bytes, or in sectors of L2 where it has none."""
+    """The DRAM counters of the chip in bytes, or in sectors of L2 if it has no DRAM."""
     if exists("dram__bytes.sum", chip, None):
         return {"dram__bytes.sum": READ + WRITTEN}
     return {
@@ -127,7 +127,7 @@ UNITS = {"gpu__time_duration": "ns", "dram__bytes": "byte", "lts__t_bytes": "byt
 
 
 def row(folder: Path, chip: Chip, counts: Counts) -> dict[str, Any]:
-    """What the parsers make of a wide page, in base units, that holds one launch with these counts."""
+    """The parsed table of a wide page, in base units, with one launch that has these counts."""
     texts = {
         "ID": "0", "Process ID": "4711", "Process Name": "gemm", "Host Name": "127.0.0.1",
         "Kernel Name": "gemm(float *, float *, float *)", "Context": "1", "Stream": "7",
@@ -147,7 +147,7 @@ def row(folder: Path, chip: Chip, counts: Counts) -> dict[str, Any]:
 
 
 def tensor_columns(found: dict[str, Any]) -> dict[str, float]:
-    """The tensor columns that are known."""
+    """The tensor columns with a value."""
     return {name: found[name] for name in COLUMNS.values() if found[name] is not None}
 
 
@@ -233,30 +233,30 @@ def test_totals_beside_all_of_their_parts_are_counted_once(chip: Chip, tmp_path:
 
 
 PARTS_WITHOUT_RESULT = {"GH100": ("sm__ops_path_tensor_op_hmma_src_fp16.sum",)}
-"""Hopper counts fp16 whatever the result, in total and per instruction, beside its parts by result."""
+"""Hopper counts fp16 for any result type, in total and per instruction, and also by result type."""
 
 
 def leaves(chip: Chip) -> tuple[str, ...]:
-    """The counters of the chip that are not made of others: the parts of each total, or the total itself."""
+    """The chip's counters that are no sums of others: the parts of each total, or the total itself."""
     return tuple(dict.fromkeys(chip.tensor_dense + chip.tensor_sparse))
 
 
 def is_in(leaf: Part, whole: Part) -> bool:
-    """Whether what `leaf` counts is a part of what `whole` counts."""
+    """True if the operations counted by `leaf` are a part of those counted by `whole`."""
     return leaf.source == whole.source and all(
         wanted in ("", got) for got, wanted in zip(leaf[1:], whole[1:], strict=True)
     )
 
 
 def consistent(chip: Chip, counts: Counts) -> Counts:
-    """The counts of the leaves, and what follows from them for instructions of any sparsity and for totals."""
+    """The counts of the leaves, and the counts that follow for instructions of any sparsity and for totals."""
     instructions = [re.sub(r"_sparsity_(on|off)", "", metric) for metric in counts]
     wholes = dict.fromkeys([*counts, *instructions, *PARTS_WITHOUT_RESULT.get(chip.name, ()), *chip.tensor_totals])
     return {whole: sum(number for leaf, number in counts.items() if is_in(part(leaf), part(whole))) for whole in wholes}
 
 
 class Launch(NamedTuple):
-    """The true tensor totals of a launch, and whatever tensor counters somebody happened to collect of it."""
+    """The true tensor totals of a launch, and a random subset of its tensor counters as collected."""
 
     totals: Counts
     collected: Counts

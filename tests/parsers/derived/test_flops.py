@@ -1,4 +1,4 @@
-"""FLOPs, bytes, time and ceilings from counters, under every rule of ncu_parsers.derived.flops."""
+"""FLOPs, bytes, time and ceilings from counters, by every rule in ncu_parsers.derived.flops."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class TestTensorOperations:
 
 
 class TestConstantMoves:
-    """HFMA2.MMA moves constants on A100 and H100 and counts as hfma, and as activity of the tensor pipe."""
+    """HFMA2.MMA moves constants on A100 and H100; it counts as hfma and as tensor pipe activity."""
 
     def test_hfma_alone_is_excluded_if_other_operations_outweigh_it(self) -> None:
         found = row(launch(metrics=sass(ffma=1000, hfma=10) | tensor()))
@@ -339,7 +339,7 @@ NO_CLUSTER = {
 
 
 class TestL1ByParts:
-    """Where neither counter of all L1 traffic was collected, as in full sets, its parts are added up."""
+    """If no counter of all L1 traffic was collected, as in full sets, the parts are summed."""
 
     def bytes_at_l1(self, metrics: dict[str, Metric], capability: str | None = "7.5") -> float | None:
         found: float | None = row(launch(metrics=metrics, capability=capability))["l1_bytes"]

@@ -1,4 +1,4 @@
-"""Tensor operations of old reports: from the shapes of opcodes, on Volta from instructions, else unknown."""
+"""Tensor operations of old reports: from opcode shapes, on Volta from instructions, else unknown."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_names_and_counts_are_read_from_printed_instances() -> None:
 
 
 def launch(folder: Path, capability: str, **metrics: float | str) -> dict[str, Any]:
-    """The only launch of a wide report with these metrics, as parsed."""
+    """The parsed launch of a wide report that has only this launch with these metrics."""
     values = {"gpu__time_duration.sum": 1000, **dict.fromkeys(SASS, 0), **metrics}
     written = io.StringIO()
     writer = csv.writer(written, quoting=csv.QUOTE_ALL)
@@ -95,7 +95,7 @@ class TestALaunchWithoutOperationCounters:
 
 @pytest.mark.skipif(not REPORT.is_file(), reason="the folder ../shared/reports is missing")
 def test_opcodes_of_a_real_report_agree_with_the_activity_of_its_tensor_pipe() -> None:
-    """An int8 kernel on an A40: its pipe was active for as long as its IMMA need at 2048 dense operations per cycle."""
+    """An int8 kernel on an A40: the pipe's active cycles match its IMMA at 2048 dense operations per cycle."""
     ncu_report = pytest.importorskip(
         "ncu_report", reason="NVIDIA's reader is missing: pip install 'ncu-bench[ncu-rep]'"
     )

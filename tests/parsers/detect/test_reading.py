@@ -1,4 +1,4 @@
-"""What a reader of reports must survive: noise, several runs and dialects in one file, broken rows, joins, refusals."""
+"""Robust reading of reports: noise, several runs and dialects in one file, broken rows, joins, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binary reports (.ncu-rep): read as ncu itself prints them, and a reader that gives too little is not believed."""
+"""Binary reports (.ncu-rep) give the values that ncu prints, and readers that return too few launches are rejected."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ LAUNCHES = {
     "scripts_output5.": (4, "2024.2.1.0", "NVIDIA GeForce RTX 4060 Laptop GPU"),
     "strrules105__": (30, None, "Tesla V100-PCIE-16GB"),
 }
-"""A part of the file's name, and what the reports' index says of it."""
+"""Part of the file name -> version, launches and device in the reports' index."""
 
 PRINTABLE_BY_NCU_2022_3 = ["AveryClapp__", "eschnett__", "josiahls__", "strrules105__"]
 KNOWN_TO_THE_FILE_ONLY = {"device_id", "grid", "block", "rules", "nvtx_path", "flops_basis"}
-"""What the pages of ncu 2022.3 do not print, or in fewer words."""
+"""Columns that pages of ncu 2022.3 lack or abbreviate."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -104,7 +104,7 @@ def test_every_report_gives_the_launches_version_and_device_of_the_index(part: s
 
 @cache
 def printed(part: str, folder: Path) -> Path:
-    """The raw page that real ncu prints of a report."""
+    """The raw page that real ncu prints for a report."""
     ncu = find_tool("ncu")
     assert ncu is not None
     page = folder / f"{part}.csv"
@@ -118,7 +118,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def digits(page: Path) -> dict[str, float]:
-    """Half of what the last digit of each metric is worth, over the launches of a page as read."""
+    """Half the step of the last digit of each metric, over the launches of a parsed page."""
     read = parse([Source(str(page))]).reports[0]
     return {name: metric.step / 2 for launch in read.launches for name, metric in launch.metrics.items()}
 
@@ -147,7 +147,7 @@ EXPORTED = {
     "eschnett__": ("2022.3.raw.base.csv", "2022.3.raw.csv", "2022.3.raw.fp.csv", "2022.3.details.csv"),
     "josiahls__": ("josiahls__cuda_learning_mojo.ncu2022.3.raw.csv",),
 }
-"""Pages that others exported of the same reports: in base units, scaled ones, with all digits, and by labels."""
+"""Pages of the same reports exported by others: in base units, scaled units, with all digits, and by labels."""
 
 
 @pytest.mark.parametrize(("part", "page"), [(part, page) for part, pages in EXPORTED.items() for page in pages])
@@ -231,7 +231,7 @@ def test_named_opcodes_give_tensor_operations_without_counters() -> None:
 def made(
     tmp_path: Path, *, nvtx: bytes | None = None, processes: dict[int, str] | None = None, turns: bool = False
 ) -> Path:
-    """The A10G's report again, with an NVTX state, or of several processes that ran one after the other or in turns."""
+    """The A10G's report again, with an NVTX state, or from several processes that ran consecutively or interleaved."""
     beginning, blocks = taken_apart(report("AveryClapp__").read_bytes())
     if nvtx is not None:
         blocks = [block.with_nvtx(nvtx) if block.has_result else block for block in blocks]
@@ -385,7 +385,7 @@ def test_without_any_reader_the_error_says_what_to_install() -> None:
 
 
 class _Nothing:
-    """NVIDIA's reader as it is when it is older than a report: no launch, and no error."""
+    """NVIDIA's reader when it is older than a report: it returns no launch and no error."""
 
     IMetric = SimpleNamespace(unit=None)
 

@@ -1,6 +1,6 @@
-"""Queries of launches in Parquet: answered as from the whole table, of which only what is needed is read.
+"""Queries on Parquet files give the answer of the whole table, but read only what they need.
 
-What is not read shows in damage: a file with a changed page answers whoever does not need that page.
+Damage shows what is read: a query on a file with a changed page succeeds if it does not need that page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS_OF_A_GROUP = 2
 
 @pytest.fixture
 def grouped(tmp_path: Path) -> Path:
-    """A file of ten launches in five row groups; ids rise from one group to the next."""
+    """A file of ten launches in five row groups, with ids that increase from group to group."""
     table = pa.concat_tables([parse([Source(str(FIRST))]).table] * 5).slice(0, 10)
     ids = pa.array(range(10), table.schema.field("launch_id").type)
     table = table.set_column(table.schema.get_field_index("launch_id"), table.schema.field("launch_id"), ids)
@@ -154,7 +154,7 @@ def test_a_flipped_bit_in_a_page_is_detected(sample: str, tmp_path: Path) -> Non
 
 
 def _with_a_changed_bit(whole: bytes) -> Iterator[bytes]:
-    """The file with a bit changed, at 150 places before the footer."""
+    """Yield the file with one bit changed, at 150 positions before the footer."""
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     for at, bit in zip(np.linspace(4, footer - 1, 150).astype(int), np.arange(150) % 8, strict=True):
         changed = bytearray(whole)
@@ -163,7 +163,7 @@ def _with_a_changed_bit(whole: bytes) -> Iterator[bytes]:
 
 
 def _outcome(file: Path, changed: bytes, sound: pa.Table) -> str:
-    """Places between pages belong to nobody, and change nothing."""
+    """Bytes between pages are unused; changing them has no effect."""
     file.write_bytes(changed)
     try:
         return "same" if read_launches(file).equals(sound) else "wrong"

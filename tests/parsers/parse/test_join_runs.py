@@ -1,4 +1,4 @@
-"""Two runs of one program become one table of launches, or are said not to match."""
+"""Two runs of one program are joined to one table of launches, or reported as not matching."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def launch(name: str, number: float, metric: str, process: int, **more: object) 
 
 
 def runs(names: list[str], again: list[str]) -> tuple[list[Launch], list[Launch]]:
-    """Two runs; the counters of each launch are its number among those of its name."""
+    """Two runs in which the counter of each launch is its index among launches of that name."""
     first: list[Launch] = []
     second: list[Launch] = []
     for metric, process, order, into in ((BYTES, 1, names, first), (ADDS, 2, again, second)):

@@ -1,4 +1,4 @@
-"""Several reports at once: read in processes or one by one, the file is that of the table that `parse` makes of them."""
+"""Several reports at once: whether read in child processes or one by one, the file equals the table of `parse`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OTHER = "sm__cycles_elapsed.avg"
 
 
 def report(path: Path, process: int, *metrics: tuple[str, str], value: str = "1.5", rows: int = 40) -> Source:
-    """A page of --page raw of one process, with the same value everywhere."""
+    """A raw page of one process, with the same value everywhere."""
     lines = [row(*launch_cells(number, process=process), *(value for _ in metrics)) for number in range(rows)]
     path.write_text("\n".join([*wide_header(*metrics), *lines, ""]), encoding="utf-8")
     return Source(str(path))
 
 
 def different_reports(folder: Path) -> list[Source]:
-    """Reports whose columns differ in names and types, one that is none, and one of another dialect."""
+    """Reports with different column names and types, one of another dialect, and a file that is no report."""
     folder.mkdir(exist_ok=True)
     sources = [
         report(folder / "a.csv", 7, (TIME, "us")),
@@ -48,14 +48,14 @@ def different_reports(folder: Path) -> list[Source]:
 
 @pytest.fixture
 def all_are_big(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small files are streamed, and worth a process, too."""
+    """Make small files count as big: they are streamed, and read in child processes."""
     monkeypatch.setattr(parse, "STREAMED_FROM_BYTES", 100)
     monkeypatch.setattr(parallel_parse, "WORTH_A_PROCESS", 100)
     monkeypatch.setattr(parallel_parse, "WORTH_A_PROCESS_IF_SLOW", 100)
 
 
 def assert_same(folder: Path, sources: Sequence[Source], result: parse.Parsed) -> None:
-    """The file `out.parquet` and its account are those of the table of all reports."""
+    """Assert that `out.parquet` and its account equal the table of all reports."""
     plain = parse.parse(sources)
     assert plain.table is not None
     write_table(plain.table, folder / "plain.parquet")
@@ -124,7 +124,7 @@ class TestSeveralBigReports:
     def test_are_read_in_this_process_without_semaphores(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: type[Exception]
     ) -> None:
-        """As on a machine without semaphores, which concurrent.futures finds out."""
+        """Fail like concurrent.futures on a machine without semaphores."""
         asked: list[int] = []
 
         def none_to_be_had(count: int, *_: object) -> None:
@@ -148,7 +148,7 @@ class TestSeveralBigReports:
 
 
 class TestManySmallReports:
-    """They are so many that together they are worth processes, which read some of them each."""
+    """Together the reports are big enough for child processes, each of which reads several."""
 
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Numbers in any locale and units in any scale come to the same base value."""
+"""Numbers in any locale and units in any scale are converted to the same base value."""
 
 from __future__ import annotations
 

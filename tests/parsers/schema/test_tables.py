@@ -1,4 +1,4 @@
-"""The contract of the table, kernel names, and the Parquet files that hold both."""
+"""The columns of the table of launches, kernel names, and Parquet files with both."""
 
 from __future__ import annotations
 

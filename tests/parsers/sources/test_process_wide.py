@@ -1,4 +1,4 @@
-"""A setting of the whole process holds while any thread is inside, and is as it was when all have left."""
+"""A process-wide setting is in force while any thread is in its block, and restored when the last one leaves."""
 
 from __future__ import annotations
 

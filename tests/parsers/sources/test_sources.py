@@ -1,4 +1,4 @@
-"""Reports come from files, folders, patterns, compressed files and standard input, in the encodings of their machines."""
+"""Reports from files, folders, globs, compressed files and standard input, in several encodings."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_standard_input_is_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> Parsed:
-    """What parsing standard input gives, when a program pipes `data` into it."""
+    """The result of parsing standard input, into which a program pipes `data`."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
     return parse(find_sources(["-"]))
 

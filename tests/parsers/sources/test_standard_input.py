@@ -1,4 +1,4 @@
-"""What comes through a pipe is read as a file is: as fast, as often as it takes, with the same launches."""
+"""Input from a pipe is read like a file: as fast, repeatedly, and with the same launches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report that is streamed, and that would be kept in the cache if it were a file."""
+    """A report big enough to be streamed, and to be cached if it were a file."""
     path = tmp_path_factory.mktemp("big") / "report.csv"
     report(path, 7, (TIME, "us"), value="1.5" + "0" * 400, rows=10_000)
     return path
@@ -106,7 +106,7 @@ def test_a_page_of_piped_input_is_titled_standard_input(tmp_path: Path) -> None:
 
 
 class Nowhere:
-    """Takes tables, and keeps none."""
+    """A sink that discards tables."""
 
     def write(self, table: object) -> None:
         pass

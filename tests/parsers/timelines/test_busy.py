@@ -11,13 +11,13 @@ OPERATIONS = st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 2), st.intege
 
 
 def times_of(operations: list[tuple[int, int, int, int]]) -> list[Busy]:
-    """Of operations as (process, device, start, duration)."""
+    """Busy times of operations given as (process, device, start, duration)."""
     process, device, start, duration = np.array(operations, np.int64).reshape(-1, 4).T
     return busy_times(process, device, start.astype(float), duration.astype(float))
 
 
 def notes_of(operations: list[tuple[int, int, float, float]], copies: int = 0) -> list[str]:
-    """Of operations as above, of which the last ones are copies."""
+    """Notes on such operations, of which the last `copies` are copies."""
     columns = np.array(operations).reshape(-1, 4).T
     is_kernel = np.arange(len(operations)) < len(operations) - copies
     return busy_notes(columns[0].astype(np.int64), columns[1].astype(np.int64), columns[2], columns[3], is_kernel)

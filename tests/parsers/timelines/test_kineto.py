@@ -1,6 +1,6 @@
-"""Traces of the PyTorch profiler: real ones of the CPU, made here, and synthetic ones of a GPU.
+"""Traces of the PyTorch profiler: real CPU traces recorded here, and synthetic GPU traces.
 
-The synthetic ones are written from the fields that libkineto writes: no GPU is needed, and none has seen them.
+Synthetic traces have the fields that libkineto writes; no GPU was involved.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def gpu(category: str, name: str, start: float, duration: float, correlation: in
 
 
 def synthetic_gpu_events() -> list[dict[str, Any]]:
-    """A step with a matrix product, its backward pass on a thread of autograd's, an update, and a copy."""
+    """A step with a matrix product, its backward pass on an autograd thread, an update, and a copy."""
     return [
         {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "ts": 0, "args": {"name": "python"}},
         host("user_annotation", "ProfilerStep#3", 1000, 900),
@@ -90,7 +90,7 @@ def synthetic(tmp_path: Path) -> Report:
 
 
 def test_a_note_says_how_long_the_gpu_was_busy(synthetic: Report) -> None:
-    """(12.345 + 20 + 4 + 1) of 900.75 us, from 1100.25 to 2001, the 4 with a copy."""
+    """(12.345 + 20 + 4 + 1) of 900.75 us, from 1100.25 to 2001; the 4 us are a copy."""
     assert any("busy for 4.1 % (3.7 % with kernels) of the 0.901 ms" in note for note in synthetic.notes)
 
 
@@ -335,7 +335,7 @@ def test_ranges_around_many_moments_are_those_around_each(spans: list[tuple[int,
 
 
 class TestRangesWithoutEnd:
-    """More ranges around a row than anybody reads: the innermost are kept, and a note says so."""
+    """Too many ranges around a row: only the innermost are kept, with a note."""
 
     def ranges(self, kind: str, count: int) -> list[dict[str, Any]]:
         return [host(kind, f"level {at}", at, 10_000 - 2 * at) for at in range(count)]

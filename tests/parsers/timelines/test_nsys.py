@@ -387,7 +387,7 @@ nvtx.end_range(handle)
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of real nsys. It holds the whole environment, so only what is needed is handed over."""
+    """A report of real nsys, recorded with a minimal environment, because the report contains all of it."""
     pytest.importorskip("nvtx", reason="nvtx is not installed (pip install 'ncu-bench[models]')")
     folder = tmp_path_factory.mktemp("nsys")
     (folder / "program.py").write_text(PROGRAM)
@@ -453,7 +453,7 @@ def test_a_schema_with_invalid_utf_8_is_refused(tmp_path: Path) -> None:
 
 
 def stand_in_nsys(folder: Path, does: str) -> None:
-    """An nsys that answers --version, and to an export does something of its own: $6 is where it should go."""
+    """A fake nsys that answers --version and runs a shell command for an export; $6 is the output path."""
     script = folder / "nsys"
     script.write_text(
         f"#!/bin/sh\n[ $1 = --version ] && echo NVIDIA Nsight Systems version 2022.4.2 && exit 0\n{does}\n"
@@ -492,7 +492,7 @@ class TestReportsThroughNsys:
 
 
 def profiled(tmp_path: Path, export: str) -> subprocess.CompletedProcess[str]:
-    """A profile of a program under an nsys that records nothing, and gives `export` for its report."""
+    """Profile a program with a fake nsys that records nothing, and runs `export` to export its report."""
     stand_in_nsys(
         tmp_path,
         "if [ $1 = export ]; then " + export + "; exit; fi\n"

@@ -1,4 +1,4 @@
-"""CSV tables of nsys stats and of the user interface, 2020 to 2026: kernels, copies, traces, and what to leave out."""
+"""CSV tables of nsys stats and of the user interface, 2020 to 2026: kernels, copies, traces, and dropped tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of CUDA graphs: the ranges of the launch, and those in which the graph was captured."""
+"""Kernels of CUDA graphs: ranges around the launch, and ranges in which the graph was captured."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAUNCHED_AT = 1000
 
 
 def replayed(tmp_path: Path, nodes: list[Row], *, ranges: list[Row], kernels: list[Row] | None = None) -> Any:
-    """The report of a timeline in which a call launches a graph whose node 21 is a kernel, and the rows of its table."""
+    """The report and table rows of a timeline in which a call launches a graph whose node 21 is a kernel."""
     tables = {
         KERNELS: kernels or [kernel(LAUNCHED_AT + 5, 1, graphNodeId=21)],
         CALLS: [call(LAUNCHED_AT, 1), call(LAUNCHED_AT, 1, process=8, thread=8)],
@@ -107,7 +107,7 @@ def test_an_unknown_capture_gives_a_note_and_no_column(tmp_path: Path, nodes: li
 
 
 def test_a_graph_is_captured_under_the_ranges_of_its_phases_and_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU nothing can be captured: a stand-in for PyTorch's capture runs the step instead."""
+    """Capturing needs a GPU: a fake of PyTorch's capture runs the step instead."""
     torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
     from ncu_launch.nvtx_ranges import Ranges
     from ncu_launch.workload import workload
