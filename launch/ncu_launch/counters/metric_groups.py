@@ -78,7 +78,9 @@ class MetricSelection:
             return self
         names = ", ".join(counter.name for counter in self.counters if counter not in kept)
         return replace(
-            self, counters=tuple(kept), notes=(*self.notes, f"this ncu does not have, and is not asked for: {names}")
+            self,
+            counters=tuple(kept),
+            notes=(*self.notes, f"not requested, since this ncu does not list them: {names}"),
         )
 
     @property
@@ -330,8 +332,8 @@ def _left_out(group: str, chip: Chip | None, version: Version | None, dtype: str
     if group == "dram" and not exists("dram__bytes.sum", chip, version):
         names = ", ".join(counter.name for counter in counters_of("dram", chip, version))
         notes.append(
-            f"{chip.name} has no counters of its memory, which it shares with the CPU: bytes are {names} x 32, "
-            "of which writes are an upper bound"
+            f"{chip.name} shares its memory with the CPU and has no DRAM counters: bytes are {names} x 32, "
+            "and writes are an upper bound"
             if names
             else f"this ncu counts no memory traffic on {chip.name}: 2025.3 is the first that does"
         )

@@ -69,7 +69,9 @@ def plan_runs(
     if asked == "two-runs":
         return RunPlan(apart, f"as asked: {_apart(passes)}")
     if passes.hardware_in_ncu is None:
-        return RunPlan(together.runs, f"{together.why}; --plan two-runs collects both kinds of counters apart")
+        return RunPlan(
+            together.runs, f"{together.why}; --plan two-runs collects both kinds of counters in separate runs"
+        )
     if passes.hardware_in_ncu != 1:
         return RunPlan(
             together.runs,
@@ -78,7 +80,7 @@ def plan_runs(
     if program is None:
         return RunPlan(
             together.runs,
-            f"{together.why}: nothing is known of the program's memory and start; --plan two-runs never replays",
+            f"{together.why}: the program's memory and start-up time are unknown; --plan two-runs never replays",
         )
     return _cheaper(together, apart, passes, program)
 
@@ -91,7 +93,7 @@ def _cheaper(together: RunPlan, apart: tuple[NcuRun, ...], passes: Passes, progr
     rate = DEVICE_COPY_BYTES_PER_S if fits else HOST_COPY_BYTES_PER_S
     saving = program.launches * 2 * program.alive_bytes / rate
     replaying = program.launches * PASS_S * ((passes.in_ncu or 0) - len(apart))
-    amount = f"{program.alive_bytes / 1e9:.2g} GB alive at {program.launches} launches"
+    amount = f"{program.alive_bytes / 1e9:.2g} GB allocated at {program.launches} launches"
     costs = f"about {saving + replaying:.2g} s to save memory and replay ({amount})"
     costs += f" against {program.start_s:.2g} s to start again"
     where = "" if fits else ", and two copies do not fit the GPU"

@@ -257,7 +257,7 @@ def _ncu_plan(
 def _expectation_note(expectation: Expectation | None) -> list[str]:
     if expectation is None or not expectation.why_not:
         return []
-    return [f"what the model should do is not known, so nothing is compared with it: {expectation.why_not}"]
+    return [f"the model's expected work is unknown, so nothing is compared with it: {expectation.why_not}"]
 
 
 def _selection(request: Request, chip: Chip | None, ncu: Tool) -> MetricSelection:

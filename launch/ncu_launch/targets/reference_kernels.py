@@ -217,12 +217,12 @@ def _convolution(target: str, sizes: Sequence[int], dtype: str, options: dict[st
 def _known_options(target: str, options: dict[str, str], known: tuple[str, ...]) -> None:
     unknown = sorted(options.keys() - set(known))
     if unknown:
-        raise _wrong(target, f"{unknown[0]} is none of its options ({', '.join(known)}).")
+        raise _wrong(target, f"{unknown[0]} is not one of its options ({', '.join(known)}).")
 
 
 def _whole(target: str, text: str, *, least: int) -> int:
     if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise _wrong(target, f"{text or 'nothing'} stands where a whole number of at least {least} belongs.")
+        raise _wrong(target, f"{text or 'an empty text'} is not a whole number of at least {least}.")
     return int(text)
 
 
@@ -271,7 +271,8 @@ def _suite(workload: Workload, device: str) -> KnownWork:
     name = workload.target
     if workload.wants_backward:
         raise WrongUsage(
-            f"The suite {name} runs forward only: some of its types have no gradients, or share a switch of PyTorch's.",
+            f"The suite {name} runs forward only: some of its types have no gradients, or need "
+            "a global switch of PyTorch.",
             advice="Use --phase forward, or a single gemm: or conv: target for a backward pass.",
         )
     running: list[Work] = []
@@ -282,7 +283,7 @@ def _suite(workload: Workload, device: str) -> KnownWork:
             left_out.setdefault(reason, []).append(work.name)
         else:
             running.append(work)
-    notes = [f"{name} is without {', '.join(names)}: {reason}" for reason, names in left_out.items()]
+    notes = [f"{name} leaves out {', '.join(names)}: {reason}" for reason, names in left_out.items()]
     true_flops = {f"{name}.{work.name}": work.flops for work in running}
     return KnownWork(name, _sequence(running), MIXED, true_flops, notes)
 

@@ -111,7 +111,7 @@ def _arguments(function: Any) -> dict[str, bool]:
 def _check_the_rest(target: str, needed: list[str]) -> None:
     for name in needed:
         option = next((OPTIONS[size] for size, names in ARGUMENTS.items() if name in names), None)
-        advice = f"Say {option}." if option else "Give it a default: only sizes can be handed over."
+        advice = f"Say {option}." if option else "Give it a default: only sizes can be passed."
         raise WrongUsage(f"{target} needs a value for {name}.", advice=advice)
 
 

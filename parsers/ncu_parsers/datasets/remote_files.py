@@ -134,7 +134,7 @@ def _reached(url: str) -> Iterator[tuple[Any, str]]:
     except ImportError as error:
         raise NcuBenchError(
             f"{url} is a URL, and fsspec, which reads and writes them, could not be imported.",
-            f"It is an extra ({error}).", "Install it with: pip install 'ncu-bench[remote]'",
+            f"It is an optional dependency ({error}).", "Install it with: pip install 'ncu-bench[remote]'",
         ) from error  # fmt: skip
     try:
         yield url_to_fs(url)
@@ -146,7 +146,7 @@ def _reached(url: str) -> Iterator[tuple[Any, str]]:
         raise NcuBenchError(f"{scheme}:// needs a package that is missing: {_one_line(error)}.", "", advice) from error
     except ValueError as error:
         raise NcuBenchError(
-            f"{url} is no URL of a file system that is known: {_one_line(error)}.",
+            f"{url} is not a URL of a supported file system: {_one_line(error)}.",
             advice="Use s3://, gs://, another scheme of fsspec, or a path on disk.",
         ) from error
     except FileNotFoundError as error:
@@ -154,7 +154,7 @@ def _reached(url: str) -> Iterator[tuple[Any, str]]:
     except PermissionError as error:
         raise NcuBenchError(
             f"{url} may not be read or written with these credentials: {_one_line(error)}.",
-            advice="Give this shell credentials that may, as the tools of the store take them, or use another URL.",
+            advice="Set credentials with access, in the form that the store's own tools use, or use another URL.",
         ) from error
     except Exception as error:  # each file system has errors of its own, and they have no base
         raise NcuBenchError(

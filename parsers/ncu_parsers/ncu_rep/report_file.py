@@ -76,8 +76,8 @@ def read_report(source: Source) -> Report:
     result.notes += reading.notes
     if recording.cut:
         result.notes.append(
-            f"the file ends in damage: launches that are whole were read ({len(recording.launches)}), and it does not "
-            "say how many are missing"
+            f"the file ends in damage: {len(recording.launches)} complete launches were read, and how many are "
+            "missing is unknown"
         )
     return result
 
@@ -153,8 +153,8 @@ def _first_that_reads(source: Source, path: Path, recording: Recording, folder: 
 def _require_all(launches: int, recording: Recording, who: str) -> None:
     if launches < len(recording.launches):
         raise NotRead(
-            f"{who} gave {launches} of its {len(recording.launches)} launches and no error, as readers do that are "
-            "older than a report"
+            f"{who} gave {launches} of its {len(recording.launches)} launches and no error: it is probably "
+            "older than the report"
         )
 
 

@@ -161,7 +161,7 @@ def _require_launches(table: pa.Table, path: File) -> None:
     if "kernels" in table_metadata(table):
         raise NcuBenchError(
             f"{path} holds the kernels of a file of launches, not launches.",
-            advice="Name the file beside it, which the kernels are taken for where they suffice: launches.parquet",
+            advice="Name launches.parquet beside it; its kernels are used wherever they suffice.",
         )
     version = table_metadata(table).get("schema_version", 0)
     if version > SCHEMA_VERSION:

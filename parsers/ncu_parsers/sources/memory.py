@@ -141,7 +141,7 @@ def require_table_fits(name: str, rows: int, size: int) -> None:
         raise TooBig(
             f"{name} holds {rows:,} launches, of which {_text(size)} would have to be in memory at once.",
             f"The limit for this program is {_text(limit())}.",
-            f"Give it more with {OPTION} {_text(2 * size)} or {SETTING}; hotspots, roofline and query do with less.",
+            f"Give it more with {OPTION} {_text(2 * size)} or {SETTING}; hotspots, roofline and query need less.",
         )
 
 
@@ -150,7 +150,7 @@ def require_no_bomb(name: str, packed: int, unpacked: int) -> None:
     if unpacked > LARGE_UNPACKED and unpacked > BOMB * packed:
         raise TooBig(
             f"{name} unpacks to more than {BOMB} times its size, which no report does.",
-            f"It was left at {_text(unpacked)}.",
+            f"Reading stopped at {_text(unpacked)}.",
             "If it is a report, unpack it, and name the unpacked file.",
         )
 

@@ -221,7 +221,7 @@ def _paths(argument: str) -> list[str]:
         if not path.is_file():
             raise NcuBenchError(
                 f"{argument} is no regular file.",
-                "A pipe can be read once, and reports are looked at before they are read.",
+                "A pipe can be read only once, but the format of a report is detected before it is read.",
                 "Give it as standard input, which is -, as in: COMMAND | ncu-bench hotspots -",
             )
         return [_resolve_descriptor(argument)]

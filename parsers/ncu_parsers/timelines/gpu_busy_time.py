@@ -92,7 +92,7 @@ def _shares(gpus: Sequence[Busy]) -> str:
 
 
 def _named(gpu: Busy, of_process: bool) -> str:
-    device = f"device {gpu.device}" if gpu.device >= 0 else "one without a number"
+    device = f"device {gpu.device}" if gpu.device >= 0 else "a device without a number"
     return f"{device} of process {gpu.process}" if of_process and gpu.process >= 0 else device
 
 

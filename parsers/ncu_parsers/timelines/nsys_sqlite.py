@@ -353,7 +353,7 @@ def _absences(database: Database, operations: Operations, devices: Devices) -> l
     elif not database.has_rows(nsys_nvtx.TABLE):
         notes.append(f"no {nsys_nvtx.TABLE} table or rows: no NVTX was recorded, so there are no phases and modules")
     if not devices.table:
-        notes.append("no TARGET_INFO_GPU table: which GPU it was is not known; --machine NAME says it")
+        notes.append("no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine NAME")
     return notes
 
 
@@ -400,8 +400,8 @@ def _omissions(database: Database) -> list[str]:
     if not database.too_long:
         return []
     return [
-        f"texts of more than {memory.longest_line():,} bytes were left out {database.too_long} times, and what they "
-        f"name has no name; {memory.OPTION} says how long they may be"
+        f"texts of more than {memory.longest_line():,} bytes were left out {database.too_long} times, so that "
+        f"what they name has no name; {memory.OPTION} raises this limit"
     ]
 
 

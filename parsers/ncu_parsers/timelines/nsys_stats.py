@@ -334,9 +334,8 @@ def _remarks(pages: Sequence[_Page]) -> list[str]:
     repeated = sum(page.repeated for page in pages if isinstance(page, RangeSummaryPage))
     if repeated:
         notes.append(
-            f"{repeated} kernels stand below several NVTX ranges: where ranges nest, each has the time of what is in "
-            "it, so times hold within a range, and sums over all ranges count launches more than once; the report "
-            "cuda_gpu_kern_sum has each once"
+            f"{repeated} kernels are listed under several NVTX ranges: times are right within a range, but if ranges "
+            "nest, sums over all ranges count launches more than once; the report cuda_gpu_kern_sum counts each once"
         )
     return notes
 

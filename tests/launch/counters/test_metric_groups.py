@@ -237,7 +237,7 @@ class TestSelecting:
         listed = {name.split(".")[0] for name in selection.names} - {"lts__t_bytes"}
         without = selection.drop_unlisted(listed)
         assert "lts__t_bytes.sum" not in without.names
-        assert without.notes[-1] == "this ncu does not have, and is not asked for: lts__t_bytes.sum"
+        assert without.notes[-1] == "not requested, since this ncu does not list them: lts__t_bytes.sum"
         assert selection.drop_unlisted({*listed, "lts__t_bytes"}) is selection
 
 

@@ -118,7 +118,7 @@ class TestThePlan:
     def test_has_two_runs_if_much_memory_is_allocated(self) -> None:
         plan = planned("auto", Program(alive_bytes=40_000_000_000, launches=500, start_s=10))
         assert len(plan.runs) == 2
-        assert "40 GB alive at 500 launches" in plan.why
+        assert "40 GB allocated at 500 launches" in plan.why
         assert "10 s to start again (estimated)" in plan.why
 
     def test_has_one_run_if_starting_again_costs_more(self) -> None:

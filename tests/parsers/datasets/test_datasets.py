@@ -495,7 +495,7 @@ class TestErrors:
         assert "pip install s3fs" in self.failing(monkeypatch, ImportError("Install s3fs to access S3")).paragraph
 
     def test_name_an_unknown_scheme(self) -> None:
-        with pytest.raises(NcuBenchError, match="no URL of a file system that is known"):
+        with pytest.raises(NcuBenchError, match="not a URL of a supported file system"):
             find_dataset("nonsense://bucket/fleet")
 
     def test_report_missing_permissions(self, monkeypatch: pytest.MonkeyPatch) -> None:

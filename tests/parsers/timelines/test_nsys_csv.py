@@ -221,7 +221,7 @@ def test_a_summary_by_range_gives_each_kernel_in_each_range(tmp_path: Path) -> N
 def test_a_note_says_that_nested_ranges_count_launches_more_than_once(tmp_path: Path) -> None:
     report, rows = parsed(written(tmp_path, BY_RANGE, by_range("step", 6, 800), by_range("forward", 2, 500)))
     assert [row["nvtx_path"] for row in rows] == [["step"], ["forward"]]
-    assert any("1 kernels stand below several NVTX ranges" in note for note in report.notes)
+    assert any("1 kernels are listed under several NVTX ranges" in note for note in report.notes)
 
 
 def test_ranges_of_our_own_launcher_set_phase_and_module(tmp_path: Path) -> None:
