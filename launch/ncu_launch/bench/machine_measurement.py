@@ -15,7 +15,7 @@ from ncu_launch.workload.meta_device_process import said_errors
 RESULT = "measured.json"
 
 
-def measured(seconds: float, device: str, *, heard: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+def measured(seconds: float, device: str, *, on_line: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
     """Results of `ncu_launch.bench.machine_process` for a device (cpu, cuda or auto), about `seconds` per measurement.
 
     Raises the child's `NcuBenchError` if it fails.
@@ -23,7 +23,7 @@ def measured(seconds: float, device: str, *, heard: Callable[[str], None] = lamb
     with tempfile.TemporaryDirectory(prefix="ncu-bench-measure-") as name:
         result, log = Path(name) / RESULT, Path(name) / "log"
         command = [*OWN_PYTHON, "-m", "ncu_launch.bench.machine_process", str(seconds), device, str(result)]
-        finished = run(command, log, environment=own_environment(), heard=heard)
+        finished = run(command, log, environment=own_environment(), on_line=on_line)
         if finished.interrupted:
             raise KeyboardInterrupt
         if finished.exit_code != 0 or not result.is_file():

@@ -34,7 +34,7 @@ from ncu_launch.workload_spec import Workload
 
 IMAGE_CONFIGURATIONS = ("ViTConfig",)
 Row = dict[str, Any]
-Heard = Callable[[str], None]
+StageCallback = Callable[[str], None]
 Environment = Mapping[str, str | None]
 """Environment variables to set; None removes one."""
 
@@ -145,13 +145,13 @@ def measured(
     timeout: float,
     log: Path,
     *,
-    heard: Heard = lambda stage: None,
+    on_stage: StageCallback = lambda stage: None,
     environment: Environment = MappingProxyType({}),
     should_end: Callable[[], str | None] | None = None,
 ) -> Row:
     """The row of a point, however its process ends; it is ended after `timeout` seconds.
 
-    The process writes its output to `log`; `heard` is called with each stage. `environment` lists changes to the
+    The process writes its output to `log`; `on_stage` is called with each stage. `environment` lists changes to the
     current environment. Raises `KeyboardInterrupt` on Ctrl-C, or if `should_end` returns a reason; both end the
     process.
     """
@@ -160,7 +160,7 @@ def measured(
     def listen(line: str) -> None:
         if line.startswith(STAGE):
             stages.append(line.removeprefix(STAGE))
-            heard(stages[-1])
+            on_stage(stages[-1])
 
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with tempfile.TemporaryDirectory(prefix="ncu-bench-point-") as name:
@@ -169,7 +169,7 @@ def measured(
         asked.write_text(json.dumps(asdict(effort)), encoding="utf-8")
         command = [*OWN_PYTHON, "-m", "ncu_launch.bench.point_process", *map(str, (workload, asked, result))]
         finished = run(
-            command, log, timeout=timeout, environment=_changed(environment), heard=listen, should_end=should_end
+            command, log, timeout=timeout, environment=_changed(environment), on_line=listen, should_end=should_end
         )
         if finished.interrupted:
             raise KeyboardInterrupt
@@ -213,7 +213,7 @@ def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
     """The outcome of a process and its reason. A measured point may still fail to get its expected FLOPs and bytes."""
     outcome, reason = _failure(finished, log, stage)
     if not found and outcome == OK:
-        return {"outcome": FAILED, "reason": f"its process ended while {stage}, as if all were well: the target exits"}
+        return {"outcome": FAILED, "reason": f"its process ended with exit code 0 while {stage}: the target exits"}
     if not found:
         return {"outcome": outcome, "reason": reason}
     if outcome == OK:
@@ -253,7 +253,7 @@ def rows_of(
     timeout: float,
     logs: Path,
     *,
-    heard: Callable[[BenchPoint, str], None],
+    on_stage: Callable[[BenchPoint, str], None],
     processes: int = 1,
     begun: Iterable[Row] = (),
     **process: Any,
@@ -261,7 +261,7 @@ def rows_of(
     """Yield a point's row after each of its processes; it replaces the point's earlier row.
 
     The points take turns, one process each per round, so that a machine that slows down affects all of them. `begun`
-    are rows of points that had fewer processes before. A failed point is not repeated. `heard` is called with each
+    are rows of points that had fewer processes before. A failed point is not repeated. `on_stage` is called with each
     point and stage; `process` is passed on to `measured`.
 
     Ctrl-C ends the process of the current point and is raised.
@@ -273,10 +273,10 @@ def rows_of(
             row = rows.get(point.name)
             if point.name in given_up or (row is not None and has_all(row, processes)):
                 continue
-            heard(point, "starting")
-            listen = partial(heard, point)
+            on_stage(point, "starting")
+            listen = partial(on_stage, point)
             least = effort if row is None else _as_long_as(row, effort)
-            found = measured(point, least, timeout, _log(logs, row), heard=listen, **process)
+            found = measured(point, least, timeout, _log(logs, row), on_stage=listen, **process)
             if found["outcome"] != OK:
                 given_up.add(point.name)
             rows[point.name] = found if row is None else joined(row, found)

@@ -18,7 +18,7 @@ from ncu_launch.profile.run_outcome import timelines
 from ncu_launch.profilers.ncu_progress import following
 from ncu_launch.profilers.subprocesses import own_environment, run
 
-Heard = Callable[[str], None]
+LineCallback = Callable[[str], None]
 ShouldEnd = Callable[[], "str | None"]
 
 
@@ -27,20 +27,22 @@ def collect(
     plan: Plan,
     folder: Path,
     *,
-    heard: Heard = lambda line: None,
+    on_line: LineCallback = lambda line: None,
     should_end: ShouldEnd | None = None,
 ) -> Manifest:
     """Run the plan and write the manifest, also if the run fails: then `partial` is true.
 
-    `heard` is called with each line that the tool or program prints. The second of two commands runs only if the first
+    `on_line` is called with each line that the tool or program prints. The second command runs only if the first
     succeeded. `should_end` is called every second; a reason that it returns ends the run. Raises `WrongUsage` if the
     folder already holds a run or another process writes to it, `NcuBenchError` if the tool cannot be started.
     """
     with writing(folder):
-        return _collect(request, plan, folder, heard, should_end)
+        return _collect(request, plan, folder, on_line, should_end)
 
 
-def _collect(request: Request, plan: Plan, folder: Path, heard: Heard, should_end: ShouldEnd | None) -> Manifest:
+def _collect(
+    request: Request, plan: Plan, folder: Path, on_line: LineCallback, should_end: ShouldEnd | None
+) -> Manifest:
     aside = make_folder(folder)
     if request.workload is not None:
         # nsys stops capturing when the first profiled phase ends, so every phase must be profiled.
@@ -51,27 +53,27 @@ def _collect(request: Request, plan: Plan, folder: Path, heard: Heard, should_en
     manifest = _manifest(request, plan)
     if aside is not None:
         manifest.notes.append(
-            f"an earlier run here was broken off before its launches were read; what it left is in {aside}, and may be "
-            f"read by: ncu-bench parse {aside} -o launches.parquet"
+            f"an earlier run in this folder was killed before its launches were read; its files were moved to {aside}; "
+            f"read them with: ncu-bench parse {aside} -o launches.parquet"
         )
     for command in plan.commands:
-        _run(command, folder, request.timeout, heard, manifest, should_end)
+        _run(command, folder, request.timeout, on_line, manifest, should_end)
         left_none = manifest.tool_runs[-1].succeeded and not timelines(folder)
         if plan.tool == "nsys" and left_none and not request.ranks:  # a single rank cannot restart
             # An agent left over from an earlier run makes nsys fail once; the second attempt works.
-            _run(command, folder, request.timeout, heard, manifest)
+            _run(command, folder, request.timeout, on_line, manifest)
         if not manifest.tool_runs[-1].succeeded:
             break
     return _finished(manifest, folder)
 
 
 def collect_replayed(
-    request: Request, plan: Plan, folder: Path, manifest: Manifest, *, heard: Heard = lambda line: None
+    request: Request, plan: Plan, folder: Path, manifest: Manifest, *, on_line: LineCallback = lambda line: None
 ) -> Manifest:
     """Replace two runs that launched different kernels by the plan's single replayed command."""
     if plan.replayed is None:
         raise ValueError("this plan has one run only")
-    _run(plan.replayed, folder, request.timeout, heard, manifest)
+    _run(plan.replayed, folder, request.timeout, on_line, manifest)
     return _finished(manifest, folder)
 
 
@@ -101,7 +103,7 @@ def _run(
     command: Command,
     folder: Path,
     timeout: float | None,
-    heard: Heard,
+    on_line: LineCallback,
     manifest: Manifest,
     should_end: ShouldEnd | None = None,
 ) -> None:
@@ -110,13 +112,13 @@ def _run(
     log = "output.txt" if not manifest.tool_runs else f"output-{len(manifest.tool_runs) + 1}.txt"
     report, output = folder / REPORTS / command.report, folder / LOGS / log
     try:
-        with following(report, heard):
+        with following(report, on_line):
             finished = run(
                 command.arguments,
                 output,
                 timeout=timeout,
                 environment=environment,
-                heard=heard,
+                on_line=on_line,
                 should_end=should_end,
             )
     except OSError as error:

@@ -40,7 +40,7 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
     log = folder / LOGS / ran.log
     if ran.interrupted:
         return NcuBenchError(
-            "The run was stopped.", f"It had gone on for {ran.seconds:.0f} s.", f"What it printed is in {log}."
+            "The run was stopped.", f"It had run for {ran.seconds:.0f} s.", f"What it printed is in {log}."
         )
     if ran.timed_out:
         return NcuBenchError(
@@ -48,8 +48,10 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
         )
     if manifest.source == "nsys" and ran.exit_code == 0 and not timelines(folder):
         return _no_timeline_error(lines, folder, log)
-    heard = lines if ran.exit_code else [line for line in lines if line.startswith("==")]  # else: the program's output
-    failure = recognise(heard)
+    messages = (
+        lines if ran.exit_code else [line for line in lines if line.startswith("==")]
+    )  # else: the program's output
+    failure = recognise(messages)
     if failure is not None and failure[0].slug != "application-failed":
         return ToolFailed(manifest.source, *failure)
     if ran.exit_code in KILLED:
@@ -74,7 +76,7 @@ def _no_timeline_error(lines: list[str], folder: Path, log: Path) -> NcuBenchErr
     if list((folder / REPORTS).glob("*.qdstrm")) or any(line.startswith("Importer error") for line in lines):
         return NcuBenchError(
             "nsys ran the program and left no report, only what it recorded (.qdstrm).",
-            "Its importer was not found, which Debian's package needs a link for.",
+            "nsys did not find its importer; Debian's package needs a link to it.",
             "As root: ln -sfn /usr/lib/nsight-systems/host-linux-x64 "
             "/usr/lib/x86_64-linux-gnu/nsight-systems/host-linux-x64",
         )
@@ -83,7 +85,7 @@ def _no_timeline_error(lines: list[str], folder: Path, log: Path) -> NcuBenchErr
         return ToolFailed("nsys", *failure)
     return NcuBenchError(
         "nsys ran the program and left no report, though it ended with exit code 0.",
-        "Usually its agent was killed, or what it kept in the temporary folder was removed.",
+        "Usually its agent was killed, or its files in the temporary folder were removed.",
         f"Profile again, and run ncu-bench doctor. All it printed is in {log}.",
     )
 

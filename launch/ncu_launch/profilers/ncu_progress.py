@@ -12,10 +12,10 @@ READ_AT_ONCE = 64 * 1024
 
 
 @contextmanager
-def following(file: Path, heard: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, pass the newest message of ncu (`==PROF== ...`) in a growing file to `heard`, every 0.3 s."""
+def following(file: Path, on_line: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, pass the newest message of ncu (`==PROF== ...`) in a growing file to `on_line`, every 0.3 s."""
     ended = threading.Event()
-    thread = threading.Thread(target=_follow, args=(file, heard, ended), daemon=True)
+    thread = threading.Thread(target=_follow, args=(file, on_line, ended), daemon=True)
     thread.start()
     try:
         yield
@@ -24,7 +24,7 @@ def following(file: Path, heard: Callable[[str], None]) -> Iterator[None]:
         thread.join()
 
 
-def _follow(file: Path, heard: Callable[[str], None], ended: threading.Event) -> None:
+def _follow(file: Path, on_line: Callable[[str], None], ended: threading.Event) -> None:
     place = 0
     while not ended.wait(INTERVAL_S):
         with suppress(OSError), file.open("rb") as stream:
@@ -36,4 +36,4 @@ def _follow(file: Path, heard: Callable[[str], None], ended: threading.Event) ->
             place += len(whole)
             messages = [line for line in whole.splitlines() if line.startswith(b"==")]
             if messages:
-                heard(messages[-1].decode("utf-8", "replace"))
+                on_line(messages[-1].decode("utf-8", "replace"))

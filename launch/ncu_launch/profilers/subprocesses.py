@@ -66,11 +66,11 @@ def run(
     *,
     timeout: float | None = None,
     environment: Mapping[str, str] | None = None,
-    heard: Callable[[str], None] = lambda line: None,
+    on_line: Callable[[str], None] = lambda line: None,
     should_end: Callable[[], str | None] | None = None,
     leaves_nothing: bool = False,
 ) -> Finished:
-    """Run `command`, write its output to `log`, and call `heard` with each line.
+    """Run `command`, write its output to `log`, and call `on_line` with each line.
 
     `should_end` is called every second; if it returns a reason, the command is ended. With `leaves_nothing`, processes
     that the command left running are ended after it.
@@ -90,7 +90,7 @@ def run(
             list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True, env=family_environment,
         )  # fmt: skip
-        reader = threading.Thread(target=_read, args=(process, stream, kept, heard), daemon=True)
+        reader = threading.Thread(target=_read, args=(process, stream, kept, on_line), daemon=True)
         reader.start()
         try:
             ended_for = _wait(process, timeout, should_end)
@@ -145,7 +145,7 @@ def _wait(
     return None
 
 
-def _read(process: subprocess.Popen[bytes], stream: TextIO, kept: list[str], heard: Callable[[str], None]) -> None:
+def _read(process: subprocess.Popen[bytes], stream: TextIO, kept: list[str], on_line: Callable[[str], None]) -> None:
     """Read the pipe until it closes, even if writing the log fails: otherwise the program would block for ever."""
     assert process.stdout is not None  # noqa: S101  stdout=PIPE
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -157,7 +157,7 @@ def _read(process: subprocess.Popen[bytes], stream: TextIO, kept: list[str], hea
         kept.append(text.rstrip("\r\n"))
         del kept[:-LINES_KEPT]
         with suppress(Exception):
-            heard(kept[-1])
+            on_line(kept[-1])
 
 
 def end_tree(process: subprocess.Popen[bytes], mark: str, grace: float | None = None) -> None:

@@ -38,13 +38,13 @@ class Expectation:
         return Program(int(alive), int(operators), float(start))
 
 
-def expectation_of(workload: Workload, *, heard: Callable[[str], None] = lambda line: None) -> Expectation:
+def expectation_of(workload: Workload, *, on_line: Callable[[str], None] = lambda line: None) -> Expectation:
     """Count a workload on the meta device: nothing is computed, no GPU is touched."""
-    return expectations_of([workload], heard=heard)[0]
+    return expectations_of([workload], on_line=on_line)[0]
 
 
 def expectations_of(
-    workloads: Sequence[Workload], *, heard: Callable[[str], None] = lambda line: None
+    workloads: Sequence[Workload], *, on_line: Callable[[str], None] = lambda line: None
 ) -> list[Expectation]:
     """The same for several workloads, one after the other in one process, which has to load PyTorch only once."""
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as name:
@@ -61,7 +61,7 @@ def expectations_of(
             *(str(path) for paths in asked for path in paths),
         ]
         timeout = TIMEOUT_S * len(workloads)
-        finished = run(command, folder / "log", timeout=timeout, environment=own_environment(), heard=heard)
+        finished = run(command, folder / "log", timeout=timeout, environment=own_environment(), on_line=on_line)
         if finished.interrupted:
             raise KeyboardInterrupt
         errors = iter(said_errors(folder / "log"))

@@ -397,7 +397,7 @@ class TestSeveralProcesses:
         asked = points(Sweep(("resnet18",), (1, 2, 3)))
         efforts: list[tuple[int, Effort]] = []
 
-        def played(point: Any, effort: Effort, timeout: float, log: Path, heard: Any) -> dict[str, Any]:
+        def played(point: Any, effort: Effort, timeout: float, log: Path, on_stage: Any) -> dict[str, Any]:
             efforts.append((point.workload.batch_size, effort))
             log.touch()
             if point.workload.batch_size == 2:
@@ -405,7 +405,7 @@ class TestSeveralProcesses:
             return row_of([8.0, 10.0, 12.0], point=point.name, log=log.name)
 
         monkeypatch.setattr("ncu_launch.bench.sweep.measured", played)
-        rows = list(rows_of(asked, QUICK, 1.0, tmp_path, heard=lambda point, stage: None, processes=2))
+        rows = list(rows_of(asked, QUICK, 1.0, tmp_path, on_stage=lambda point, stage: None, processes=2))
         assert [batch for batch, _ in efforts] == [1, 2, 3, 1, 3]
         assert [(effort.least, effort.most) for _, effort in efforts[2:]] == [(5, 100_000), (3, 3), (3, 3)]
         assert [len(row.get("process_means_ns", [])) for row in rows] == [1, 0, 1, 2, 2]

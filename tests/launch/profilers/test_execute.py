@@ -110,14 +110,14 @@ class TestItsOutput:
         assert capfd.readouterr() == ("", "")
 
     def test_is_passed_on_line_by_line(self, log: Path) -> None:
-        heard: list[str] = []
-        subprocesses.run(python("for n in range(3000): print('line', n)"), log, heard=heard.append)
-        assert heard == [f"line {n}" for n in range(3000)]
+        printed: list[str] = []
+        subprocesses.run(python("for n in range(3000): print('line', n)"), log, on_line=printed.append)
+        assert printed == [f"line {n}" for n in range(3000)]
 
     def test_is_passed_on_while_the_program_still_runs(self, log: Path) -> None:
         times: list[float] = []
         code = "import time; print('first', flush=True); time.sleep(0.7); print('second', flush=True)"
-        subprocesses.run(python(code), log, heard=lambda line: times.append(time.monotonic()))
+        subprocesses.run(python(code), log, on_line=lambda line: times.append(time.monotonic()))
         assert times[1] - times[0] > 0.5
 
     def test_need_not_end_in_a_newline(self, log: Path) -> None:
@@ -148,7 +148,7 @@ class TestItsOutput:
             raise ValueError(line)
 
         code = "for n in range(20_000): print('line', n)"
-        finished = subprocesses.run(python(code), log, timeout=10, heard=choke)
+        finished = subprocesses.run(python(code), log, timeout=10, on_line=choke)
         assert (finished.exit_code, finished.timed_out) == (0, False)
         assert len(log.read_text().splitlines()) == 20_000
 
