@@ -1,6 +1,7 @@
-"""The loops over every byte of a big report are compiled where that is possible; elsewhere Python's stand in.
+"""The C extension with the loops over every byte of a big report. Without a compiler, Python's loops take its place.
 
-Everything else about the package is in setup.cfg, which has no place for this.
+Everything else about the package is in setup.cfg, which cannot describe extensions. The sources are ISO C11, which
+every compiler accepts without options of its own; pyproject.toml says how wheels are built.
 """
 
 from setuptools import Extension, setup
@@ -11,8 +12,9 @@ setup(
     ext_modules=[
         Extension(
             "ncu_parsers.streaming.cells._rows",
-            [f"{LOOPS}/module.c", f"{LOOPS}/lines.c", f"{LOOPS}/cells.c"],
-            depends=[f"{LOOPS}/loops.h", f"{LOOPS}/texts.h"],
+            [f"{LOOPS}/rows.c"],
+            # Headers, which a source distribution holds because they are named here.
+            depends=[f"{LOOPS}/texts.h"],
             optional=True,
         )
     ]

@@ -35,8 +35,9 @@ from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.bench_table import appended
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming import launch_pipeline, long_blocks, row_batch, streaming_reader, wide_page_blocks
+from ncu_parsers.streaming import blocks, launch_tables, streaming_reader
 from ncu_parsers.streaming.cells import compiled_loops
+from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.timelines import kineto, nsys_operations, nsys_sqlite
 
 from ncu_tools.ceilings.ceilings import ceilings_of
@@ -133,35 +134,20 @@ class _Inline(Executor):
         return done
 
 
-class Sink:
-    """Keeps the tables of a stream."""
-
-    def __init__(self) -> None:
-        self.tables: list[pa.Table] = []
-
-    def write(self, table: pa.Table) -> None:
-        self.tables.append(table)
-
-    def restart(self) -> None:
-        self.tables.clear()
-
-
 def fast_path(data: bytes, thorough: bool) -> None:
     """The fast path gives what the plain reader does, or leaves the report to it."""
     with (
         written(data, "report.csv") as path,
         _tables(thorough),
-        patch.object(wide_page_blocks, "BLOCK_BYTES", 2000),
-        patch.object(wide_page_blocks, "UNKNOWN_BYTES", 500),
-        patch.object(row_batch, "BYTES_OF_A_STRETCH", 250),
-        patch.object(launch_pipeline, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
+        patch.object(blocks, "BLOCK_BYTES", 1000),
+        patch.object(launch_tables, "CELLS_OF_A_TABLE", 400 if len(data) % 2 else 1),
         patch.object(streaming_reader, "ThreadPoolExecutor", _Inline),
-        patch.object(long_blocks, "BLOCK_BYTES", 1000),
         patch.object(compiled_loops, "loops", compiled_loops.loops if len(data) % 3 else None),
     ):
-        sink = Sink()
-        streamed = streaming_reader.stream_report(Source(str(path)), sink)
-        if streamed is None:
+        tables: list[pa.Table] = []
+        try:
+            streamed = streaming_reader.stream_report(Source(str(path)), tables.append)
+        except NotStreamed:
             return
         try:
             plain = read_report(Source(str(path)))
@@ -171,8 +157,8 @@ def fast_path(data: bytes, thorough: bool) -> None:
     if not data.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
         hold_lines(streamed, lines_of(data))
     assert _known(streamed) == _known(plain)
-    assert rows_of(sink.tables) == rows_of([table])
-    names = {name for each in sink.tables for name in each.column_names}
+    assert rows_of(tables) == rows_of([table])
+    names = {name for each in tables for name in each.column_names}
     assert names == set(table.column_names), names ^ set(table.column_names)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from benchmarks.house import SMALL_SAMPLE, code_rows, way_of
 from ncu_tools.cli import COMMANDS, cli, run
 from tests.conftest import ROOT
 from tests.update_expectations import with_columns
@@ -95,6 +96,18 @@ def test_the_columns_in_the_architecture_page_are_those_of_the_code() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     assert with_columns(text) == text
     assert "`flops_basis`" in text
+
+
+def test_the_figures_of_the_architecture_page_are_rows_of_the_script_that_prints_them() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    rows = list(code_rows())
+    assert len(rows) == 8
+    assert [row.what for row in rows if f"\n{row.what} " not in page] == []
+
+
+def test_the_figures_count_the_files_that_a_report_passes() -> None:
+    """Among them the command, the reader of the page and the writer, and no file that is imported alone."""
+    assert 10 < way_of(SMALL_SAMPLE)["files"] < 60
 
 
 def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() -> None:

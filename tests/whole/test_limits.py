@@ -20,6 +20,7 @@ from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.sources import memory, sources
 from ncu_parsers.sources.memory import SETTING, TooBig, limit, size_of
 from ncu_parsers.sources.sources import Source
+from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.streaming_reader import stream_report
 from ncu_parsers.timelines import nsys_nvtx
 from ncu_parsers.timelines.nsys_database import LONGEST_VALUE
@@ -127,14 +128,8 @@ class TestColumns:
         assert table.column("unit__metric_005999.sum").to_pylist() == [5999.0, 5999.0]
 
     def test_of_more_metrics_than_blocks_are_good_for_are_left_to_the_plain_reader(self, tmp_path: Path) -> None:
-        class Nothing:
-            def write(self, table: object) -> None:
-                pass
-
-            def restart(self) -> None:
-                pass
-
-        assert stream_report(saved(tmp_path, wide(5000, rows=2)), Nothing()) is None
+        with pytest.raises(NotStreamed, match="columns are unusual"):
+            stream_report(saved(tmp_path, wide(5000, rows=2)), lambda table: None)
 
 
 class TestPackedFiles:

@@ -27,8 +27,8 @@ def check_loops(*, is_compiled: bool) -> Check:
 
     if is_compiled:
         return Check(LOOPS, OK, "by compiled loops")
-    found = "by loops in Python, since this installation could not compile its own: up to twice as long"
-    return Check(LOOPS, OK, found, "install a C compiler and Python's headers, then ncu-bench again")
+    found = "by loops in Python, since this installation could not compile its own: several times slower"
+    return Check(LOOPS, OK, found, "install a wheel, or a C compiler and Python's headers, then ncu-bench again")
 
 
 @click.command()

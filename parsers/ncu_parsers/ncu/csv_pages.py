@@ -224,10 +224,16 @@ class LongPage(_CsvPage):
         self._launches, self._latest = {}, {}
         return self._launch(cells)
 
+    def rule_columns(self) -> dict[str, int]:
+        """Where the fields of a rule stand, as far as the page has them."""
+        first = len(self.header) if self.rule_at is None else self.rule_at
+        columns = dict(zip(Rule._fields[1:], range(first, len(self.header)), strict=False))
+        return columns if self.section_at is None else {"section": self.section_at, **columns}
+
     def rule(self, cells: list[str]) -> Rule:
-        """The rule of a rule row."""
-        assert self.rule_at is not None  # noqa: S101 - judge() finds rule rows only then
-        return Rule(self._cell(cells, self.section_at), *[*cells[self.rule_at :], "", "", "", ""][:5])
+        """The rule of a rule row; "" for what the row or the page lacks."""
+        found = {field: cells[at] for field, at in self.rule_columns().items() if at < len(cells)}
+        return Rule(*(found.get(field, "") for field in Rule._fields))
 
     @staticmethod
     def _cell(cells: list[str], at: int | None) -> str:
@@ -253,6 +259,11 @@ class WidePage(_CsvPage):
         self.other_columns = [(at, name.split(" [")[0]) for at, name in enumerate(header) if at not in metrics]
         self.rows = 0
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether the units are known: their row comes first, or not at all."""
+        return self.units is not None or self.rows > 0
+
     def _is_metric(self, name: str) -> bool:
         title = name.split(" [")[0]
         return title not in IDENTITY_COLUMNS and name not in self.nvtx_columns
@@ -270,7 +281,7 @@ class WidePage(_CsvPage):
 
     def judge(self, line: str) -> tuple[str, list[str]]:
         """What a line is, and the cells of a launch's row; the units row is kept, and rows are counted."""
-        if self.units is None and not self.rows:
+        if not self.is_begun:
             cells = split_row(line, self.delimiter)
             if cells and len(cells) >= len(self.header) > 1 and not cells[self.column["ID"]].strip():
                 self.units = cells

@@ -89,11 +89,6 @@ class RowGroups:
         self._parts[-1].replace(self._path)
         self.finished = True
 
-    def restart(self) -> None:
-        """Discard everything written so far."""
-        self.discard()
-        self._parts, self._schema = [], None
-
     def discard(self) -> None:
         """Delete unfinished files."""
         self._waiting = []

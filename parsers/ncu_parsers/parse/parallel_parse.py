@@ -28,15 +28,16 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import TextReading, read_report
-from ncu_parsers.parquet.writer import ENOUGH_ROWS, RowGroups, write_table, writing_row_groups
+from ncu_parsers.parquet.writer import ENOUGH_ROWS, write_table, writing_row_groups
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of
+from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.memory import TooBig, limited, share_among
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming.cells.number_cells import Mask
+from ncu_parsers.streaming.cells.rows import Mask, NotStreamed
 from ncu_parsers.streaming.streaming_reader import StreamedReport, beside_others, stream_report
 
 WORTH_A_PROCESS = 16_000_000
@@ -219,60 +220,38 @@ def read_apart(work: Sequence[tuple[Source, Path]], big: int) -> list[Part]:
     return parts
 
 
-def _streamed(source: Source, path: Path) -> Part | None:
-    with writing_row_groups(path) as groups:
-        sink = _Noting(groups)
-        report = stream_report(source, sink)
-        if report is None:
-            return None
-        groups.finish(b"{}")
-    return Part(report, path, ids=sink.ids)
+def _streamed(source: Source, path: Path) -> Part:
+    part = Part(path=path)
+    try:
+        with writing_row_groups(path) as groups:
+
+            def write(table: pa.Table) -> None:
+                groups.write(table)
+                _note_ids(part.ids, table)
+
+            part.report = stream_report(source, write)
+            groups.finish(b"{}")
+    except NotStreamed as reason:
+        part = _read_whole(source)
+        if part.report is not None:
+            note_not_streamed(part.report, reason)
+        return part
+    note_loops(part.report)
+    return part
 
 
 def _streamed_here(source: Source) -> Part | None:
     """Stream a small report into memory, which is faster than the plain reader."""
-    kept = _Kept()
-    with beside_others():
-        report = stream_report(source, kept)
-    if report is None:
+    tables: list[pa.Table] = []
+    try:
+        with beside_others():
+            report = stream_report(source, tables.append)
+    except NotStreamed:
         return None
-    part = Part(report, table=concatenated(kept.tables))
-    for table in kept.tables:
+    part = Part(report, table=concatenated(tables))
+    for table in tables:
         _note_ids(part.ids, table)
     return part
-
-
-class _Kept:
-    """A sink that keeps tables in memory."""
-
-    def __init__(self) -> None:
-        self.tables: list[pa.Table] = []
-
-    def write(self, table: pa.Table) -> None:
-        """Append a table."""
-        self.tables.append(table)
-
-    def restart(self) -> None:
-        """Discard all tables."""
-        self.tables = []
-
-
-class _Noting:
-    """A sink that writes row groups and records the launch ids."""
-
-    def __init__(self, groups: RowGroups) -> None:
-        self.groups = groups
-        self.ids: Ids = {}
-
-    def write(self, table: pa.Table) -> None:
-        """Write a table."""
-        self.groups.write(table)
-        _note_ids(self.ids, table)
-
-    def restart(self) -> None:
-        """Discard all tables."""
-        self.groups.restart()
-        self.ids = {}
 
 
 def _read_whole(source: Source) -> Part:

@@ -17,10 +17,12 @@ from ncu_parsers.parquet.atomic_output import folder_beside
 from ncu_parsers.parquet.writer import write_parts, write_table, writing_row_groups
 from ncu_parsers.parse.file_kinds import read_artefact, reader_of
 from ncu_parsers.parse.rank_origin import by_origin, origin_of, with_origin
+from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
 from ncu_parsers.report_data.report import Launch, Report, shortened
 from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, encoded, with_metadata
 from ncu_parsers.sources.memory import TooBig, limited
 from ncu_parsers.sources.sources import STANDARD_INPUT, Source
+from ncu_parsers.streaming.cells.rows import NotStreamed
 
 
 @dataclass
@@ -62,10 +64,14 @@ def parse_into(
     launches are in memory. With several processes, the calling program must be importable (`if __name__ ==
     "__main__"`). Raises `NcuBenchError` if the file cannot be written.
     """
-    streamed = stream_into(path, sources, join=join, processes=processes, reading=reading)
+    not_streamed: dict[str, NotStreamed] = {}
+    try:
+        streamed = stream_into(path, sources, join=join, processes=processes, reading=reading)
+    except NotStreamed as reason:
+        streamed, not_streamed = None, {sources[0].name: reason}
     if streamed is not None:
         return streamed
-    result = parse(sources, join=join, reading=reading)
+    result = parse(sources, join=join, reading=reading, not_streamed=not_streamed)
     if result.table is not None:
         write_table(result.table, path)
         result.written = True
@@ -83,7 +89,8 @@ def stream_into(
     """Stream big reports into the Parquet file `path`; None if they cannot be streamed.
 
     They cannot if one report may affect another: a session page, or, with `join`, launches with ids of several reports.
-    Raises `NcuBenchError` if the file cannot be written.
+    Raises `NcuBenchError` if the file cannot be written, `NotStreamed` with the reason if the only report must be read
+    launch by launch.
     """
     if len(sources) > 1 and any(source.path == STANDARD_INPUT for source in sources):
         return None  # child processes have another standard input
@@ -127,9 +134,8 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -
     reading(source)
     try:
         with writing_row_groups(path) as groups:
-            report = stream_report(source, groups)
-            if report is None:
-                return None
+            report = stream_report(source, groups.write)
+            note_loops(report)
             groups.finish(encoded(_metadata([report], [])))
     except TooBig as error:
         return Parsed(None, refused={source.name: error.drop_traceback()})
@@ -147,12 +153,17 @@ def share_ids(reports: Sequence[Mapping[int | None, tuple[int, int]]]) -> bool:
 
 @limited()
 def parse(
-    sources: Sequence[Source], *, join: bool = True, reading: Callable[[Source], None] = lambda source: None
+    sources: Sequence[Source],
+    *,
+    join: bool = True,
+    reading: Callable[[Source], None] = lambda source: None,
+    not_streamed: Mapping[str, NotStreamed] | None = None,
 ) -> Parsed:
     """Parse every source into one table.
 
     A source that cannot be read is listed with its error; the others are read. With `join`, a launch in several files
     (one section of a report per file, say) becomes one row. `reading` is called with each source before it is read.
+    Reports named in `not_streamed` get a note with the reason.
     """
     result = Parsed(None)
     for source in sources:
@@ -161,6 +172,9 @@ def parse(
             result.reports.append(read_artefact(source))
         except NcuBenchError as error:
             result.refused[source.name] = error.drop_traceback()
+    for report in result.reports:
+        if not_streamed and report.source in not_streamed:
+            note_not_streamed(report, not_streamed[report.source])
     sessions = [report for report in result.reports if not report.rows]
     profiles = [report for report in result.reports if report.rows]
     _lend_sessions(sessions, profiles, result)

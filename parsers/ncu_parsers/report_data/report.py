@@ -242,10 +242,13 @@ def settle_with(number_format: NumberFormat, launches: list[Launch], report: Rep
 
 def metric_of(reading: Reading, number_format: NumberFormat) -> tuple[Metric | None, str | None]:
     """The metric of a reading (None without a value), and the instance values printed behind it (None without)."""
-    text, listed = instances(reading.text.strip())
-    if text in ABSENT:
-        return None, listed
+    text, listed = reading.text.strip(), None
     number = number_format.parse(text)
+    if number is None:
+        text, listed = instances(text)
+        if text in ABSENT:
+            return None, listed
+        number = number_format.parse(text)
     base, factor = unit(reading.unit)
     if number is None:
         return Metric(reading.text.strip(), 0.0, base), None

@@ -105,6 +105,16 @@ def _form(decimal: str) -> re.Pattern[str]:
     )
 
 
+@cache
+def simple_form(decimal: str) -> re.Pattern[str]:
+    """Numbers of digits alone, with or without groups of three and decimals: nearly all that ncu prints.
+
+    Group 1 are the digits behind the mark, if there are any.
+    """
+    grouping = "," if decimal == "." else "."
+    return re.compile(rf"(?:[1-9][0-9]{{0,2}}(?:[{grouping}][0-9]{{3}})+|[0-9]+)(?:[{decimal}]([0-9]+))?", re.ASCII)
+
+
 _NOT_A_DIGIT = r"\D"
 _INSTANCES = r"(?s)^(?P<value>\S+) *(?:\((?P<values>.*)\)|\{(?P<count>[\d.,]+)\})$"
 
@@ -154,9 +164,9 @@ class NumberFormat:
 
         An unambiguous text is parsed by its own decimal mark, whatever the format.
         """
-        whole, point, fraction = text.partition(".")
-        if (self.decimal == "." or not point) and (whole + fraction).isdecimal() and text.isascii():
-            return Number(float(text), 10.0 ** -len(fraction))  # fast path for most cells
+        simple = simple_form(self.decimal).fullmatch(text)
+        if simple is not None:
+            return Number(self.value_of(text), 10.0 ** -len(simple[1] or ""))
         decimal = _decimal_mark(text)
         match = _form(decimal if decimal in DECIMALS else self.decimal).match(text)
         if match is None or not (match["whole"] or match["fraction"]):
@@ -167,6 +177,10 @@ class NumberFormat:
         if not math.isfinite(value) or abs(exponent) > 300:
             return None
         return Number(value, 10.0 ** (exponent - len(fraction)))
+
+    def value_of(self, text: str) -> float:
+        """The value of a number in its simple form."""
+        return float(text.replace(",", "") if self.decimal == "." else text.replace(".", "").replace(",", "."))
 
 
 def vote(text: str) -> str:

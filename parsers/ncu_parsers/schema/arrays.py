@@ -7,7 +7,7 @@ functions then: 50 ms. None becomes null in every array.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -157,37 +157,30 @@ def integer_lists(values: Sequence[Sequence[int] | None]) -> pa.Array:
 
 
 def triples(values: npt.NDArray[np.int32]) -> pa.Array:
-    """Lists of three int32 from an array of shape (rows, 3)."""
-    offsets = _buffer(np.arange(0, 3 * len(values) + 1, 3, dtype=np.int32))
-    items = pa.Array.from_buffers(pa.int32(), 3 * len(values), [None, _buffer(values.reshape(-1))])
-    return pa.Array.from_buffers(pa.list_(pa.int32()), len(values), [None, offsets], children=[items])
+    """Lists of three int32 from an array of shape (rows, 3); null where the first is negative."""
+    there = values[:, 0] >= 0
+    offsets = _buffer(_offsets(3 * there))
+    items = pa.Array.from_buffers(pa.int32(), 3 * int(there.sum()), [None, _buffer(values[there].reshape(-1))])
+    validity = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little").tobytes())
+    return pa.Array.from_buffers(pa.list_(pa.int32()), len(values), [validity, offsets], children=[items])
 
 
 def struct_lists(values: Sequence[Sequence[dict[str, str]] | None], kind: pa.DataType) -> pa.Array:
-    """Lists of structs whose every field is a string; one dictionary may stand in many of them, and is read once."""
+    """Lists of structs whose every field is a string."""
     items = [item for value in values for item in value or ()]
-    distinct = {id(item): item for item in items}
-    places = {item: place for place, item in enumerate(distinct)}
-    codes = np.array([places[id(item)] for item in items], np.int64)
-    return _lists(kind, values, _coded_structs(list(distinct.values()), codes, kind.value_type))
+    return _lists(kind, values, _structs(kind, lambda name: texts([item[name] for item in items])))
 
 
-def coded_struct_lists(
-    distinct: Sequence[dict[str, str]],
-    codes: npt.NDArray[np.int64],
-    counts: npt.NDArray[np.int64],
-    kind: pa.DataType,
-) -> pa.Array:
-    """The same of the place of each struct among the `distinct` ones and how many each list has; null where none."""
+def grouped_structs(fields: dict[str, pa.Array], counts: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """Lists of structs from the fields of all structs and how many each list has; null where none."""
     buffers = [_validity((counts > 0).tolist()), _buffer(_offsets(counts))]
-    structs = _coded_structs(distinct, codes, kind.value_type)
-    return pa.Array.from_buffers(kind, len(counts), buffers, children=[structs])
+    return pa.Array.from_buffers(kind, len(counts), buffers, children=[_structs(kind, fields.__getitem__)])
 
 
-def _coded_structs(distinct: Sequence[dict[str, str]], codes: npt.NDArray[np.int64], kind: pa.StructType) -> pa.Array:
-    names = [kind.field(index).name for index in range(kind.num_fields)]
-    columns = [texts([one[name] for one in distinct]) for name in names]
-    return taken(pa.Array.from_buffers(kind, len(distinct), [None], children=columns), whole(codes))
+def _structs(kind: pa.DataType, field_of: Callable[[str], pa.Array]) -> pa.Array:
+    struct = kind.value_type
+    columns = [field_of(struct.field(place).name) for place in range(struct.num_fields)]
+    return pa.Array.from_buffers(struct, len(columns[0]), [None], children=columns)
 
 
 def _lists(kind: pa.DataType, values: Sequence[Sequence[object] | None], items: pa.Array) -> pa.Array:
@@ -233,26 +226,6 @@ def words_of(array: pa.DictionaryArray) -> list[str | None]:
     words: list[str | None] = [*array.dictionary.to_pylist(), None]
     codes = np.where(present(array.indices), values_of(array.indices, np.int32), -1)
     return [words[code] for code in codes.tolist()]
-
-
-def joined(parts: Sequence[pa.DictionaryArray]) -> pa.DictionaryArray:
-    """Dictionary arrays, each of its own texts, as one, in which each text stands once."""
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-
-
-def decoded(column: pa.Array) -> pa.Array:
-    """Dictionary arrays of bytes as those of texts: each distinct one is decoded once; other arrays as they are.
-
-    Raises `pyarrow.ArrowInvalid` where bytes are no text.
-    """
-    if not isinstance(column, pa.DictionaryArray):
-        return column
-    return pa.DictionaryArray.from_arrays(column.indices, cast(column.dictionary, pa.string()))
-
-
-def distinct(column: pa.Array) -> pa.StringArray:
-    """The texts of a dictionary array, each once; a string array as it is."""
-    return column.dictionary if isinstance(column, pa.DictionaryArray) else column
 
 
 def one(column: pa.ChunkedArray) -> pa.Array:

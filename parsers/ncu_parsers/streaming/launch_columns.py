@@ -18,19 +18,15 @@ import pyarrow as pa
 from ncu_parsers.derived import table_builder
 from ncu_parsers.derived.tensor_opcodes import OPCODES, named_instances
 from ncu_parsers.ncu import csv_pages
-from ncu_parsers.report_data.csv_text import present, triple, whole
+from ncu_parsers.report_data.csv_text import present, whole
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.report import NAN_TEXTS, Launch, Metric, Reading, Report, metric_of, more_precise, printed
 from ncu_parsers.report_data.units import NumberFormat
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
-from ncu_parsers.streaming.cells.number_cells import Cells, Integers, Mask, triples
-from ncu_parsers.streaming.line_accounting import NotCertain
+from ncu_parsers.streaming.cells.rows import Codes, Integers, Mask, Numbers, Texts, joined_texts
 
 Value = TypeVar("Value")
-Codes = npt.NDArray[np.int32]
-Shapes = npt.NDArray[np.int32] | list[tuple[int, int, int] | None]
-"""Grids or blocks: an array of shape (rows, 3) where every launch prints one, else a list."""
 
 ATTRIBUTES = ("Process Name", "Host Name", "Kernel Time", "Result Type", "Device Name")
 
@@ -49,20 +45,55 @@ class MetricColumn:
     absent: int = 0
     first: int | None = None
 
+    def put(self, launch: int, metric: Metric | None, behind: str | None) -> None:
+        """Take what one cell says of a launch: a metric or none, and the instances printed behind it."""
+        if behind is not None:
+            self.instances[launch] = behind
+        if metric is not None and isinstance(metric.value, str):
+            self.words[launch] = metric.value
+        elif metric is not None:
+            self.values[launch] = metric.value
+
+    def fill(self, numbers: Numbers, unit: str, number_format: NumberFormat) -> Mask:
+        """Take the cells that are no simple numbers, of a column with one cell per launch; which of them print nan."""
+        nans = np.zeros(len(self.values), bool)
+        for text, launches in numbers.non_numeric.items():
+            lowered = text.strip().lower()
+            nans[launches] = lowered in NAN_TEXTS
+            metric, behind = metric_of(Reading(text, unit, "", "", ""), number_format)
+            for launch in launches.tolist():
+                self.put(launch, metric, behind)
+            if metric is None and lowered.endswith("n/a"):
+                self.absent += len(launches)
+        return nans
+
 
 class Rules(NamedTuple):
-    """What rules say of some launches: each distinct rule once, the place there of each line, launch by launch, and how
-    many lines each launch has.
+    """What rules say of some launches: each field as texts, one per rule, launch by launch.
+
+    `counts` are the rules of each launch, int64.
     """
 
-    said: list[dict[str, str]]
-    codes: Integers
+    fields: dict[str, Texts]
     counts: Integers
+
+    def array(self) -> pa.Array:
+        """The column of the table of launches."""
+        return arrays.grouped_structs(
+            {field: _spelled_out(texts) for field, texts in self.fields.items()}, self.counts, tables.RULES_COLUMN.type
+        )
+
+
+def _spelled_out(texts: Texts) -> pa.Array:
+    """Texts as strings; "" where a row does not reach the column."""
+    return arrays.taken(arrays.texts([*texts.words, ""]), arrays.indices(texts.codes % (len(texts.words) + 1)))
 
 
 @dataclass
-class Columns:
-    """Some launches: ids, the other identity cells by column title as dictionary arrays, shapes by title, metrics.
+class LaunchColumns:
+    """Some launches: ids (int64, one per launch), the other identity cells and shapes by column title, metrics.
+
+    A shape is three int32, (rows, 3) for all; -1 where a launch prints none.
 
     `readings` and `nans` count, for each launch, what was printed for it and how much of that was nan.
     """
@@ -70,8 +101,8 @@ class Columns:
     rows: int
     ids: Integers
     processes: Integers | None
-    cells: dict[str, pa.DictionaryArray]
-    shapes: dict[str, Shapes]
+    cells: dict[str, Texts]
+    shapes: dict[str, Codes]
     metrics: dict[str, MetricColumn]
     readings: npt.NDArray[np.int64]
     nans: npt.NDArray[np.int64]
@@ -82,14 +113,11 @@ class Columns:
         """Which launches ended in an error, as `report.settle_with` finds it."""
         failed: Mask = (self.nans == self.readings) & (self.readings > 0)
         for shapes in self.shapes.values():
-            if isinstance(shapes, np.ndarray):
-                failed = failed | ~shapes.any(axis=1)
-            else:
-                failed = failed | np.array([one == (0, 0, 0) for one in shapes], dtype=bool)
+            failed = failed | ~shapes.any(axis=1)
         return failed
 
 
-def joinable(one: Columns, other: Columns) -> bool:
+def joinable(one: LaunchColumns, other: LaunchColumns) -> bool:
     """Whether `joined` takes both: they have the same identity columns."""
     return (
         one.cells.keys() == other.cells.keys()
@@ -98,17 +126,17 @@ def joinable(one: Columns, other: Columns) -> bool:
     )
 
 
-def joined(parts: Sequence[Columns]) -> Columns:
+def joined(parts: Sequence[LaunchColumns]) -> LaunchColumns:
     """Launches behind each other; of a metric that some of them lack, only the others have numbers."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    return Columns(
+    return LaunchColumns(
         sum(part.rows for part in parts),
         np.concatenate([part.ids for part in parts]),
         None if first.processes is None else np.concatenate([part.processes for part in parts]),
-        {title: arrays.joined([part.cells[title] for part in parts]) for title in first.cells},
-        {title: joined_shapes([part.shapes[title] for part in parts]) for title in first.shapes},
+        {title: joined_texts([part.cells[title] for part in parts]) for title in first.cells},
+        {title: np.concatenate([part.shapes[title] for part in parts]) for title in first.shapes},
         {name: _joined_metric(name, parts) for name in dict.fromkeys(name for part in parts for name in part.metrics)},
         np.concatenate([part.readings for part in parts]),
         np.concatenate([part.nans for part in parts]),
@@ -116,18 +144,18 @@ def joined(parts: Sequence[Columns]) -> Columns:
     )
 
 
-def _joined_rules(parts: Sequence[Columns]) -> Rules | None:
-    if not any(part.rules for part in parts):
+def _joined_rules(parts: Sequence[LaunchColumns]) -> Rules | None:
+    with_rules = [part.rules for part in parts if part.rules is not None]
+    if not with_rules:
         return None
-    none = np.empty(0, np.int64)
-    each = [part.rules or Rules([], none, np.zeros(part.rows, np.int64)) for part in parts]
-    said = {id(rule): rule for rules in each for rule in rules.said}  # parts share most
-    places = {rule: place for place, rule in enumerate(said)}
-    codes = [np.array([places[id(rule)] for rule in rules.said], np.int64)[rules.codes] for rules in each]
-    return Rules(list(said.values()), np.concatenate(codes), np.concatenate([rules.counts for rules in each]))
+    counts = [np.zeros(part.rows, np.int64) if part.rules is None else part.rules.counts for part in parts]
+    return Rules(
+        {field: joined_texts([rules.fields[field] for rules in with_rules]) for field in with_rules[0].fields},
+        np.concatenate(counts),
+    )
 
 
-def _joined_metric(name: str, parts: Sequence[Columns]) -> MetricColumn:
+def _joined_metric(name: str, parts: Sequence[LaunchColumns]) -> MetricColumn:
     """One metric of all parts, in the unit of the first launch that has it: base units differ where labels do."""
     columns = [part.metrics.get(name) or MetricColumn(np.full(part.rows, np.nan)) for part in parts]
     result = MetricColumn(np.concatenate([column.values for column in columns]))
@@ -144,26 +172,7 @@ def _joined_metric(name: str, parts: Sequence[Columns]) -> MetricColumn:
     return result
 
 
-def filled(column: MetricColumn, cells: Cells, units: Sequence[str], number_format: NumberFormat) -> Mask:
-    """Put what `cells` hold beside simple numbers into a column of one cell per launch; where they print nan."""
-    nans = np.zeros(len(cells.values), bool)
-    for text, places in cells.odd.items():
-        lowered = text.strip().lower()
-        nans[places] = lowered in NAN_TEXTS
-        for at in places.tolist():
-            metric, behind = metric_of(Reading(text, units[at], "", "", ""), number_format)
-            if behind is not None:
-                column.instances[at] = behind
-            if metric is None:
-                column.absent += lowered.endswith("n/a")
-            elif isinstance(metric.value, str):
-                column.words[at] = metric.value
-            else:
-                column.values[at] = metric.value
-    return nans
-
-
-def settled(readings: Sequence[Reading], number_format: NumberFormat) -> tuple[Metric | None, str | None, str]:
+def best_reading(readings: Sequence[Reading], number_format: NumberFormat) -> tuple[Metric | None, str | None, str]:
     """One metric of a launch that is printed several times: the best reading, instances, and what contradicts it."""
     metric, behind, contradiction = None, None, ""
     for reading in readings:
@@ -178,33 +187,31 @@ def settled(readings: Sequence[Reading], number_format: NumberFormat) -> tuple[M
 # ------------------------------------------------------------------------------------------------------- identity
 
 
-def _each(column: pa.DictionaryArray, function: Callable[[str], Value]) -> list[Value]:
+def _each(texts: Texts, function: Callable[[str], Value]) -> list[Value]:
     """`function` of every cell, called once for each distinct text."""
-    values = [function(text) for text in column.dictionary.to_pylist()]
-    return [values[code] for code in arrays.values_of(column.indices, np.int32).tolist()]
+    values = [function(text) for text in texts.words]
+    return [values[code] for code in texts.codes.tolist()]
 
 
-def _numbers(column: pa.DictionaryArray | None, kind: pa.DataType) -> pa.Array | None:
-    if column is None:
+def _numbers(texts: Texts | None, kind: pa.DataType) -> pa.Array | None:
+    if texts is None:
         return None
     bits = 31 if kind == pa.int32() else 63
-    numbers = arrays.integers([whole(text, bits) for text in column.dictionary.to_pylist()], kind)
-    return arrays.taken(numbers, column.indices)
+    return arrays.taken(arrays.integers([whole(text, bits) for text in texts.words], kind), arrays.indices(texts.codes))
 
 
-def _words(column: pa.DictionaryArray | None, function: Callable[[str], str | None]) -> pa.Array | None:
+def _words(texts: Texts | None, function: Callable[[str], str | None]) -> pa.Array | None:
     """A dictionary array of what the texts mean, null where nothing."""
-    if column is None:
+    if texts is None:
         return None
-    meanings = [function(text) for text in column.dictionary.to_pylist()]
+    meanings = [function(text) for text in texts.words]
     known = {text: None for text in meanings if text is not None}
     places = {text: place for place, text in enumerate(known)}
     codes = np.array([-1 if text is None else places[text] for text in meanings] or [0], np.int32)
-    indices = codes[arrays.values_of(column.indices, np.int32)]
-    return pa.DictionaryArray.from_arrays(arrays.indices(indices), arrays.texts(list(known)))
+    return arrays.coded(codes[texts.codes], list(known))
 
 
-def _identity(columns: Columns, report: Report) -> dict[str, Any]:
+def _identity(columns: LaunchColumns, report: Report) -> dict[str, Any]:
     cells = columns.cells
     names = cells["Kernel Name"]
     ranges = _ranges(columns)
@@ -220,47 +227,22 @@ def _identity(columns: Columns, report: Report) -> dict[str, Any]:
         "compute_capability": _compute_capabilities(columns),
         "context": _numbers(cells.get("Context"), pa.int64()),
         "stream": _words(cells.get("Stream"), present),
-        "kernel_name": names,
+        "kernel_name": arrays.coded(names.codes, names.words),
         "kernel_short": _words(names, tables.short_name),
         "grid": _shape_array(columns.shapes.get("Grid Size")),
         "block": _shape_array(columns.shapes.get("Block Size")),
         **ranges,
         "invocations": None,
         "failed": columns.failed,
-        "rules": columns.rules and arrays.coded_struct_lists(*columns.rules, tables.RULES_COLUMN.type),
+        "rules": columns.rules and columns.rules.array(),
     }
 
 
-def shapes_of(column: pa.StringArray) -> Shapes:
-    """The grids or blocks that cells print. Raises `NotCertain` for the counts that the oldest summaries print."""
-    found = triples(column)
-    if found is not None:
-        return found
-    encoded = arrays.encoded(column)
-    if any(text.strip().isdecimal() for text in encoded.dictionary.to_pylist()):
-        raise NotCertain("its shapes are counts")
-    return _each(encoded, triple)
+def _shape_array(shapes: Codes | None) -> pa.Array | None:
+    return None if shapes is None else arrays.triples(shapes)
 
 
-def joined_shapes(parts: Sequence[Shapes]) -> Shapes:
-    """Shapes of launches behind each other."""
-    whole = [part for part in parts if isinstance(part, np.ndarray)]
-    if len(whole) == len(parts):
-        return np.concatenate(whole)
-    return [shape if shape is None else tuple(shape) for part in parts for shape in _listed(part)]
-
-
-def _listed(shapes: Shapes) -> list[Any]:
-    return shapes.tolist() if isinstance(shapes, np.ndarray) else shapes
-
-
-def _shape_array(shapes: Shapes | None) -> pa.Array | None:
-    if shapes is None:
-        return None
-    return arrays.triples(shapes) if isinstance(shapes, np.ndarray) else arrays.integer_lists(shapes)
-
-
-def _ranges(columns: Columns) -> dict[str, list[Any] | None]:
+def _ranges(columns: LaunchColumns) -> dict[str, list[Any] | None]:
     titles = [title for title in columns.cells if title.startswith(csv_pages.NVTX_TITLES)]
     names = ("nvtx_path", "phase", "module", "iteration")
     if not titles:
@@ -275,12 +257,12 @@ def _ranges(columns: Columns) -> dict[str, list[Any] | None]:
     return {name: [getattr(launch, name) for launch in launches] for name in names}
 
 
-def _metric_values(columns: Columns, name: str) -> Floats | None:
+def _metric_values(columns: LaunchColumns, name: str) -> Floats | None:
     column = columns.metrics.get(name)
     return None if column is None or np.isnan(column.values).all() else column.values
 
 
-def _device_names(columns: Columns) -> pa.Array | list[str | None] | None:
+def _device_names(columns: LaunchColumns) -> pa.Array | list[str | None] | None:
     printed = _words(columns.cells.get("Device Name"), lambda text: text or None)
     metric = columns.metrics.get(table_builder.DEVICE_NAME)
     if metric is None or not metric.words:
@@ -289,14 +271,14 @@ def _device_names(columns: Columns) -> pa.Array | list[str | None] | None:
     return [metric.words.get(row, name) for row, name in enumerate(names)]
 
 
-def _chips(columns: Columns) -> list[str | None] | None:
+def _chips(columns: LaunchColumns) -> list[str | None] | None:
     numbers = _metric_values(columns, "device__attribute_chip")
     if numbers is None:
         return None
     return [table_builder.CHIP_BY_NUMBER.get(int(number)) for number in np.nan_to_num(numbers).tolist()]
 
 
-def _compute_capabilities(columns: Columns) -> pa.Array | list[str | None] | None:
+def _compute_capabilities(columns: LaunchColumns) -> pa.Array | list[str | None] | None:
     printed = _words(columns.cells.get("CC"), lambda text: text or None)
     major, minor = (
         _metric_values(columns, f"device__attribute_compute_capability_{part}") for part in ("major", "minor")
@@ -313,7 +295,7 @@ def _compute_capabilities(columns: Columns) -> pa.Array | list[str | None] | Non
 # ---------------------------------------------------------------------------------------------------------- table
 
 
-def table_of(columns: Columns, report: Report, numeric: Collection[str] = ()) -> pa.Table:
+def table_of(columns: LaunchColumns, report: Report, numeric: Collection[str] = ()) -> pa.Table:
     """The table of these launches: what `table_builder.launches_table` makes of the same launches as objects.
 
     A metric without a value in any of them has no column. Words of a `numeric` one, which is a number in other launches

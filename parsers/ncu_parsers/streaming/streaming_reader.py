@@ -1,39 +1,42 @@
-"""A big CSV report -> the same table that `read.py` and `build.py` make of it, a stretch of launches at a time.
+"""A big CSV report -> the table that reading it launch by launch would give, a part at a time.
 
-The plain reader keeps every cell until the file has ended. Here launches leave as soon as nothing that may follow can
-change them, so that memory does not grow with the file. What is not certain before the end (a page that numbers do not
-tell the locale of, launches that several tables may share, pages of another kind) is left to the plain reader.
+Bytes become blocks of lines, these rows, these launches as columns, these tables: a chain of generators, each of which
+holds no more than its next piece, so that memory does not grow with the file. What is not certain before the end (a
+page whose numbers do not tell their locale, launches that several tables may share) raises `NotStreamed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from itertools import groupby
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from ncu_parsers.detect.text_reader import era_of, note_cut, note_replaced
-from ncu_parsers.ncu.csv_pages import LongPage, WidePage
-from ncu_parsers.report_data.report import Report
+from ncu_parsers.ncu.csv_pages import LongPage
+from ncu_parsers.report_data.report import DECIMAL_COMMAS, Report
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import DAMAGE, Source
-from ncu_parsers.streaming.cells import compiled_loops
-from ncu_parsers.streaming.compiled_row_batches import LongPages
-from ncu_parsers.streaming.launch_pipeline import Flow
-from ncu_parsers.streaming.line_accounting import NotCertain, PageReader, read_lines
-from ncu_parsers.streaming.long_blocks import LongBlocks
-from ncu_parsers.streaming.long_page_lines import LongLines
-from ncu_parsers.streaming.row_batch_reader import Unexpected
-from ncu_parsers.streaming.wide_page_blocks import WideReader
+from ncu_parsers.streaming import wide_launches
+from ncu_parsers.streaming.blocks import blocks_of
+from ncu_parsers.streaming.cells.rows import NotStreamed
+from ncu_parsers.streaming.launch_columns import LaunchColumns
+from ncu_parsers.streaming.launch_tables import LaunchIds, LaunchTables
+from ncu_parsers.streaming.line_account import LineAccount
+from ncu_parsers.streaming.long_launches import long_launches
+from ncu_parsers.streaming.page_rows import PageRows, RowBatch, StreamedPage
 
 Result = TypeVar("Result")
 
 WORKERS = 2
+TABLES_UNRELEASED = 3
+"""So many tables are written between two times that the heap is tidied, which takes a sixth of the time if always."""
 
 
 @dataclass
@@ -58,16 +61,6 @@ class StreamedReport(Report):
     def metric_names(self) -> list[str]:
         """Every metric that at least one launch has, sorted."""
         return self.streamed_names
-
-
-class Sink(Protocol):
-    """What takes the launches."""
-
-    def write(self, table: pa.Table) -> None:
-        """Take the next ones."""
-
-    def restart(self) -> None:
-        """Forget those taken: the first follow again."""
 
 
 _beside_others: ContextVar[bool] = ContextVar("beside others", default=False)
@@ -99,24 +92,6 @@ class InThisThread(Executor):
         return future
 
 
-def stream_report(source: Source, sink: Sink) -> StreamedReport | None:
-    """Read a report and give its launches to `sink`, in tables that follow each other.
-
-    None when the plain reader has to read the file: what `sink` was given by then is to be discarded. Lines are
-    recognised by how they begin and end, and checked later; when that fails once, the file is read again with every
-    line looked at.
-    """
-    try:
-        with _one_heap():
-            try:
-                return _stream(source, sink.write, _read)
-            except Unexpected:
-                sink.restart()
-                return _stream(source, sink.write, _read_carefully)
-    except (NotCertain, Unexpected):
-        return None
-
-
 @process_wide
 def _one_heap() -> Callable[[], None]:
     """Arrow's buffers come from the heap that numpy's come from: two heaps keep a fifth more of what was freed."""
@@ -125,46 +100,74 @@ def _one_heap() -> Callable[[], None]:
     return partial(pa.set_memory_pool, usual)
 
 
-def _stream(source: Source, write: Callable[[pa.Table], None], read: Callable[[Flow, Source], bool]) -> StreamedReport:
+def stream_report(source: Source, write: Callable[[pa.Table], None]) -> StreamedReport:
+    """Read a report, and give its launches to `write` in tables that follow each other.
+
+    Raises `NotStreamed` for a report that has to be read launch by launch: what was written by then is to be discarded.
+    """
     report = StreamedReport(source.name)
-    threads = InThisThread if _beside_others.get() else ThreadPoolExecutor
-    with threads(WORKERS) as pool, threads(1) as writer:
-        flow = Flow(report, write, pool, writer)
-        complete = read(flow, source)
-        flow.write_all()
-    if not flow.rows:
-        raise NotCertain("it holds no launch")
-    note_replaced(report, flow.account.replaced)
-    reading = flow.account.reading
-    if not complete:
-        note_cut(report, reading)
-    for page in reading.pages:
-        if page.dialect not in report.dialects:
-            report.dialects.append(page.dialect)
-    report.era = era_of(reading.pages)
-    report.notes += flow.notes()
-    report.streamed_rows, report.streamed_names, report.streamed_failures = flow.rows, flow.metric_names, flow.failed
+    account = LineAccount(report)
+    executor = InThisThread if _beside_others.get() else ThreadPoolExecutor
+    with _one_heap(), executor(WORKERS) as pool, executor(1) as writer:
+        rows, tables = PageRows(account, pool), LaunchTables(report, pool)
+        try:
+            with source.open() as stream:
+                launches = _launches(rows.batches(blocks_of(stream, source.name)), report)
+                _write_each(tables.tables(launches), write, writer)
+        except DAMAGE as error:
+            raise NotStreamed("the file is damaged") from error
+    if not tables.rows:
+        raise NotStreamed("it holds no launch")
+    _finish(report, account, rows.pages, tables)
     return report
 
 
-def _read(flow: Flow, source: Source, careful: bool = False) -> bool:
-    """Read a file with the reader of its first page; whether the last line was complete."""
-    long = LongPages(flow)
-
-    def reader_of(page: LongPage | WidePage) -> PageReader:
-        if isinstance(page, WidePage):
-            return WideReader(flow, page)
-        if careful or compiled_loops.loops is None:
-            return LongLines(flow.account, page, careful, long.take)
-        return LongBlocks(flow.account, page, long.take, compiled_loops.loops)
-
-    try:
-        with source.open() as stream:
-            complete = read_lines(flow.account, stream, reader_of)
-    except DAMAGE as error:
-        raise NotCertain("the file is damaged") from error
-    long.finish()
-    return complete
+def _launches(batches: Iterable[RowBatch], report: Report) -> Iterator[LaunchColumns]:
+    """Launches page by page. Raises `NotStreamed` where one may be in two pages."""
+    ids, current = LaunchIds(), None
+    for streamed, columns in _launches_of_pages(batches, report):
+        if streamed is not current or isinstance(streamed.page, LongPage):
+            ids.begin_table()
+        current = streamed
+        ids.add(columns.processes, columns.ids)
+        yield columns
 
 
-_read_carefully = partial(_read, careful=True)
+def _launches_of_pages(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple[StreamedPage, LaunchColumns]]:
+    for is_long, some in groupby(batches, lambda batch: isinstance(batch.streamed.page, LongPage)):
+        if is_long:
+            yield from long_launches(some, report)
+        else:
+            yield from ((batch.streamed, wide_launches.launches_of(batch, report)) for batch in some)
+
+
+def _write_each(tables: Iterable[pa.Table], write: Callable[[pa.Table], None], writer: Executor) -> None:
+    """Write each table while the next one is made."""
+    writing: Future[None] | None = None
+    for number, table in enumerate(tables, 1):
+        if writing is not None:
+            writing.result()
+        writing = writer.submit(_write, table, write, tidy=number % TABLES_UNRELEASED == 0)
+    if writing is not None:
+        writing.result()
+
+
+def _write(table: pa.Table, write: Callable[[pa.Table], None], *, tidy: bool) -> None:
+    write(table)
+    if tidy:
+        pa.default_memory_pool().release_unused()
+
+
+def _finish(report: StreamedReport, account: LineAccount, pages: list[StreamedPage], tables: LaunchTables) -> None:
+    note_replaced(report, account.replaced)
+    if not account.is_complete:
+        note_cut(report, account.reading)
+    report.dialects = list(dict.fromkeys(streamed.page.dialect for streamed in pages))
+    report.era = era_of([streamed.page for streamed in pages])
+    for streamed in pages:
+        report.notes += [DECIMAL_COMMAS] if streamed.locale.decimal == "," else []
+        report.notes += streamed.oddities.notes()
+    report.notes += tables.notes()
+    report.streamed_rows, report.streamed_names, report.streamed_failures = (
+        tables.rows, tables.metric_names, tables.failed
+    )  # fmt: skip

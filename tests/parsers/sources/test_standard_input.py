@@ -22,6 +22,7 @@ from ncu_parsers.sources import memory, standard_input
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.sources.standard_input import BLOCK_BYTES, IN_MEMORY_BYTES, LOOKED_AT_BYTES, opened
 from ncu_parsers.streaming import streaming_reader
+from ncu_parsers.streaming.cells.rows import NotStreamed
 
 from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES
@@ -93,7 +94,8 @@ class TestABigReport:
     ) -> None:
         packed = gzip.compress(big.read_bytes(), 0)
         piped(monkeypatch, packed[: len(packed) // 2])
-        assert streaming_reader.stream_report(Source("-"), Nowhere()) is None  # it ends in damage
+        with pytest.raises(NotStreamed, match="damaged"):
+            streaming_reader.stream_report(Source("-"), lambda table: None)
         result = parse_into(tmp_path / "l.parquet", [Source("-")])
         assert result.written
         assert any("ends in damage" in note for note in result.reports[0].notes)
@@ -103,16 +105,6 @@ class TestABigReport:
 def test_a_page_of_piped_input_is_titled_standard_input(tmp_path: Path) -> None:
     program("report", "-", "-o", str(tmp_path / "page.html"), data=(SAMPLES / "d01-wide-raw.csv").read_bytes())
     assert re.search(r'"title": *"standard input"', (tmp_path / "page.html").read_text("utf-8"))
-
-
-class Nowhere:
-    """A sink that discards tables."""
-
-    def write(self, table: object) -> None:
-        pass
-
-    def restart(self) -> None:
-        pass
 
 
 class TestBufferedInput:

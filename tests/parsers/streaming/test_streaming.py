@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,19 +18,13 @@ from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.parquet.writer import write_table, writing_row_groups
-from ncu_parsers.parse import parse
+from ncu_parsers.parse import parse, slow_reading
 from ncu_parsers.parse.parse import account
-from ncu_parsers.report_data.units import ABSENT, NumberFormat
+from ncu_parsers.report_data.units import NumberFormat
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.streaming import (
-    launch_pipeline,
-    line_accounting,
-    long_blocks,
-    row_batch,
-    streaming_reader,
-    wide_page_blocks,
-)
-from ncu_parsers.streaming.cells import compiled_loops, number_cells
+from ncu_parsers.streaming import blocks, launch_tables, streaming_reader
+from ncu_parsers.streaming.cells import compiled_loops, plain_rows
+from ncu_parsers.streaming.cells.rows import NotStreamed
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.kernels.hotspots import hotspots, kernels_table
@@ -67,34 +60,16 @@ def wide_header(*metrics: tuple[str, str]) -> list[str]:
     return [row(*IDENTITY, *(name for name, _ in metrics)), row(*[""] * 11, *(unit for _, unit in metrics))]
 
 
-class Kept:
-    """A sink that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.tables: list[pa.Table] = []
-        self.restarts = 0
-
-    def write(self, table: pa.Table) -> None:
-        self.tables.append(table)
-
-    def restart(self) -> None:
-        self.tables.clear()
-        self.restarts += 1
-
-
 def streamed(path: Path, folder: Path) -> tuple[dict[str, Any], list[Any], list[Any]] | None:
-    """Account, schema and rows of a report that was streamed through a file; None where the plain reader is asked."""
+    """Account, schema and rows of a report that was streamed through a file; None where that cannot be done."""
     output = folder / "streamed.parquet"
-    with writing_row_groups(output) as groups:
-        report = streaming_reader.stream_report(Source(str(path)), groups)
-        if report is None:
-            groups.restart()
-            groups.write(pa.table({"nothing": pa.nulls(1)}))
+    try:
+        with writing_row_groups(output) as groups:
+            report = streaming_reader.stream_report(Source(str(path)), groups.write)
             groups.finish(b"{}")
-            return None
-        groups.finish(b"{}")
-    table = read_launches(output)
-    return everything(report, table)
+    except NotStreamed:
+        return None
+    return everything(report, read_launches(output))
 
 
 def everything(report: Any, table: pa.Table) -> tuple[dict[str, Any], list[Any], list[Any]]:
@@ -112,34 +87,22 @@ def plainly(path: Path) -> tuple[dict[str, Any], list[Any], list[Any]] | None:
 
 
 @pytest.fixture(autouse=True, params=[(1, True), (400, False)], ids=["a table each, compiled", "some in a table"])
-def short_stretches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks and stretches so short that even a small report has several, which are gathered or not, and read by the
-    compiled loops or without them.
+def short_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks so short that even a small report has several, with launches gathered or not, with the compiled loop or
+    without.
     """
     cells, is_compiled = request.param
     assert compiled_loops.loops is not None
-    monkeypatch.setattr(launch_pipeline, "CELLS_OF_A_TABLE", cells)
+    monkeypatch.setattr(launch_tables, "CELLS_OF_A_TABLE", cells)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1500)
     if not is_compiled:
         monkeypatch.setattr(compiled_loops, "loops", None)
-    monkeypatch.setattr(wide_page_blocks, "BLOCK_BYTES", 3000)
-    monkeypatch.setattr(wide_page_blocks, "UNKNOWN_BYTES", 400)
-    monkeypatch.setattr(row_batch, "BYTES_OF_A_STRETCH", 700)
-    monkeypatch.setattr(long_blocks, "BLOCK_BYTES", 1500)
-    monkeypatch.setattr(long_blocks, "FEW_EVENTS", 2)
 
 
 def file_of(folder: Path, lines: list[str], end: str = "\n") -> Path:
     path = folder / "report.csv"
     path.write_bytes(end.join(lines).encode() + (end.encode() if lines and lines[-1] else b""))
     return path
-
-
-def assert_streams_at_once(path: Path, folder: Path) -> None:
-    """The same, without the file being read again with every line looked at."""
-    kept = Kept()
-    assert streaming_reader.stream_report(Source(str(path)), kept) is not None
-    assert kept.restarts == 0
-    assert_streams_the_same(path, folder)
 
 
 def assert_streams_the_same(path: Path, folder: Path) -> None:
@@ -267,46 +230,23 @@ class TestAnyReport:
     def test_cells_read_together_are_the_cells_read_one_by_one(self, texts: list[str], decimal: str) -> None:
         if decimal == ",":
             texts = [text.translate(str.maketrans(".,", ",.")) for text in texts]
-        cells = number_cells.read_cells(pa.array(texts, pa.string()), decimal)
+        numbers = plain_rows.numbers_of(texts, decimal)
         for place, text in enumerate(texts):
-            if any(place in places for places in cells.odd.values()):
-                continue
             number = NumberFormat(decimal).parse(text)
-            assert text not in ABSENT
-            assert number is not None
-            assert cells.values[place] == number.value
-
-    @same_for_any
-    @given(st.text('a",\r', max_size=6).map(str.encode).flatmap(lambda line: st.lists(st.just(line) | st.binary())))
-    def test_lines_end_plainly_however_they_ended(self, lines: list[bytes]) -> None:
-        block = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines)
-        assert number_cells.plainly_ended(block) == block.replace(b"\r\n", b"\n").replace(b'",\n', b'"\n')
-        assert number_cells.without_returns(block) == block.replace(b"\r\n", b"\n")
-
-    @same_for_any
-    @given(st.lists(st.text("19.,-/n \n\u0661", max_size=4), max_size=30))
-    def test_cells_of_digits_points_and_commas_are_found_at_once(self, texts: list[str]) -> None:
-        found = number_cells._look_simple(pa.array(texts, pa.string()))
-        assert found.tolist() == [re.fullmatch("[0-9][0-9.,]*", text) is not None for text in texts]
-
-    @same_for_any
-    @given(st.lists(st.from_regex(r"[0-9]{1,4}([,.][0-9]{0,4}){0,3}", fullmatch=True), min_size=1, max_size=30))
-    def test_cells_are_read_together_exactly_where_each_groups_its_thousands(self, texts: list[str]) -> None:
-        plain = re.compile(r"([0-9]+|[1-9][0-9]{0,2}(,[0-9]{3})+)(\.[0-9]*)?")
-        cells = number_cells.all_simple(pa.array(texts, pa.string()), ".")
-        assert (cells is not None) == all(map(plain.fullmatch, texts))
-        assert cells is None or cells.values.tolist() == [float(text.replace(",", "")) for text in texts]
+            if text not in numbers.non_numeric:
+                assert number is not None
+                assert numbers.values[place] == number.value
 
 
 # ------------------------------------------------------------------------------------------------ single decisions
 
 
-@pytest.mark.parametrize("bytes_of_a_stretch", [200, 100_000])
+@pytest.mark.parametrize("block", [200, 100_000])
 @pytest.mark.parametrize("launches", [1, 5])
 def test_runs_under_one_header_are_told_apart_by_the_plain_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_of_a_stretch: int, launches: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, launches: int
 ) -> None:
-    monkeypatch.setattr(row_batch, "BYTES_OF_A_STRETCH", bytes_of_a_stretch)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
     runs = [
         long_lines(number, [(TIME, "ns", str(time + number)), (ADD, "inst", "12,345,678")])
         for time in (1000, 2000)
@@ -361,9 +301,6 @@ class TestWhatIsStreamed:
         rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
         rows[51] = rows[51].replace(TIME, f'{TIME}" and output')
         path = file_of(tmp_path, [row(*IDENTITY, *TAIL), *rows])
-        kept = Kept()
-        assert streaming_reader.stream_report(Source(str(path)), kept) is not None
-        assert kept.restarts == 1
         assert_streams_the_same(path, tmp_path)
 
     def test_ids_that_begin_again_in_another_process(self, tmp_path: Path) -> None:
@@ -380,13 +317,13 @@ class TestWhatIsStreamed:
         line = "out " + row(*cells[:2], *cells[4:], "Section", *self.metrics(50)[0])
         rows = [line for number in range(20) for line in long_lines(number, self.metrics(number))]
         lines = [row(*IDENTITY, *TAIL), *rows, line, line, row(*short), line]
-        assert_streams_at_once(file_of(tmp_path, lines), tmp_path)
+        assert_streams_the_same(file_of(tmp_path, lines), tmp_path)
 
     def test_output_that_is_no_text_each_time_it_is_printed(self, tmp_path: Path) -> None:
         rows = [line for number in range(20) for line in long_lines(number, self.metrics(number))]
         path = file_of(tmp_path, [row(*IDENTITY, *TAIL), *rows[:9], "odd", "odd", *rows[9:], "odd"])
         path.write_bytes(path.read_bytes().replace(b"odd", b"od\xff"))
-        assert_streams_at_once(path, tmp_path)
+        assert_streams_the_same(path, tmp_path)
 
     @pytest.mark.parametrize("odd", [b"\xff", b"\0", b"\r", "\ufffd".encode(), "ä".encode(), b"Kernel Name"])
     def test_an_odd_byte_in_a_few_rows(self, tmp_path: Path, odd: bytes) -> None:
@@ -420,13 +357,13 @@ class TestWhatIsStreamed:
         rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
         for at in (7, 30, 31, *range(60, 80)):
             rows[at] += ending
-        assert_streams_at_once(file_of(tmp_path, [row(*IDENTITY, *TAIL), *rows]), tmp_path)
+        assert_streams_the_same(file_of(tmp_path, [row(*IDENTITY, *TAIL), *rows]), tmp_path)
 
     def test_rows_that_end_as_rules_do(self, tmp_path: Path) -> None:
         rows = [f"{line}," for number in range(40) for line in long_lines(number, self.metrics(number))]
         for at in (7, 30, 31, 70):
             rows[at] += ",".join(['""'] * len(RULES))
-        assert_streams_at_once(file_of(tmp_path, [row(*IDENTITY, *TAIL, *RULES), *rows]), tmp_path)
+        assert_streams_the_same(file_of(tmp_path, [row(*IDENTITY, *TAIL, *RULES), *rows]), tmp_path)
 
     @pytest.mark.parametrize("end", ["\n", ",\n", "\r\n"])
     def test_a_last_row_that_is_cut_before_or_behind_a_quote(self, tmp_path: Path, end: str) -> None:
@@ -434,7 +371,7 @@ class TestWhatIsStreamed:
         path = tmp_path / "report.csv"
         for cut in (at for at in range(1, len(rows[-1])) if '"' in rows[-1][at - 1 : at + 1]):
             path.write_text(row(*IDENTITY, *TAIL) + end + "".join(rows[:-1]) + rows[-1][:cut], newline="")
-            assert_streams_at_once(path, tmp_path)
+            assert_streams_the_same(path, tmp_path)
 
     def test_windows_line_ends_and_a_byte_order_mark(self, tmp_path: Path) -> None:
         rows = [line for number in range(40) for line in long_lines(number, self.metrics(number))]
@@ -478,7 +415,7 @@ def in_utf_16(folder: Path, encoding: str) -> Path:
 def test_utf_16_is_streamed_like_its_utf_8_twin(
     encoding: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line_accounting, "BUFFER_BYTES", block)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
     assert_streams_the_same(in_utf_16(tmp_path, encoding), tmp_path)
 
 
@@ -490,6 +427,7 @@ class TestParsingIntoAFile:
         rows = [row(*launch_cells(number), f"{generator.random() * 1e4:,.2f}") for number in range(500)]
         path = file_of(tmp_path, [*wide_header((TIME, "us")), *rows])
         monkeypatch.setattr(parse, "STREAMED_FROM_BYTES", 0)
+        monkeypatch.setattr(slow_reading, "note_loops", lambda report: None)  # how it was read is no part of a table
         result = parse.parse_into(tmp_path / "streamed.parquet", [Source(str(path))])
         assert result.written
         assert result.table is None
@@ -526,7 +464,7 @@ def test_no_pandas_is_imported_by_a_parse(tmp_path: Path) -> None:
     path = file_of(tmp_path, [*wide_header((TIME, "us")), *(row(*launch_cells(n), "1,234.5") for n in range(20_000))])
     program = (
         "import sys; from ncu_tools.cli import run; assert run(sys.argv[1:]) == 0; "
-        "assert 'pandas' not in sys.modules; assert 'ncu_parsers.streaming.wide_page_blocks' in sys.modules"
+        "assert 'pandas' not in sys.modules; assert 'ncu_parsers.streaming.wide_launches' in sys.modules"
     )
     output = str(tmp_path / "launches.parquet")
     subprocess.run([sys.executable, "-c", program, "parse", str(path), "-o", output], check=True, capture_output=True)

@@ -7,7 +7,11 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines.nsys_cuda_graphs import read_origins
+from ncu_parsers.timelines.nsys_database import MISSING, opened
 from ncu_parsers.timelines.nsys_sqlite import CAPTURED_IN
 
 from tests.support.installed import WITHOUT_TORCH
@@ -148,3 +152,18 @@ def test_a_graph_is_captured_under_the_ranges_of_its_phases_and_modules(monkeypa
     )
     assert said[replayed - 1 :] == ["iteration 0 begins", "replayed", "iteration 0 ends"]
     assert "only a timeline of nsys knows" in notes[0]
+
+
+def test_a_copied_graph_node_was_made_where_the_first_of_its_line_was(tmp_path: Path) -> None:
+    """Node 11 is captured, 21 a copy of it and 31 a copy of that; 41 and 42 are copies of each other."""
+    nodes = [
+        node_made(11, 15, thread=9), node_made(21, 250, copy_of=11), node_made(31, 300, copy_of=21),
+        node_made(41, 1, copy_of=42), node_made(42, 2, copy_of=41), node_made(51, 3, copy_of=99),
+    ]  # fmt: skip
+    asked = np.array([31, 11, 41, 51, MISSING], np.int64)
+    with opened(
+        Source(str(database(tmp_path / "t.sqlite", {"ANALYSIS_DETAILS": [{"duration": 1}], NODES: nodes}))), "t.sqlite"
+    ) as found:
+        origins = read_origins(found, np.full(len(asked), global_id() >> 24), asked)
+    assert origins.moment.tolist() == [15, MISSING, MISSING, MISSING, MISSING]
+    assert origins.thread.tolist() == [global_id(PROCESS, 9), MISSING, MISSING, MISSING, MISSING]

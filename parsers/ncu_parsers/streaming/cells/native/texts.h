@@ -25,11 +25,6 @@ static inline bool begins_with(Text text, Text beginning)
     return length(text) >= length(beginning) && memcmp(text.begin, beginning.begin, length(beginning)) == 0;
 }
 
-static inline bool ends_with(Text text, Text ending)
-{
-    return length(text) >= length(ending) && memcmp(text.end - length(ending), ending.begin, length(ending)) == 0;
-}
-
 static inline bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
 /* The first such letter from `at` on; NULL where there is none. */
@@ -41,11 +36,6 @@ static inline const char *next(char letter, const char *at, const char *end)
 static inline Text text_of(const Py_buffer *buffer)
 {
     return (Text){buffer->buf, (const char *)buffer->buf + buffer->len};
-}
-
-static inline Text text_in(PyObject *bytes)
-{
-    return (Text){PyBytes_AS_STRING(bytes), PyBytes_AS_STRING(bytes) + PyBytes_GET_SIZE(bytes)};
 }
 
 /* ---------------------------------------------------------------------------------------------------- dictionaries */
@@ -138,7 +128,10 @@ static inline int32_t expected_at(Dictionary *dictionary, const char *at, const 
         return -1;
     const int32_t code = dictionary->words[dictionary->latest].successor;
     const Text expected = dictionary->words[code].text;
-    if (end - at <= length(expected) || at[length(expected)] != '"' || !begins_with((Text){at, end}, expected))
+    const char *close = at + length(expected);
+    if (end - at <= length(expected) || *close != '"' || !begins_with((Text){at, end}, expected))
+        return -1;
+    if (end - close > 1 && close[1] == '"') /* a quote inside a longer text */
         return -1;
     return dictionary->latest = code;
 }

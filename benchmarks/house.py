@@ -1,0 +1,311 @@
+"""The house in figures: how full folders are, how many files a report passes, what no test names, how much there is.
+
+    python -m benchmarks.house --suite-seconds 280
+
+docs/architecture.md prints it. What must never get worse, tests/whole/test_house.py holds; here is how it stands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.generate import LONG_NAMES, METRICS, kernel_names, launches, write
+from sample_reports import dialects
+from sample_reports.dialects import Cell, Printed, Style
+from tests.conftest import ROOT, SAMPLES
+from tests.whole.test_house import FOLDERS, MODULES, TREES, assert_no_cycle, entries, modules_imported_by
+
+SMALL_SAMPLE = SAMPLES / "d01-wide-raw.csv"
+NOT_ANALYSIS = ("ncu_tools.report", "ncu_tools.cli", "ncu_tools.profiling")
+READERS = "ncu/csv_pages:LongPage streaming/long_page_lines:LongLines streaming/long_blocks:LongBlocks"
+"""What reads the rows of a details page, each by itself: plain, with pyarrow, compiled. Kept by hand, as RULES are."""
+RULES = {
+    "is a line a row": "ncu/csv_pages:_is_row streaming/long_page_lines:_is_row streaming/cells/number_cells:are_rows",
+    "is a row one of a rule": "ncu/csv_pages:rule streaming/long_page_lines:_is_rule",
+    "does a line open a page": "ncu/csv_pages:open_page streaming/line_accounting:may_open_a_page",
+    "which columns are identity": "ncu/csv_pages:launch_of streaming/quoted_cells:kind_of "
+                                  "streaming/line_accounting:IDENTITY_TITLES",
+    "what is a number": "report_data/units:_form streaming/cells/number_cells:all_simple",
+    "which locale": "report_data/units:vote streaming/cells/number_cells:votes_of",
+    "what is a whole number": "report_data/csv_text:whole streaming/cells/number_cells:whole_numbers",
+    "what is a shape": "report_data/csv_text:triple streaming/cells/number_cells:triples",
+    "where do lines end": "ncu/csv_pages:_starts streaming/quoted_cells:_plainly_ended",
+}  # fmt: skip
+"""Where Python states each rule of the CSV format, beside the one loop in C."""
+MOST_RULES = 14
+"""Some six rules on imports, sizes and names, and the checks that they catch what they claim."""
+
+
+class Row(NamedTuple):
+    """A measure, what it is now, the most that it should be, and where it is more."""
+
+    what: str
+    value: float | None
+    goal: float | None
+    where: str = ""
+
+    def __str__(self) -> str:
+        value, goal = ("-" if number is None else f"{number:,}" for number in (self.value, self.goal))
+        verdict = ""
+        if self.value is not None and self.goal is not None:
+            verdict = "met" if self.value <= self.goal else f"missed: {self.where}".removesuffix(": ")
+        return f"{self.what:<58}{value:>7}{goal:>8}  {verdict}".rstrip()
+
+
+def defined(places: str) -> int:
+    """How many of these `file:name` of ncu_parsers exist and define the function, class or constant."""
+    count = 0
+    for file, name in (place.split(":") for place in places.split()):
+        tree = TREES.get(FOLDERS["ncu_parsers"] / f"{file}.py")
+        nodes = () if tree is None else ast.walk(tree)
+        count += any(name in (getattr(node, "name", None), getattr(node, "id", None)) for node in nodes)
+    return count
+
+
+# ------------------------------------------------------------------------------------------------- the way of a report
+
+
+IS_FUNCTION = 0x1  # "optimized", as the locals of modules and of bodies of classes are not
+PROJECT = tuple(f"{folder}/" for folder in FOLDERS.values())
+
+
+def file_of(frame: FrameType | None) -> str | None:
+    """The project's file whose function a frame runs; None where it is no function, or of another package."""
+    if frame is None or not frame.f_code.co_flags & IS_FUNCTION or not frame.f_code.co_filename.startswith(PROJECT):
+        return None
+    return frame.f_code.co_filename
+
+
+def is_imported(frame: FrameType | None) -> bool:
+    """Whether a frame runs because a module of the project is being imported."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(PROJECT):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def traced(path: str) -> dict[str, Any]:
+    """Parse a report in this process: the project's files whose functions ran, and the calls from file to file.
+
+    What runs while modules are imported does not count.
+    """
+    files, calls = set[str](), set[tuple[str, str]]()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        file = file_of(frame) if event == "call" else None
+        caller = file_of(frame.f_back) or file
+        if file is None or caller is None or (file in files and (caller, file) in calls) or is_imported(frame):
+            return
+        files.add(file)
+        calls.add((caller, file))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    from ncu_tools.cli import run
+
+    with tempfile.TemporaryDirectory() as folder:
+        code = run(["parse", path, "-o", str(Path(folder) / "out.parquet")])
+    sys.setprofile(None)
+    both = sorted(pair for pair in calls if pair[0] < pair[1] and pair[::-1] in calls)
+    return {"code": code, "files": len(files), "both": [[Path(one).stem for one in pair] for pair in both]}
+
+
+def way_of(path: Path) -> dict[str, Any]:
+    """The same in a process of its own, in which nothing was imported or kept before."""
+    program = "import sys, json; from benchmarks.house import traced; print('\\n' + json.dumps(traced(sys.argv[1])))"
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if found["code"]:
+        raise SystemExit(f"{path} could not be parsed: {done.stderr}")
+    return found
+
+
+def way_rows() -> Iterator[Row]:
+    """How many files a big and a small report pass, and which call each other both ways."""
+    with tempfile.TemporaryDirectory() as folder:
+        big = Path(folder) / "long.csv"
+        write("long", big, 3)
+        of_big, of_small = way_of(big), way_of(SMALL_SAMPLE)
+    yield Row("files whose functions run, parse of 3 MB long", of_big["files"], 25)
+    yield Row("files whose functions run, parse of a small sample", of_small["files"], 20)
+    both = first([" and ".join(pair) for pair in of_big["both"]])
+    yield Row("pairs of files that call each other both ways", len(of_big["both"]), 0, both)
+
+
+# ------------------------------------------------------------------------------------------------------------ dialects
+
+
+def printed(count: int) -> list[Printed]:
+    """Launches as a report prints them, with the metrics of the generated ones."""
+    generator = random.Random(1)  # noqa: S311 - not for secrets
+    made = []
+    for number, (_, size) in enumerate(islice(launches(generator, kernel_names(generator, LONG_NAMES)), count)):
+        cells = [Cell(name, int(size * generator.randint(100, 150)), unit, 2) for name, unit in METRICS]
+        made.append(Printed(number, f"void kernel{number % 300}<{'float, ' * 40}int>(float *)", cells))
+    return made
+
+
+def without_a_point(made: list[Printed]) -> list[Printed]:
+    """The same launches with whole numbers, which speak for no locale."""
+    for launch in made:
+        launch.cells = [Cell(cell.name, cell.digits, cell.unit) for cell in launch.cells]
+    return made
+
+
+POINT, COMMA = Style(thousands=","), Style(decimal=",", thousands=".")
+UTF_8_DETAILS = "UTF-8 details page"
+DIALECTS: dict[str, Callable[[list[Printed]], bytes]] = {
+    UTF_8_DETAILS: lambda made: dialects.long(made, POINT).encode(),
+    "UTF-16": lambda made: dialects.long(made, POINT).encode("utf-16"),
+    "decimal commas": lambda made: dialects.long(made, COMMA).encode(),
+    "no locale": lambda made: dialects.long(without_a_point(made), Style()).encode(),
+    "semicolons": lambda made: dialects.long(made, Style(decimal=",", thousands=".", delimiter=";")).encode(),
+    "Windows": lambda made: dialects.long(made, Style(thousands=",", line_end="\r\n")).encode("utf-8-sig"),
+    "ncu 2022": lambda made: dialects.long(made, POINT, legacy=True).encode(),
+    "NVTX ranges": lambda made: dialects.long(made, POINT, nvtx=True).encode(),
+    "raw page": lambda made: dialects.wide(made, POINT).encode(),
+    "raw page, decimal commas": lambda made: dialects.wide(made, COMMA).encode(),
+    "text page": lambda made: dialects.text(made, POINT).encode(),
+}
+
+
+def seconds_of(path: Path) -> float:
+    """How long the fastest of three parses takes, imports and start not counted."""
+    from ncu_parsers.parse.parse import parse_into
+    from ncu_parsers.sources.sources import Source
+
+    taken = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        parsed = parse_into(path.with_suffix(".parquet"), [Source(str(path))])
+        taken.append(time.perf_counter() - begin)
+        if not parsed.written:
+            raise SystemExit(f"{path.name} could not be parsed: {parsed.refused}")
+    return min(taken)
+
+
+def dialect_rows(megabytes: float) -> Iterator[Row]:
+    """The slowest dialect as a ratio to the UTF-8 details page of the same launches, which has so many megabytes."""
+    count = int(megabytes * 1e6 / len(DIALECTS[UTF_8_DETAILS](printed(50))) * 50)
+    times = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, written) in enumerate(DIALECTS.items()):
+            path = Path(folder) / f"{number}.csv"
+            path.write_bytes(written(printed(count)))
+            times[name] = seconds_of(path)
+    ratios = {name: taken / times[UTF_8_DETAILS] for name, taken in times.items()}
+    slowest = sorted(ratios, key=lambda name: -ratios[name])
+    told = first([f"{name} {ratios[name]:.1f}" for name in slowest])
+    yield Row(f"slowest dialect / {UTF_8_DETAILS}, {megabytes:g} MB", round(ratios[slowest[0]], 1), 10, told)
+
+
+# ------------------------------------------------------------------------------------------------- the code as it lies
+
+
+def cycles() -> int:
+    """1 where modules import each other in a circle, else 0."""
+    try:
+        assert_no_cycle({module: modules_imported_by(module) for module in MODULES})
+    except AssertionError:
+        return 1
+    return 0
+
+
+def unnamed() -> list[str]:
+    """Modules whose name stands in no test, not even as a word."""
+    words = {word for path in (ROOT / "tests").rglob("*.py") for word in re.findall(r"\w+", path.read_text("utf-8"))}
+    modules = (module for module, path in MODULES.items() if path.name != "__init__.py")
+    return [module for module in modules if module.rpartition(".")[2] not in words]
+
+
+def code_rows() -> Iterator[Row]:
+    """What the source says of itself."""
+    folders = [one for top in FOLDERS.values() for one in (top, *top.rglob("*")) if one.is_dir()]
+    fullest = max(folders, key=lambda folder: len(entries(folder)))
+    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    widest = max(functions, key=parameters)
+    classes = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+    twice = [name for name, count in classes.items() if count > 1]
+    back = [
+        module for module in MODULES
+        if module != "ncu_tools" and not module.startswith(NOT_ANALYSIS)
+        and any(name.startswith("ncu_tools.report") for name in modules_imported_by(module))
+    ]  # fmt: skip
+    places = {rule: defined(stated) for rule, stated in RULES.items()}
+    of_rules = max(places, key=lambda rule: places[rule])
+    yield Row("entries in the fullest folder", len(entries(fullest)), 12, fullest.name)
+    yield Row("places in Python that state a rule of the CSV format", places[of_rules], 1, of_rules)
+    yield Row("readers of a details page", defined(READERS), 2)
+    yield Row("analysis modules that import from report/", len(back), 0, first(back))
+    yield Row("cycles of modules", cycles(), 0)
+    yield Row("parameters of the widest function", parameters(widest), 12, widest.name)
+    yield Row("class names that stand for several classes", len(twice), 0, first(twice))
+    yield Row("modules that no test names", len(unnamed()), 0, first(unnamed()))
+
+
+def first(names: list[str]) -> str:
+    """The first of some names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many a function takes by name or place."""
+    return sum(map(len, (function.args.posonlyargs, function.args.args, function.args.kwonlyargs)))
+
+
+def size_rows(suite_seconds: float | None) -> Iterator[Row]:
+    """How many tests there are, how long they take, and how many lines there are."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    tests = [line for line in listed.splitlines() if "::" in line]
+    rules = {line.partition("[")[0] for line in tests if "test_house.py" in line}
+    yield Row("tests", len(tests), None)
+    yield Row("functions of test_house", len(rules), MOST_RULES)
+    yield Row("seconds of the README's test command, 2 cores", suite_seconds, 300)
+    yield Row("lines of Python in the three packages", lines(".py"), 36_500)
+    yield Row("lines of C", lines(".c") + lines(".h"), None)
+
+
+def lines(suffix: str) -> int:
+    """How many lines files of the packages with this ending have together."""
+    return sum(
+        len(path.read_text("utf-8").splitlines()) for top in FOLDERS.values() for path in top.rglob(f"*{suffix}")
+    )
+
+
+def main() -> None:
+    """Print every row with its goal. Exit code 1 where one is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite-seconds", type=float, help="what the README's test command took; not measured here")
+    parser.add_argument(
+        "--mb", type=float, default=6, help="the size of the details page that dialects are held against"
+    )
+    asked = parser.parse_args()
+    rows = [*code_rows(), *way_rows(), *dialect_rows(asked.mb), *size_rows(asked.suite_seconds)]
+    print(f"{'':<58}{'now':>7}{'goal':>8}", *rows, sep="\n")
+    sys.exit(any("missed" in str(row) for row in rows))
+
+
+if __name__ == "__main__":
+    main()

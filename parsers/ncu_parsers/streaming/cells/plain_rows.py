@@ -1,0 +1,115 @@
+"""Cells of rows, cut and judged one line at a time -> the columns that the compiled loop gives: its oracle.
+
+It reads what the compiled loop leaves: lines with anything unusual in them, other delimiters, and every line where the
+loop was not compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, repeat, zip_longest
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from ncu_parsers.report_data.csv_text import triple, whole
+from ncu_parsers.report_data.units import NumberFormat, simple_form, vote
+from ncu_parsers.streaming.cells.rows import (
+    AMBIGUOUS,
+    CONTRARY,
+    MISSING,
+    NO_VOTE,
+    OWN_VOTE,
+    Codes,
+    Kind,
+    Layout,
+    NotStreamed,
+    Numbers,
+    Rows,
+    Texts,
+    grouped,
+)
+
+NOT_A_NUMBER = float("nan")
+NO_SHAPE = (MISSING,) * 3
+
+
+class JudgedRow(NamedTuple):
+    """A row that its page judged: how many plain rows are before it, where its line begins in the block, its cells."""
+
+    before: int
+    begin: int
+    cells: list[str]
+
+
+def plain_rows(
+    judged: Sequence[JudgedRow], block: bytes, layout: Layout, decimal: str, *, count_votes: bool = True
+) -> Rows:
+    """The rows of a block. Raises `NotStreamed` for shapes that are counts, as the oldest summaries print them.
+
+    Without `count_votes`, which take half the time of a number, numbers say nothing about their decimal mark.
+    """
+    rows = Rows(len(judged), {}, {}, {}, {}, (block,), np.array([row.begin for row in judged], np.int64))
+    missing = repeat((None,) * len(judged))  # columns that no row reaches
+    columns = chain(zip_longest(*(row.cells for row in judged)), missing)
+    for (title, kind), cells in zip(layout.columns, columns, strict=False):
+        if kind is Kind.TEXTS:
+            rows.texts[title] = coded(cells)
+        elif kind is Kind.WHOLE:
+            rows.whole[title] = np.array([whole(cell) for cell in cells], np.int64)
+        elif kind is Kind.SHAPES:
+            rows.shapes[title] = _shapes_of(coded(cells))
+        elif kind is Kind.NUMBERS:
+            rows.numbers[title] = numbers_of(cast(Sequence[str], cells), decimal, count_votes=count_votes)
+        else:
+            texts = coded(cells)
+            rows.numbers[title] = repeated(numbers_of(texts.words, decimal, count_votes=count_votes), texts.codes)
+    return rows
+
+
+def coded(cells: Sequence[str | None]) -> Texts:
+    """Cells as codes of their distinct texts; None is `MISSING`."""
+    places: dict[str | None, int] = {None: MISSING}
+    codes = [places.setdefault(cell, len(places) - 1) for cell in cells]
+    del places[None]
+    return Texts(np.array(codes, np.int32), [word for word in places if word is not None])
+
+
+def numbers_of(cells: Sequence[str], decimal: str, *, count_votes: bool = True) -> Numbers:
+    """What cells say as numbers in the simple form of `units`; any other cell is non-numeric here."""
+    number_format, simple = NumberFormat(decimal), simple_form(decimal).fullmatch
+    values = [number_format.value_of(cell) if simple(cell) else NOT_A_NUMBER for cell in cells]
+    non_numeric: dict[str, list[int]] = {}
+    for at, value in enumerate(values):
+        if value != value:
+            non_numeric.setdefault(cells[at], []).append(at)
+    return Numbers(
+        np.array(values, np.float64),
+        np.array([vote_of(cell, decimal) if count_votes else NO_VOTE for cell in cells], np.int8),
+        {cell: np.array(places) for cell, places in non_numeric.items()},
+    )
+
+
+def vote_of(text: str, decimal: str) -> int:
+    """What a cell says about the decimal mark that it was read with."""
+    mark = vote(text)
+    if not mark:
+        return NO_VOTE
+    return OWN_VOTE if mark == decimal else AMBIGUOUS if mark == "?" else CONTRARY
+
+
+def repeated(distinct: Numbers, codes: Codes) -> Numbers:
+    """Numbers of distinct texts at all rows of these texts."""
+    rows_of = grouped(codes, [int(place) for (place,) in distinct.non_numeric.values()])
+    return Numbers(
+        distinct.values[codes],
+        distinct.votes[codes],
+        {text: rows_of[int(place)] for text, (place,) in distinct.non_numeric.items()},
+    )
+
+
+def _shapes_of(texts: Texts) -> Codes:
+    if any(word.strip().isdecimal() for word in texts.words):
+        raise NotStreamed("its shapes are counts")
+    shapes = np.array([*(triple(word) or NO_SHAPE for word in texts.words), NO_SHAPE], np.int32)
+    return shapes[texts.codes]

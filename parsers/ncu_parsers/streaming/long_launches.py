@@ -1,0 +1,239 @@
+"""Rows of long pages -> launches: the rows of a launch follow each other, each a metric or a rule of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from ncu_parsers.ncu.csv_pages import LongPage
+from ncu_parsers.report_data.metric_labels import metric_of_label
+from ncu_parsers.report_data.report import NAN_TEXTS, Metric, Reading, Report, Rule, metric_of
+from ncu_parsers.report_data.units import NumberFormat, unit
+from ncu_parsers.streaming.cells.rows import MISSING, Integers, Mask, NotStreamed, Places, Rows, Texts, joined
+from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, Rules, best_reading
+from ncu_parsers.streaming.layouts import BODY, LABEL, SECTION, UNIT, VALUE, is_rule
+from ncu_parsers.streaming.page_rows import RowBatch, StreamedPage
+
+
+def long_launches(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple[StreamedPage, LaunchColumns]]:
+    """The launches of each batch, as columns. The last launch of a batch waits for the next one: it may go on there."""
+    waiting: RowBatch | None = None
+    for batch in batches:
+        if waiting is not None and waiting.streamed is batch.streamed:
+            batch = batch._replace(rows=joined([waiting.rows, batch.rows]))
+        elif waiting is not None:
+            yield waiting.streamed, launches_of(waiting, report)
+        last = batch.rows.count if batch.is_last else _begin_of_last_launch(batch.rows)
+        if last:
+            yield batch.streamed, launches_of(batch._replace(rows=batch.rows.part(0, last)), report)
+        waiting = None if batch.is_last else batch._replace(rows=batch.rows.last(last))
+    if waiting is not None:
+        yield waiting.streamed, launches_of(waiting, report)
+
+
+def _begin_of_last_launch(rows: Rows) -> int:
+    """The first of the rows that share the ids of the last one."""
+    processes, ids = rows.whole["Process ID"], rows.whole["ID"]
+    others = np.flatnonzero((processes != processes[-1]) | (ids != ids[-1]))
+    return int(others[-1]) + 1 if len(others) else 0
+
+
+def launches_of(batch: RowBatch, report: Report) -> LaunchColumns:
+    """The launches that some rows describe, each whole. Notes what is odd about them, and labels of metrics."""
+    page = batch.streamed.page
+    assert isinstance(page, LongPage)  # noqa: S101 - the caller tells pages apart
+    rows, rule_rows = batch.rows, is_rule(batch.rows)
+    launch_of_row, first_rows = _launches(rows, rule_rows, page)
+    launches = len(first_rows)
+    metric_rows = np.flatnonzero(~rule_rows)
+    metrics = _Metrics(
+        rows.taken(metric_rows) if rule_rows.any() else rows, launch_of_row[metric_rows], launches, batch, report
+    )
+    identity = rows.taken(first_rows)
+    texts = {title: identity.texts[title] for title in page.identity_columns if title in identity.texts}
+    columns = LaunchColumns(
+        launches, identity.whole["ID"], identity.whole["Process ID"], texts, identity.shapes, metrics.columns(),
+        np.bincount(metrics.launch, minlength=launches), metrics.nans,
+        _rules(rows, np.flatnonzero(rule_rows), launch_of_row, launches, page),
+    )  # fmt: skip
+    batch.streamed.oddities.alive += launches - int(columns.failed.sum())
+    return columns
+
+
+def _launches(rows: Rows, rule_rows: Mask, page: LongPage) -> tuple[Integers, Places]:
+    """For each row the number of its launch, and for each launch its first row.
+
+    A metric is of the launch with the same identity cells; a rule of the latest launch with the same ids, as ncu up to
+    2022.3 prints another stream in rule rows.
+    """
+    identity = [
+        *(rows.texts[title].codes for title in page.identity_columns if title in rows.texts),
+        *(rows.whole[title] for title in page.identity_columns if title in rows.whole),
+        *(side for title in page.identity_columns if title in rows.shapes for side in rows.shapes[title].T),
+    ]
+    changes = rule_rows[1:] != rule_rows[:-1]
+    for column in identity:
+        changes = changes | (column[1:] != column[:-1])
+    begins = np.concatenate([[0], np.flatnonzero(changes) + 1])
+    keys = zip(*(column[begins].tolist() for column in identity), strict=True)
+    ids = zip(*(rows.whole[title][begins].tolist() for title in ("Process ID", "ID")), strict=True)
+    known: dict[tuple[int, ...], int] = {}
+    latest: dict[tuple[int, ...], int] = {}
+    numbers: list[int] = []
+    first_rows: list[int] = []
+    for begin, key, of_process, speaks_of in zip(begins.tolist(), keys, ids, rule_rows[begins].tolist(), strict=True):
+        number = latest.get(of_process) if speaks_of else None
+        number = known.get(key) if number is None else number
+        if number is None:
+            number = known[key] = latest[of_process] = len(first_rows)
+            first_rows.append(begin)
+        numbers.append(number)
+    lengths = np.diff([*begins.tolist(), rows.count])
+    return np.repeat(np.array(numbers, np.int64), lengths), np.array(first_rows, np.intp)
+
+
+def _rules(rows: Rows, places: Places, launch_of_row: Integers, launches: int, page: LongPage) -> Rules | None:
+    """What the rule rows at these places say of each launch."""
+    if not len(places):
+        return None
+    launch = launch_of_row[places]
+    ordered = places[np.argsort(launch, kind="stable")]
+    columns = page.rule_columns()
+    fields = {
+        field: _texts_at(rows.texts[page.header[columns[field]]], ordered)
+        if field in columns
+        else Texts(np.full(len(ordered), MISSING, np.int32), [])
+        for field in Rule._fields
+    }
+    return Rules(fields, np.bincount(launch, minlength=launches))
+
+
+def _texts_at(texts: Texts, places: Places) -> Texts:
+    return Texts(texts.codes[places], texts.words)
+
+
+class _Metrics:
+    """The metrics that rows say of launches: a column for each."""
+
+    def __init__(self, rows: Rows, launch: Integers, launches: int, batch: RowBatch, report: Report) -> None:
+        self.rows, self.launch, self.launches = rows, launch, launches
+        self.number_format = NumberFormat(batch.decimal)
+        self.oddities = batch.streamed.oddities
+        self.page = batch.streamed.page
+        self.numbers = rows.numbers[VALUE]
+        self.nans = np.zeros(launches, np.int64)
+        self.metric, self.names = self._named(report)
+        self.unit_of, self.units = _codes(rows, UNIT)
+
+    def _named(self, report: Report) -> tuple[Integers, list[str]]:
+        """For each row the number of its metric, and the metrics' names; notes labels as the launches have them."""
+        parts = [_codes(self.rows, title) for title in (SECTION, BODY, LABEL)]
+        combined = np.zeros(self.rows.count, np.int64)
+        for codes, words in parts:
+            combined = combined * len(words) + codes
+        self._require_one_run(combined)
+        by_launch = np.argsort(self.launch, kind="stable")
+        distinct, first, place_of = np.unique(combined[by_launch], return_index=True, return_inverse=True)
+        number = np.empty(len(distinct), np.int64)
+        names: dict[str, int] = {}
+        for place in np.argsort(first).tolist():
+            row = int(by_launch[first[place]])
+            metric = metric_of_label(*(words[int(codes[row])] for codes, words in parts))
+            report.labels.setdefault(metric.name, metric)
+            number[place] = names.setdefault(metric.name, len(names))
+        of_row = np.empty(self.rows.count, np.int64)
+        of_row[by_launch] = number[place_of.reshape(-1)]
+        return of_row, list(names)
+
+    def _require_one_run(self, said: Integers) -> None:
+        """Raise `NotStreamed` where a row says again what its launch's first row said: another run begins there."""
+        first = np.full(self.launches, -1, np.int64)
+        first[self.launch[::-1]] = np.arange(len(said) - 1, -1, -1)
+        if np.count_nonzero(said == said[first[self.launch]]) > np.count_nonzero(first >= 0):
+            raise NotStreamed("the ids of its launches begin anew")
+
+    def columns(self) -> dict[str, MetricColumn]:
+        """A column for each metric, in the order in which launches name them."""
+        factors = np.array([unit(text).factor for text in self.units])
+        values = self.numbers.values * factors[self.unit_of]
+        if np.isinf(values).any():
+            raise NotStreamed("a number is beyond all that can be stored")
+        place = self.metric * self.launches + self.launch
+        kept, repeated = self._without_repeats(place)
+        matrix = np.full((len(self.names), self.launches), np.nan)
+        matrix.reshape(-1)[place[kept]] = values[kept]
+        result = {name: MetricColumn(row) for name, row in zip(self.names, matrix, strict=True)}
+        valid = ~np.isnan(self.numbers.values) & kept
+        self._read_non_numeric(result, kept, valid)
+        self._note_units(result, valid)
+        self._read_repeats(result, repeated)
+        return result
+
+    def _without_repeats(self, place: Integers) -> tuple[Mask, dict[int, list[int]]]:
+        """Rows whose metric stands once in their launch, or first if all print the same; the other rows by place."""
+        counts = np.bincount(place, minlength=len(self.names) * self.launches)
+        kept: Mask = counts[place] == 1
+        repeated: dict[int, list[int]] = {}
+        for row in np.flatnonzero(~kept).tolist():
+            repeated.setdefault(int(place[row]), []).append(row)
+        for at, rows in list(repeated.items()):
+            if len({(int(self.unit_of[row]), self._printed(row)) for row in rows}) == 1:
+                kept[rows[0]] = True
+                del repeated[at]
+        return kept, repeated
+
+    def _printed(self, row: int) -> str:
+        """The value of a row as it is printed."""
+        _, cells = self.page.judge(self.rows.line(row).decode("utf-8", "replace").rstrip("\r\n"))
+        return cells[self.page.column[VALUE]]
+
+    def _read_non_numeric(self, result: dict[str, MetricColumn], kept: Mask, valid: Mask) -> None:
+        for text, rows in self.numbers.non_numeric.items():
+            lowered = text.strip().lower()
+            if lowered in NAN_TEXTS:
+                np.add.at(self.nans, self.launch[rows], 1)
+            known: dict[int, tuple[Metric | None, str | None]] = {}
+            for row in rows[kept[rows]].tolist():
+                code = int(self.unit_of[row])
+                if code not in known:
+                    known[code] = metric_of(Reading(text, self.units[code], "", "", ""), self.number_format)
+                name = self.names[self.metric[row]]
+                valid[row] = known[code][0] is not None
+                result[name].put(int(self.launch[row]), *known[code])
+                if known[code][0] is None and lowered.endswith("n/a"):
+                    self.oddities.absent[name] += 1
+
+    def _note_units(self, result: dict[str, MetricColumn], valid: Mask) -> None:
+        """The unit of a column is that of the first launch that has the metric."""
+        rows = np.flatnonzero(valid)
+        rows = rows[np.argsort(self.launch[rows], kind="stable")][::-1]
+        first = np.full(len(self.names), -1, np.int64)
+        first[self.metric[rows]] = rows
+        for name, row in zip(self.names, first.tolist(), strict=True):
+            if row >= 0:
+                result[name].unit = unit(self.units[int(self.unit_of[row])]).base
+                result[name].first = int(self.launch[row])
+
+    def _read_repeats(self, result: dict[str, MetricColumn], repeated: dict[int, list[int]]) -> None:
+        """Metrics that stand several times in a launch, and not the same each time."""
+        for at, rows in repeated.items():
+            name, launch = self.names[at // self.launches], at % self.launches
+            readings = [Reading(self._printed(row), self.units[int(self.unit_of[row])], "", "", "") for row in rows]
+            metric, behind, conflict = best_reading(readings, self.number_format)
+            column = result[name]
+            column.put(launch, metric, behind)
+            if metric is not None and (column.first is None or launch < column.first):
+                column.unit, column.first = metric.unit, launch
+            if metric is None and readings[0].text.strip().lower().endswith("n/a"):
+                self.oddities.absent[name] += 1
+            if conflict:
+                self.oddities.conflicts.setdefault(name, conflict)
+
+
+def _codes(rows: Rows, title: str) -> tuple[Integers, list[str]]:
+    """A column of texts as whole numbers, one per row, and the texts they stand for; "" where a row lacks it."""
+    texts = rows.texts.get(title)
+    if texts is None:
+        return np.zeros(rows.count, np.int64), [""]
+    return texts.codes.astype(np.int64), texts.words or [""]

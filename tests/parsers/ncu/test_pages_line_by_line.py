@@ -1,0 +1,115 @@
+"""Pages of ncu fed line by line: which line opens which page, and what each following line was."""
+
+from __future__ import annotations
+
+import pytest
+from ncu_parsers.ncu.csv_pages import LongPage, SummaryPage, WidePage, open_page
+from ncu_parsers.ncu.session_and_source_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
+from ncu_parsers.ncu.text_page import TextPage, opens_text_page
+from ncu_parsers.report_data import report
+
+from sample_reports import dialects
+from sample_reports.dialects import Cell, Printed, Style
+
+LAUNCHES = [Printed(0, "gemm(float *)", [Cell("gpu__time_duration.sum", 12, "us", 1)])]
+LONG, WIDE = dialects.long(LAUNCHES, Style()), dialects.wide(LAUNCHES, Style())
+CELL = LAUNCHES[0].cells[0]
+SUMMARY = dialects.summary([(LAUNCHES[0], 3, [(CELL, CELL, CELL)])], Style())
+
+
+class TestCsvPages:
+    @pytest.mark.parametrize(("text", "kind"), [(LONG, LongPage), (WIDE, WidePage), (SUMMARY, SummaryPage)])
+    def test_a_header_opens_the_page_of_its_columns(self, text: str, kind: type) -> None:
+        assert type(open_page(text.splitlines()[0])) is kind
+
+    def test_a_header_behind_output_of_the_program_opens_the_page_too(self) -> None:
+        assert type(open_page("loss 0.3" + LONG.splitlines()[0])) is LongPage
+
+    @pytest.mark.parametrize("line", [LONG.splitlines()[1], "", "a,b,c", '"Kernel Name"'])
+    def test_other_lines_open_none(self, line: str) -> None:
+        assert open_page(line) is None
+
+    def test_each_line_of_a_long_page_is_named(self) -> None:
+        header, row = LONG.splitlines()
+        page = open_page(header)
+        assert page is not None
+        assert [page.feed(row), page.feed("epoch 1"), page.feed("==PROF== Disconnected"), page.feed("")] == [
+            report.METRICS, report.OUTPUT, report.MESSAGE, report.BLANK,
+        ]  # fmt: skip
+        (launch,) = page.launches()
+        assert (launch.kernel_name, launch.grid, launch.launch_id) == ("gemm(float *)", (1, 1, 1), 0)
+
+
+class TestSessionPages:
+    @pytest.mark.parametrize(
+        "line", ["Launch Settings", '"Session Attribute","Value"', '"Device Attribute","Device 0"']
+    )
+    def test_begin_with_one_of_their_titles(self, line: str) -> None:
+        assert opens_session_page(line)
+        assert not opens_session_page(f"a {line}")
+
+    def test_keep_attributes_of_each_device_apart(self) -> None:
+        page = SessionPage()
+        fed = [page.feed(line) for line in (
+            '"Session Attribute","Value"', '"Nsight Compute","2024.1.0"', "",
+            '"Device Attribute","Device 0","Device 1"', '"Display Name","A100","H100"',
+        )]  # fmt: skip
+        assert fed == [report.HEADER, report.SESSION, report.BLANK, report.HEADER, report.SESSION]
+        assert page.attributes == {
+            "Nsight Compute": "2024.1.0", "Device 0: Display Name": "A100", "Device 1: Display Name": "H100",
+        }  # fmt: skip
+        assert (page.tool_version, page.launches()) == ("2024.1.0", [])
+
+    def test_read_their_columns_from_the_dashes_in_plain_text(self) -> None:
+        page = SessionPage()
+        for line in ("Session Info", "----------- ------", "Created     2024", "Hostname    node one"):
+            page.feed(line)
+        assert page.attributes == {"Created": "2024", "Hostname": "node one"}
+
+    def test_take_the_version_from_the_path_of_the_profiler(self) -> None:
+        page = SessionPage()
+        page.feed('"Profiler Command Line","/opt/nvidia/nsight-compute/2023.2.1/ncu --page session"')
+        assert page.tool_version == "2023.2.1"
+        assert SessionPage().tool_version is None
+
+
+class TestSourcePages:
+    def test_are_told_from_wide_pages_by_their_second_column(self) -> None:
+        assert opens_source_page('"Kernel Name","gemm(float *)"')
+        assert opens_source_page('"#","Address","Source","# Samples"')
+        assert not opens_source_page('"Kernel Name","Block Size","Grid Size"')
+        assert not opens_source_page(LONG.splitlines()[0])
+
+    def test_are_passed_over(self) -> None:
+        page = SourcePage()
+        assert [page.feed("0x10,IADD3"), page.feed(" ")] == [report.SOURCE, report.BLANK]
+        assert page.launches() == []
+
+
+class TestTextPages:
+    KERNEL = "  gemm(float *) (4, 2, 1)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 8.0"
+
+    def test_are_opened_by_a_line_of_a_kernel(self) -> None:
+        assert opens_text_page(self.KERNEL)
+        assert opens_text_page("  gemm(float *), 2020-Mar-01 10:00:00, Context 1, Stream 7")
+        assert not opens_text_page("  loss 0.5, Context switch")
+        assert not opens_text_page(self.KERNEL.lstrip())
+
+    def test_give_a_launch_its_shape_device_process_and_metrics(self) -> None:
+        page = TextPage()
+        fed = [page.feed(line) for line in (
+            "[4711] app@node1", self.KERNEL, "    Section: GPU Speed Of Light", "    -------- ---- -----",
+            "    Duration us   12.50", "    -------- ---- -----",
+        )]  # fmt: skip
+        assert fed == [report.LAYOUT, report.HEADER, report.LAYOUT, report.LAYOUT, report.METRICS, report.LAYOUT]
+        (launch,) = page.launches()
+        assert (launch.process_id, launch.grid, launch.block, launch.device_id, launch.compute_capability) == (
+            4711, (4, 2, 1), (128, 1, 1), 0, "8.0",
+        )  # fmt: skip
+        assert [reading.text for readings in launch.readings.values() for reading in readings] == ["12.50"]
+
+    def test_a_line_that_is_no_kernel_opens_no_launch(self) -> None:
+        page = TextPage()
+        with pytest.raises(ValueError, match="not a kernel line"):
+            page.open_launch("  step 3")
+        assert page.launches() == []

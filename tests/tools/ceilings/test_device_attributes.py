@@ -1,0 +1,85 @@
+"""What a report says of its own board: bandwidths from device attributes, peaks per cycle, sparse shares."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ncu_tools.ceilings.device_attributes import (
+    DRAM_PEAK,
+    board_of,
+    bus_bytes,
+    dram_limit,
+    l2_size,
+    peaks,
+    sparse_shares,
+)
+from tests.support.launches import launch, metric, table
+
+TENSOR = "sm__ops_path_tensor_src_bf16_dst_fp32"
+
+
+def attributes(**values: float) -> dict[str, Any]:
+    return {f"device__attribute_{name}": metric(value) for name, value in values.items()}
+
+
+def test_a_bus_moves_two_transfers_of_its_width_in_a_cycle() -> None:
+    found = table(launch(metrics=attributes(global_memory_bus_width=5120)), launch())
+    assert bus_bytes(found)[0] == 1280.0
+    assert math.isnan(bus_bytes(found)[1])
+
+
+def test_what_the_bus_of_an_integrated_gpu_moves_is_not_known() -> None:
+    found = table(launch(metrics=attributes(global_memory_bus_width=256, integrated=1)))
+    assert np.isnan(bus_bytes(found)).all()
+
+
+@pytest.mark.parametrize("clock", ["max_mem_frequency_khz", "memory_clock_rate"])
+def test_the_dram_limit_is_the_bus_at_the_highest_memory_clock(clock: str) -> None:
+    found = table(launch(metrics=attributes(global_memory_bus_width=5120, **{clock: 1.215e6})))
+    assert dram_limit(found).tolist() == [1280 * 1.215e9]
+
+
+def test_without_a_clock_there_is_no_dram_limit() -> None:
+    found = table(launch(metrics=attributes(global_memory_bus_width=5120, max_mem_frequency_khz=0)))
+    assert np.isnan(dram_limit(found)).all()
+
+
+def test_the_counters_peak_stands_in_only_where_the_bus_is_not_known() -> None:
+    counted = {DRAM_PEAK: metric(1024.0)}
+    board = board_of(
+        table(launch(metrics={**counted, **attributes(global_memory_bus_width=5120)}), launch(metrics=counted))
+    )
+    assert board.dram_per_cycle.tolist() == [1280.0, 1024.0]
+    assert board.counted_dram.tolist() == [1024.0, 1024.0]
+
+
+def test_only_long_launches_are_steady() -> None:
+    assert board_of(table(launch(ns=1e6), launch(ns=1e3), launch())).steady.tolist() == [True, False, False]
+
+
+def test_the_l2_size_is_in_bytes_and_unknown_without_the_attribute() -> None:
+    found = l2_size(table(launch(metrics=attributes(l2_cache_size=41_943_040)), launch()))
+    assert found[0] == 41_943_040
+    assert math.isnan(found[1])
+
+
+def test_peaks_are_operations_per_cycle_of_each_unit_with_an_fma_as_two() -> None:
+    name = "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained"
+    dense = f"{TENSOR}_sparsity_off.sum.peak_sustained"
+    found = peaks(table(launch(metrics={name: metric(6912.0), dense: metric(110_592.0)})))
+    assert {(peak.unit, peak.is_plain): peak.per_cycle.tolist() for peak in found} == {
+        ("fp32", True): [13_824.0], ("tensor_bf16", True): [110_592.0],
+    }  # fmt: skip
+
+
+def test_the_share_of_sparse_operations_is_of_all_that_were_counted() -> None:
+    counts = {f"{TENSOR}_sparsity_on.sum": metric(30.0), f"{TENSOR}_sparsity_off.sum": metric(90.0)}
+    none = {f"{TENSOR}_sparsity_on.sum": metric(0.0), f"{TENSOR}_sparsity_off.sum": metric(0.0)}
+    shares = sparse_shares(table(launch(metrics=counts), launch(metrics=none)))["tensor_bf16"]
+    assert shares[0] == 0.25
+    assert math.isnan(shares[1])
+    assert sparse_shares(table(launch())) == {}

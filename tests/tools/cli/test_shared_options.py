@@ -1,0 +1,69 @@
+"""What several commands have in common: the selection of launches, and the titles of times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.selection_options import hold_whole, selection_options
+from ncu_tools.cli.time_titles import said_of_operators, titled_times, with_titles
+from ncu_tools.report.table import Column, Table
+from ncu_tools.runs.selection import Selection
+
+
+def selected(*arguments: str) -> Any:
+    """What a command with these arguments gets as `only`."""
+    got: list[Any] = []
+
+    @click.command()
+    @selection_options
+    def command(only: Selection | None) -> None:
+        got.append(only)
+
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    return got[0]
+
+
+class TestSelectionOptions:
+    def test_without_any_there_is_no_selection(self) -> None:
+        assert selected() is None
+
+    def test_reach_the_command_together_and_may_be_repeated(self) -> None:
+        only = selected("--kernel", "gemm", "--phase", "forward", "--phase", "backward", "--device", "1", "--rank", "0")
+        assert isinstance(only, Selection)
+        assert [pattern.pattern for pattern in only.kernels] == ["gemm"]
+        assert (only.phases, only.devices, only.ranks) == (("forward", "backward"), (1,), (0,))
+
+    def test_are_refused_with_dask_which_shares_out_whole_datasets(self) -> None:
+        with pytest.raises(WrongUsage, match="--dask shares out whole ones"):
+            hold_whole(selected("--rank", "0"), "local")
+        hold_whole(None, "local")
+        hold_whole(selected("--rank", "0"), None)
+
+
+COLUMNS = (Column("kernel", "kernel"), Column("time_ns", "time", "time"), Column("time_ratio", "time ratio"))
+
+
+class TestTitlesOfTimes:
+    @pytest.mark.parametrize(("clocks", "titles"), [
+        ({"self CPU"}, ["kernel", "self CPU", "self CPU ratio"]),
+        ({"time"}, ["kernel", "time", "time ratio"]),
+        ({"self CPU", "self GPU"}, ["kernel", "time", "time ratio"]),
+    ])  # fmt: skip
+    def test_are_those_of_the_only_clock_there_is(self, clocks: set[str], titles: list[str]) -> None:
+        table = titled_times(Table("hotspots", COLUMNS, [], []), clocks)
+        assert [column.title for column in table.columns] == titles
+        assert table.extra.get("time") == (titles[1] if titles[1] != "time" else None)
+
+    def test_change_no_other_column(self) -> None:
+        assert [column.name for column in with_titles(COLUMNS, "self GPU")] == [column.name for column in COLUMNS]
+
+    def test_of_operators_come_with_a_note_and_those_of_kernels_with_none(self) -> None:
+        (note,) = said_of_operators({"self CPU"})
+        assert note.startswith("times are self CPU times of PyTorch operators")
+        assert said_of_operators({"time"}) == []

@@ -1,0 +1,127 @@
+"""Launches summed to kernels: totals, rates, spread and bounds, the same in one piece or merged from several."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.kernels.kernel_row import Hotspot, kernels_table, ranked, run_total
+from ncu_tools.kernels.kernel_sums import KernelSums, Launches, NamedSums
+from tests.support.launches import launch, sass, table
+
+
+def summed(found: pa.Table) -> KernelSums[str]:
+    """The sums of launches by the names of their kernels."""
+    names = found.column("kernel_name").to_pylist()
+    titles = list(dict.fromkeys(names))
+    sums: KernelSums[str] = KernelSums()
+    sums.add(Launches(found, ceilings_of(found)), np.array([titles.index(name) for name in names]), titles)
+    return sums
+
+
+TIMES = (100.0, 300.0, 500.0)
+
+
+def three() -> pa.Table:
+    return table(*(launch("a", sass(ffma=10), ns=ns, dram=40.0) for ns in TIMES), launch("b", ns=50.0))
+
+
+class TestKernelSums:
+    def test_are_totals_rates_and_spread_of_each_kernel(self) -> None:
+        sums = summed(three())
+        a = sums.number("a")
+        assert sums.total("flops")[a] == 60.0
+        assert sums.rate("dram")[a] == pytest.approx(120.0 / 900e-9)
+        assert sums.intensity()[a] == 0.5
+        assert sums.mean_seconds()[a] == pytest.approx(300e-9)
+        assert (sums.shortest_seconds()[a], sums.longest_seconds()[a]) == (100e-9, 500e-9)
+        assert sums.deviation_seconds()[a] == pytest.approx(np.std(TIMES, ddof=1) * 1e-9)
+
+    def test_of_one_launch_have_no_spread_and_without_counters_no_total(self) -> None:
+        sums = summed(three())
+        b = sums.number("b")
+        assert math.isnan(sums.deviation_seconds()[b])
+        assert math.isnan(sums.total("flops")[b])
+        assert math.isnan(sums.intensity()[b])
+
+    def test_a_total_is_not_known_where_one_launch_lacks_it(self) -> None:
+        sums = summed(table(launch("a", dram=10.0), launch("a")))
+        assert np.isnan(sums.total("dram")).all()
+
+    def test_failed_launches_have_a_row_and_no_weight(self) -> None:
+        sums = summed(table(launch("a", ns=100.0, dram=10.0), launch("a", ns=9e9, dram=1e9, failed=True)))
+        assert (sums.of("rows").tolist(), sums.of("launches").tolist()) == ([2.0], [1.0])
+        assert sums.total("dram").tolist() == [10.0]
+        assert sums.longest_seconds().tolist() == [100e-9]
+
+    def test_the_main_unit_did_most_of_the_flops(self) -> None:
+        sums = summed(table(launch("a", sass(ffma=10, dfma=30)), launch("b")))
+        assert sums.main_units() == ["fp64", None]
+        assert sums.used_units() == ["fp64", "fp32"]
+
+    def test_merged_from_parts_are_those_of_the_whole(self) -> None:
+        whole, merged = summed(three()), summed(three().slice(0, 2))
+        merged.merge(summed(three().slice(2)))
+        assert merged.titles == whole.titles
+        for values in (KernelSums.mean_seconds, KernelSums.deviation_seconds, KernelSums.longest_seconds):
+            np.testing.assert_allclose(values(merged), values(whole), rtol=1e-12)
+        np.testing.assert_array_equal(merged.total("flops"), whole.total("flops"))
+
+    def test_of_kernels_that_get_one_title_become_one(self) -> None:
+        sums = summed(table(launch("a", dram=10.0), launch("b", dram=30.0))).titled(["ab", "ab"])
+        assert (sums.titles, sums.total("dram").tolist()) == (["ab"], [40.0])
+
+
+def test_named_sums_take_launches_of_kernels_that_are_seen_later() -> None:
+    sums = NamedSums()
+    sums.turn_to(np.array([0, 0]), 1)
+    sums.add("amount", np.array([1.0, 2.0]))
+    sums.turn_to(np.array([2, 0]), 3)
+    sums.add("amount", np.array([5.0, 7.0]), np.array([True, False]))
+    assert sums.of("amount").tolist() == [3.0, 0.0, 5.0]
+
+
+def kernel(name: str, **known: object) -> Hotspot:
+    empty = dict.fromkeys(
+        ("time_total_ns", "time_mean_ns", "time_min_ns", "time_max_ns", "time_std_ns", "time_share", "time_cumulative",
+         "flops", "flops_per_s", "dram_bytes", "dram_bytes_per_s", "arithmetic_intensity", "bound", "bound_fraction")
+    )  # fmt: skip
+    return replace(Hotspot(name, 1, **empty), **known)  # type: ignore[arg-type]
+
+
+class TestRowsOfKernels:
+    def test_are_in_order_of_time_with_shares_that_add_up(self) -> None:
+        found = ranked([kernel("a", time_total_ns=25.0), kernel("b", time_total_ns=75.0, headroom_ns=10.0)], [])
+        assert [(row.kernel, row.time_share, row.time_cumulative, row.headroom_share) for row in found.rows] == [
+            ("b", 0.75, 0.75, 0.1), ("a", 0.25, 1.0, None),
+        ]  # fmt: skip
+
+    def test_have_no_shares_where_one_time_is_not_known(self) -> None:
+        found = ranked([kernel("a", time_total_ns=25.0), kernel("b")], [])
+        assert [(row.kernel, row.time_share) for row in found.rows] == [("a", None), ("b", None)]
+
+    def test_that_are_flagged_are_noted_up_to_a_few(self) -> None:
+        found = ranked([kernel(name, flag="too fast") for name in "abcde"], ["a note"])
+        assert found.notes[:2] == ["a note", "a: too fast"]
+        assert found.notes[-1] == "2 more kernels are above a ceiling; --format json says why"
+
+    def test_sum_up_to_what_every_kernel_has(self) -> None:
+        rows = [kernel("a", time_total_ns=1e9, flops=6.0, dram_bytes=3.0), kernel("b", time_total_ns=1e9, flops=4.0)]
+        total = run_total(rows)
+        assert (total.launches, total.flops, total.flops_per_s, total.dram_bytes) == (2, 10.0, 5.0, None)
+        assert total.arithmetic_intensity is None
+
+    def test_share_flops_among_units_but_not_integer_operations(self) -> None:
+        row = kernel("a", flops=10.0, work={"fp32": 4.0, "tensor_int8": 100.0})
+        assert (row.share_of_flops("fp32"), row.share_of_flops("tensor_int8")) == (0.4, None)
+
+    def test_become_a_table_with_nulls_for_what_is_not_known(self) -> None:
+        rows = kernels_table([kernel("a", flops=1.0, work={"fp32": 1.0}), kernel("b", work={"fp32": None})]).to_pylist()
+        assert [(row["kernel"], row["flops"], row["flops_fp32"], row["bound"]) for row in rows] == [
+            ("a", 1.0, 1.0, None), ("b", None, None, None),
+        ]  # fmt: skip

@@ -1,0 +1,134 @@
+"""Parts of a profile by themselves: what the command refuses first, what a run kept, and why it gave nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.files.manifest import Manifest, ToolRun
+from ncu_launch.profile.plan import Request
+from ncu_parsers.parquet.reader import read_launches
+from ncu_parsers.parse.parse import Parsed
+from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
+
+from ncu_tools.profiling.budgeted_profile import plan_timeline, timeline_folder
+from ncu_tools.profiling.collected_profile import kept, nothing, parsed_reports, without_gpu_work
+from ncu_tools.profiling.from_python import profile
+from tests.conftest import SAMPLES
+from tests.support.launches import launch, table
+
+
+def manifest(**more: Any) -> Manifest:
+    return Manifest(asked=["ncu-bench"], source="ncu", started="2026-11-24T10:00:00+00:00", **more)
+
+
+def ran(report: str) -> ToolRun:
+    return ToolRun(["ncu"], 0, 1.0, report=report)
+
+
+class TestWhatABudgetRefuses:
+    @pytest.mark.parametrize("steering", [{"kernel": "gemm"}, {"launch_skip": 1}, {"launch_count": 5}])
+    def test_options_that_choose_kernels_as_the_budget_does(self, tmp_path: Path, steering: dict[str, Any]) -> None:
+        with pytest.raises(WrongUsage, match="--budget chooses the kernels itself"):
+            plan_timeline(Request(("x",), ("flops",), program=("./a",), **steering), tmp_path, dry=True)
+
+    def test_a_tool_that_cannot_count(self, tmp_path: Path) -> None:
+        with pytest.raises(WrongUsage, match="--budget uses nsys and then ncu, not operators"):
+            plan_timeline(Request(("x",), ("flops",), program=("./a",), tool="operators"), tmp_path, dry=True)
+
+    def test_the_timeline_has_a_run_folder_inside_the_runs(self, tmp_path: Path) -> None:
+        assert timeline_folder(tmp_path).parent == tmp_path
+
+
+class TestWhatARunKept:
+    def test_are_its_launches_and_kernels_beside_each_other_and_every_note(self, tmp_path: Path) -> None:
+        launches = with_metadata(
+            table(launch("gemm", ns=10.0, module="model.fc"), launch("add", ns=5.0)), {"schema_version": SCHEMA_VERSION}
+        )
+        found = manifest(notes=["heard", "a note"], facts={"unknown_operators": {"my_op": 2}})
+        result = kept(launches, ["read"], found, tmp_path, told=["heard"])
+        assert read_launches(tmp_path / "launches.parquet").num_rows == 2
+        assert (tmp_path / "kernels.parquet").is_file()
+        assert (result.told, result.failure) == (("heard",), None)
+        assert result.notes == (
+            "a note", "FLOPs of these operators are not known, and are left empty: my_op (2 calls)",
+            "1 of 2 launches belong to no module (sums of gradients, the optimizer)", "read",
+        )  # fmt: skip
+
+
+class TestReportsOfARun:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "reports").mkdir()
+        for name in ("first.csv", "second.csv", "third.csv"):
+            (tmp_path / "reports" / name).write_bytes((SAMPLES / "d01-wide-raw.csv").read_bytes())
+        (tmp_path / "reports" / "empty.csv").touch()
+        return tmp_path
+
+    def test_of_two_runs_hold_the_same_launches_and_are_joined(self, folder: Path) -> None:
+        found = parsed_reports(manifest(tool_runs=[ran("first.csv"), ran("second.csv")]), folder)
+        assert found is not None
+        assert found.table is not None
+        assert found.table.num_rows == 8
+        assert "8 of 8 launches were collected in two runs" in found.notes[0]
+
+    def test_of_any_other_number_the_last_one_counts(self, folder: Path) -> None:
+        runs = [ran("first.csv"), ran("second.csv"), ran("third.csv")]
+        found = parsed_reports(manifest(tool_runs=runs), folder)
+        assert found is not None
+        assert [Path(report.source).name for report in found.reports] == ["third.csv"]
+
+    @pytest.mark.parametrize("report", ["", "missing.csv", "empty.csv"])
+    def test_that_are_not_there_are_none(self, folder: Path, report: str) -> None:
+        assert parsed_reports(manifest(tool_runs=[ran(report)]), folder) is None
+
+
+class TestWhyThereIsNothing:
+    FAILURE, REFUSED = NcuBenchError("ncu failed."), NcuBenchError("The report was cut.")
+
+    def test_is_the_failure_of_the_tool_before_that_of_reading(self, tmp_path: Path) -> None:
+        parsed = Parsed(None, refused={"a.csv": self.REFUSED})
+        assert nothing(parsed, self.FAILURE, tmp_path) is self.FAILURE
+        assert nothing(parsed, None, tmp_path) is self.REFUSED
+
+    def test_without_either_names_the_folder_of_the_logs(self, tmp_path: Path) -> None:
+        error = nothing(None, None, tmp_path)
+        assert (error.what, str(tmp_path / "logs") in error.cause) == ("The run collected nothing.", True)
+
+    def test_is_no_idle_gpu_unless_a_timeline_says_so(self) -> None:
+        assert without_gpu_work(None) is None
+        assert without_gpu_work(Parsed(None, refused={"a.csv": self.REFUSED})) is None
+
+
+class TestWhatPythonRefuses:
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            ({"tool": "gprof"}, "tool='gprof' is not known"),
+            ({"dtype": "fp12"}, "dtype='fp12' is not known"),
+            ({"phases": ["sideways"]}, "phases='sideways' is not known"),
+            ({"device": "tpu"}, "device='tpu' is not known"),
+            ({"batch_size": 0}, "batch_size=0 is too small"),
+            ({"metrics": "flopz"}, "flopz is neither a group of metrics nor a metric name"),
+            ({"machine": "abacus"}, "abacus"),
+        ],
+    )
+    def test_is_what_the_command_line_would_before_anything_runs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], says: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(NcuBenchError, match=says):
+            profile("resnet18", **arguments)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_is_a_rank_of_a_launcher(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")):
+            monkeypatch.setenv(name, value)
+        with pytest.raises(WrongUsage, match="is for one process"):
+            profile("resnet18")
+
+    def test_is_an_empty_program(self) -> None:
+        with pytest.raises(WrongUsage, match="No target was named"):
+            profile([])
