@@ -107,10 +107,7 @@ def _form(decimal: str) -> re.Pattern[str]:
 
 @cache
 def simple_form(decimal: str) -> re.Pattern[str]:
-    """Numbers of digits alone, with or without groups of three and decimals: nearly all that ncu prints.
-
-    Group 1 are the digits behind the mark, if there are any.
-    """
+    """The pattern of nearly all numbers that ncu prints: digits, groups of three, decimals (group 1)."""
     grouping = "," if decimal == "." else "."
     return re.compile(rf"(?:[1-9][0-9]{{0,2}}(?:[{grouping}][0-9]{{3}})+|[0-9]+)(?:[{decimal}]([0-9]+))?", re.ASCII)
 
@@ -179,7 +176,7 @@ class NumberFormat:
         return Number(value, 10.0 ** (exponent - len(fraction)))
 
     def value_of(self, text: str) -> float:
-        """The value of a number in its simple form."""
+        """The value of a text that matches `simple_form`."""
         return float(text.replace(",", "") if self.decimal == "." else text.replace(".", "").replace(",", "."))
 
 

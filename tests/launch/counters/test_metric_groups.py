@@ -209,7 +209,7 @@ class TestSelecting:
         selection = select(["dram"], find_chip("gb20b"))
         assert "lts__d_sectors_fill_sysmem.sum" in selection.names
         assert not any(name.startswith("dram__") for name in selection.names)
-        assert "shares with the CPU" in selection.notes[0]
+        assert "shares its memory with the CPU" in selection.notes[0]
         assert "an upper bound" in selection.notes[0]
         before = select(["dram"], find_chip("gb20b"), (2025, 2))
         assert before.notes == ("this ncu counts no memory traffic on GB20B: 2025.3 is the first that does",)
