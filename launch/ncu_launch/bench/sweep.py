@@ -232,8 +232,8 @@ def _failure(finished: Finished, log: Path, stage: str) -> tuple[str, str | None
         hint = ", as the system does when memory runs out" if finished.exit_code == -signal.SIGKILL else ""
         return CRASHED, f"ended by {_signal_name(-finished.exit_code)} while {stage}{hint}"
     if finished.exit_code:
-        words = last_error_line(list(finished.lines))
-        return OUT_OF_MEMORY if words.startswith("MemoryError") else FAILED, words[:300] or "it said nothing"
+        line = last_error_line(list(finished.lines))
+        return OUT_OF_MEMORY if line.startswith("MemoryError") else FAILED, line[:300] or "it printed nothing"
     return OK, None
 
 

@@ -156,7 +156,7 @@ def _reached(url: str) -> Iterator[tuple[Any, str]]:
             f"{url} may not be read or written with these credentials: {_one_line(error)}.",
             advice="Set credentials with access, in the form that the store's own tools use, or use another URL.",
         ) from error
-    except Exception as error:  # each file system has errors of its own, and they have no base
+    except Exception as error:  # file systems raise their own errors, without a common base class
         raise NcuBenchError(
             f"{url} could not be reached: {type(error).__name__}: {_one_line(error)}.",
             advice="Check the URL, the network and the credentials of this shell.",

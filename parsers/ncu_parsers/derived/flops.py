@@ -121,14 +121,14 @@ def _basis(marks: dict[str, Mask], some: Mask) -> pa.Array:
         (mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64)
     )
     found = np.flatnonzero(np.bincount(codes)).tolist()  # faster than numpy.unique for so few bits
-    words = [_basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found]
+    words = [_basis_text({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found]
     distinct = list(dict.fromkeys(words))
     place_of = np.zeros(1 << len(names), np.int32)
     place_of[found] = [distinct.index(text) for text in words]
     return arrays.coded(np.where(some, place_of[codes], -1).astype(np.int32), distinct)
 
 
-def _basis_words(marks: set[str]) -> str:
+def _basis_text(marks: set[str]) -> str:
     used = [precision for precision in known.CUDA_CORE_PRECISIONS if f"sass {precision}" in marks]
     missing = [precision for precision in known.CUDA_CORE_PRECISIONS if precision not in used]
     words = ["sass " + "+".join(used)] if used else []

@@ -195,8 +195,8 @@ def _metric_columns(
                 numbers[name][row] = metric.value
         for name, text in launch.attributes.items():
             texts.setdefault(name, [None] * len(launches))[row] = text
-        for name, behind in launch.instances.items():
-            texts.setdefault(f"{name} (instances)", [None] * len(launches))[row] = behind
+        for name, listed in launch.instances.items():
+            texts.setdefault(f"{name} (instances)", [None] * len(launches))[row] = listed
     for name in numbers.keys() & texts.keys():
         words[name] = next(text for text in texts.pop(name) if text is not None)
     for name, word in sorted(words.items()):

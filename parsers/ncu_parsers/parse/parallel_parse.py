@@ -329,11 +329,11 @@ def _started(
         yield {}
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
-    lifeline, held = context.Pipe(duplex=False)
+    lifeline, our_end = context.Pipe(duplex=False)
     count = min(processes, len(work))
     pool = _pool(context, lifeline, count)
     if pool is None:
-        held.close()
+        our_end.close()
         lifeline.close()
         yield {}
         return
@@ -346,11 +346,11 @@ def _started(
             for place, (source, _) in enumerate(one)
         }
     except BaseException:
-        held.close()
+        our_end.close()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        held.close()
+        our_end.close()
         lifeline.close()
 
 
