@@ -1,4 +1,4 @@
-"""Errors that end in advice: what happened, the likely cause, what to type next."""
+"""The project's exceptions: each message says what happened, the likely cause, and what to type next."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-SPOKEN = '{"ncu_bench_error": '
-"""How the line begins by which a process of ours says, on standard error, what it raised on purpose."""
+JSON_PREFIX = '{"ncu_bench_error": '
+"""Prefix of the stderr line by which a child process reports an `NcuBenchError` to its parent."""
 _PARTS = ("what", "cause", "advice", "exit_code")
 
 
 class NcuBenchError(Exception):
-    """The base of every error this project raises on purpose.
+    """Base class of every error that this project raises on purpose.
 
-    `what` happened, the likely `cause`, and the `advice` on what to type next make one paragraph;
-    the command line prints it on stderr and exits with `exit_code`.
+    The message is one paragraph: `what` happened, the likely `cause`, and `advice` on what to type next.
+    The command line prints it on stderr and exits with `exit_code`.
     """
 
     exit_code = 1
@@ -33,22 +33,22 @@ class NcuBenchError(Exception):
         return " ".join(part for part in (self.what, self.cause, self.advice) if part)
 
     @property
-    def spoken(self) -> str:
-        """The error as a line of JSON, which `spoken_in` reads again."""
+    def serialized(self) -> str:
+        """The error as one line of JSON; `error_in_line` reads it back."""
         return json.dumps({"ncu_bench_error": {name: getattr(self, name) for name in _PARTS}})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As pickled between processes: subclasses are made of other arguments than this class."""
+        """Pickle through `_remade`, because subclasses take other constructor arguments than this class."""
         return _remade, (type(self), self.args, vars(self))
 
-    def alone(self) -> NcuBenchError:
-        """This error, to be kept: without the calls it came through, which would keep alive all that they held."""
+    def drop_traceback(self) -> NcuBenchError:
+        """Return this error without traceback and causes, which would keep the frames' local variables alive."""
         self.__traceback__ = self.__context__ = self.__cause__ = None
         return self
 
 
 class WrongUsage(NcuBenchError):
-    """The command was asked for something it does not take."""
+    """An option or argument is invalid; exit code 2."""
 
     exit_code = 2
 
@@ -59,9 +59,9 @@ def _remade(kind: type[NcuBenchError], arguments: tuple[Any, ...], values: dict[
     return error
 
 
-def spoken_in(line: str) -> NcuBenchError | None:
-    """The error that a line of a log speaks of; None for every other line, whatever a program prints."""
-    if line.startswith(SPOKEN):
+def error_in_line(line: str) -> NcuBenchError | None:
+    """The error that a log line contains in serialized form; None for any other line."""
+    if line.startswith(JSON_PREFIX):
         with suppress(ValueError, KeyError, TypeError):
             parts = json.loads(line)["ncu_bench_error"]
             error = NcuBenchError(*(str(parts[name]) for name in _PARTS[:3]))
@@ -71,7 +71,7 @@ def spoken_in(line: str) -> NcuBenchError | None:
 
 
 def near_names(name: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.6) -> list[str]:
-    """The `known` names most like one that is mistyped, the nearest first; `cutoff` as difflib has it, of 0 to 1."""
-    import difflib  # needed once, before a command ends
+    """Up to `most` of the `known` names similar to `name`, nearest first; `cutoff` (0 to 1) as in difflib."""
+    import difflib  # only needed for error messages
 
     return difflib.get_close_matches(name, known, n=most, cutoff=cutoff)

@@ -1,8 +1,7 @@
-"""NVTX ranges: iteration, phase and module, in one domain, so that a profiler can tell kernels apart.
+"""NVTX ranges that mark iteration, phase and module, all in the domain `ncu_bench`.
 
-Push/pop ranges belong to the thread that pushed them. Autograd launches backward kernels of a GPU from threads of its
-own, where module ranges are pushed by the graph's nodes themselves; the phase is a start/end range as well, which holds
-for the whole process.
+Push/pop ranges belong to the thread that pushed them. Autograd launches backward kernels on a GPU from its own threads:
+nodes of the graph push the module ranges there. The phase is also a start/end range, which covers the whole process.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from typing import Any
 
 DOMAIN = "ncu_bench"
 RUN_PHASES = ("forward", "backward", "optimizer")
-"""Ranges of this domain with other names are `iteration N`, or the dotted path of a module."""
+"""Other range names in this domain are `iteration N` or the dotted path of a module."""
 
 
 class Ranges:
-    """Pushes and pops ranges through the nvtx package; without it, does nothing and says so in `missing`."""
+    """Push and pop ranges through the nvtx package. If it cannot be imported, do nothing; `missing` says why."""
 
     def __init__(self) -> None:
         self.missing = ""
@@ -30,18 +29,18 @@ class Ranges:
         self._nvtx = nvtx
 
     def entered(self, name: str) -> None:
-        """A module begins."""
+        """Push the range of a module on this thread."""
         if self._nvtx is not None:
             self._nvtx.push_range(name, domain=DOMAIN)
 
     def left(self, name: str) -> None:
-        """The module begun last ends."""
+        """Pop the innermost range of this thread."""
         if self._nvtx is not None:
             self._nvtx.pop_range(domain=DOMAIN)
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """An iteration or a phase: a push/pop range on this thread, a start/end range for the whole process."""
+        """Mark an iteration or phase with a push/pop range on this thread and a start/end range for the process."""
         if self._nvtx is None:
             yield
             return

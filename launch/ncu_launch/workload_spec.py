@@ -1,4 +1,4 @@
-"""What to profile: the target, its inputs and how to run it. Travels as JSON to the process that runs the model."""
+"""What to profile: the target, its inputs and how to run it. Sent as JSON to the process that runs the model."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ DEVICES = ("auto", "cpu", "cuda")
 class Workload:
     """A model target and how to run it.
 
-    `phases` are those to profile; what they need runs too, outside the profile. A step is forward, backward and
-    optimizer. `autocast` keeps the weights in fp32 and lets PyTorch choose per operator; without it the whole model is
-    converted to `dtype`. A target of known work has its own type and ignores `dtype`. With `data_parallel` each rank
-    of a launcher runs the model on a batch of its own, and gradients are averaged over the ranks.
+    `phases` are the phases to profile; phases that they depend on run unprofiled. "step" is forward, backward and
+    optimizer. `autocast` keeps fp32 weights and lets PyTorch choose the type per operator; otherwise the whole model is
+    converted to `dtype`. A reference kernel (gemm:, conv:) has its own type and ignores `dtype`. With `data_parallel`,
+    each rank runs the model on its own batch, and gradients are averaged over the ranks.
     """
 
     target: str
@@ -41,45 +41,45 @@ class Workload:
 
     @property
     def wants_backward(self) -> bool:
-        """Whether gradients are computed."""
+        """True if gradients are computed."""
         return "backward" in self.phases or self.wants_step
 
     @property
     def wants_step(self) -> bool:
-        """Whether the optimizer runs."""
+        """True if the optimizer runs."""
         return "step" in self.phases
 
     @property
     def run_phases(self) -> tuple[str, ...]:
-        """The phases that run, in order."""
+        """The phases that run, in execution order."""
         return RUN_PHASES[: 3 if self.wants_step else 2 if self.wants_backward else 1]
 
     @property
     def profiled_phases(self) -> tuple[str, ...]:
-        """The phases among them that are profiled."""
+        """The phases that are profiled, in execution order."""
         return self.run_phases if self.wants_step else tuple(name for name in self.run_phases if name in self.phases)
 
     def with_whole_profile(self) -> Workload:
-        """The same run, with every phase of it profiled."""
+        """A copy of this workload that profiles every phase it runs."""
         return self if self.wants_step else replace(self, phases=self.run_phases)
 
     def to_json(self) -> str:
-        """The workload as JSON."""
+        """Serialize the workload as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Workload:
-        """The workload that `to_json` wrote."""
+        """Read the JSON that `to_json` wrote."""
         values: dict[str, Any] = json.loads(text)
         return cls(**{**values, "phases": tuple(values["phases"])})
 
 
 @dataclass
 class Facts:
-    """What the run turned out to be: written beside the results, read into the manifest.
+    """Facts about a finished run, written beside its results and copied into the manifest.
 
-    `true_flops` are those of one forward pass per module, of targets for which they are known beforehand. `threads` are
-    those of an operator on a CPU, which its time depends on.
+    `true_flops` maps module -> FLOPs of one forward pass, for targets whose FLOPs are known analytically. `threads` is
+    PyTorch's intra-operator thread count on a CPU, None on a GPU.
     """
 
     model: str = ""

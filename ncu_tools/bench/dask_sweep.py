@@ -128,7 +128,7 @@ def _measured(job: Job) -> Measured | None:
         with tempfile.TemporaryDirectory(prefix="ncu-bench-logs-") as name, turn(devices, stopped, job.turns) as device:
             environment = {**job.environment, **environment_of(device)}
             rows = rows_of(
-                [job.point], job.effort, job.timeout, Path(name), heard=lambda point, stage: None,
+                [job.point], job.effort, job.timeout, Path(name), on_stage=lambda point, stage: None,
                 processes=job.processes, environment=environment, should_end=stopped,
             )  # fmt: skip
             *_, row = rows

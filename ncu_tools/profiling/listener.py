@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ncu_launch.profile.collect import Heard
+from ncu_launch.profile.collect import LineCallback
 
 
 class Listener:
@@ -18,6 +18,6 @@ class Listener:
         """Receive notes on the plan of the current step."""
 
     @contextmanager
-    def step(self, title: str) -> Iterator[Heard]:
-        """Enclose a step that takes time. Yields a function to call with every line that tool and program print."""
+    def step(self, title: str) -> Iterator[LineCallback]:
+        """A block that takes time. Yields a function that is called with every line that the tool and program print."""
         yield lambda line: None

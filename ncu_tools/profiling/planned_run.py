@@ -42,10 +42,10 @@ def expecting(listener: Listener) -> Expect:
 def run_plan(request: Request, plan: Plan, folder: Path, listener: Listener) -> Manifest:
     """Run every command of the plan; raises as `collect` does."""
     with listener.step("running") as heard:
-        return collect(request, plan, folder, heard=heard)
+        return collect(request, plan, folder, on_line=heard)
 
 
 def run_replayed(request: Request, plan: Plan, folder: Path, before: Manifest, listener: Listener) -> Manifest:
     """Run the single command that replaces two runs, whose manifest is `before`."""
     with listener.step("running") as heard:
-        return collect_replayed(request, plan, folder, before, heard=heard)
+        return collect_replayed(request, plan, folder, before, on_line=heard)

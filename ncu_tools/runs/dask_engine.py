@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.version import VERSION
 from ncu_parsers.datasets.engine import attempted, cores
-from ncu_parsers.parse.parallel_parse import SAFE_PATH, interrupts_held_back, without_the_current_folder
+from ncu_parsers.parse.parallel_parse import SAFE_PATH, block_interrupts, hide_current_folder
 
 from ncu_tools.runs import dask_worker_preload
 
@@ -53,7 +53,7 @@ def dask_engine(where: str) -> Iterator[DaskEngine]:
     """
     try:
         # Ctrl-C in the middle of an import may surface as another error.
-        with without_the_current_folder(), interrupts_held_back():
+        with hide_current_folder(), block_interrupts():
             import distributed
     except ImportError as error:
         raise NcuBenchError(
@@ -91,7 +91,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
         dask.config.set({WORKER_LOST_TIMEOUT: "1 day"}),
     ):
         settings = {ENVIRONMENT: variables, "temporary-directory": folder}
-        with dask.config.set(settings), without_the_current_folder(), interrupts_held_back():
+        with dask.config.set(settings), hide_current_folder(), block_interrupts():
             cluster = distributed.LocalCluster(
                 n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs="CRITICAL",
                 preload=[dask_worker_preload.__name__],

@@ -1,1 +1,1 @@
-"""Parsers: any report of Nsight Compute -> one table of launches."""
+"""Parsers: any report of Nsight Compute or Nsight Systems becomes one table of launches."""

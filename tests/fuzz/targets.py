@@ -344,7 +344,7 @@ def manifest(data: bytes, thorough: bool) -> None:
     """A manifest: it is refused as damaged, or its fields are what they say."""
     with written(data, MANIFEST) as path:
         found = read_manifest(path.parent)
-    assert all(run.ended_well in (True, False) for run in found.tool_runs)
+    assert all(run.succeeded in (True, False) for run in found.tool_runs)
     assert all(isinstance(note, str) for note in found.notes)
     assert isinstance(found.partial, bool)
 

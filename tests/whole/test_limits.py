@@ -214,9 +214,9 @@ class TestMemory:
         taken = iter([1e8, 2e9, 1e6, 2e9, 2e9])
         monkeypatch.setattr(memory, "resident", lambda: next(taken))
         with memory.limited():
-            memory.hold("a report")
+            memory.require_memory("a report")
             with pytest.raises(TooBig, match="a report was not read to its end"):
-                memory.hold("a report")
+                memory.require_memory("a report")
 
     def test_of_a_program_that_uses_much_already_counts_only_what_is_read(
         self, monkeypatch: pytest.MonkeyPatch
@@ -224,9 +224,9 @@ class TestMemory:
         taken = iter([50e9, 50.5e9, 53e9, 53e9])
         monkeypatch.setattr(memory, "resident", lambda: next(taken))
         with memory.limited():
-            memory.hold("a report")
+            memory.require_memory("a report")
             with pytest.raises(TooBig, match="would take more memory than 2GB"):
-                memory.hold("a report")
+                memory.require_memory("a report")
 
     def test_is_shared_by_concurrent_processes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(SETTING, "4GB")

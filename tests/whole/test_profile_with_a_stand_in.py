@@ -272,7 +272,7 @@ class TestOnAKnownGpu:
         asked = command[command.index("--metrics") + 1].split(",")
         assert "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum" in asked
         assert "one run, each kernel in 3 passes" in printed.err
-        assert "nothing is known of the program's memory" in printed.err
+        assert "the program's memory and start-up time are unknown" in printed.err
 
     def test_keeps_chip_passes_and_memory_in_the_manifest(self, with_gpu: Bench) -> None:
         with_gpu.profile("asked", "--metrics", "dram")

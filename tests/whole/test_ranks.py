@@ -24,7 +24,7 @@ from ncu_launch.profile.collect_ranks import (
     Watch,
     failure_of,
     plan_around_ranks,
-    tell_failure,
+    record_failure,
     wait_for_parts,
 )
 from ncu_launch.profile.plan import Request, make_plan
@@ -40,11 +40,11 @@ from ncu_launch.profilers.rank_environment import (
     nodes_of,
     place_here,
     rank_folder,
+    regex_without_collectives,
     runnable,
     starts_ranks,
     tasks_of_nodes,
     torchrun_command,
-    without_collectives,
 )
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, run
 from ncu_launch.workload_spec import Workload
@@ -307,9 +307,9 @@ class TestCollectives:
             lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
             return [line.split(",")[4] for line in lines[2:] if line.startswith('"')]
 
-        every = kernels(without_collectives())
+        every = kernels(regex_without_collectives())
         assert len(every) == 4
-        as_collectives = without_collectives("tiling").replace("nccl", "vectorized_")
+        as_collectives = regex_without_collectives("tiling").replace("nccl", "vectorized_")
         assert kernels(as_collectives) == [name for name in every if "vectorized" not in name]
 
 
@@ -373,8 +373,8 @@ class TestRanksThatFail:
         watch, own = Watch(tmp_path, rank=1, grace=0.0), Watch(tmp_path, rank=2, grace=0.0)
         patient = Watch(tmp_path, rank=1, grace=60.0)
         assert watch() is None
-        tell_failure(tmp_path, 2, "gpu04", "no memory")
-        tell_failure(tmp_path, 1, "gpu03", "a peer was lost")
+        record_failure(tmp_path, 2, "gpu04", "no memory")
+        record_failure(tmp_path, 1, "gpu03", "a peer was lost")
         assert watch() == "rank 2 on gpu04 failed: no memory"
         assert own() is None
         assert patient() is None

@@ -1,1 +1,1 @@
-"""Measured points: sweeps of latency, throughput and memory, each point in a process of its own."""
+"""Sweeps that measure latency, throughput and memory, each point in its own process."""

@@ -1,6 +1,6 @@
-"""Whose turn it is on this machine: one measurement at a time on each GPU, or on the CPU, whichever process asks.
+"""Take turns measuring on this machine: one measurement at a time per GPU, or on the CPU, across processes.
 
-A turn is the lock of a file, which ends with the process that holds it, however that ends.
+A turn is a file lock, which the system releases when the process ends.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ ASKED_EVERY_S = 0.1
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that a program started here may use, as CUDA_VISIBLE_DEVICES names them; [] without a driver."""
+    """The GPUs that a child process may use, as named in CUDA_VISIBLE_DEVICES; [] without a driver."""
     installed = gpus()
     if not installed or VISIBLE not in os.environ:
         return [str(gpu.index) for gpu in installed]
     named = (name.strip() for name in os.environ[VISIBLE].split(","))
-    return list(takewhile(lambda name: name not in ("", "-1", "NoDevFiles"), named))  # CUDA sees none behind these
+    return list(takewhile(lambda name: name not in ("", "-1", "NoDevFiles"), named))  # CUDA ignores the rest
 
 
 def environment_of(device: str) -> dict[str, str]:
-    """What a program needs in its environment to use this device alone.
+    """Environment variables that restrict a program to this device.
 
-    nvidia-smi counts GPUs in the order of their bus, which is CUDA's only when it is told so. Numbers that
-    CUDA_VISIBLE_DEVICES had here already are in the order that holds here already.
+    nvidia-smi numbers GPUs by PCI bus, which CUDA does only if CUDA_DEVICE_ORDER says so. Numbers taken from an
+    existing CUDA_VISIBLE_DEVICES already follow the order in force.
     """
     if device == CPU:
         return {}
@@ -43,11 +43,10 @@ def environment_of(device: str) -> dict[str, str]:
 
 @contextmanager
 def turn(devices: Sequence[str], stopped: Callable[[], object], folder: str | None = None) -> Iterator[str]:
-    """Wait until one of these devices is free, and hold it through the block. Without any, it is the CPU's turn.
+    """Wait until one of `devices` is free, lock it within the block, and yield it; without devices, lock the CPU.
 
-    Those who take turns have the same `folder`, which is that of temporary files if none is named.
-    Raises `KeyboardInterrupt` as soon as `stopped` says that nobody waits any longer. On a file system without locks
-    every device is free.
+    Processes that take turns must use the same `folder`, by default the temporary folder. Raises `KeyboardInterrupt`
+    once `stopped()` is true. On a file system without locks, every device counts as free.
     """
     while True:
         for device in devices or (CPU,):
@@ -61,5 +60,5 @@ def turn(devices: Sequence[str], stopped: Callable[[], object], folder: str | No
 
 
 def _lock_file(device: str, folder: str) -> Path:
-    user = os.getuid() if hasattr(os, "getuid") else 0  # each has files of their own, which nobody else can lock
+    user = os.getuid() if hasattr(os, "getuid") else 0  # one file per user, which other users cannot lock
     return Path(folder) / f"ncu-bench-turn-{user}-{device.replace(os.sep, '-')}.lock"

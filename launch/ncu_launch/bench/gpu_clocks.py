@@ -1,4 +1,4 @@
-"""What a GPU is doing at a moment: its clocks, its temperature, and what holds its clocks down, as the driver says."""
+"""Clocks, temperature and throttling reasons of a GPU, as the driver reports them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from ncu_launch.profilers.installed_tools import ask
 
 QUERIES = tuple(f"clocks.sm,clocks.mem,temperature.gpu,clocks_{word}_reasons.active" for word in ("event", "throttle"))
-"""`throttle` is what drivers before 535 call it; newer ones know both."""
+"""Drivers before 535 know only `throttle`; newer ones know both words."""
 
 REASONS = {
     0x2: "applications clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost",
     0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake", 0x100: "display clocks",
 }  # fmt: skip
-"""The bits of nvmlClocksEventReasons (NVML API reference). The first, of an idle GPU, holds nothing down."""
+"""Bits of nvmlClocksEventReasons (NVML API reference). Bit 0x1, an idle GPU, is no throttling."""
 
 UNTHROTTLED = "none"
 
 
 @dataclass(frozen=True)
 class GpuState:
-    """Clocks in Hz, degrees Celsius, and the reasons why clocks are held down. None is what the driver does not say."""
+    """Clocks in Hz, temperature in degrees Celsius, and throttling reasons; None if the driver does not report it."""
 
     sm_clock_hz: float | None
     memory_clock_hz: float | None
@@ -29,7 +29,7 @@ class GpuState:
 
 
 def gpu_state(device: str) -> GpuState | None:
-    """The state of the GPU that nvidia-smi knows as `device` (an index or UUID); None where it cannot be asked."""
+    """The state of a GPU, given as index or UUID; None if nvidia-smi fails."""
     for query in QUERIES:
         answer = ask(["nvidia-smi", "-i", device, f"--query-gpu={query}", "--format=csv,noheader,nounits"])
         if answer is not None and answer[0] == 0:
@@ -38,7 +38,7 @@ def gpu_state(device: str) -> GpuState | None:
 
 
 def parsed_state(line: str) -> GpuState | None:
-    """The state in the four cells that nvidia-smi printed; None when it printed something else."""
+    """Parse the four cells that nvidia-smi printed; None if they have another form."""
     cells = [cell.strip() for cell in line.strip().split(",")]
     if len(cells) != 4:
         return None

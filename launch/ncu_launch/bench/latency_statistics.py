@@ -1,8 +1,8 @@
-"""What samples of a latency say: its mean and how sure that is, its percentiles, and when to stop taking more.
+"""Statistics of latency samples: mean with confidence interval, percentiles, and when to stop sampling.
 
-Consecutive samples resemble each other, because clocks, caches and other programs change slowly. So the interval of the
-mean comes from the means of up to 20 blocks of consecutive samples (batch means: Conway, Management Science 10, 1963,
-p. 47), which is close to the usual one where samples are independent, and wider where they are not.
+Consecutive samples are correlated, because clocks, caches and other programs change slowly. So the interval of the mean
+is computed from the means of up to 20 blocks of consecutive samples (batch means: Conway, Management Science 10, 1963,
+p. 47). It is close to the usual interval for independent samples, and wider for correlated ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import pairwise
 
 BLOCKS = 20
 LEAST_FOR_P95, LEAST_FOR_P99 = 20, 100
-"""With fewer samples a percentile would be little more than the longest of them."""
+"""With fewer samples, a percentile would be close to the maximum."""
 
 _STUDENT_975 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
@@ -26,9 +26,9 @@ _STUDENT_975 = (
 
 @dataclass(frozen=True)
 class Latency:
-    """Samples summed up, in their own unit. `low` and `high` are the 95 % interval of the mean.
+    """Statistics of samples, in the unit of the samples. `low` and `high` bound the 95 % interval of the mean.
 
-    None is what so few samples do not say: the interval and deviation of one, percentiles of fewer than 20 and 100.
+    None for too few samples: interval and deviation need 2, p95 needs 20, p99 needs 100.
     """
 
     mean: float
@@ -41,7 +41,7 @@ class Latency:
 
 
 def summed_up(samples: Sequence[float]) -> Latency:
-    """At least one sample, in the order in which they were taken. Percentiles are interpolated (Hyndman and Fan 7)."""
+    """Statistics of one or more samples in chronological order; percentiles are interpolated (Hyndman and Fan 7)."""
     mean, reach = statistics.fmean(samples), half_width(samples)
     return Latency(
         mean=mean,
@@ -55,7 +55,7 @@ def summed_up(samples: Sequence[float]) -> Latency:
 
 
 def half_width(samples: Sequence[float]) -> float | None:
-    """Half the 95 % interval of the mean; None for fewer than two samples."""
+    """Half the width of the 95 % interval of the mean, in the unit of the samples; None for fewer than two samples."""
     if len(samples) < 2:
         return None
     count = min(BLOCKS, len(samples))
@@ -76,9 +76,9 @@ def _percentile(samples: Sequence[float], percent: int) -> float:
 class Effort:
     """How long to measure one point.
 
-    Timing ends when the 95 % interval of the mean is within `precision` of it on either side, after no fewer than
-    `least` samples and `least_s` seconds; or after `max_s` seconds, however wide the interval is. Warming up takes
-    `warmup` iterations and no less than `warm_s` seconds, but no more than two iterations once half of `max_s` is over.
+    Timing ends when half the 95 % interval of the mean is at most `precision` times the mean, after at least `least`
+    samples and `least_s` seconds; at the latest after `max_s` seconds. Warm-up takes at least `warmup` iterations and
+    `warm_s` seconds, but ends after two iterations once half of `max_s` is over.
     """
 
     precision: float = 0.01
@@ -90,12 +90,12 @@ class Effort:
     most: int = 100_000
 
     def warm(self, iterations: int, seconds: float) -> bool:
-        """Whether this was enough of warming up."""
+        """True if this warm-up was long enough."""
         if iterations >= 2 and seconds >= self.max_s / 2:
             return True
         return iterations >= self.warmup and seconds >= min(self.warm_s, self.max_s)
 
     def tight(self, samples: Sequence[float]) -> bool:
-        """Whether the interval of the mean is as narrow as was asked for."""
+        """True if the interval of the mean is as narrow as requested."""
         reach = half_width(samples)
         return reach is not None and reach <= self.precision * statistics.fmean(samples)

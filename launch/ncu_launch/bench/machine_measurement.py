@@ -1,4 +1,4 @@
-"""Measuring a machine in a process of its own, so that what it loads and how it fails stays there."""
+"""Measure a machine in a child process, so that its imports and crashes do not affect this process."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ncu_launch.workload.meta_device_process import said_errors
 RESULT = "measured.json"
 
 
-def measured(seconds: float, device: str, *, heard: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
-    """What `ncu_launch.bench.machine_process` finds of a device (cpu, cuda or auto), each work for about `seconds`.
+def measured(seconds: float, device: str, *, on_line: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
+    """Results of `ncu_launch.bench.machine_process` for a device (cpu, cuda or auto), about `seconds` per measurement.
 
-    Raises `NcuBenchError` when it fails, in its own words.
+    Raises the child's `NcuBenchError` if it fails.
     """
     with tempfile.TemporaryDirectory(prefix="ncu-bench-measure-") as name:
         result, log = Path(name) / RESULT, Path(name) / "log"
         command = [*OWN_PYTHON, "-m", "ncu_launch.bench.machine_process", str(seconds), device, str(result)]
-        finished = run(command, log, environment=own_environment(), heard=heard)
+        finished = run(command, log, environment=own_environment(), on_line=on_line)
         if finished.interrupted:
             raise KeyboardInterrupt
         if finished.exit_code != 0 or not result.is_file():
             ended = f"It was exit code {finished.exit_code}."
-            unsaid = NcuBenchError("Measuring ended without a result.", ended, "Try a shorter --seconds.")
-            raise next(iter(said_errors(log)), unsaid)
+            no_reason = NcuBenchError("Measuring ended without a result.", ended, "Try a shorter --seconds.")
+            raise next(iter(said_errors(log)), no_reason)
         found: dict[str, Any] = json.loads(result.read_text("utf-8"))
         return found

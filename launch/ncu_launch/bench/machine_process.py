@@ -1,11 +1,11 @@
-"""What a machine reaches at most, measured: memory traffic at sizes from the caches to DRAM, matrix products per type.
+"""Measure what a machine reaches: memory bandwidth from caches to DRAM, and matrix products per type.
 
     python -m ncu_launch.bench.machine_process SECONDS DEVICE RESULT.json
 
-Everything runs through PyTorch's operators, so the numbers are what a program that uses it can reach, and small arrays
-are left out where starting an operator would take most of the time. Bytes are what a kernel reads and writes: a copy
-2 x, a triad 3 x, a read 1 x its array; what a cache fetches before it writes is not counted (the convention of STREAM).
-Of each work the best sample (burst) and the median of a longer stretch (sustained) are kept, with their spread.
+Everything runs through PyTorch operators, so the results are what PyTorch programs can reach. Small arrays, for which
+starting the operator takes most of the time, are left out. Bytes are what a kernel reads and writes: a copy 2 x, a
+triad 3 x, a read 1 x its array; write-allocate traffic is not counted (the STREAM convention). Per measurement the best
+sample (burst), the median (sustained) and the spread are kept.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from typing import Any
 from ncu_launch.workload.workload import cpu_name, device_here, exit_code_of
 
 SAMPLE_S = 0.01
-"""A sample repeats its work until it lasts about this long, so that the clock's resolution does not matter."""
+"""Each sample repeats its operation for about this long, so that the clock's resolution does not matter."""
 LEAST_WORK_S, LEAST_BYTES = 2e-5, 1 << 20
-"""Less mostly measures how long an operator takes to start: on a GPU what is shorter, on a CPU what moves fewer bytes.
-Samples of a CPU's cache are near any limit of time, so that they would count in one run and not in the next."""
+"""Shorter measurements mostly measure the start of an operator: limited by time on a GPU, by bytes on a CPU, whose
+cache measurements would fall below a time limit in one run and not in the next."""
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 18, 1 << 31
 SHARE_OF_MEMORY = 0.4
 BEYOND_CACHE = 4
-"""Arrays count as DRAM from this many times the last cache on."""
+"""Arrays count as DRAM if they are this many times as large as the last cache."""
 PRODUCT_TYPES = {
     "fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
 }  # fmt: skip
 PRODUCT_S = 0.02
 FAR_BEHIND = 3.0
-"""An operator that takes so many times as long as the fastest one is no candidate for the ceiling."""
+"""An operator slower than the fastest by this factor is not measured further."""
 SIDES = (512, 1024, 2048, 4096, 8192, 16384)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One work, measured: `amount` bytes or operations each time, rates per second, spread as a share of the median.
+    """One measurement: `amount` bytes or operations per repetition, rates per second, spread relative to the median.
 
-    `by` is the operator that did it where several can, as F.linear(A, B).
+    `size` is the array's bytes or the matrix side. `by` is the fastest of several operators, such as F.linear(A, B).
     """
 
     what: str
@@ -60,7 +60,7 @@ class Sample:
 
 @dataclass
 class Measured:
-    """What was measured of one device. Sizes of arrays are bytes, of products the side of square matrices."""
+    """Measurements of one device. `size` is bytes for arrays and the side for square matrices."""
 
     device: str
     device_name: str
@@ -74,9 +74,9 @@ class Measured:
 
 
 def measure(seconds: float, device: str) -> Measured:
-    """Measure a device, each work for about `seconds` in two parts.
+    """Measure a device, about `seconds` per measurement, in two halves.
 
-    Raises `NcuBenchError` when the device is not there.
+    Raises `NcuBenchError` if the device is not available.
     """
     import torch
 
@@ -98,10 +98,9 @@ def measure(seconds: float, device: str) -> Measured:
 
 
 def _twice(samples: Callable[[], Iterator[Sample]]) -> list[Sample]:
-    """Each work measured twice, with all others between, and the better kept.
+    """Run all measurements twice and keep the better sample of each.
 
-    What takes a part of the machine away for a second (on a shared one, who works on the core's other thread and in its
-    caches) spoils one of the two.
+    Other programs on the machine may slow it down for a second; the two samples of a measurement are far apart.
     """
     better: dict[tuple[str, int], Sample] = {}
     for sample in (*samples(), *samples()):
@@ -112,8 +111,8 @@ def _twice(samples: Callable[[], Iterator[Sample]]) -> list[Sample]:
 
 
 def _sampled(what: str, size: int, amount: int, work: Callable[[], Any], seconds: float, device: str) -> Sample:
-    """Time `work`, which moves or computes `amount`, until `seconds` have passed."""
-    wait = _waiting(device)
+    """Time `work`, which moves or computes `amount`, for about `seconds` seconds."""
+    wait = _synchronizer(device)
     work()
     wait()
     once = max(_timed(work, 1, wait), 1e-7)
@@ -135,8 +134,8 @@ def _timed(work: Callable[[], Any], repeats: int, wait: Callable[[], None]) -> f
     return time.perf_counter() - began
 
 
-def _waiting(device: str) -> Callable[[], None]:
-    """What waits for a device to be done: a GPU works behind the program's back."""
+def _synchronizer(device: str) -> Callable[[], None]:
+    """The function that waits for the device: a GPU works asynchronously."""
     import torch
 
     return torch.cuda.synchronize if device == "cuda" else lambda: None
@@ -146,7 +145,7 @@ def _waiting(device: str) -> Callable[[], None]:
 
 
 def _memory(device: str, seconds: float, result: Measured) -> Iterator[Sample]:
-    """Copies, triads and reads of arrays of growing size."""
+    """Measure copies, triads and reads of arrays of growing size."""
     import torch
 
     largest = min(LARGEST_BYTES, int(_free_bytes(device) * SHARE_OF_MEMORY / 3))
@@ -191,7 +190,7 @@ def _gpu_caches() -> dict[str, int]:
 
 
 def cpu_caches(folder: Path) -> dict[str, int]:
-    """Bytes of the data caches that Linux describes in `folder`, as l1, l2, l3; {} where it does not."""
+    """Bytes of the data caches listed in `folder` by Linux, by level (l1, l2, l3); {} if there is none."""
     found = {}
     for index in sorted(folder.glob("index*")):
         with suppress(OSError, ValueError):
@@ -205,7 +204,7 @@ def cpu_caches(folder: Path) -> dict[str, int]:
 
 
 def _products(device: str, seconds: float, result: Measured) -> Iterator[Sample]:
-    """Products of square matrices, as large as it takes to fill the device, per type."""
+    """Measure products of square matrices of growing size, per type."""
     for name in PRODUCT_TYPES:
         if name == "tf32" and device == "cpu":
             continue
@@ -214,30 +213,30 @@ def _products(device: str, seconds: float, result: Measured) -> Iterator[Sample]
             for sample in _products_of(name, device, seconds):
                 done = sample.size
                 yield sample
-        # This PyTorch has no kernel of the type for this device, or its memory ends, both some kind of RuntimeError:
-        # what was measured before counts, and so do the other types.
+        # A RuntimeError: PyTorch has no kernel of this type for the device, or memory ran out. Earlier samples and
+        # other types still count.
         except RuntimeError as error:
             what = f"larger than {done:,} do not run here" if done else "do not run here"
             result.notes.append(f"{name} products {what}: {(str(error).splitlines() or ['?'])[0][:120]}")
 
 
 def _products_of(name: str, device: str, seconds: float) -> Iterator[Sample]:
-    """Products of growing sides by the fastest operator, up to the first that takes more than a fraction of a second.
+    """Measure products of growing size with the fastest operator, up to the first that takes more than 20 ms.
 
-    Which side that is may change from one run to the next; which is the best does not. An operator that was far behind
-    is not tried at larger sides.
+    The last size may differ between runs; the best rate does not. An operator far slower than the others is not tried
+    at larger sizes.
     """
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-    hopeful: list[str] = []
+    candidates: list[str] = []
     for side in SIDES:
         one, two = (_matrix(name, side, device) for _ in range(2))
         works = _operators(name, one, two)
-        hopeful = _not_far_behind({operator: works[operator] for operator in hopeful or works}, device)
+        candidates = _not_far_behind({operator: works[operator] for operator in candidates or works}, device)
         samples = [
-            replace(_sampled(name, side, 2 * side**3, works[operator], seconds / len(hopeful), device), by=operator)
-            for operator in hopeful
+            replace(_sampled(name, side, 2 * side**3, works[operator], seconds / len(candidates), device), by=operator)
+            for operator in candidates
         ]
         fastest = max(samples, key=lambda sample: sample.burst)
         yield fastest
@@ -246,10 +245,10 @@ def _products_of(name: str, device: str, seconds: float) -> Iterator[Sample]:
 
 
 def _operators(name: str, one: Any, two: Any) -> dict[str, Callable[[], Any]]:
-    """The operators by which models multiply two matrices, forwards and backwards, in the layouts that these bring.
+    """The operators by which models multiply two matrices, in the layouts of forward and backward passes.
 
-    They are not equally fast: on a processor without bf16 of its own, oneDNN multiplies it in some of them, and in the
-    others a loop that takes 8 to 30 times as long.
+    Their speed differs: on a CPU without native bf16, oneDNN computes some layouts, and the others run a loop that
+    takes 8 to 30 times as long.
     """
     import torch
 
@@ -268,11 +267,11 @@ def _operators(name: str, one: Any, two: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str) -> list[str]:
-    """The operators that take less than `FAR_BEHIND` times as long as the fastest one, of two runs each.
+    """Operators that take less than `FAR_BEHIND` times as long as the fastest, in the better of two runs each.
 
-    Those that do not run here are left out. Raises `RuntimeError`, as PyTorch does, when none runs.
+    Operators that do not run here are left out. Raises PyTorch's `RuntimeError` if none runs.
     """
-    wait = _waiting(device)
+    wait = _synchronizer(device)
     seconds: dict[str, float] = {}
     failure = None
     for operator, work in works.items():
@@ -294,11 +293,11 @@ def _matrix(name: str, side: int, device: str) -> Any:
 
 
 def _clocks(device: str) -> list[str]:
-    """The clocks right after the last work, as the system names them."""
+    """Clocks right after the last measurement, as the system prints them."""
     import torch
 
     if device == "cuda":
-        with suppress(Exception):  # needs pynvml
+        with suppress(Exception):  # requires pynvml
             return [f"SM {torch.cuda.clock_rate()} MHz"]
         return []
     with suppress(OSError):
@@ -308,7 +307,7 @@ def _clocks(device: str) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure and write what was found as JSON. Errors go to stderr as one line of JSON with their parts."""
+    """Measure and write the result as JSON. An `NcuBenchError` goes to stderr as one line of JSON."""
 
     def work() -> None:
         found = measure(float(arguments[0]), arguments[1])

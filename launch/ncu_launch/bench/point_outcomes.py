@@ -1,4 +1,4 @@
-"""How the measuring of a point of a sweep can end: of those that only read sweeps, nobody needs what measures them."""
+"""Outcomes of measuring a point of a sweep. Separate from the code that measures, which readers need not import."""
 
 OK, OUT_OF_MEMORY, FAILED, CRASHED, TIMED_OUT = ("ok", "out of memory", "failed", "crashed", "timed out")
-"""Failed is an error that the program reports, crashed a signal that ended it."""
+"""`FAILED`: the program reported an error. `CRASHED`: a signal ended it."""

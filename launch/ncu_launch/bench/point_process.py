@@ -1,11 +1,11 @@
-"""One point of a sweep: build a model, warm up, time it until its mean is sure, and write what was found as JSON.
+"""Measure one point of a sweep: build a model, warm up, time it until its mean is precise, write the result as JSON.
 
     python -m ncu_launch.bench.point_process WORKLOAD.json EFFORT.json RESULT.json
 
-A sample is one iteration. On a GPU it lies between two CUDA events, and the GPU is done with everything before it
-begins; on a CPU it is read from a monotonic clock. Python's garbage collector runs between samples only, as `timeit`
-has it. What an iteration is depends on the phase: the forward pass without gradients; the backward pass alone, behind a
-forward pass that is not timed; or a whole step with gradients and an SGD update.
+A sample is one iteration. On a GPU it is timed by two CUDA events, and the GPU is idle before it starts; on a CPU by a
+monotonic clock. Python's garbage collector runs only between samples. The phase determines the iteration: a forward
+pass without gradients; a backward pass alone, after an untimed forward pass; or a step with gradients and an SGD
+update.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from ncu_launch.workload.workload import Step, assembled, cpu_name, device_here,
 from ncu_launch.workload_spec import Workload
 
 STAGE = "ncu-bench: "
-"""How a line begins that says how far the measuring is."""
+"""Prefix of output lines that name the stage of the measurement."""
 OUT_OF_MEMORY_WORDS = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory")
 COLLECT_EVERY = 64
 AFTER_COLLECTING = 3
-"""Iterations that bring back into the caches what collecting garbage has put out of them."""
+"""Iterations after a garbage collection that fill the caches again."""
 ASKING_S = 5.0
 MEMORY_EVENT = "[memory]"
 BY_ALLOCATOR, BY_PROFILER = "CUDA allocator", "tensors, by PyTorch's profiler"
@@ -49,9 +49,9 @@ Row = dict[str, Any]
 
 
 def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) -> None:
-    """Measure a point; `written` is given its row as soon as there is one, and again with what was found afterwards.
+    """Measure a point; pass its row to `written` as soon as there is one, and again with the expected FLOPs and bytes.
 
-    Raises `NcuBenchError` when the target or its options cannot be run here.
+    Raises `NcuBenchError` if the target or its options cannot run here.
     """
     import torch
 
@@ -63,7 +63,7 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
         step = assembled(workload, built, *placed(workload, built, device), device)
         row = {**_identity(workload, built, step), **_sizes(workload, built)}
         if workload.mode == "jit":
-            row["notes"] += _optimised(step, built)
+            row["notes"] += _optimise(step, built)
         iteration = iteration_of(step)
         _say("warming up")
         row["warmup_iterations"] = _warm(iteration, effort, device)
@@ -81,16 +81,16 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
     written({**row, **_expected(workload)})
 
 
-def _optimised(step: Step, built: Built) -> list[str]:
-    """Call the traced model as optimised for inference from now on, as far as that can be done; returns notes."""
+def _optimise(step: Step, built: Built) -> list[str]:
+    """Replace the traced model by one optimised for inference, if possible; returns notes."""
     traced = step.model
     step.model, notes = for_inference(step)
-    if step.model is not traced and step.device == "cuda":  # its allocator would count the weights twice
+    if step.model is not traced and step.device == "cuda":  # else the weights would be allocated twice
         step.watched, built.model = step.model, None
     return notes
 
 
-# ---------------------------------------------------------------------------------------------------------- the timing
+# ---------------------------------------------------------------------------------------------------------- timing
 
 
 def _warm(iteration: Iteration, effort: Effort, device: str) -> int:
@@ -115,7 +115,7 @@ def _wait(device: str) -> None:
 
 
 def sampled(iteration: Iteration, effort: Effort, device: str) -> list[float]:
-    """Nanoseconds of each iteration, in their order."""
+    """Time iterations; returns the nanoseconds of each, in order."""
     timed = gpu_timer() if device == "cuda" else cpu_timer()
     samples: list[float] = []
     check_at = effort.least
@@ -145,7 +145,7 @@ Timer = Callable[[Callable[[Any], None], Any], float]
 
 
 def cpu_timer() -> Timer:
-    """Times a piece of work in ns by a monotonic clock."""
+    """A function that times one iteration in ns, by a monotonic clock."""
     clock = time.perf_counter_ns
 
     def timed(work: Callable[[Any], None], prepared: Any) -> float:
@@ -157,7 +157,7 @@ def cpu_timer() -> Timer:
 
 
 def gpu_timer() -> Timer:
-    """Times a piece of work in ns between two CUDA events, on a GPU that has nothing else to do."""
+    """A function that times one iteration in ns between two CUDA events, on an idle GPU."""
     import torch
 
     began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -175,7 +175,7 @@ def gpu_timer() -> Timer:
 
 @contextmanager
 def _collecting_between() -> Iterator[Callable[[], Any]]:
-    """Turn the garbage collector off, and spare it what is there already; the function that is given runs it."""
+    """Disable the garbage collector and freeze existing objects within the block; yields a function that collects."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -203,7 +203,7 @@ def _latency(samples: list[float], row: Row) -> Row:
     }
 
 
-# -------------------------------------------------------------------------------------------------- what the model is
+# -------------------------------------------------------------------------------------------------- the row of a point
 
 
 def _identity(workload: Workload, built: Built, step: Step) -> Row:
@@ -228,7 +228,7 @@ def _identity(workload: Workload, built: Built, step: Step) -> Row:
 
 
 def _sizes(workload: Workload, built: Built) -> Row:
-    """What an iteration works on: sizes that a function was given, else by shapes of inputs, null without either."""
+    """Batch, input and sequence size: as passed to a user's function, else from the shapes of the inputs, else null."""
     keywords = built.kwargs or {}
     tensors = list(tensors_in((built.args, keywords)))
     images = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.dim() == 4]
@@ -250,7 +250,7 @@ def _sizes(workload: Workload, built: Built) -> Row:
 
 
 def _expected(workload: Workload) -> Row:
-    """FLOPs and bytes of operators by formulas, from shapes alone."""
+    """FLOPs and bytes per iteration, by formulas from the operators' shapes."""
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as folder:
         operators, summary = Path(folder) / "operators", Path(folder) / "summary"
         try:
@@ -270,7 +270,7 @@ def _expected(workload: Workload) -> Row:
 
 
 def _allocated(step: Step) -> int:
-    """Bytes of what stays between iterations."""
+    """Bytes allocated between iterations: parameters, buffers, inputs and optimizer state."""
     import torch
 
     if step.device == "cuda":
@@ -283,7 +283,7 @@ def _allocated(step: Step) -> int:
 
 
 def _memory(iteration: Iteration, allocated: int, device: str) -> Row:
-    """The most that was allocated at a time in a whole iteration, with what stays between iterations."""
+    """Peak bytes allocated during an iteration, including what is allocated between iterations."""
     import torch
 
     if device == "cuda":
@@ -291,7 +291,7 @@ def _memory(iteration: Iteration, allocated: int, device: str) -> Row:
         _untimed(iteration)
         torch.cuda.synchronize()
         return {"memory_peak_bytes": int(torch.cuda.max_memory_allocated()), "memory_basis": BY_ALLOCATOR}
-    with suppress(Exception):  # the profiler's own events are no public interface
+    with suppress(Exception):  # the profiler's events are not a public interface
         with _profiler(profile_memory=True) as profiler:
             _untimed(iteration)
         events = [event for event in profiler.profiler.kineto_results.events() if event.name() == MEMORY_EVENT]
@@ -302,7 +302,7 @@ def _memory(iteration: Iteration, allocated: int, device: str) -> Row:
 
 
 def peak_of(changes: list[int]) -> int:
-    """The highest that a sum of allocations and releases (negative) ever was, at least 0."""
+    """The largest running sum of allocations (positive) and releases (negative), at least 0, in bytes."""
     highest = now = 0
     for change in changes:
         now += change
@@ -311,7 +311,7 @@ def peak_of(changes: list[int]) -> int:
 
 
 def _self_times(iteration: Iteration, device: str) -> Row:
-    """Time on the CPU and on the GPU by PyTorch's profiler, which slows the CPU down: the sums under its tables."""
+    """Self time on CPU and GPU in ns, by PyTorch's profiler, which slows the CPU down: the sums under its tables."""
     prepared = iteration.prepare()
     _wait(device)
     try:
@@ -319,7 +319,7 @@ def _self_times(iteration: Iteration, device: str) -> Row:
             iteration.work(prepared)
             _wait(device)
         totals = profiler.key_averages()
-    except RuntimeError:  # another profiler has the device
+    except RuntimeError:  # another profiler uses the device
         return {"self_cpu_time_ns": None, "self_gpu_time_ns": None}
     finally:
         iteration.finish()
@@ -345,7 +345,7 @@ def _profiler(**options: Any) -> AbstractContextManager[Any]:
 
 
 def _gpu(iteration: Iteration, device: str) -> Row:
-    """The state of the GPU while it goes on with the same work, so that asking disturbs no sample."""
+    """The GPU's state while it repeats the same work after timing, so that the query disturbs no sample."""
     if device != "cuda":
         return {}
     found: list[GpuState | None] = []
@@ -367,14 +367,14 @@ def _gpu(iteration: Iteration, device: str) -> Row:
 
 
 def _gpu_uuid() -> str:
-    """The current GPU as nvidia-smi can be asked for it; the first where this PyTorch does not say."""
+    """The current GPU's id for nvidia-smi; the first GPU if this PyTorch has no UUID."""
     import torch
 
     uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
     return f"GPU-{uuid}" if uuid else "0"
 
 
-# --------------------------------------------------------------------------------------------------------- the process
+# --------------------------------------------------------------------------------------------------------- process
 
 
 def _say(stage: str) -> None:
@@ -383,7 +383,7 @@ def _say(stage: str) -> None:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, of a GPU, of Python, or of PyTorch's allocator on a CPU, which says so in words only."""
+    """True for out-of-memory errors of a GPU, of Python, or of PyTorch's CPU allocator, known by its text."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError | OSError) and any(words in str(error) for words in OUT_OF_MEMORY_WORDS)
@@ -394,9 +394,9 @@ def _written(path: Path, row: Row) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure the point that the arguments name; the row is in RESULT, or says there that memory ran out.
+    """Measure the point described by the arguments; writes the row, or an out-of-memory outcome, to RESULT.json.
 
-    Errors on purpose go to stderr as one line of JSON with their parts, others as Python prints them.
+    An `NcuBenchError` goes to stderr as one line of JSON, other errors as a traceback.
     """
     end_with_the_parent()
     workload_path, effort_path, result = map(Path, arguments)
@@ -405,7 +405,7 @@ def main(arguments: list[str]) -> int:
     try:
         measure(workload, effort, lambda row: _written(result, {"outcome": "ok", **row}))
     except NcuBenchError as error:
-        sys.stderr.write(error.spoken + "\n")
+        sys.stderr.write(error.serialized + "\n")
         return error.exit_code
     except Exception as error:
         if result.is_file() or not _is_out_of_memory(error):

@@ -1,8 +1,8 @@
-"""A sweep: which points it has, and each of them measured by processes of its own, so that none can end the others.
+"""A sweep: its points, each measured by its own processes, so that no crash ends the others.
 
-A point whose process runs out of memory, crashes or hangs is a row that says so. The process is
-`ncu_launch.bench.point_process`; docs/bench.md has the columns. Times differ more from one process to the next than
-within one, so a point may have several: their samples become one row, and the scatter of their means is its noise
+A point whose process runs out of memory, crashes or hangs becomes a row with that outcome. The process is
+`ncu_launch.bench.point_process`; docs/bench.md lists the columns. Times differ more between processes than within one,
+so a point may have several processes: their samples form one row, and the scatter of their means gives the interval
 (Georges, Buytaert and Eeckhout, OOPSLA 2007, p. 57; Kalibera and Jones, ISMM 2013, p. 63).
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 from ncu_launch.bench.latency_statistics import Effort, half_width, summed_up
 from ncu_launch.bench.point_outcomes import CRASHED, FAILED, OK, OUT_OF_MEMORY, TIMED_OUT
 from ncu_launch.bench.point_process import STAGE
-from ncu_launch.profile.run_outcome import last_words
+from ncu_launch.profile.run_outcome import last_error_line
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, Finished, own_environment, run
 from ncu_launch.targets.models import HF_CONFIGURATIONS
 from ncu_launch.targets.reference_kernels import is_known_work, own_dtype
@@ -34,14 +34,14 @@ from ncu_launch.workload_spec import Workload
 
 IMAGE_CONFIGURATIONS = ("ViTConfig",)
 Row = dict[str, Any]
-Heard = Callable[[str], None]
+StageCallback = Callable[[str], None]
 Environment = Mapping[str, str | None]
-"""Variables to set in an environment; None takes one out of it."""
+"""Environment variables to set; None removes one."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to vary. None among sizes is the target's own size."""
+    """The values to vary. None as a size stands for the target's default size."""
 
     targets: tuple[str, ...]
     batch_sizes: tuple[int, ...] = (1,)
@@ -57,17 +57,17 @@ class Sweep:
 
 @dataclass(frozen=True)
 class BenchPoint:
-    """One measurement of a sweep. `name` says all that was asked, and stays the same from one sweep to the next."""
+    """One measurement of a sweep. `name` lists every setting, and is the same in every sweep."""
 
     name: str
     workload: Workload
 
 
 def points(sweep: Sweep) -> list[BenchPoint]:
-    """Every combination once, the batch size varying fastest. Sizes that a target does not have are not varied.
+    """Every combination once, batch size varying fastest. Sizes that a target does not have are not varied.
 
-    Raises `WrongUsage` for a target that starts like known work and is not written as such, and for a user's function
-    that has no argument for a size that is asked for.
+    Raises `WrongUsage` for a malformed gemm: or conv: target, and for a user's function without an argument for a
+    requested size.
     """
     _check_functions(sweep)
     found: dict[str, BenchPoint] = {}
@@ -93,10 +93,10 @@ def points(sweep: Sweep) -> list[BenchPoint]:
 
 
 def sizes_of(target: str) -> frozenset[str]:
-    """Which of batch, input and sequence change what a target does.
+    """Which of batch, input and sequence a target accepts.
 
-    Known work has its own inputs. A user's function has arguments for those that it takes; where its source does not
-    say which, all are tried, and its process refuses those that it does not take.
+    Reference kernels have none. A user's function accepts sizes for which it has arguments; if its source cannot tell,
+    all are tried, and the process rejects those that it lacks.
     """
     if is_function(target):
         taken = sizes_taken(target)
@@ -110,7 +110,7 @@ def sizes_of(target: str) -> frozenset[str]:
 
 
 def _check_functions(sweep: Sweep) -> None:
-    """A function must take every size that is asked for. Image sizes and lengths may be meant for another target."""
+    """Require that functions accept every requested size, except input sizes and lengths for other targets."""
     asked = {
         "batch": sweep.batch_sizes != (1,),
         "input": sweep.input_sizes != (None,),
@@ -145,21 +145,22 @@ def measured(
     timeout: float,
     log: Path,
     *,
-    heard: Heard = lambda stage: None,
+    on_stage: StageCallback = lambda stage: None,
     environment: Environment = MappingProxyType({}),
     should_end: Callable[[], str | None] | None = None,
 ) -> Row:
-    """The row of a point, whatever becomes of its process, which is ended after `timeout` seconds.
+    """The row of a point, however its process ends; it is ended after `timeout` seconds.
 
-    What it prints goes into `log`; `heard` is told how far it is. `environment` is what differs from the environment
-    here. Ctrl-C ends the process, as does a reason that `should_end` gives: `KeyboardInterrupt` is raised.
+    The process writes its output to `log`; `on_stage` is called with each stage. `environment` lists changes to the
+    current environment. Raises `KeyboardInterrupt` on Ctrl-C, or if `should_end` returns a reason; both end the
+    process.
     """
     stages = ["starting"]
 
     def listen(line: str) -> None:
         if line.startswith(STAGE):
             stages.append(line.removeprefix(STAGE))
-            heard(stages[-1])
+            on_stage(stages[-1])
 
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     with tempfile.TemporaryDirectory(prefix="ncu-bench-point-") as name:
@@ -168,7 +169,7 @@ def measured(
         asked.write_text(json.dumps(asdict(effort)), encoding="utf-8")
         command = [*OWN_PYTHON, "-m", "ncu_launch.bench.point_process", *map(str, (workload, asked, result))]
         finished = run(
-            command, log, timeout=timeout, environment=_changed(environment), heard=listen, should_end=should_end
+            command, log, timeout=timeout, environment=_changed(environment), on_line=listen, should_end=should_end
         )
         if finished.interrupted:
             raise KeyboardInterrupt
@@ -186,7 +187,7 @@ def _changed(changes: Environment) -> dict[str, str]:
 
 
 def unmeasured(point: BenchPoint, reason: str, log: Path) -> Row:
-    """The row of a point that was lost with what should have measured it: nobody knows when and how long."""
+    """The row of a point that was lost together with its worker, with unknown start and duration."""
     return {**_asked(point), "outcome": CRASHED, "reason": reason, "log": log.name}
 
 
@@ -209,10 +210,10 @@ def _asked(point: BenchPoint) -> Row:
 
 
 def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
-    """The outcome of a process and the reason for it. One that was measured may still fail at what comes after."""
+    """The outcome of a process and its reason. A measured point may still fail to get its expected FLOPs and bytes."""
     outcome, reason = _failure(finished, log, stage)
     if not found and outcome == OK:
-        return {"outcome": FAILED, "reason": f"its process ended while {stage}, as if all were well: the target exits"}
+        return {"outcome": FAILED, "reason": f"its process ended with exit code 0 while {stage}: the target exits"}
     if not found:
         return {"outcome": outcome, "reason": reason}
     if outcome == OK:
@@ -224,15 +225,15 @@ def _ended(finished: Finished, log: Path, stage: str, found: Row) -> Row:
 def _failure(finished: Finished, log: Path, stage: str) -> tuple[str, str | None]:
     if finished.timed_out:
         return TIMED_OUT, f"no end after {finished.seconds:.0f} s, while {stage}"
-    said = said_errors(log)
-    if said:
-        return FAILED, said[-1].paragraph
+    errors = said_errors(log)
+    if errors:
+        return FAILED, errors[-1].paragraph
     if finished.exit_code < 0:
         hint = ", as the system does when memory runs out" if finished.exit_code == -signal.SIGKILL else ""
         return CRASHED, f"ended by {_signal_name(-finished.exit_code)} while {stage}{hint}"
     if finished.exit_code:
-        words = last_words(list(finished.lines))
-        return OUT_OF_MEMORY if words.startswith("MemoryError") else FAILED, words[:300] or "it said nothing"
+        line = last_error_line(list(finished.lines))
+        return OUT_OF_MEMORY if line.startswith("MemoryError") else FAILED, line[:300] or "it printed nothing"
     return OK, None
 
 
@@ -252,18 +253,18 @@ def rows_of(
     timeout: float,
     logs: Path,
     *,
-    heard: Callable[[BenchPoint, str], None],
+    on_stage: Callable[[BenchPoint, str], None],
     processes: int = 1,
     begun: Iterable[Row] = (),
     **process: Any,
 ) -> Iterator[Row]:
-    """A point's row after each of its processes, which replaces its row before; `heard` is told points and stages.
+    """Yield a point's row after each of its processes; it replaces the point's earlier row.
 
-    Processes go round by round over all points, so that a machine that grows slower does so for all of them. `begun`
-    are rows of points that have had fewer processes. A point that fails is not tried again. `process` goes on to
-    `measured`.
+    The points take turns, one process each per round, so that a machine that slows down affects all of them. `begun`
+    are rows of points that had fewer processes before. A failed point is not repeated. `on_stage` is called with each
+    point and stage; `process` is passed on to `measured`.
 
-    Ctrl-C ends the process of the point it falls into, and is raised.
+    Ctrl-C ends the process of the current point and is raised.
     """
     rows = {row["point"]: row for row in begun}
     given_up: set[str] = set()
@@ -272,10 +273,10 @@ def rows_of(
             row = rows.get(point.name)
             if point.name in given_up or (row is not None and has_all(row, processes)):
                 continue
-            heard(point, "starting")
-            listen = partial(heard, point)
+            on_stage(point, "starting")
+            listen = partial(on_stage, point)
             least = effort if row is None else _as_long_as(row, effort)
-            found = measured(point, least, timeout, _log(logs, row), heard=listen, **process)
+            found = measured(point, least, timeout, _log(logs, row), on_stage=listen, **process)
             if found["outcome"] != OK:
                 given_up.add(point.name)
             rows[point.name] = found if row is None else joined(row, found)
@@ -283,20 +284,20 @@ def rows_of(
 
 
 def has_all(row: Row, processes: int) -> bool:
-    """Whether a point needs no further process: it had so many, or the one that it had failed."""
+    """True if a point needs no further process: it had `processes`, or its process failed."""
     return row["outcome"] != OK or len(process_means(row)) >= processes
 
 
 def process_means(row: Row) -> list[float]:
-    """The mean latency in ns of each process of a measured point; files written before there were several have one."""
+    """The mean latency in ns of each process of a measured point; older files have a single process."""
     return list(row.get("process_means_ns") or [row["latency_mean_ns"]])
 
 
 def joined(row: Row, further: Row) -> Row:
-    """A measured point's row with what a further process found.
+    """A measured point's row, combined with the row of a further process.
 
-    The interval of the mean is Student's, of the means of processes. Where the further process failed, a note says so.
-    Where it ran under other conditions than those before, as after --resume, it stands alone, and a note says so.
+    The interval is Student's t over the means of the processes. A failed further process adds only a note. If
+    conditions changed, as after --resume on another machine, the further row replaces the first, with a note.
     """
     notes = list(dict.fromkeys([*(row["notes"] or []), *(further.get("notes") or [])]))
     if further["outcome"] != OK:
@@ -339,7 +340,7 @@ _ENDED = {OUT_OF_MEMORY: "ran out of memory", FAILED: "failed", CRASHED: "crashe
 
 
 def _throttling(found: Iterable[str]) -> str:
-    """What held clocks down in any of the processes."""
+    """Throttling reasons seen in any of the processes."""
     reasons = dict.fromkeys(reason for one in found for reason in one.split(", ") if reason != "none")
     return ", ".join(reasons) or "none"
 
@@ -349,8 +350,8 @@ _OVER_PROCESSES: dict[str, Callable[[Any], Any]] = {
     "process_peak_bytes": max, "gpu_clock_hz": min, "gpu_memory_clock_hz": min, "gpu_temperature_c": max,
     "throttling": _throttling,
 }  # fmt: skip
-"""How what processes found becomes one value. Everything else is the first's: it is the same of each, as the number of
-parameters is, or not of the timed iterations, as self times are."""
+"""How values of several processes are combined. Other columns keep the first process's value: they are equal in all,
+such as the number of parameters, or do not depend on timed iterations, such as self times."""
 
 
 def _of_known(how: Callable[[Any], Any], values: Iterable[Any]) -> Any:
@@ -359,13 +360,13 @@ def _of_known(how: Callable[[Any], Any], values: Iterable[Any]) -> Any:
 
 
 def _as_long_as(row: Row, effort: Effort) -> Effort:
-    """The effort of a further process: as many samples as those before took, so that each counts alike in the mean."""
+    """The effort of a further process: the same number of samples as before, so that every process has equal weight."""
     count = round(row["iterations"] / len(process_means(row)))
     return replace(effort, least=count, most=count)
 
 
 def _log(logs: Path, row: Row | None) -> Path:
-    """A new file: point-0007.txt, and point-0007-2.txt of the same point's second process."""
+    """A new log file: point-0007.txt, or point-0007-2.txt for the second process of the same point."""
     if row is None:
         return logs / f"point-{len(list(logs.glob('point-*.txt'))) + 1:04}.txt"
     first = Path(row["log"]).stem

@@ -1,4 +1,4 @@
-"""What one timed iteration of a model is, by phase: what comes before it, what is timed, and what comes after."""
+"""One timed iteration of a model, per phase: preparation, timed work, clean-up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ncu_launch.workload.workload import TORCH_DTYPES, Step
 
 @dataclass(frozen=True)
 class Iteration:
-    """One iteration in three parts, of which `work` alone is timed; it is given what `prepare` returned."""
+    """One iteration in three parts. Only `work` is timed; it receives the result of `prepare`."""
 
     prepare: Callable[[], Any]
     work: Callable[[Any], None]
@@ -22,7 +22,7 @@ class Iteration:
 
 
 def iteration_of(step: Step) -> Iteration:
-    """What is timed of a step. Raises `NcuBenchError` when a CUDA graph is asked for its backward pass alone."""
+    """The iteration for the step's phase. Raises `NcuBenchError` for the backward pass alone with a CUDA graph."""
     workload = step.workload
     whole = {"forward": _forward, "backward": _backward, "step": _whole_step}[workload.phases[0]](step)
     if workload.mode != "cudagraph":
@@ -39,7 +39,7 @@ def _nothing() -> None:
 
 
 def _model_call(step: Step) -> Callable[[], Any]:
-    """The forward pass; autocast is entered each time, so that it converts the weights each time."""
+    """A function that runs the forward pass. It enters autocast per call, so weights are converted each time."""
     import torch
 
     if not step.workload.autocast:
@@ -88,7 +88,7 @@ def _whole_step(step: Step) -> Iteration:
 
 
 def _differentiable(output: Any) -> tuple[list[Any], list[Any]]:
-    """The outputs that have gradients, and gradients of ones for them. Raises `NcuBenchError` when there are none."""
+    """The outputs that require gradients, and gradients of ones for them. Raises `NcuBenchError` if there are none."""
     import torch
 
     outputs = [tensor for tensor in tensors_in(output) if tensor.requires_grad]
@@ -98,7 +98,7 @@ def _differentiable(output: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _captured(work: Callable[[], None]) -> Callable[[Any], None]:
-    """The replay of a CUDA graph of `work`, which runs three times on another stream first, as capturing requires."""
+    """A function that replays a CUDA graph of `work`; capturing requires three runs on a side stream first."""
     import torch
 
     side = torch.cuda.Stream()

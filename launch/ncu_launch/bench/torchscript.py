@@ -1,4 +1,4 @@
-"""A traced model frozen and optimised for inference: weights become constants, and operators are fused around them."""
+"""Freeze and optimise a traced model for inference: weights become constants, and operators are fused."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from ncu_launch.workload.workload import Step
 
 CONVERTED_TO = ("fp16", "bf16")
-"""The types to which autocast converts; with others it changes nothing."""
+"""The types to which autocast converts; it ignores others."""
 
 
 def for_inference(step: Step) -> tuple[Any, list[str]]:
-    """The model to call in place of a step's traced one, and notes: why it is the same, where it could not be frozen.
+    """The model to call instead of a step's traced one, and notes if it is the same model.
 
-    It is frozen and optimised by `torch.jit.freeze` and `torch.jit.optimize_for_inference`, and has run once.
+    Uses `torch.jit.freeze` and `torch.jit.optimize_for_inference`, and runs the model once.
     """
     import torch
 

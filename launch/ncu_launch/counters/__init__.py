@@ -1,1 +1,1 @@
-"""What to ask ncu for: metrics, their weights and passes, on every chip and version."""
+"""What to request from ncu: metrics, their weights and passes, on every chip and version."""

@@ -1,4 +1,4 @@
-"""The chips that ncu knows, which metrics exist on them, and which chip a GPU has. Read from `metrics/chips.toml`."""
+"""The chips that ncu supports, the metrics each lacks, and the chip of a GPU. Read from `tables/chips.toml`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Chip(NamedTuple):
-    """One chip: `family` is the first chip with the same lists, `since` and `until` the tool versions that know it.
+    """One chip: `family` is the first chip with the same metrics; `since` and `until` are the ncu versions with it.
 
-    `tensor_totals` together hold every tensor operation; `tensor_dense` and `tensor_sparse` are their parts without
-    and with structured sparsity. All are full metric names ending in .sum.
+    The counters `tensor_totals` add up to all tensor operations; `tensor_dense` and `tensor_sparse` are their parts
+    without and with structured sparsity. All are full metric names ending in .sum.
     """
 
     name: str
@@ -31,30 +31,30 @@ class Chip(NamedTuple):
 
     @property
     def has_tensor_cores(self) -> bool:
-        """Whether there is anything that tensor counters could count."""
+        """True if the chip has counters of tensor operations."""
         return bool(self.tensor_totals)
 
     @property
     def is_before_ampere(self) -> bool:
-        """Volta and Turing: no structured sparsity, and clocks and read/write splits cost passes."""
+        """True for Volta and Turing: no structured sparsity; clocks and read/write splits take extra passes."""
         return self.compute_capability is not None and int(self.compute_capability.split(".")[0]) < 8
 
     @property
     def packed_fp32(self) -> bool:
-        """Whether packed FP32 instructions are counted apart."""
+        """True if the chip counts packed FP32 instructions separately."""
         return exists(f"{SASS_PREFIXES[0]}ffma2_pred_on.sum", self, None)
 
     def known_to(self, version: Version | None) -> bool:
-        """Whether a tool of this version knows the chip; a version that is not known is taken to be the newest."""
+        """True if this version of ncu supports the chip; None stands for the newest version."""
         if version is None:
             return self.until is None
         return (self.since is None or version >= self.since) and (self.until is None or version <= self.until)
 
 
 def version_of(text: str) -> Version:
-    """The version "2024.1" or "2024.1.1" as a pair of numbers.
+    """Parse "2024.1" or "2024.1.1" into (2024, 1).
 
-    Raises `WrongUsage` when it is not one.
+    Raises `WrongUsage` if the text is not a version.
     """
     parts = text.split(".")
     if len(parts) < 2 or not all(part.isdecimal() for part in parts):
@@ -87,9 +87,9 @@ def _chip(family: dict[str, Any], name: str) -> Chip:
 
 
 def find_chip(name: str) -> Chip:
-    """The chip of that name, in any case.
+    """The chip called `name`, case-insensitive.
 
-    Raises `WrongUsage` with the names there are.
+    Raises `WrongUsage`, listing the chips, if there is none.
     """
     for chip in chips():
         if chip.name == name.upper():
@@ -104,25 +104,25 @@ def find_chip(name: str) -> Chip:
 
 
 def chip_of(compute_capability: str | None, device_name: str | None = None) -> Chip | None:
-    """The chip of a GPU, or one of the same family: its metrics are the same. None where the GPU is not known."""
+    """The chip of a GPU, or another of its family, which has the same metrics. None if the GPU is unknown."""
     if compute_capability is None:
         return None
-    without = lacks_tensor_cores(compute_capability, device_name)
+    has_none = lacks_tensor_cores(compute_capability, device_name)
     alike = (chip for chip in chips() if chip.compute_capability == compute_capability)
-    return next((chip for chip in alike if chip.has_tensor_cores != without), None)
+    return next((chip for chip in alike if chip.has_tensor_cores != has_none), None)
 
 
 def exists(metric: str, chip: Chip, version: Version | None) -> bool:
-    """Whether `metric` (any suffix) exists on the chip in a tool of this version, None meaning the newest.
+    """True if `metric` (any suffix) exists on the chip in this version of ncu; None stands for the newest version.
 
-    Only names that some chip or version lacks are listed, so an invented name passes: this filters the metrics of
-    the tables, it does not check what a user typed.
+    The table lists only metrics that some chip or version lacks, so invented names pass too: use this to filter known
+    metrics, not to validate user input.
     """
     return not any(_applies(entry, metric, chip, version) for entry in table("chips")["absent"])
 
 
 def is_conditional(metric: str) -> bool:
-    """Whether some chip or version is known to lack `metric`."""
+    """True if some chip or version lacks `metric`."""
     return any(metric.startswith(entry["prefix"]) for entry in table("chips")["absent"])
 
 

@@ -1,7 +1,7 @@
-"""What `--metrics` asks for: groups, exact names and patterns -> the counters to request of ncu on one chip.
+"""Resolve `--metrics` (groups, exact names, patterns) into the counters to request from ncu on one chip.
 
-No counter is requested that the chip or the tool does not have: ncu would fail on it once the first kernel runs. What
-is left out for that reason is said in a note.
+Counters that the chip or this ncu lacks are not requested, because ncu would fail at the first kernel; a note names
+what is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.profilers.command_line import Version
 
 TENSOR_INSTRUCTIONS = ("sm__inst_executed_pipe_tensor_v2.sum", "sm__inst_executed_pipe_tensor.sum")
-"""Counted along with fp32 and fp64 work: it tells whether the tensor cores were idle, in the same pass."""
+"""Counted together with fp32 and fp64 operations, in the same pass: 0 means that the tensor cores were idle."""
 
 HALF_PRECISIONS = ("fp16", "bf16")
 TYPES_WITHOUT_TENSOR_CORES = ("fp32",)
@@ -28,9 +28,9 @@ MIXED = "mixed"
 
 @dataclass(frozen=True)
 class Counter:
-    """One metric to ask for: what it means, its unit, and what one count stands for ("2 FLOP", "32 byte").
+    """A metric to request: its meaning, its unit, and what one count stands for ("2 FLOP", "32 byte").
 
-    `by_tool` marks what ncu computes itself, at no cost and in no chip's list.
+    `by_tool`: ncu computes it without a counter; it costs no pass and is in no chip's list.
     """
 
     name: str
@@ -42,16 +42,16 @@ class Counter:
 
     @property
     def is_sass(self) -> bool:
-        """Whether it is counted by patching the kernel's code, in a pass of its own."""
+        """True if counted by instrumenting the kernel's code (SASS), which takes a separate pass."""
         return "__sass_" in self.name and ".peak_sustained" not in self.name
 
 
 @dataclass(frozen=True)
 class MetricSelection:
-    """What was asked for, resolved: the groups, the counters, and notes on what was corrected or left out.
+    """A resolved `--metrics`: groups, counters, and notes on what was corrected or left out.
 
-    `tensor_type` says which tensor counters `flops` has among them: half, fp32 (none, only their instructions), tf32,
-    fp64, fp8 or int8.
+    `tensor_type` is the input type of the tensor counters in `flops`: half, fp32 (only tensor instructions are
+    counted), tf32, fp64, fp8, int8, or tensor (mixed precision: all types).
     """
 
     groups: tuple[str, ...]
@@ -61,44 +61,46 @@ class MetricSelection:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The metrics to ask for, each once."""
+        """The metrics to request, each once."""
         return tuple(dict.fromkeys(counter.name for counter in self.counters))
 
     @property
     def features(self) -> frozenset[str]:
-        """What decides the passes of the hardware counters: the groups that have any, flops by its tensor type."""
+        """The groups that determine the passes of hardware counters; `flops` appears as its tensor type."""
         hardware = {counter.group for counter in self.counters if not counter.is_sass and not counter.by_tool}
         groups = (hardware & set(self.groups)) - {"time"}
         return frozenset(self.tensor_type if group == "flops" else group for group in groups)
 
-    def without_unlisted(self, listed: Collection[str]) -> MetricSelection:
-        """The same without counters that ncu does not list for the chip by their base name; a note names them."""
+    def drop_unlisted(self, listed: Collection[str]) -> MetricSelection:
+        """Drop counters whose base name ncu does not list for the chip; a note names them."""
         kept = [counter for counter in self.counters if counter.by_tool or _is_listed(counter.name, listed)]
         if len(kept) == len(self.counters):
             return self
         names = ", ".join(counter.name for counter in self.counters if counter not in kept)
         return replace(
-            self, counters=tuple(kept), notes=(*self.notes, f"this ncu does not have, and is not asked for: {names}")
+            self,
+            counters=tuple(kept),
+            notes=(*self.notes, f"not requested, since this ncu does not list them: {names}"),
         )
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Metrics asked for by name or pattern."""
+        """Metrics requested by name or pattern."""
         return tuple(counter.name for counter in self.counters if not counter.group)
 
 
 def _is_listed(metric: str, listed: Collection[str]) -> bool:
-    """Whether ncu lists a metric's base name. What ncu computes itself is in no list."""
+    """True if ncu lists the metric's base name. Metrics that ncu computes itself are in no list, and pass."""
     return metric.split(".")[0] in listed or metric.startswith(("launch__", "device__", "sass__", "regex:", "group:"))
 
 
 def group_names() -> tuple[str, ...]:
-    """Every group, in the order of the table."""
+    """Every group, in table order."""
     return tuple(group["name"] for group in metrics.table("groups")["group"])
 
 
 def group_meaning(name: str) -> str:
-    """What a group is for, in one line."""
+    """What a group collects, in one line."""
     return str(_group(name)["meaning"])
 
 
@@ -115,12 +117,12 @@ def select(
     dtype: str | None = None,
     listed: Sequence[str] = (),
 ) -> MetricSelection:
-    """The counters that groups, metric names and patterns stand for, on a chip and in a version of ncu.
+    """The counters for groups, metric names and patterns, on a chip and in a version of ncu.
 
-    Time is always among them, and so are the ceilings of what is asked for, where they cost nothing. `dtype` is the
-    type that the workload computes in, where it is known: `flops` then counts that type on the tensor cores. `listed`
-    are the base names that ncu itself lists for the chip, which patterns are matched with.
-    Raises `WrongUsage` for what is neither a group nor a metric, and for metrics that do not mean what they seem to.
+    Time is always included, as are ceilings of the requested groups if they cost no pass. With `dtype`, the workload's
+    compute type, `flops` counts tensor operations of that type. Patterns are matched against `listed`, the base names
+    that ncu lists for the chip. Raises `WrongUsage` for unknown names, and for metrics that do not measure what their
+    name suggests.
     """
     groups = ["time"]
     counters: list[Counter] = counters_of("time", chip, version)
@@ -144,7 +146,7 @@ def select(
 
 
 def refuse_unknown(wanted: Sequence[str]) -> None:
-    """Raise `WrongUsage` for what `select` refuses whatever the chip: neither a group, nor a metric, nor a pattern."""
+    """Raise `WrongUsage` for entries that `select` refuses on every chip: neither group, nor metric, nor pattern."""
     for entry in wanted:
         if entry not in group_names() and not _is_pattern(entry):
             corrected(entry, group_names())
@@ -165,7 +167,7 @@ def _tensor_type(counters: Sequence[Counter], dtype: str | None) -> str:
 def counters_of(
     group: str, chip: Chip | None, version: Version | None = None, *, dtype: str | None = None
 ) -> list[Counter]:
-    """The counters of one group that exist on the chip in this version; on an unknown chip those of every chip."""
+    """The counters of a group that exist on the chip in this version; on an unknown chip, those that every chip has."""
     entry = _group(group)
     source = entry.get("from")
     if source == "flops":
@@ -182,7 +184,7 @@ def counters_of(
 
 
 def _from_table(entry: dict[str, Any], group: str, chip: Chip | None, version: Version | None) -> Counter | None:
-    """A counter of the table in its first form that exists; None where none does."""
+    """A counter from a table entry, by the first of its names that exists; None if none does."""
     forms = [entry["name"]] if isinstance(entry["name"], str) else entry["name"]
     if chip is not None and chip.family in entry.get("except_families", ()):
         return None
@@ -195,14 +197,14 @@ def _from_table(entry: dict[str, Any], group: str, chip: Chip | None, version: V
 
 
 def _is_there(metric: str, chip: Chip | None, version: Version | None) -> bool:
-    """Whether a metric of the tables can be asked for; on an unknown chip, whether every chip has it."""
+    """True if a metric of the tables exists on the chip; on an unknown chip, if every chip has it."""
     if chip is not None:
         return exists(metric, chip, version)
     return metric.startswith("dram__bytes.") or not is_conditional(metric)
 
 
 def _ceilings_of(group: str, chip: Chip | None, version: Version | None, dtype: str | None) -> list[Counter]:
-    """The peaks that belong to a group; of tensor operations those of the dense parts."""
+    """The ceiling counters of a group; for tensor operations, those of the dense parts."""
     entries = [entry for entry in _group("peaks")["counters"] if entry.get("ceiling_of") == group]
     found = [counter for counter in (_from_table(entry, "peaks", chip, version) for entry in entries) if counter]
     if group not in ("flops", "tensor") or chip is None:
@@ -241,8 +243,8 @@ def _tensor_counter(name: str, group: str) -> Counter:
 def _tensor_counters_of_type(chip: Chip | None, version: Version | None, dtype: str | None) -> list[Counter]:
     """The tensor counters that `flops` needs for one type, chosen to share a pass with time and bytes.
 
-    Work in fp32 and fp64 leaves the tensor cores idle, which the number of their instructions proves. Half types, and
-    programs whose type is not known, get the dense fp16 and bf16 counters; others the total of their own.
+    fp32 and fp64 do not use the tensor cores, which the count of tensor instructions confirms. Half types and unknown
+    types use the dense fp16 and bf16 counters; other types use their own total.
     """
     if chip is not None and not chip.has_tensor_cores:
         return []
@@ -255,7 +257,7 @@ def _tensor_counters_of_type(chip: Chip | None, version: Version | None, dtype: 
 
 
 def _names_of_type(chip: Chip, totals: list[str], dtype: str | None) -> list[str]:
-    if chip.is_before_ampere and dtype not in metrics.TENSOR_INTEGER_PRECISIONS:  # all of them share a pass
+    if chip.is_before_ampere and dtype not in metrics.TENSOR_INTEGER_PRECISIONS:  # these totals share a pass
         return [name for name in totals if _precision(name) not in metrics.TENSOR_INTEGER_PRECISIONS]
     if not totals or dtype in TYPES_WITHOUT_TENSOR_CORES:
         return []
@@ -276,7 +278,7 @@ def _is_half_with_fp32_result(name: str) -> bool:
 
 
 def _byte_counters(level: str, chip: Chip | None, version: Version | None) -> list[Counter]:
-    """The first way to count a level's bytes that the chip has; for DRAM with the split, where it is free."""
+    """The first set of counters for a level's bytes that the chip has; for DRAM, free read/write counters too."""
     for alternative in metrics.byte_alternatives(level):
         names = {f"{base}.sum": factor for base, factor in alternative.items()}
         if chip is None or all(exists(name, chip, version) for name in names):
@@ -299,7 +301,7 @@ def _meaning(name: str) -> str:
 
 
 def _dram_split(chip: Chip, version: Version | None) -> list[Counter]:
-    """Bytes read and bytes written apart, under the names the chip has; Volta and Turing would pay a pass for them."""
+    """Bytes read and written, separately, by the names that the chip has; [] on Volta and Turing (an extra pass)."""
     if chip.is_before_ampere:
         return []
     split = [f"dram__bytes_{infix}{way}.sum" for infix in ("", "op_") for way in ("read", "write")]
@@ -311,7 +313,7 @@ def _dram_split(chip: Chip, version: Version | None) -> list[Counter]:
 
 
 def _left_out(group: str, chip: Chip | None, version: Version | None, dtype: str | None) -> list[str]:
-    """What a group does not collect here, and why."""
+    """Notes on what a group does not collect here, and why."""
     if group in ("flops", "tensor") and chip is None:
         return [
             "the chip is not known, so tensor operations are not counted: FLOPs of kernels on tensor cores stay unknown"
@@ -321,7 +323,7 @@ def _left_out(group: str, chip: Chip | None, version: Version | None, dtype: str
     notes = []
     if group in ("flops", "tensor") and chip.has_tensor_cores:
         if not any(exists(name, chip, version) for name in chip.tensor_totals):
-            notes.append(_without_tensor_operations(chip, version))
+            notes.append(_no_tensor_counters_note(chip, version))
         elif group == "flops" and dtype is None and not chip.is_before_ampere:
             notes.append(
                 "tensor operations are counted for dense fp16 and bf16 inputs, in one pass; add the group tensor for "
@@ -330,15 +332,15 @@ def _left_out(group: str, chip: Chip | None, version: Version | None, dtype: str
     if group == "dram" and not exists("dram__bytes.sum", chip, version):
         names = ", ".join(counter.name for counter in counters_of("dram", chip, version))
         notes.append(
-            f"{chip.name} has no counters of its memory, which it shares with the CPU: bytes are {names} x 32, "
-            "of which writes are an upper bound"
+            f"{chip.name} shares its memory with the CPU and has no DRAM counters: bytes are {names} x 32, "
+            "and writes are an upper bound"
             if names
             else f"this ncu counts no memory traffic on {chip.name}: 2025.3 is the first that does"
         )
     return notes
 
 
-def _without_tensor_operations(chip: Chip, version: Version | None) -> str:
+def _no_tensor_counters_note(chip: Chip, version: Version | None) -> str:
     known = f"ncu {version_text(version)}" if version else "this ncu"
     if chip.family == "GV100":
         return f"{known} counts no tensor operations (2023.2 is the first): they are estimated as 512 per instruction"
@@ -350,7 +352,7 @@ def _without_tensor_operations(chip: Chip, version: Version | None) -> str:
 
 
 def _matching(pattern: str, chip: Chip | None, version: Version | None, listed: Sequence[str]) -> list[Counter]:
-    """What matches a pattern of every group, of the chip's tensor counters, and of the base names that ncu lists."""
+    """Metrics that match a pattern, among every group, the chip's tensor counters and ncu's listed base names."""
     known = {counter.name: counter for group in group_names() for counter in counters_of(group, chip, version)}
     if chip is not None:
         parts = (name for name in (*chip.tensor_dense, *chip.tensor_sparse) if exists(name, chip, version))

@@ -1,7 +1,7 @@
-"""Which counters say what: FLOPs, tensor operations, bytes and ceilings, read from the tables in `metrics/`.
+"""Counters of FLOPs, tensor operations, bytes and ceilings, read from the tables in `tables/`.
 
-The tables are data with their sources beside them; this file only gives them types. Weights and names hold for every
-tool version unless a table says otherwise.
+The tables cite their sources; this file only adds types. Weights and names hold for every ncu version unless a table
+says otherwise.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TENSOR_PREFIX = "sm__ops_path_tensor_"
 SASS_PREFIXES = ("smsp__sass_thread_inst_executed_op_", "sm__sass_thread_inst_executed_op_")
 
 Alternative = dict[str, float]
-"""Counters that together make one quantity, each with its factor."""
+"""Base names of counters that add up to one quantity, each with its factor."""
 
 
 class CounterPeak(NamedTuple):
-    """A peak a report can hold: `metric` x `factor` x the clock of the domain `clock`."""
+    """A ceiling in a report: value of `metric` x `factor` x clock of the domain `clock`."""
 
     column: str
     metric: str
@@ -39,9 +39,10 @@ class CounterPeak(NamedTuple):
 
 
 class L1Parts(NamedTuple):
-    """Counters that add up to the traffic at L1, and bytes per count.
+    """Counters that add up to the traffic at L1, and the bytes per count.
 
-    `must_be_zero` are counters of what the sum may lack, each with the compute capability from which there is any.
+    `must_be_zero`: counters of traffic that the sum misses, with the compute capability since which such traffic
+    exists.
     """
 
     counters: list[str]
@@ -50,10 +51,10 @@ class L1Parts(NamedTuple):
 
 
 class TensorCounter(NamedTuple):
-    """What a name `sm__ops_path_tensor_...` counts.
+    """What a metric named `sm__ops_path_tensor_...` counts.
 
-    `total` is the name without sparsity and instruction: counters that share it are parts of one count.
-    `part` is "" for the total itself, else what it is restricted to ("sparsity_off", "op_hgmma sparsity_off").
+    `total` is the name without sparsity and instruction: counters with the same total are parts of one count. `part` is
+    "" for the total itself, else its restriction ("sparsity_off", "op_hgmma sparsity_off").
     """
 
     total: str
@@ -63,70 +64,70 @@ class TensorCounter(NamedTuple):
 
 @cache
 def table(name: str) -> dict[str, Any]:
-    """The parsed table `tables/<name>.toml`."""
+    """Parse `tables/<name>.toml`."""
     return tomllib.loads((Path(__file__).parent / "tables" / f"{name}.toml").read_text("utf-8"))
 
 
 def flop_weights(precision: str) -> dict[str, float]:
-    """FLOPs per counted thread instruction of each opcode, for one of `CUDA_CORE_PRECISIONS`."""
+    """FLOPs per thread instruction, by opcode, for one of `CUDA_CORE_PRECISIONS`."""
     return dict(table("flops")[precision]["weights"])
 
 
 def packed_fp32_weights() -> dict[str, float]:
-    """FLOPs per counted packed FP32 instruction (GB100, GB110)."""
+    """FLOPs per packed FP32 thread instruction, by opcode (GB100, GB110)."""
     return dict(table("flops")["fp32"]["packed"]["weights"])
 
 
 def has_packed_fp32(compute_capability: str | None) -> bool:
-    """Whether the chip counts packed FP32 instructions apart."""
+    """True if the chip counts packed FP32 instructions separately."""
     return compute_capability in table("flops")["fp32"]["packed"]["compute_capabilities"]
 
 
 def moves_constants_with_hfma(compute_capability: str | None) -> bool:
-    """Whether an hfma count may be nothing but constant moves on this chip (true where unknown)."""
+    """True if an hfma count may consist of constant moves only on this chip, or if the chip is unknown."""
     return compute_capability not in table("flops")["fp16"]["phantom"]["free_compute_capabilities"]
 
 
 def byte_alternatives(level: str) -> list[Alternative]:
-    """Ways to count the bytes of a level (one of `dram dram_read dram_write l2 l1`), best first."""
+    """Alternative counters of the bytes of a level (`dram dram_read dram_write l2 l1`), best first."""
     return [dict(alternative) for alternative in table("bytes")[level]]
 
 
 def l1_parts() -> L1Parts:
-    """The counters whose sum is what was requested at L1."""
+    """The counters whose sum is the traffic requested at L1."""
     parts = table("bytes")["l1_parts"]
     unlisted = [(entry["since"], list(entry["counters"])) for entry in parts["must_be_zero"]]
     return L1Parts(list(parts["counters"]), parts["bytes_per_count"], unlisted)
 
 
 def may_be_from(since: float, compute_capability: str | None) -> bool:
-    """Whether a chip has a compute capability of at least `since`; one that is not known may."""
+    """True if the compute capability is at least `since`, or unknown."""
     known = re.match(r"[0-9]{1,3}\.[0-9]$", compute_capability or "")
     return known is None or float(known.group()) >= since
 
 
 def is_system_memory(alternative: Alternative) -> bool:
-    """Whether a way to count bytes counts those of the CPU's memory."""
+    """True if the counters count traffic of CPU memory."""
     return not alternative.keys().isdisjoint(table("bytes")["system_memory"]["counters"])
 
 
 def has_system_memory_alone(compute_capability: str | None) -> bool:
-    """Whether a GPU has no DRAM of its own, as those of Jetson, Thor and GB10; of an unknown one nobody can tell."""
+    """True if the GPU has no DRAM of its own (Jetson, Thor, GB10); False if it has, or is unknown."""
     return compute_capability in table("bytes")["system_memory"]["compute_capabilities"]
 
 
 def ceilings() -> list[CounterPeak]:
-    """Every ceiling a report can hold, best alternative first for each column."""
+    """Every ceiling that a report may hold; alternatives for a column are ordered best first."""
     return [CounterPeak(**entry) for entry in table("ceilings")["peak"]]
 
 
 def clock_metrics(domain: str) -> list[str]:
-    """Metrics that give the clock of a domain (`sm dram lts l1tex`) in Hz."""
+    """Metrics that hold the clock of a domain (`sm dram lts l1tex`) in Hz."""
     return list(table("ceilings")["clocks"][domain])
 
 
 def floating_tensor_totals(compute_capability: str | None) -> list[str] | None:
-    """The tensor counters that together hold every floating-point tensor operation; None where the chip is unknown."""
+    """Tensor counters that add up to all floating-point tensor operations; None if the chip is unknown."""
     for family in table("chips")["family"]:
         if compute_capability is not None and family.get("compute_capability") == compute_capability:
             names = (f"{TENSOR_PREFIX}{total}" for total in family["totals"])
@@ -140,7 +141,7 @@ def _counts_floats(base: str) -> bool:
 
 
 def lacks_tensor_cores(compute_capability: str | None, device_name: str | None) -> bool:
-    """Whether the device is known to have no tensor cores."""
+    """True if the device is known to have no tensor cores."""
     known = table("tensor")["no_tensor_cores"]
     if compute_capability in known["compute_capabilities"]:
         return True
@@ -148,21 +149,21 @@ def lacks_tensor_cores(compute_capability: str | None, device_name: str | None) 
 
 
 def tensor_evidence(kind: str) -> list[list[str]]:
-    """For each counter of a `kind` (`instructions floating pipe`) its forms, best first."""
+    """For each counter of a `kind` (`instructions floating pipe`), its metric names, best first."""
     evidence = table("tensor")["evidence"]
     return [[f"{base}.{suffix}" for suffix in evidence["suffixes"]] for base in evidence[kind]]
 
 
 def has_structured_sparsity(compute_capability: str | None) -> bool:
-    """Whether the peak of a plain tensor total is the sparse one (true where unknown, as on every newer chip)."""
+    """True if a tensor total's peak is the sparse peak; also True for an unknown chip, as on every newer one."""
     return compute_capability not in table("tensor")["no_sparsity"]["compute_capabilities"]
 
 
 @cache
 def tensor_counter(metric: str) -> TensorCounter | None:
-    """What the base name `metric` (no `.sum`) counts, or None when it is not a tensor-operation counter.
+    """Parse the base name `metric` (without `.sum`); None if it is not a counter of tensor operations.
 
-    `_realtime` names duplicate others for sampling and are refused.
+    `_realtime` metrics repeat others for sampling and give None.
     """
     if not metric.startswith(TENSOR_PREFIX) or metric.endswith("_realtime"):
         return None

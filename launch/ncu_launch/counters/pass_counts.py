@@ -1,9 +1,8 @@
-"""How often ncu will run each kernel: passes per chip and group of counters.
+"""How often ncu runs each kernel: passes per chip and group of counters.
 
-Hardware counters are scheduled into passes by NVIDIA's library; the numbers in `metrics/passes.toml` were counted with
-it for every combination of groups. Counters of the code (SASS) need one pass of their own, whatever they are. ncu runs
-a kernel once where that is one pass in all, and once more than there are passes otherwise (seen in every real report
-looked at, and not documented).
+NVIDIA's library schedules hardware counters into passes; `tables/passes.toml` lists its result for every combination
+of groups. SASS counters take one separate pass, whichever are requested. ncu runs a kernel once for one pass, and
+otherwise once more than there are passes (seen in every real report examined; not documented).
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ from ncu_launch.counters.metrics import table
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes of the hardware counters (None where not known) and of the SASS counters (0 or 1)."""
+    """Passes of the hardware counters (None if unknown) and of the SASS counters (0 or 1)."""
 
     of_hardware: int | None
     of_sass: int
 
     @property
     def in_library(self) -> int | None:
-        """Sets of counters that cannot be collected together."""
+        """Number of counter sets that cannot be collected together."""
         return None if self.of_hardware is None else self.of_hardware + self.of_sass
 
     @property
     def in_ncu(self) -> int | None:
-        """How often ncu runs each kernel when all is collected in one run."""
+        """How often ncu runs each kernel if everything is collected in one run."""
         return _replays(self.in_library)
 
     @property
     def hardware_in_ncu(self) -> int | None:
-        """The same for a run of the hardware counters alone."""
+        """How often ncu runs each kernel in a run with hardware counters only."""
         return _replays(self.of_hardware)
 
     @property
     def sass_in_ncu(self) -> int:
-        """The same for a run of the SASS counters alone."""
+        """How often ncu runs each kernel in a run with SASS counters only."""
         return self.of_sass
 
 
@@ -49,10 +48,9 @@ def _replays(passes: int | None) -> int | None:
 
 
 def passes_of(selection: MetricSelection, chip: Chip | None) -> Passes:
-    """The passes that a selection takes on a chip.
+    """The passes of a selection on a chip.
 
-    Those of the hardware counters are None where the chip is not known or was not counted, and where metrics were asked
-    for by name.
+    `of_hardware` is None if the chip is unknown or not in the table, or if metrics were requested by name.
     """
     sass = int(any(counter.is_sass for counter in selection.counters))
     counted = table("passes")["family"]
@@ -66,7 +64,7 @@ def _is_free(metric: str) -> bool:
 
 
 def _of_hardware(family: str, features: frozenset[str]) -> int:
-    """The most that any listed combination within `features` needs; one pass where none is listed."""
+    """The largest pass count listed for any subset of `features`; 1 if none is listed."""
     return max((count for count, needed in _listed(family) if needed <= features), default=1)
 
 

@@ -1,10 +1,9 @@
-"""Passes planned: one run of ncu that replays every kernel, or two runs in which each kernel runs once.
+"""Choose between one run of ncu that replays every kernel, and two runs in which each kernel runs once.
 
-Counters of the hardware and counters of the code (SASS, the CUDA-core FLOPs) never share a pass. Collected together,
-ncu replays every kernel: it saves the memory that the kernel can reach, and restores what the kernel wrote before each
-further pass, one pass more than there are sets of counters. Collected in two runs of the program, each with a single
-pass, nothing is saved or restored, and the program starts twice. Which costs less depends on how much memory is alive
-and how long the program takes to start.
+Hardware counters and SASS counters (CUDA-core FLOPs) never share a pass. To collect both in one run, ncu replays every
+kernel: it saves the memory that the kernel can reach, restores what the kernel wrote before each further pass, and runs
+one pass more than there are counter sets. In two runs with a single pass each, nothing is saved or restored, but the
+program starts twice. Which is cheaper depends on the allocated memory and on the program's start-up time.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from ncu_launch.counters.pass_counts import Passes
 
 PLANS = ("auto", "one-run", "two-runs")
 
-# Assumed rates, not measured here: a copy within device memory (read and written), one to host memory over PCIe, and
-# what ncu adds to each pass of a launch. They only weigh the two plans against each other.
+# Assumed rates, not measured: a copy within device memory (read and write), a copy to host memory over PCIe, and ncu's
+# overhead per pass of a launch. Used only to compare the two plans.
 DEVICE_COPY_BYTES_PER_S = 5e11
 HOST_COPY_BYTES_PER_S = 1.2e10
 PASS_S = 0.01
@@ -25,7 +24,7 @@ PASS_S = 0.01
 
 @dataclass(frozen=True)
 class Program:
-    """What is known of a program before it runs: bytes alive at its peak, launches to profile, seconds to start."""
+    """Estimates for a program before it runs: peak allocated bytes, launches to profile, start-up seconds."""
 
     alive_bytes: int
     launches: int
@@ -35,7 +34,7 @@ class Program:
 
 @dataclass(frozen=True)
 class NcuRun:
-    """One run of ncu: the metrics it collects and how often it will run each kernel; None where that is not known."""
+    """One run of ncu: its metrics, and how often it will run each kernel (None if unknown)."""
 
     metrics: tuple[str, ...]
     passes: int | None
@@ -44,7 +43,7 @@ class NcuRun:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The runs of ncu, in order, and why there are that many."""
+    """The runs of ncu, in order, and the reason for their number."""
 
     runs: tuple[NcuRun, ...]
     why: str
@@ -53,7 +52,7 @@ class RunPlan:
 def plan_runs(
     selection: MetricSelection, passes: Passes, asked: str = "auto", program: Program | None = None
 ) -> RunPlan:
-    """The runs that collect a selection. `asked` is one of `PLANS`; `program` is None where nothing is known of it."""
+    """Plan the runs that collect a selection. `asked` is one of `PLANS`; without `program`, costs are not estimated."""
     sass = tuple(counter.name for counter in selection.counters if counter.is_sass)
     hardware = tuple(name for name in selection.names if name not in sass)
     together = RunPlan((NcuRun(selection.names, passes.in_ncu),), _replayed(passes))
@@ -70,7 +69,9 @@ def plan_runs(
     if asked == "two-runs":
         return RunPlan(apart, f"as asked: {_apart(passes)}")
     if passes.hardware_in_ncu is None:
-        return RunPlan(together.runs, f"{together.why}; --plan two-runs collects both kinds of counters apart")
+        return RunPlan(
+            together.runs, f"{together.why}; --plan two-runs collects both kinds of counters in separate runs"
+        )
     if passes.hardware_in_ncu != 1:
         return RunPlan(
             together.runs,
@@ -79,7 +80,7 @@ def plan_runs(
     if program is None:
         return RunPlan(
             together.runs,
-            f"{together.why}: nothing is known of the program's memory and start; --plan two-runs never replays",
+            f"{together.why}: the program's memory and start-up time are unknown; --plan two-runs never replays",
         )
     return _cheaper(together, apart, passes, program)
 
@@ -92,7 +93,7 @@ def _cheaper(together: RunPlan, apart: tuple[NcuRun, ...], passes: Passes, progr
     rate = DEVICE_COPY_BYTES_PER_S if fits else HOST_COPY_BYTES_PER_S
     saving = program.launches * 2 * program.alive_bytes / rate
     replaying = program.launches * PASS_S * ((passes.in_ncu or 0) - len(apart))
-    amount = f"{program.alive_bytes / 1e9:.2g} GB alive at {program.launches} launches"
+    amount = f"{program.alive_bytes / 1e9:.2g} GB allocated at {program.launches} launches"
     costs = f"about {saving + replaying:.2g} s to save memory and replay ({amount})"
     costs += f" against {program.start_s:.2g} s to start again"
     where = "" if fits else ", and two copies do not fit the GPU"

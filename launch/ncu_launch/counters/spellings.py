@@ -1,4 +1,4 @@
-"""Metric names as people write them -> the names ncu has, or a refusal that says what the name really counts."""
+"""Correct common spellings of metric names, and refuse names that do not count what they suggest."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ncu_launch.errors import WrongUsage, near_names
 
 
 def corrected(name: str, groups: Sequence[str]) -> tuple[str, str]:
-    """The metric that `name` means, and a note where it had to be corrected.
+    """The metric that `name` stands for, and a note if it was corrected ("" otherwise).
 
-    Raises `WrongUsage` for names that are neither metrics nor `groups`, and for metrics that are not what they are
-    taken for: with `=` in front (`=smsp__...`) a name is passed on as it is.
+    Raises `WrongUsage` for names that are neither metrics nor `groups`, and for metrics that are commonly
+    misunderstood. A name behind `=` (`=smsp__...`) is passed on unchecked.
     """
     if name.startswith("="):
         return name[1:], ""

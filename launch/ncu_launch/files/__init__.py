@@ -1,1 +1,1 @@
-"""Run folders and the files in them, each written to a temporary name and renamed."""
+"""Run folders and their files, which are written atomically."""

@@ -1,4 +1,4 @@
-"""Atomic writes: a file gets its name when all of it is there, and what had the name before stays until then."""
+"""Atomic file writes: write to a temporary file in the same folder, then rename it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file beside `path` to write to, renamed onto it when the block ends well and removed when it does not.
+    """Yield a new temporary file beside `path`; rename it to `path` if the block succeeds, else remove it.
 
-    A block that removes it itself leaves `path` as it is. Raises `OSError` where it cannot be made or renamed, and for
-    a device or pipe, which nothing can replace.
+    If the block removes the temporary file, `path` is left unchanged. Raises `OSError` if the file cannot be created or
+    renamed, or if `path` is a device or pipe.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     temporary = path.with_name(f".{path.name[:40]}.{os.urandom(8).hex()}.part")
-    # Made by open(), so that the umask holds for it: asking for the umask would change it for every thread.
+    # os.open() applies the umask; reading the umask instead would change it for every thread.
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
         yield temporary
@@ -30,14 +30,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all. Raises `OSError` where it cannot be written."""
+    """Write a file atomically. Raises `OSError` if it cannot be written."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
 
 def copy_whole(source: Path, path: Path) -> None:
-    """Copy a file, whole or not at all. Raises `OSError` where it cannot be read or written."""
-    import shutil  # it imports what packs files, and most commands copy none
+    """Copy a file atomically. Raises `OSError` if it cannot be read or written."""
+    import shutil  # slow to import, and most commands copy no file
 
     with replacing(path) as temporary:
         shutil.copyfile(source, temporary)

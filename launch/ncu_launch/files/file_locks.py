@@ -1,4 +1,4 @@
-"""Locks of files, which end with the process that holds them, however that ends."""
+"""File locks that the system releases when the holding process ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
-"""What a file system says that has no locks."""
+"""Error numbers of file systems that do not support locks."""
 AS_THE_UMASK_SAYS = -1
 
 
 @contextmanager
 def locked(path: Path, *, wait: bool, mode: int = AS_THE_UMASK_SAYS) -> Iterator[bool]:
-    """Lock the file `path`, made empty with the permissions `mode` where it is missing, for the block.
+    """Lock the file `path` within the block; a missing file is created empty with permissions `mode`.
 
-    Yields True; while another process holds it, False without `wait`. The holder may remove the file inside the block.
-    Raises `OSError` when the file cannot be opened, or is a link. On a file system without locks, yields True.
+    Yields True if locked; False if another process holds the lock and `wait` is false. The holder may delete the file
+    in the block. Raises `OSError` if it cannot be opened or is a link. Yields True if the file system has no locks.
     """
-    from filelock import FileLock, Timeout  # imported in 30 ms
+    from filelock import FileLock, Timeout  # takes 30 ms to import
 
     with ExitStack() as held:
         is_ours = True

@@ -1,4 +1,4 @@
-"""What was asked and what ran: manifest.json of a run folder. The contract between collecting and everything after."""
+"""manifest.json of a run folder: what was requested and what ran. Read by everything that comes after collection."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SCHEMA_VERSION = 1
 
 
 class DamagedManifest(NcuBenchError, ValueError):
-    """The manifest of a run folder cannot be read, or follows a newer schema than this release knows."""
+    """The manifest cannot be read, or has a newer schema version than this release supports."""
 
 
 @dataclass
 class ToolRun:
-    """One command that was run: its arguments, how it ended, how long it took.
+    """One executed command: its arguments, how it ended, how long it took.
 
-    `log` and `report` are the files in logs/ and reports/ that it wrote; `kind` says which counters it collected, and
-    `passes` how often ncu was expected to run each kernel.
+    `log` and `report` are the files that it wrote to logs/ and reports/; `kind` names the counters that it collected,
+    `passes` is the expected number of passes per kernel.
     """
 
     command: list[str]
@@ -38,18 +38,18 @@ class ToolRun:
     passes: int | None = None
 
     @property
-    def ended_well(self) -> bool:
-        """Whether it ran to its end and says that it did what it should."""
+    def succeeded(self) -> bool:
+        """True if the command exited with code 0 and was neither timed out nor interrupted."""
         return self.exit_code == 0 and not self.timed_out and not self.interrupted
 
 
 @dataclass
 class Manifest:
-    """Everything needed to know what a run's numbers mean, and to make them again.
+    """Everything needed to interpret a run's numbers and to reproduce them.
 
-    `source` is how the numbers were got: ncu, nsys or operators. `plan` says why there is one run of ncu or two,
-    `expected` sums up what the model should do. `partial` says that the run ended early. `place` is which rank of a
-    distributed run it was, or on which host with which processes; `ranks` how each rank of one ended.
+    `source` is ncu, nsys or operators. `plan` says why there is one run of ncu or two, `expected` sums up the model's
+    expected work. `partial`: the run ended early. `place`: the rank (or host and processes) of this part of a
+    distributed run; `ranks`: how each rank ended, in the manifest of the whole run.
     """
 
     asked: list[str]
@@ -75,7 +75,7 @@ class Manifest:
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """Write the manifest into a run folder, whole or not at all."""
+    """Write the manifest to a run folder, atomically."""
     text = json.dumps(asdict(manifest), indent=1, ensure_ascii=False) + "\n"
     write_whole(folder / MANIFEST, text.encode("utf-8", "replace"))
 
@@ -83,7 +83,7 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a run folder.
 
-    Raises `OSError` when there is none and `DamagedManifest`, which is a `ValueError`, when it cannot be used.
+    Raises `OSError` if there is none, `DamagedManifest` (a `ValueError`) if it cannot be used.
     """
     path = folder / MANIFEST
     try:

@@ -1,7 +1,7 @@
-"""What the files and folders of a run folder are called.
+"""Names of the files and folders in a run folder.
 
-A run folder holds manifest.json, reports/ (the tool's own files, untouched), logs/ (what the program printed), and
-launches.parquet and kernels.parquet, once the reports have been parsed.
+A run folder contains manifest.json, reports/ (the profiler's files, unchanged), logs/ (the program's output), and,
+once the reports are parsed, launches.parquet and kernels.parquet.
 """
 
 MANIFEST = "manifest.json"
@@ -9,10 +9,10 @@ REPORTS = "reports"
 LOGS = "logs"
 LAUNCHES = "launches.parquet"
 BENCH_FILE = "bench.parquet"
-"""The measured points, in the run folder of a sweep."""
+"""Measured points of a sweep."""
 RANKS, NODES = "ranks", "nodes"
-"""The folders of a run folder that hold a run folder for each rank, or for each node."""
+"""Folders in a run folder that contain one run folder per rank or per node."""
 STATE = "state.json"
-"""How a rank or node is doing, in its own run folder, until there is a manifest."""
+"""State of a running rank or node, in its run folder, until it has a manifest."""
 EXPECTED = "expected.jsonl"
-"""The operators that the model is expected to execute in one iteration, where the target is a model."""
+"""Operators that the model is expected to execute in one iteration; only for model targets."""

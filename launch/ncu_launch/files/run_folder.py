@@ -1,7 +1,7 @@
-"""A run folder while it is written: by one process at a time, each file whole or not there.
+"""Write a run folder: one process at a time, each file atomically.
 
-A process that was killed leaves a folder without a manifest, or without the launches that its reports hold. Its lock
-ends with it, so the next run may have the folder, and puts what lies there aside.
+A killed process leaves a folder without a manifest, or without the launches of its reports. Its lock is released when
+it ends, so the next run may use the folder; it moves the files of the killed run to a new folder.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made where it is missing, for this process, until the block or the process ends.
+    """Lock a run folder, created if missing, for this process until the block ends.
 
-    Raises `WrongUsage` while another process holds it, `NcuBenchError` when it cannot be made or, then or later, be
-    written. On a file system without locks nothing is held.
+    Raises `WrongUsage` if another process holds the lock, `NcuBenchError` if the folder cannot be created or written.
+    On a file system without locks, does not lock.
     """
     with ExitStack() as held:
         try:
@@ -50,14 +50,14 @@ def writing(folder: Path) -> Iterator[None]:
                 "Check the folder's permissions and the disk's free space.",
             ) from error
         finally:
-            with suppress(OSError):  # while it is held, so that nobody else's is removed
+            with suppress(OSError):  # still locked, so it is not another process's file
                 (folder / LOCK).unlink()
 
 
 def make_folder(folder: Path) -> Path | None:
-    """Make the parts of a run folder; where it has those of a run that was killed, the folder they were put into.
+    """Create the parts of a run folder. Returns the folder to which files of a killed run were moved, or None.
 
-    Raises `WrongUsage` when it already holds a run whose launches were read, `NcuBenchError` when it cannot be made.
+    Raises `WrongUsage` if the folder already holds a parsed run, `NcuBenchError` if it cannot be created.
     """
     if all((folder / part).exists() for part in (REPORTS, MANIFEST, LAUNCHES)):
         raise WrongUsage(f"{folder} already holds a run.", advice="Name another folder with -o, or remove this one.")

@@ -1,4 +1,4 @@
-"""JSON of files that anybody may have written: records whose every field is of its declared type, or none."""
+"""JSON from untrusted files: dataclasses whose every field has its declared type."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 Record = TypeVar("Record")
 
 UNREADABLE = (ValueError, TypeError, RecursionError)
-"""What reading JSON of a stranger raises: it is cut, or it means something else, or it is nested without end."""
+"""Raised when JSON cannot be used: truncated, of another structure, or nested too deeply."""
 
 
 def record_of(kind: type[Record], values: dict[str, Any]) -> Record:
-    """A dataclass of these values. Raises `TypeError` where one is unknown, missing, or of another declared type."""
+    """Make the dataclass `kind` from `values`. Raises `TypeError` if one is unknown, missing or of another type."""
     record = kind(**values)
     for name, declared in get_type_hints(kind).items():
         if not _is_a(getattr(record, name), declared):
@@ -23,7 +23,7 @@ def record_of(kind: type[Record], values: dict[str, Any]) -> Record:
 
 
 def object_in(file: Path) -> dict[str, Any]:
-    """The JSON object in a file; {} where there is none that can be read."""
+    """The JSON object in a file; {} if the file cannot be read or holds none."""
     try:
         values = json.loads(file.read_text("utf-8"))
     except (OSError, *UNREADABLE):
@@ -32,7 +32,7 @@ def object_in(file: Path) -> dict[str, Any]:
 
 
 def _is_a(value: object, declared: Any) -> bool:
-    """Whether a value that came from JSON is of the type that a field declares; tuples were made of its lists."""
+    """True if a value from JSON has the type that a field declares; JSON lists were converted to tuples before."""
     inner = get_args(declared)
     if declared is Any:
         return True

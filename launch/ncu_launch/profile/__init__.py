@@ -1,1 +1,1 @@
-"""A profile from its plan to its outcome, and what of a machine stands in its way."""
+"""Plan and run a profile of one program or model, and check the machine."""

@@ -1,4 +1,4 @@
-"""Run a plan and keep whatever came out in a run folder, with a manifest of what was run and how it ended."""
+"""Run a plan; keep its output in a run folder, with a manifest of what ran and how it ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ncu_launch.profile.run_outcome import timelines
 from ncu_launch.profilers.ncu_progress import following
 from ncu_launch.profilers.subprocesses import own_environment, run
 
-Heard = Callable[[str], None]
+LineCallback = Callable[[str], None]
 ShouldEnd = Callable[[], "str | None"]
 
 
@@ -27,23 +27,25 @@ def collect(
     plan: Plan,
     folder: Path,
     *,
-    heard: Heard = lambda line: None,
+    on_line: LineCallback = lambda line: None,
     should_end: ShouldEnd | None = None,
 ) -> Manifest:
-    """Run the plan and write the run folder's manifest, also when the run fails: it then says that it is partial.
+    """Run the plan and write the manifest, also if the run fails: then `partial` is true.
 
-    `heard` is told every line that the tool or the program prints. Of two commands the second runs only when the
-    first ended well. `should_end` is asked every second for a reason to end the run. Raises `WrongUsage` when the
-    folder already holds a run or another process writes it, and `NcuBenchError` when the tool cannot be started.
+    `on_line` is called with each line that the tool or program prints. The second command runs only if the first
+    succeeded. `should_end` is called every second; a reason that it returns ends the run. Raises `WrongUsage` if the
+    folder already holds a run or another process writes to it, `NcuBenchError` if the tool cannot be started.
     """
     with writing(folder):
-        return _collect(request, plan, folder, heard, should_end)
+        return _collect(request, plan, folder, on_line, should_end)
 
 
-def _collect(request: Request, plan: Plan, folder: Path, heard: Heard, should_end: ShouldEnd | None) -> Manifest:
+def _collect(
+    request: Request, plan: Plan, folder: Path, on_line: LineCallback, should_end: ShouldEnd | None
+) -> Manifest:
     aside = make_folder(folder)
     if request.workload is not None:
-        # The capture of nsys ends with the first phase that ends, so it has to see all that run.
+        # nsys stops capturing when the first profiled phase ends, so every phase must be profiled.
         workload = request.workload.with_whole_profile() if plan.tool == "nsys" else request.workload
         write_whole(folder / WORKLOAD, (workload.to_json() + "\n").encode())
     if plan.expectation is not None and plan.expectation.records:
@@ -51,32 +53,32 @@ def _collect(request: Request, plan: Plan, folder: Path, heard: Heard, should_en
     manifest = _manifest(request, plan)
     if aside is not None:
         manifest.notes.append(
-            f"an earlier run here was broken off before its launches were read; what it left is in {aside}, and may be "
-            f"read by: ncu-bench parse {aside} -o launches.parquet"
+            f"an earlier run in this folder was killed before its launches were read; its files were moved to {aside}; "
+            f"read them with: ncu-bench parse {aside} -o launches.parquet"
         )
     for command in plan.commands:
-        _run(command, folder, request.timeout, heard, manifest, should_end)
-        left_none = manifest.tool_runs[-1].ended_well and not timelines(folder)
-        if plan.tool == "nsys" and left_none and not request.ranks:  # one rank cannot start again alone
-            # An agent left over from an earlier run fails it once, then not again.
-            _run(command, folder, request.timeout, heard, manifest)
-        if not manifest.tool_runs[-1].ended_well:
+        _run(command, folder, request.timeout, on_line, manifest, should_end)
+        left_none = manifest.tool_runs[-1].succeeded and not timelines(folder)
+        if plan.tool == "nsys" and left_none and not request.ranks:  # a single rank cannot restart
+            # An agent left over from an earlier run makes nsys fail once; the second attempt works.
+            _run(command, folder, request.timeout, on_line, manifest)
+        if not manifest.tool_runs[-1].succeeded:
             break
     return _finished(manifest, folder)
 
 
 def collect_replayed(
-    request: Request, plan: Plan, folder: Path, manifest: Manifest, *, heard: Heard = lambda line: None
+    request: Request, plan: Plan, folder: Path, manifest: Manifest, *, on_line: LineCallback = lambda line: None
 ) -> Manifest:
-    """Run the single replayed command of a plan whose two runs did not launch the same kernels."""
+    """Replace two runs that launched different kernels by the plan's single replayed command."""
     if plan.replayed is None:
         raise ValueError("this plan has one run only")
-    _run(plan.replayed, folder, request.timeout, heard, manifest)
+    _run(plan.replayed, folder, request.timeout, on_line, manifest)
     return _finished(manifest, folder)
 
 
 def _manifest(request: Request, plan: Plan) -> Manifest:
-    """What is known before the run."""
+    """The manifest with everything known before the run."""
     under_ncu = plan.tool == "ncu"
     return Manifest(
         asked=list(request.asked),
@@ -101,22 +103,22 @@ def _run(
     command: Command,
     folder: Path,
     timeout: float | None,
-    heard: Heard,
+    on_line: LineCallback,
     manifest: Manifest,
     should_end: ShouldEnd | None = None,
 ) -> None:
-    """Run one command, its output in a log of its own, and add it to the manifest."""
+    """Run one command with its own log file, and add it to the manifest."""
     environment = own_environment()
     log = "output.txt" if not manifest.tool_runs else f"output-{len(manifest.tool_runs) + 1}.txt"
     report, output = folder / REPORTS / command.report, folder / LOGS / log
     try:
-        with following(report, heard):
+        with following(report, on_line):
             finished = run(
                 command.arguments,
                 output,
                 timeout=timeout,
                 environment=environment,
-                heard=heard,
+                on_line=on_line,
                 should_end=should_end,
             )
     except OSError as error:
@@ -126,7 +128,7 @@ def _run(
         raise NcuBenchError(
             f"{command.arguments[0]} could not be started: {error.strerror}.", advice="Check its path."
         ) from error
-    if command.metrics and str(report) not in command.arguments:  # before 2020.2 stdout has the CSV
+    if command.metrics and str(report) not in command.arguments:  # ncu before 2020.2 prints the CSV to stdout
         copy_whole(output, report)
     if finished.ended_for is not None:
         manifest.notes.append(f"ended because {finished.ended_for}")
@@ -136,8 +138,8 @@ def _run(
 
 
 def _finished(manifest: Manifest, folder: Path) -> Manifest:
-    """The manifest with what the run turned out to be, written."""
-    manifest.partial = not manifest.tool_runs or not manifest.tool_runs[-1].ended_well
+    """Add the facts that the run wrote, and write the manifest."""
+    manifest.partial = not manifest.tool_runs or not manifest.tool_runs[-1].succeeded
     facts = object_in(folder / FACTS)
     manifest.versions |= facts.pop("versions", {})
     manifest.notes += [note for note in facts.pop("notes", []) if note not in manifest.notes]

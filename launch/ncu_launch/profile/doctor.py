@@ -1,7 +1,7 @@
-"""What of this machine stands in the way of profiling: every check with what was found and what to type.
+"""Check what on this machine would prevent profiling; each check says what it found and what to type.
 
-`gather` asks the machine and changes nothing on it; the checks are functions of what it found. PyTorch is looked at in
-a process of its own, so that one that crashes while it is imported is a finding and not the end of the doctor.
+`gather` queries the machine without changing it; the checks are pure functions of its result. PyTorch is examined in a
+child process, so that a crash while importing it is a finding instead of the end of the doctor.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ LINK_IMPORTER = f"ln -sfn {DEBIAN_IMPORTER} {DEBIAN_NSYS / DEBIAN_IMPORTER.name}
 LOCK_FILE = "nsight-compute-lock"
 
 TENSOR_COUNTERS: Version = (2023, 2)
-NVTX_ASKS_FIRST = (0, 2, 12)  # from here on nvtx asks the tool whether it listens, by a call that an old nsys denies
-NSYS_DEAF: Version = (2022, 4)  # the newest nsys known to deny it
-NSYS_HEARS: Version = (2024, 1)  # in between, which version came to answer is not known
+NVTX_ASKS_FIRST = (0, 2, 12)  # since 0.2.12, nvtx first asks if a tool is attached; an old nsys says no
+NSYS_WITHOUT_NVTX: Version = (2022, 4)  # the newest nsys known to say no
+NSYS_WITH_NVTX: Version = (2024, 1)  # the oldest nsys known to say yes; in between is unknown
 LEAST_FREE_BYTES = 10**9
 CAP_SYS_ADMIN = 1 << 21
 
-_SAID = "ncu-bench-doctor:"
+_RESULT = "ncu-bench-doctor:"
 _CHILD = f"""
 import json, sys
 sys.path[:] = [folder for folder in sys.path if folder] + sys.argv[1:]
 from ncu_launch.profile.doctor import describe_torch, describe_torchvision
 for describe in (describe_torch, describe_torchvision):
-    print("\\n{_SAID}" + json.dumps(describe()), flush=True)
+    print("\\n{_RESULT}" + json.dumps(describe()), flush=True)
 """
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: `ok`, `problem` or `unknown`, what was found, and what to type about it."""
+    """The result of one check: `ok`, `problem` or `unknown`, what was found, and what to type."""
 
     name: str
     status: str
@@ -58,9 +58,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Models:
-    """PyTorch and torchvision as a process of their own saw them; a version of None is not installed.
+    """PyTorch and torchvision as a child process found them; a version is None if the package is not installed.
 
-    `operators` says whether torchvision's compiled operators load, None where that could not be seen.
+    `operators`: whether torchvision's compiled operators load; None if unknown.
     """
 
     torch: str | None = None
@@ -75,7 +75,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Importer:
-    """Where nsys has what turns its raw events into a report; only Debian's package is known to misplace it."""
+    """Location of the component that nsys uses to convert raw events to a report; Debian's package misplaces it."""
 
     debian: bool
     installed: bool
@@ -84,7 +84,7 @@ class Importer:
 
 @dataclass(frozen=True)
 class Lock:
-    """The lock file of ncu in the temporary folder: its owner, None when there is none or it could not be seen."""
+    """ncu's lock file in the temporary folder; `owner` (uid) is None if there is no file or it cannot be examined."""
 
     path: str
     owner: int | None = None
@@ -93,7 +93,7 @@ class Lock:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """All that the checks look at. None is what this machine does not say."""
+    """Input of the checks. None stands for what this machine does not report."""
 
     ncu: Tool | None
     nsys: Tool | None
@@ -112,7 +112,7 @@ class MachineFacts:
 
 
 def gather() -> MachineFacts:
-    """Ask this machine for everything the checks need."""
+    """Collect the input of every check from this machine."""
     nsys = find_tool("nsys")
     return MachineFacts(
         ncu=find_tool("ncu"),
@@ -133,7 +133,7 @@ def gather() -> MachineFacts:
 
 
 def examine(facts: MachineFacts) -> list[Check]:
-    """Every check, in the order in which they matter."""
+    """Run every check, most important first."""
     return [
         check_ncu(facts.ncu),
         check_nsys(facts.nsys),
@@ -151,7 +151,7 @@ def examine(facts: MachineFacts) -> list[Check]:
 
 
 def check_ncu(ncu: Tool | None) -> Check:
-    """Nsight Compute, and whether it is new enough to count tensor operations."""
+    """Check that ncu is installed and new enough to count tensor operations."""
     name = "ncu"
     if ncu is None:
         return Check(name, PROBLEM, "not on PATH, or does not start", "install Nsight Compute and put ncu on PATH")
@@ -164,7 +164,7 @@ def check_ncu(ncu: Tool | None) -> Check:
 
 
 def check_nsys(nsys: Tool | None) -> Check:
-    """Nsight Systems."""
+    """Check that nsys is installed."""
     name = "nsys"
     if nsys is None:
         advice = "for timelines (profile --tool nsys), install Nsight Systems and put nsys on PATH"
@@ -175,7 +175,7 @@ def check_nsys(nsys: Tool | None) -> Check:
 
 
 def check_gpus(listed: tuple[Gpu, ...], nvidia_smi: bool) -> Check:
-    """The driver, and the GPUs that it lists."""
+    """Check the driver and the GPUs that it lists."""
     name = "driver and GPUs"
     if not listed:
         found = "nvidia-smi lists no GPU" if nvidia_smi else "nvidia-smi is not on PATH"
@@ -187,7 +187,7 @@ def check_gpus(listed: tuple[Gpu, ...], nvidia_smi: bool) -> Check:
 
 
 def check_counter_permission(parameters: str | None, user: int, effective: int | None) -> Check:
-    """Whether the driver lets this user read performance counters."""
+    """Check that the driver lets this user read performance counters."""
     name = "counter permission"
     match = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", parameters or "", re.MULTILINE)
     if match is None:
@@ -211,7 +211,7 @@ def check_counter_permission(parameters: str | None, user: int, effective: int |
 
 
 def check_other_profilers(running: frozenset[str] | None) -> Check:
-    """Whether another profiler runs that may hold the counters."""
+    """Check for other running profilers, which may hold the counters."""
     name = "other profilers"
     if running is None:
         return Check(name, UNKNOWN, "the list of processes cannot be read")
@@ -225,7 +225,7 @@ def check_other_profilers(running: frozenset[str] | None) -> Check:
 
 
 def check_sharing(modes: tuple[str, ...] | None, running: frozenset[str] | None) -> Check:
-    """Whether GPUs are split (MIG) or shared by processes (MPS)."""
+    """Check whether GPUs are partitioned (MIG) or shared between processes (MPS)."""
     name = "MIG and MPS"
     served = any(process.startswith("nvidia-cuda-mps") for process in running or ())
     split = "Enabled" in (modes or ())
@@ -246,7 +246,7 @@ def check_sharing(modes: tuple[str, ...] | None, running: frozenset[str] | None)
 
 
 def check_torch(models: Models, listed: tuple[Gpu, ...]) -> Check:
-    """PyTorch: whether it can be imported, and whether it sees the GPUs that the driver lists."""
+    """Check that PyTorch imports and sees the GPUs that the driver lists."""
     name = "PyTorch"
     if models.torch_error:
         return Check(name, PROBLEM, f"cannot be imported: {models.torch_error}", "install PyTorch again")
@@ -266,7 +266,7 @@ def check_torch(models: Models, listed: tuple[Gpu, ...]) -> Check:
 
 
 def check_torchvision(models: Models) -> Check:
-    """torchvision: whether its compiled operators load beside this PyTorch."""
+    """Check that torchvision's compiled operators load with this PyTorch."""
     name = "torchvision"
     if models.torch is None or models.torch_error:
         return Check(name, UNKNOWN, "not looked at without PyTorch")
@@ -288,7 +288,7 @@ def check_torchvision(models: Models) -> Check:
 
 
 def check_nvtx(nvtx: str | None, nsys: Tool | None) -> Check:
-    """Whether this nsys records the ranges of the installed nvtx package."""
+    """Check that this nsys records the ranges of the installed nvtx package."""
     name = "nvtx and nsys"
     if nvtx is None:
         return Check(name, PROBLEM, "nvtx is not installed: profiles have no ranges", INSTALL_MODELS)
@@ -298,16 +298,16 @@ def check_nvtx(nvtx: str | None, nsys: Tool | None) -> Check:
         return Check(name, OK, f"nvtx {nvtx}; no nsys to record it")
     pair = f"nvtx {nvtx}, nsys {nsys.version_text or 'of unknown version'}"
     older = "pip install nvtx==0.2.11"
-    if nsys.version is not None and nsys.version <= NSYS_DEAF:
+    if nsys.version is not None and nsys.version <= NSYS_WITHOUT_NVTX:
         return Check(name, PROBLEM, f"{pair}: this nsys records no ranges from it", older)
-    if nsys.version is None or nsys.version < NSYS_HEARS:
+    if nsys.version is None or nsys.version < NSYS_WITH_NVTX:
         found = f"{pair}: whether this nsys records its ranges is not known"
         return Check(name, UNKNOWN, found, f"if ranges are missing: {older}")
     return Check(name, OK, pair)
 
 
 def check_importer(nsys: Tool | None, importer: Importer) -> Check:
-    """Whether nsys finds its importer; without it, it leaves only a .qdstrm and still says that all went well."""
+    """Check that nsys finds its importer; otherwise it leaves only a .qdstrm file and still exits with 0."""
     name = "nsys importer"
     if nsys is None:
         return Check(name, UNKNOWN, "no nsys")
@@ -322,7 +322,7 @@ def check_importer(nsys: Tool | None, importer: Importer) -> Check:
 
 
 def check_disk(free: int | None) -> Check:
-    """Whether the current folder has room for reports."""
+    """Check that the current folder has room for reports."""
     name = "disk space"
     if free is None:
         return Check(name, UNKNOWN, "the current folder does not say how much is free")
@@ -333,7 +333,7 @@ def check_disk(free: int | None) -> Check:
 
 
 def check_lock(lock: Lock, user: int) -> Check:
-    """Whether ncu can take its lock in the temporary folder."""
+    """Check that ncu can take its lock in the temporary folder."""
     name = "lock file"
     if lock.error:
         return Check(name, UNKNOWN, f"{lock.path} cannot be looked at: {lock.error}")
@@ -344,16 +344,13 @@ def check_lock(lock: Lock, user: int) -> Check:
 
 
 def capabilities(status: str | None) -> int | None:
-    """The effective capabilities that a /proc/PID/status names."""
+    """The effective capabilities in a /proc/PID/status, as a bit mask; None if missing."""
     match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", status or "", re.MULTILINE)
     return int(match[1], 16) if match else None
 
 
 def processes(proc: Path = Path("/proc")) -> frozenset[str] | None:
-    """The names of the processes seen from here, cut by the kernel to 15 characters; None without /proc.
-
-    Those that only wait to be collected hold nothing and are left out.
-    """
+    """Names of visible processes, cut to 15 characters by the kernel, without zombies; None without /proc."""
     names = set()
     seen = False
     for stat in proc.glob("[0-9]*/stat"):
@@ -365,7 +362,7 @@ def processes(proc: Path = Path("/proc")) -> frozenset[str] | None:
 
 
 def mig_modes() -> tuple[str, ...] | None:
-    """The MIG mode of every GPU as nvidia-smi words it; None without an answer."""
+    """The MIG mode of every GPU, in nvidia-smi's words; None if nvidia-smi gives none."""
     found = shutil.which("nvidia-smi")
     answer = ask([found, "--query-gpu=mig.mode.current", "--format=csv,noheader"]) if found else None
     if answer is None or answer[0] != 0:
@@ -374,13 +371,13 @@ def mig_modes() -> tuple[str, ...] | None:
 
 
 def find_importer(nsys: Tool | None) -> Importer:
-    """Where the importer of `nsys` is."""
+    """Find the importer of `nsys`."""
     debian = nsys is not None and Path(nsys.path).resolve().is_relative_to(DEBIAN_NSYS)
     return Importer(debian, DEBIAN_IMPORTER.exists(), (DEBIAN_NSYS / DEBIAN_IMPORTER.name).exists())
 
 
 def free_bytes(folder: Path) -> int | None:
-    """What a user may still write into `folder`; None when it does not say."""
+    """Bytes that the user may still write into `folder`; None if unknown."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
@@ -388,7 +385,7 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def find_lock(folder: Path) -> Lock:
-    """The lock file of ncu in the temporary folder `folder`."""
+    """ncu's lock file in the temporary folder `folder`."""
     path = folder / LOCK_FILE
     try:
         return Lock(str(path), path.lstat().st_uid)
@@ -399,31 +396,31 @@ def find_lock(folder: Path) -> Lock:
 
 
 def ask_models() -> Models:
-    """What a child process says about PyTorch and torchvision."""
+    """Examine PyTorch and torchvision in a child process."""
     command = [*OWN_PYTHON, "-c", _CHILD, str(Path(__file__).parents[2])]
     return read_models(ask(command))
 
 
 def read_models(answer: tuple[int, str] | None) -> Models:
-    """What the child said, line by line: a crash on the way is the error of whatever it had not yet described."""
+    """Parse the child's output; a crash becomes the error of the package that it had not yet described."""
     if answer is None:
         return Models(torch_error="the process that tried did not start, or did not end in time")
-    said: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     other: list[str] = []
     for line in answer[1].splitlines():
-        if line.startswith(_SAID):
-            said.append(json.loads(line.removeprefix(_SAID)))
+        if line.startswith(_RESULT):
+            results.append(json.loads(line.removeprefix(_RESULT)))
         elif line.strip():
             other.append(line.strip())
-    facts = {name: value for described in said for name, value in described.items()}
-    if len(said) < 2:
+    facts = {name: value for described in results for name, value in described.items()}
+    if len(results) < 2:
         ending = f"{_ending(answer[0])} {other[-1] if other else ''}".strip()
-        facts["torchvision_error" if said else "torch_error"] = ending
+        facts["torchvision_error" if results else "torch_error"] = ending
     return Models(**facts)
 
 
 def _ending(code: int) -> str:
-    """An exit code in words."""
+    """Describe an exit code."""
     if code >= 0:
         return f"the process that tried ended with exit code {code}."
     try:
@@ -433,7 +430,7 @@ def _ending(code: int) -> str:
 
 
 def describe_torch() -> dict[str, Any]:
-    """PyTorch as this process sees it. For the child only: it imports torch."""
+    """PyTorch's version, build and visible GPUs. Only for the child process, because it imports torch."""
     try:
         import torch
     except ModuleNotFoundError as error:
@@ -449,7 +446,7 @@ def describe_torch() -> dict[str, Any]:
 
 
 def describe_torchvision() -> dict[str, Any]:
-    """The torchvision installed, and whether its operators load. For the child only: it imports torch."""
+    """torchvision's version and whether its operators load. Only for the child process, because it imports torch."""
     version = _installed("torchvision")
     if version is None:
         return {}
@@ -462,7 +459,7 @@ def describe_torchvision() -> dict[str, Any]:
 
 
 def _brief(error: Exception) -> str:
-    """The kind of an error and the last line of its message, which is the one that says something."""
+    """The class of an error and the last line of its message, which is the informative one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
 
@@ -475,7 +472,7 @@ def _installed(package: str) -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: 0.2.12.post1 -> (0, 2, 12)."""
+    """The leading numbers of a version: 0.2.12.post1 gives (0, 2, 12)."""
     match = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(map(int, match[0].split("."))) if match else ()
 

@@ -1,7 +1,7 @@
-"""One profile: what was asked -> which tool, its commands, and why. `collect` runs them.
+"""Turn a request into a plan: which tool, its commands, and why. `collect` runs it.
 
-With an NVIDIA GPU and ncu, hardware counters per kernel; with nsys, a timeline; anywhere else a model target runs under
-the embedded operator collector, which says in every row that its numbers are not the hardware's.
+With an NVIDIA GPU and ncu: hardware counters per kernel. With nsys: a timeline. Otherwise a model runs under the
+operator collector, whose rows say that their numbers are not measured by hardware.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ncu_launch.files.run_files import REPORTS
 from ncu_launch.profile.run_outcome import NCU_CSV
 from ncu_launch.profilers.command_line import NEWEST, Lockstep, NcuOptions, NsysOptions, ncu_command, nsys_command
 from ncu_launch.profilers.installed_tools import Gpu, Tool, find_tool, gpus, listed_metrics
-from ncu_launch.profilers.rank_environment import FIRST_DOCUMENTED_LOCKSTEP, Place, without_collectives
+from ncu_launch.profilers.rank_environment import FIRST_DOCUMENTED_LOCKSTEP, Place, regex_without_collectives
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
 from ncu_launch.workload.meta_device_process import Expectation
 from ncu_launch.workload_spec import Workload
 
 WITHOUT_TOOL = "none"
-"""The tool of a rank that runs beside profiled ones and is not profiled itself."""
+"""The tool of a rank that is not profiled itself, but runs beside profiled ones."""
 TOOLS = ("auto", "ncu", "nsys", "operators")
 NOT_BY_HARDWARE = "FLOPs and bytes are counted from operators, not by hardware"
 STEERS_NCU = {
@@ -36,17 +36,17 @@ STEERS_NCU = {
     "nvtx_include": "--nvtx-include", "clock_control": "--clock-control", "cache_control": "--cache-control",
     "plan": "--plan", "ncu": "--ncu",
 }  # fmt: skip
-"""What of a request no other tool heeds, with the options that ask for it."""
+"""Fields of a request that only ncu uses, with their options."""
 ALWAYS_GIVEN = {"operators": ("time", "flops", "dram"), "nsys": ("time",)}
-"""The groups of metrics that a tool gives whatever is asked."""
+"""Groups of metrics that a tool always collects."""
 USUAL_METRICS = ("flops", "dram")
 LAST_WITHOUT_BOOST = (2024, 1)
-"""The newest ncu whose help was read and lists only base, none and reset."""
+"""The newest ncu whose help text was read and has no --clock-control boost (only base, none, reset)."""
 WORKLOAD, FACTS, OPERATORS = "workload.json", "facts.json", "operators.jsonl"
 NCU_INSTRUCTIONS_CSV = "ncu-instructions.csv"
-"""The second of two runs: counters of the code, for the launches of the first."""
+"""Report of the second of two runs: SASS counters for the launches of the first."""
 NCU_REPLAYED_CSV = "ncu-replayed.csv"
-"""The one run that takes the place of two that did not launch the same kernels."""
+"""Report of the single run that replaces two runs which launched different kernels."""
 
 
 Expect = Callable[[Workload], Expectation]
@@ -54,10 +54,10 @@ Expect = Callable[[Workload], Expectation]
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked of `ncu-bench profile`: a model target, or a program of the user's.
+    """The input of `ncu-bench profile`: a model target, or a program.
 
-    Of a run of several `ranks`, `place` is the rank that this process is, `tool_per` one of `ranks.TOOL_PER`, and
-    `meeting_host` where instances of ncu meet that keep in step. `collectives` is one of `ranks.COLLECTIVES`.
+    For a run of several `ranks`, `place` is the rank of this process and `meeting_host` the host to which ncu instances
+    in lockstep connect. `tool_per` is one of `rank_environment.TOOL_PER`, `collectives` one of its `COLLECTIVES`.
     """
 
     asked: tuple[str, ...]
@@ -82,17 +82,17 @@ class Request:
     meeting_host: str = "127.0.0.1"
 
     def to_trace(self) -> Request:
-        """The same, to be traced with nsys before ncu counts: without what steers ncu, which comes to its own."""
+        """The request for an nsys timeline before ncu runs: without options that only ncu uses."""
         usual: dict[str, Any] = {field.name: field.default for field in fields(self) if field.name in STEERS_NCU}
         return replace(self, tool="nsys", metrics=USUAL_METRICS, extra=(), **usual)
 
     def to_json(self) -> str:
-        """The request as JSON, for the processes of the ranks."""
+        """Serialize the request as JSON, for the rank processes."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """The request that `to_json` wrote."""
+        """Read the JSON that `to_json` wrote."""
         values: dict[str, Any] = json.loads(text)
         workload = Workload.from_json(json.dumps(values["workload"])) if values["workload"] else None
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
@@ -101,9 +101,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a plan: its arguments, and what of it is known before it runs.
+    """One command of a plan: its arguments and what is known before it runs.
 
-    `report` is the file in reports/ that it writes; `passes` how often ncu will run each kernel, None where unknown.
+    `report` is the file that it writes to reports/; `passes` is the number of passes per kernel, None if unknown.
     """
 
     arguments: tuple[str, ...]
@@ -115,10 +115,10 @@ class Command:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will run: the tool, its commands, and why these.
+    """What will run: the tool, its commands, and the reasons.
 
-    Two commands of ncu collect the same launches with different counters; `replayed` is the single command that
-    collects all of them, for programs that turn out to launch different kernels each time they run.
+    Two ncu commands collect different counters for the same launches. `replayed` is the single command that collects
+    all counters, for programs that launch different kernels each time they run.
     """
 
     tool: str
@@ -134,17 +134,17 @@ class Plan:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The arguments of the first command."""
+        """Arguments of the first command."""
         return self.commands[0].arguments
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Every metric the plan collects."""
+        """Every metric that the plan collects."""
         return tuple(dict.fromkeys(metric for command in self.commands for metric in command.metrics))
 
 
 def default_folder(request: Request, now: datetime) -> Path:
-    """runs/<target>-<UTC time>, with nothing in the target's name that could lead elsewhere."""
+    """runs/<target>-<UTC time>; characters of the target that could lead to another folder are replaced."""
     name = request.workload.target if request.workload else Path(request.program[0]).name
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).strip(".-")
     return Path("runs") / f"{safe[:80] or 'run'}-{now.astimezone(timezone.utc):%Y%m%dT%H%M%SZ}"
@@ -158,11 +158,11 @@ def make_plan(
     expect: Expect | None = None,
     started_by: Callable[[Sequence[str]], list[str]] = list,
 ) -> Plan:
-    """Choose the tool and write out its commands. A dry plan needs neither GPU nor tool.
+    """Choose the tool and build its commands. A dry plan needs neither GPU nor tool.
 
-    `started_by` makes of the program the command that starts it below the tool. `expect` counts what a model should do;
-    it is asked once ncu is chosen, where counters can be compared with it.
-    Raises `NcuBenchError` when the tool that was asked for cannot run here, saying what would make it run.
+    `started_by` turns the program into the command that the tool starts. `expect` counts the model's expected work; it
+    is called only for ncu, whose counters can be compared with it. Raises `NcuBenchError` if the requested tool cannot
+    run here, saying what would make it run, and `WrongUsage` for contradictory options.
     """
     here = tuple(gpus())
     if _goes_without_tool(request):
@@ -182,7 +182,7 @@ def make_plan(
                 "Run it on a machine with an NVIDIA GPU and ncu, or name a model.",
             )
         command = Command((*_workload_command(folder), str(folder / REPORTS / OPERATORS)), OPERATORS)
-        notes = [*([why] if why else []), NOT_BY_HARDWARE, *_without_effect(request, chosen)]
+        notes = [*([why] if why else []), NOT_BY_HARDWARE, *_unused_options_note(request, chosen)]
         return Plan(chosen, (command,), tuple(notes), "", here, why)
     program = started_by(_bare_program(request, folder))
     if chosen == "nsys":
@@ -198,16 +198,16 @@ def _nsys_plan(
         version=nsys.version or NEWEST,
         binary=nsys.path,
         cuda=bool(here) or dry,
-        # Around several ranks, the first of them to stop the profiler would stop it for all.
+        # Inside one nsys around all ranks, the first rank to stop the profiler would stop it for all.
         from_start=request.workload is None or not (here or dry) or request.tool_per == "node",
         extra=request.extra,
     )
     command = Command(tuple(nsys_command(options, program)))
-    return Plan("nsys", (command,), tuple(_without_effect(request, "nsys")), nsys.version_text, here)
+    return Plan("nsys", (command,), tuple(_unused_options_note(request, "nsys")), nsys.version_text, here)
 
 
-def _without_effect(request: Request, tool: str) -> list[str]:
-    """A note on what was asked of ncu while another tool runs, as scripts do that run on several machines."""
+def _unused_options_note(request: Request, tool: str) -> list[str]:
+    """A note on ncu options without effect under `tool`: scripts for several machines pass them everywhere."""
     asked = [
         STEERS_NCU[field.name]
         for field in fields(request)
@@ -244,7 +244,7 @@ def _ncu_plan(
     return Plan(
         "ncu",
         tuple(command(run, report) for run, report in zip(planned.runs, reports, strict=False)),
-        (*selection.notes, *_not_expected(expectation), *_on_collectives(request)),
+        (*selection.notes, *_expectation_note(expectation), *_collectives_note(request)),
         ncu.version_text,
         here,
         runs=planned.why,
@@ -254,18 +254,18 @@ def _ncu_plan(
     )
 
 
-def _not_expected(expectation: Expectation | None) -> list[str]:
+def _expectation_note(expectation: Expectation | None) -> list[str]:
     if expectation is None or not expectation.why_not:
         return []
-    return [f"what the model should do is not known, so nothing is compared with it: {expectation.why_not}"]
+    return [f"the model's expected work is unknown, so nothing is compared with it: {expectation.why_not}"]
 
 
 def _selection(request: Request, chip: Chip | None, ncu: Tool) -> MetricSelection:
-    """What to collect: what was asked for, without what this ncu does not list for the chip."""
+    """The requested counters, without those that this ncu does not list for the chip."""
     listed = listed_metrics(ncu, chip.name) if chip is not None else frozenset()
     dtype = request.workload.dtype if request.workload else None
     selection = select(request.metrics, chip, ncu.version, dtype=dtype, listed=sorted(listed))
-    return selection.without_unlisted(listed) if listed else selection
+    return selection.drop_unlisted(listed) if listed else selection
 
 
 def _planned(
@@ -284,7 +284,7 @@ def _planned(
 
 
 def _ncu_options(request: Request, ncu: Tool) -> NcuOptions:
-    """The options of every run of ncu but for its metrics and its report."""
+    """The options shared by every run of ncu: all but metrics and report."""
     return NcuOptions(
         metrics=(),
         log_file="",
@@ -292,7 +292,7 @@ def _ncu_options(request: Request, ncu: Tool) -> NcuOptions:
         binary=ncu.path,
         clock_control=request.clock_control,
         cache_control=request.cache_control,
-        kernel=without_collectives(request.kernel) if request.collectives == "exclude" else request.kernel,
+        kernel=regex_without_collectives(request.kernel) if request.collectives == "exclude" else request.kernel,
         lockstep=_lockstep(request, ncu),
         launch_skip=request.launch_skip,
         launch_count=request.launch_count,
@@ -308,15 +308,15 @@ def _goes_without_tool(request: Request) -> bool:
 
 
 def _one_run(selection: MetricSelection, chip: Chip | None) -> RunPlan:
-    """The one run that ranks can have: a second would meet what the first left in their rendezvous."""
+    """Plan a single run for ranks: a second run would find the state that the first left in their rendezvous."""
     plan = plan_runs(selection, passes_of(selection, chip), "one-run")
     return replace(plan, why=f"ranks run once: {plan.why.removeprefix('as asked: ')}")
 
 
 def _lockstep(request: Request, ncu: Tool) -> Lockstep | None:
-    """How the instances of ncu on the ranks keep in step, where that was asked for.
+    """The lockstep settings of ncu instances on the ranks; None if not requested.
 
-    Raises `WrongUsage` for an ncu that is not known to be able to.
+    Raises `WrongUsage` if this ncu version is not known to support lockstep.
     """
     if request.collectives != "lockstep":
         return None
@@ -329,14 +329,14 @@ def _lockstep(request: Request, ncu: Tool) -> Lockstep | None:
     return Lockstep(request.ranks, request.meeting_host)
 
 
-def _on_collectives(request: Request) -> list[str]:
+def _collectives_note(request: Request) -> list[str]:
     if request.collectives != "exclude":
         return []
     return ["kernels of collectives are left out: replayed on one rank they would wait for the others for ever"]
 
 
 def _choose(request: Request, here: tuple[Gpu, ...], ncu: Tool | None, dry: bool) -> tuple[str, str]:
-    """The tool, and why it is not ncu where it is not."""
+    """The tool, and the reason if it is not ncu."""
     if request.tool != "auto":
         return request.tool, ""
     if dry and request.workload is None:

@@ -1,6 +1,6 @@
-"""How a run ended: what the tool and the program printed, explained.
+"""Explain how a run ended, from what the tool and the program printed.
 
-A tool's exit code does not say it: ncu ends with 0 when it profiled nothing, and nsys when it left no report.
+Exit codes are not enough: ncu exits with 0 if it profiled nothing, and nsys with 0 if it left no report.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections import deque
 from pathlib import Path
 
-from ncu_launch.errors import NcuBenchError, spoken_in
+from ncu_launch.errors import NcuBenchError, error_in_line
 from ncu_launch.files.manifest import Manifest, ToolRun
 from ncu_launch.files.run_files import LOGS, REPORTS
 from ncu_launch.profilers.subprocesses import lines_of
@@ -17,39 +17,41 @@ from ncu_launch.profilers.tool_failures import ToolFailed, recognise
 
 NCU_CSV = "ncu.csv"
 KILLED = (-9, 137)
-"""Exit codes of a process ended by SIGKILL: seen by its parent, and reported by a shell or a tool between."""
+"""Exit codes after SIGKILL: as its parent sees it, and as a shell or tool in between reports it."""
 
 
 def timelines(folder: Path) -> list[Path]:
-    """The reports that nsys left in a run folder. An nsys without its importer leaves none, and exits with 0."""
+    """The reports that nsys left in a run folder. An nsys without its importer leaves none and exits with 0."""
     return [path for suffix in ("nsys-rep", "qdrep") for path in (folder / REPORTS).glob(f"*.{suffix}")]
 
 
 def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
-    """Why a run gave nothing, or less than asked: the model's own error, a known failure of the tool, or the exit code.
+    """Why a run gave nothing or too little: the model's own error, a known failure of the tool, or the exit code.
 
-    None when the run ended well.
+    None if the run succeeded.
     """
     if not manifest.tool_runs:
         return None
     ran = manifest.tool_runs[-1]
     lines = _printed(folder, ran)
-    own = next((error for line in reversed(lines) if (error := spoken_in(line)) is not None), None)
+    own = next((error for line in reversed(lines) if (error := error_in_line(line)) is not None), None)
     if own is not None:
         return own
     log = folder / LOGS / ran.log
     if ran.interrupted:
         return NcuBenchError(
-            "The run was stopped.", f"It had gone on for {ran.seconds:.0f} s.", f"What it printed is in {log}."
+            "The run was stopped.", f"It had run for {ran.seconds:.0f} s.", f"What it printed is in {log}."
         )
     if ran.timed_out:
         return NcuBenchError(
             f"The run was ended after {ran.seconds:.0f} s.", "That was its --timeout.", f"What it printed is in {log}."
         )
     if manifest.source == "nsys" and ran.exit_code == 0 and not timelines(folder):
-        return _without_timeline(lines, folder, log)
-    heard = lines if ran.exit_code else [line for line in lines if line.startswith("==")]  # else they are the program's
-    failure = recognise(heard)
+        return _no_timeline_error(lines, folder, log)
+    messages = (
+        lines if ran.exit_code else [line for line in lines if line.startswith("==")]
+    )  # else: the program's output
+    failure = recognise(messages)
     if failure is not None and failure[0].slug != "application-failed":
         return ToolFailed(manifest.source, *failure)
     if ran.exit_code in KILLED:
@@ -60,7 +62,7 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
         )
     if ran.exit_code != 0 or failure is not None:
         code = f"exit code {ran.exit_code}" if ran.exit_code >= 0 else f"signal {-ran.exit_code}"
-        last = last_words(lines) or (failure[1] if failure is not None else "")
+        last = last_error_line(lines) or (failure[1] if failure is not None else "")
         return NcuBenchError(
             f"The program ended with {code}.",
             f'It says: "{last.strip()[:300]}".',
@@ -69,12 +71,12 @@ def explain(manifest: Manifest, folder: Path) -> NcuBenchError | None:
     return None
 
 
-def _without_timeline(lines: list[str], folder: Path, log: Path) -> NcuBenchError:
-    """Why an nsys that ended with 0 left no report: no importer, an agent that it lost, or what it does not say."""
+def _no_timeline_error(lines: list[str], folder: Path, log: Path) -> NcuBenchError:
+    """Why nsys exited with 0 and left no report: no importer, a lost agent, or an unknown reason."""
     if list((folder / REPORTS).glob("*.qdstrm")) or any(line.startswith("Importer error") for line in lines):
         return NcuBenchError(
             "nsys ran the program and left no report, only what it recorded (.qdstrm).",
-            "Its importer was not found, which Debian's package needs a link for.",
+            "nsys did not find its importer; Debian's package needs a link to it.",
             "As root: ln -sfn /usr/lib/nsight-systems/host-linux-x64 "
             "/usr/lib/x86_64-linux-gnu/nsight-systems/host-linux-x64",
         )
@@ -83,31 +85,31 @@ def _without_timeline(lines: list[str], folder: Path, log: Path) -> NcuBenchErro
         return ToolFailed("nsys", *failure)
     return NcuBenchError(
         "nsys ran the program and left no report, though it ended with exit code 0.",
-        "Usually its agent was killed, or what it kept in the temporary folder was removed.",
+        "Usually its agent was killed, or its files in the temporary folder were removed.",
         f"Profile again, and run ncu-bench doctor. All it printed is in {log}.",
     )
 
 
 LINES_ASKED = 2000
-"""The last lines of a log are asked why a run failed."""
+"""Number of lines at the end of a log that are searched for the reason of a failure."""
 
 _EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b")
 
 
 def _is_the_tools(line: str) -> bool:
-    """Whether a line is ncu's, or one of those with which nsys says that it writes its report, and where."""
+    """True for messages of ncu, and for those by which nsys reports progress and the path of its report."""
     return line.startswith(("==", "[1/1]", "Generat")) or line.rstrip().endswith((".nsys-rep", ".qdrep", ".qdstrm"))
 
 
-def last_words(lines: list[str]) -> str:
-    """The line that says best why a program ended: its last exception, else its last line that is not the tool's."""
-    said = [line for line in lines if line.strip() and not _is_the_tools(line)]
-    exceptions = [line for line in said if _EXCEPTION.match(line)]
-    return (exceptions or said or [""])[-1]
+def last_error_line(lines: list[str]) -> str:
+    """The last exception in a program's output, else its last line that is not a message of the tool."""
+    printed = [line for line in lines if line.strip() and not _is_the_tools(line)]
+    exceptions = [line for line in printed if _EXCEPTION.match(line)]
+    return (exceptions or printed or [""])[-1]
 
 
 def _printed(folder: Path, ran: ToolRun) -> list[str]:
-    """What the tool and the program printed: their output, and the lines of ncu's own log that are not its table."""
+    """What the tool and the program printed: the program's output, and ncu's log without its table."""
     lines: list[str] = []
     for file in (folder / REPORTS / (ran.report or NCU_CSV), folder / LOGS / ran.log):
         if file.is_file():

@@ -1,1 +1,1 @@
-"""The command lines of ncu and nsys, and the processes that run them."""
+"""Command lines of ncu and nsys, and the processes that run them."""

@@ -1,8 +1,8 @@
-"""Options -> the command line of ncu or nsys of any version, as a list of arguments. Nothing runs here.
+"""Build the command line of ncu or nsys, for any version, as a list of arguments. Nothing runs here.
 
-Flags came, went and changed their defaults between 2019 and 2026; what each version takes is in the comments. Every
-default that ever changed is given explicitly, so that a command means the same in every version. Sources: NVIDIA's
-release notes and the help texts of 2020.3, 2022.3 and 2024.1.
+Flags were added, removed and changed defaults between 2019 and 2026; comments say which version takes what. Every
+default that ever changed is passed explicitly, so that a command means the same in every version. Sources: NVIDIA's
+release notes, and the help texts of 2020.3, 2022.3 and 2024.1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NEWEST: Version = (9999, 0)
 
 @dataclass(frozen=True)
 class Lockstep:
-    """The instances of ncu that start each kernel together: how many, and the host of the one they meet at."""
+    """Settings for ncu instances that start each kernel in lockstep: their number, and the host they connect to."""
 
     instances: int
     host: str = "127.0.0.1"
@@ -25,7 +25,7 @@ class Lockstep:
 
 @dataclass(frozen=True)
 class NcuOptions:
-    """What to collect with ncu. `log_file` receives the CSV; before 2020.2 there is no such flag and stdout has it."""
+    """What ncu collects. `log_file` receives the CSV; ncu before 2020.2 has no such flag and writes it to stdout."""
 
     metrics: tuple[str, ...]
     log_file: str
@@ -85,7 +85,7 @@ def _ncu_filters(options: NcuOptions) -> list[str]:
 
 @dataclass(frozen=True)
 class NsysOptions:
-    """What to trace with nsys. `output` has no suffix: nsys adds its own."""
+    """What nsys records. `output` has no suffix: nsys adds its own."""
 
     output: str
     version: Version = NEWEST
@@ -96,9 +96,9 @@ class NsysOptions:
 
 
 def nsys_command(options: NsysOptions, program: Sequence[str]) -> list[str]:
-    """The nsys command line that traces `program`: CUDA and NVTX, no sampling, no context switches.
+    """The nsys command line that traces CUDA and NVTX of `program`, without sampling or context switches.
 
-    The kernels of a CUDA graph are traced one by one: as a whole, which newer versions prefer, a graph has no kernels.
+    Kernels of a CUDA graph are traced node by node: newer versions default to one entry per graph, without kernels.
     """
     command = [options.binary, "profile", "--trace", "cuda,nvtx" if options.cuda else "nvtx"]
     command += ["--sample", "none", "--cpuctxsw", "none", "--force-overwrite", "true", "--output", options.output]
@@ -113,5 +113,5 @@ def nsys_command(options: NsysOptions, program: Sequence[str]) -> list[str]:
 
 
 def nsys_export_command(report: str, output: str, binary: str = "nsys") -> list[str]:
-    """The nsys command line that turns a report into SQLite."""
+    """The nsys command line that exports a report to SQLite."""
     return [binary, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", output, report]

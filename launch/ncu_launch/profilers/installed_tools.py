@@ -1,4 +1,4 @@
-"""Which tools and GPUs this machine has: found on PATH, asked for their version, never changed."""
+"""Find ncu, nsys and NVIDIA GPUs on this machine. Read-only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Tool:
-    """A profiler that is installed: its path and version, None where it does not say."""
+    """An installed profiler; `version` is None if `--version` prints none."""
 
     name: str
     path: str
@@ -29,7 +29,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that the driver lists."""
+    """A GPU listed by nvidia-smi."""
 
     index: int
     name: str
@@ -39,7 +39,7 @@ class Gpu:
 
 
 def ask(command: list[str]) -> tuple[int, str] | None:
-    """Exit code and output of a short command; None when it could not run or hung."""
+    """Exit code and combined output of a short command; None if it could not start or timed out."""
     try:
         done = subprocess.run(  # noqa: S603
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S,
@@ -51,7 +51,7 @@ def ask(command: list[str]) -> tuple[int, str] | None:
 
 
 def find_tool(name: str, path: str | None = None) -> Tool | None:
-    """The tool called `name` on PATH, or the one at `path`; None when there is none that starts."""
+    """The tool `name` on PATH, or the one at `path`; None if it is missing or does not start."""
     found = shutil.which(path or name)
     answer = ask([found, "--version"]) if found else None
     if found is None or answer is None:
@@ -75,13 +75,13 @@ def gpus() -> list[Gpu]:
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) == 5 and cells[0].isdecimal():
             capability = cells[2] if re.fullmatch(r"\d+\.\d", cells[2]) else None
-            memory = int(cells[4]) * MEBIBYTE if cells[4].isdecimal() else None  # integrated GPUs say [N/A]
+            memory = int(cells[4]) * MEBIBYTE if cells[4].isdecimal() else None  # integrated GPUs print [N/A]
             result.append(Gpu(int(cells[0]), cells[1], capability, cells[3], memory))
     return result
 
 
 def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:
-    """The base names of the metrics that this ncu lists for a chip; none where it does not know the chip."""
+    """Base names of the metrics that this ncu lists for a chip; empty if it does not know the chip."""
     answer = ask([ncu.path, "--query-metrics", "--chips", chip.lower()])
     if answer is None or answer[0] != 0:
         return frozenset()
@@ -89,10 +89,10 @@ def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:
     return frozenset(name for name in names if "__" in name)
 
 
-def imported_page(ncu: Tool, report: Path, page: Path) -> bool:
-    """Have `ncu` print the raw page of a binary report into `page`, in base units; False when it did not end by itself.
+def print_raw_page(ncu: Tool, report: Path, page: Path) -> bool:
+    """Print the raw page of a binary report, in base units, to `page` with `ncu`; False if ncu did not finish.
 
-    What ncu says on a failure stands in `page` too. An absolute path is no option, whatever the file is called.
+    ncu writes its error messages to `page` too. The path is absolute, so that no file name is taken for an option.
     """
     units = "--print-units" if (ncu.version or NEWEST) >= (2020, 3) else "--units"
     command = [ncu.path, "--import", str(report.absolute()), "--csv", "--page", "raw", units, "base"]
@@ -100,16 +100,16 @@ def imported_page(ncu: Tool, report: Path, page: Path) -> bool:
 
 
 def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
-    """Have `nsys` turn a report into SQLite at `output`, and keep what it prints in `log`; False when it did not end.
+    """Export a report to SQLite at `output` with nsys, logging to `log`; False if nsys failed to start or timed out.
 
-    Whether it succeeded shows in whether there is a file at `output`, not in what it prints.
+    Success is the existence of `output`, not what nsys prints.
     """
     command = nsys_export_command(str(report.absolute()), str(output.absolute()), nsys.path)
     return _converted(command, log)
 
 
 def _converted(command: list[str], log: Path) -> bool:
-    """Run a conversion, its output in `log`; False when it could not start or did not end by itself."""
+    """Run a conversion and log its output; False if it could not start or timed out."""
     try:
         finished = run(command, log, timeout=IMPORT_TIMEOUT_S)
     except OSError:

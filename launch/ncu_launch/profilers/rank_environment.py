@@ -1,7 +1,7 @@
-"""Where a process stands among the ranks of a distributed run, and the command that starts ranks. Nothing runs here.
+"""The rank of this process in a distributed run, and the command that starts ranks. Nothing runs here.
 
-A launcher tells each process its rank in environment variables of its own. The names are those of torchrun, Open MPI,
-MPICH (and Intel MPI), MVAPICH and Slurm's srun, from their documentation.
+Launchers pass rank and world size in environment variables. The names are those documented for torchrun, Open MPI,
+MPICH (and Intel MPI), MVAPICH and Slurm's srun.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from ncu_launch.profilers.command_line import Version
 from ncu_launch.profilers.subprocesses import OWN_PYTHON
 
 TOOL_PER = ("rank", "node", "rank0")
-"""How many instances of the tool there are: one for each rank, one around the ranks of a node, one for rank 0."""
+"""Instances of the profiler: one per rank, one around all ranks of a node, or one on rank 0."""
 
 COLLECTIVES = ("exclude", "lockstep", "include")
-"""What ncu does with kernels of collectives: leave them out, start them on all ranks at once, or treat them as any."""
+"""How ncu treats kernels of collectives: exclude them, start them on all ranks in lockstep, or profile them as any."""
 
 FIRST_DOCUMENTED_LOCKSTEP: Version = (2026, 1)
-"""The oldest ncu whose documentation was read and has --communicator and --lockstep-kernel-launch."""
+"""The oldest ncu whose documentation lists --communicator and --lockstep-kernel-launch."""
 
 COLLECTIVE_KERNELS = "nccl|nvshmem|cross_device_reduce|one_shot_all_reduce|two_shot_all_reduce|multimem_"
-"""Part of the function name of kernels that wait for other ranks: NCCL, NVSHMEM, PyTorch's symmetric memory, vLLM."""
+"""Matches function names of kernels that wait for other ranks: NCCL, NVSHMEM, PyTorch symmetric memory, vLLM."""
 
 _COLLECTIVE = re.compile(rf"^_?c10d\w*::|{COLLECTIVE_KERNELS}")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process stands: its rank of `world_size`, its place on its host, and which launcher says so.
+    """The rank of a process, its world size, its rank on the host, and the launcher that set them.
 
-    `local_size`, the number of ranks on the host, is None where the launcher does not say it.
+    `local_size`, the number of ranks on the host, is None if the launcher does not pass it.
     """
 
     rank: int
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Launcher:
-    """The environment variables by which a launcher tells a process its place."""
+    """The environment variables in which a launcher passes the rank."""
 
     name: str
     rank: str
@@ -78,14 +78,14 @@ LAUNCHERS = (
     ),
     Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 )
-"""The innermost first: torchrun may run inside mpirun, and mpirun inside a job of Slurm.
+"""Innermost first: torchrun may run inside mpirun, and mpirun inside a Slurm job.
 
-SLURM_STEP_NUM_TASKS is set by srun alone: a batch script has a SLURM_PROCID, too, and is no rank.
+Only srun sets SLURM_STEP_NUM_TASKS: a batch script also has SLURM_PROCID, but is no rank.
 """
 
 
 def place_here(environment: Mapping[str, str], *, at_least: int = 2) -> Place | None:
-    """The place that a launcher gave this process; None without one, or with fewer than `at_least` ranks."""
+    """The place read from `environment`; None without a launcher, or with fewer than `at_least` ranks."""
     for launcher in LAUNCHERS:
         rank, world_size = (_number(environment.get(name)) for name in (launcher.rank, launcher.world_size))
         if rank is not None and world_size is not None and at_least <= world_size > rank:
@@ -111,7 +111,7 @@ def _local_size(launcher: Launcher, environment: Mapping[str, str]) -> int | Non
 
 
 def tasks_of_nodes(text: str) -> list[int]:
-    """The tasks of each node, from Slurm's short form: 2(x3),1 is 2, 2, 2 and 1. Empty where it is something else."""
+    """Expand Slurm's task counts per node: 2(x3),1 gives [2, 2, 2, 1]. [] if the text has another form."""
     counts: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part.strip())
@@ -126,10 +126,10 @@ def _number(text: str | None) -> int | None:
 
 
 def starts_ranks(nproc: int | None, place: Place | None) -> bool:
-    """Whether `nproc` ranks have to be started here; else this process is one of those that a launcher started.
+    """True if this process must start `nproc` ranks itself; False if a launcher already started this process as a rank.
 
-    A launcher that put one process on each node leaves the ranks of the node to it. Raises `WrongUsage` when the
-    launcher started several on this node, but not `nproc`.
+    A launcher that started one process per node leaves starting the ranks to that process. Raises `WrongUsage` if the
+    launcher started several processes on this node, but not `nproc`.
     """
     if nproc is None:
         return False
@@ -147,7 +147,7 @@ def starts_ranks(nproc: int | None, place: Place | None) -> bool:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The machines of a run over several: how many, which one this is, and where the first one listens."""
+    """The nodes of a multi-node run: their count, the index of this one, and the address of the first."""
 
     count: int
     number: int
@@ -156,9 +156,9 @@ class Nodes:
 
 
 def nodes_of(place: Place | None, environment: Mapping[str, str]) -> Nodes | None:
-    """The nodes that a launcher put one process on each; None for a single node.
+    """The nodes on which a launcher started one process each; None for a single node.
 
-    The first one is MASTER_ADDR, or the first of Slurm's list of nodes. Raises `WrongUsage` when neither is known.
+    The first node is MASTER_ADDR, or the first in Slurm's node list. Raises `WrongUsage` if neither is set.
     """
     if place is None:
         return None
@@ -173,7 +173,7 @@ def nodes_of(place: Place | None, environment: Mapping[str, str]) -> Nodes | Non
 
 
 def first_host(nodes: str) -> str:
-    """The first host of Slurm's short form of a list: gpu[03-05,9],login gives gpu03."""
+    """The first host of a Slurm node list: gpu[03-05,9],login gives gpu03."""
     match = re.match(r"([^,\[]+)(?:\[([^\]]*)\])?([^,\[]*)", nodes)
     if match is None:
         return nodes
@@ -182,7 +182,7 @@ def first_host(nodes: str) -> str:
 
 
 def torchrun_command(nproc: int, words: Sequence[str], nodes: Nodes | None = None) -> list[str]:
-    """The command that starts `words` as `nproc` ranks on this machine, as one of `nodes` where there are several."""
+    """The torchrun command that starts `words` as `nproc` ranks on this machine, one of `nodes` if given."""
     command = [*OWN_PYTHON, "-m", "torch.distributed.run"]
     if nodes is None:
         command += ["--standalone"]
@@ -193,31 +193,31 @@ def torchrun_command(nproc: int, words: Sequence[str], nodes: Nodes | None = Non
 
 
 def runnable(program: Sequence[str]) -> tuple[str, ...]:
-    """A program as torchrun takes it, as one that starts: a script, or -m and a module, gets this Python in front."""
+    """An executable command for torchrun: this Python is prepended to a script or to `-m MODULE`."""
     if program and (program[0] == "-m" or program[0].endswith(".py")):
         return (sys.executable, *program)
     return tuple(program)
 
 
-def without_collectives(kernel: str | None = None) -> str:
-    """The expression for ncu's --kernel-name that leaves out kernels of collectives, and others than `kernel`.
+def regex_without_collectives(kernel: str | None = None) -> str:
+    """A regex for ncu's --kernel-name that excludes kernels of collectives and keeps only those matching `kernel`.
 
-    NVIDIA documents `regex:^(?!foo):` for "all kernels except"; ncu 2022.3 does the same with it.
+    NVIDIA documents `regex:^(?!foo):` as "all kernels except"; ncu 2022.3 behaves the same.
     """
     wanted = f"(?=.*(?:{kernel}))" if kernel else ""
     return f"^(?!.*(?:{COLLECTIVE_KERNELS})){wanted}"
 
 
 def is_collective(kernel: str) -> bool:
-    """Whether a kernel's function name, or an operator's name, is that of a collective."""
+    """True if a kernel or operator name is that of a collective."""
     return _COLLECTIVE.search(kernel) is not None
 
 
 def rank_folder(folder: Path, rank: int | str) -> Path:
-    """Where the run folder of a rank is in that of the run."""
+    """The run folder of a rank, inside the run folder of the whole run."""
     return folder / RANKS / str(rank)
 
 
 def node_folder(folder: Path, number: int) -> Path:
-    """Where the run folder of a node is in that of the run."""
+    """The run folder of a node, inside the run folder of the whole run."""
     return folder / NODES / str(number)

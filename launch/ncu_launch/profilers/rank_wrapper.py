@@ -1,8 +1,8 @@
-"""What a launcher starts as a rank below one tool for all: it notes its rank and process, and becomes the program.
+"""Started as a rank when one profiler traces all ranks: writes down rank and process id, then execs the program.
 
     python -m ncu_launch.profilers.rank_wrapper FOLDER PROGRAM...
 
-The process id stays the same, so a report that tells processes apart tells ranks apart.
+The process id stays the same, so the profiler's report can be split by rank.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ncu_launch.profilers.rank_environment import place_here
 
 
 def main(arguments: list[str]) -> None:
-    """Write the note FOLDER/RANK.json, and become the program. Raises `OSError` when it cannot be started."""
+    """Write FOLDER/RANK.json, then replace this process by PROGRAM. Raises `OSError` if it cannot be started."""
     place = place_here(os.environ, at_least=1)
     if place is not None:
         note = {"rank": place.rank, "local_rank": place.local_rank, "process_id": os.getpid()}

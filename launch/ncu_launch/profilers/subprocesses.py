@@ -1,7 +1,7 @@
-"""Run a profiler or a model: start it, watch it, end it with everything that it started.
+"""Run a profiler or a model as a subprocess, and end it together with every process that it started.
 
-What it prints goes to a log file line by line, never to our standard output. On a time-out or Ctrl-C the whole tree is
-ended: descendants, and processes whose parents have left, which are found by a variable in their environment.
+Output goes to a log file, never to our stdout. On a timeout or Ctrl-C the whole process tree is ended: descendants,
+and orphans, which are found by a marker variable in their environment.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ LINES_KEPT = 400
 LONGEST_LINE = 64 * 1024
 MARK = "NCU_BENCH_RUN"
 OWN_PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executable,)
-"""How a process of ours begins. `-P` keeps the current folder off its path, where a json.py of anybody's may lie. What
-a target names is imported from there later, by `functions`."""
+"""Command line of a Python child process. `-P` keeps the current folder, which may contain a json.py, off sys.path;
+`user_functions` adds it when it imports a target."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended: exit code (negative: killed by a signal), wall seconds, and its last lines.
+    """How a command ended: exit code (negative: killed by that signal), wall-clock seconds, and its last lines.
 
-    `ended_for` is why it was ended from outside, where `should_end` of `run` gave a reason.
+    `ended_for` is the reason that `should_end` returned, None if it ended by itself.
     """
 
     exit_code: int
@@ -49,14 +49,14 @@ class Finished:
 
 
 def end_with_the_parent() -> None:
-    """Have Linux end this process when the one that started it ends, however that ends."""
+    """Make Linux kill this process when its parent ends, for whatever reason."""
     pr_set_pdeathsig = 1
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def own_environment() -> dict[str, str]:
-    """The environment in which another Python finds the packages that this one found."""
+    """An environment in which a child Python finds the same packages as this process."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([path for path in sys.path if path])}
 
 
@@ -66,22 +66,22 @@ def run(
     *,
     timeout: float | None = None,
     environment: Mapping[str, str] | None = None,
-    heard: Callable[[str], None] = lambda line: None,
+    on_line: Callable[[str], None] = lambda line: None,
     should_end: Callable[[], str | None] | None = None,
     leaves_nothing: bool = False,
 ) -> Finished:
-    """Run `command`, its output into `log`; `heard` is told every line.
+    """Run `command`, write its output to `log`, and call `on_line` with each line.
 
-    `should_end` is asked every second; the reason that it gives ends the command. With `leaves_nothing`, what the
-    command started and did not end is ended after it.
+    `should_end` is called every second; if it returns a reason, the command is ended. With `leaves_nothing`, processes
+    that the command left running are ended after it.
 
-    Raises `OSError` when it cannot be started. Ctrl-C ends the command and is reported in the result; a second one
-    ends it at once, by force.
+    Raises `OSError` if the command cannot be started. Ctrl-C ends the command and is reported in the result; a second
+    Ctrl-C kills it at once.
     """
     began = time.monotonic()
     timed_out = interrupted = False
     kept: list[str] = []
-    mark = f"{MARK}_{uuid.uuid4().hex}"  # a name of its own: a run inside a run carries both
+    mark = f"{MARK}_{uuid.uuid4().hex}"  # unique, because nested runs inherit the outer marker
     family_environment = {**(os.environ if environment is None else environment), mark: "1"}
     ended_for = None
     not_ours = _without_environment() if leaves_nothing else set()
@@ -90,7 +90,7 @@ def run(
             list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True, env=family_environment,
         )  # fmt: skip
-        reader = threading.Thread(target=_read, args=(process, stream, kept, heard), daemon=True)
+        reader = threading.Thread(target=_read, args=(process, stream, kept, on_line), daemon=True)
         reader.start()
         try:
             ended_for = _wait(process, timeout, should_end)
@@ -102,8 +102,8 @@ def run(
             if process.poll() is None:
                 end_tree(process, mark)
             reader.join(GRACE_S)
-            held = reader.is_alive()  # by a daemon that it left behind
-            if held or (leaves_nothing and _left(mark, not_ours)):
+            pipe_is_open = reader.is_alive()  # a daemon still holds it
+            if pipe_is_open or (leaves_nothing and _left(mark, not_ours)):
                 end_tree(process, mark)
         except KeyboardInterrupt:
             interrupted = True
@@ -116,7 +116,7 @@ def run(
 
 
 def lines_of(log: Path) -> Iterator[str]:
-    """The lines of a log one by one, however long it is, without their ends; of a very long line, pieces."""
+    """Lines of a log without line ends, read lazily; lines over 64 KiB come in pieces."""
     with log.open(encoding="utf-8", errors="replace") as stream:
         while line := stream.readline(LONGEST_LINE):
             yield line.rstrip()
@@ -125,7 +125,7 @@ def lines_of(log: Path) -> Iterator[str]:
 def _wait(
     process: subprocess.Popen[bytes], timeout: float | None, should_end: Callable[[], str | None] | None
 ) -> str | None:
-    """Wait for a process to end, or for a reason to end it, which is returned.
+    """Wait until a process ends, or until `should_end` returns a reason, which is returned.
 
     Raises `subprocess.TimeoutExpired` after `timeout` seconds.
     """
@@ -145,9 +145,9 @@ def _wait(
     return None
 
 
-def _read(process: subprocess.Popen[bytes], stream: TextIO, kept: list[str], heard: Callable[[str], None]) -> None:
-    """Drain the pipe to its end whatever happens, or the program would wait for us for ever."""
-    assert process.stdout is not None  # noqa: S101  PIPE was asked for
+def _read(process: subprocess.Popen[bytes], stream: TextIO, kept: list[str], on_line: Callable[[str], None]) -> None:
+    """Read the pipe until it closes, even if writing the log fails: otherwise the program would block for ever."""
+    assert process.stdout is not None  # noqa: S101  stdout=PIPE
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while raw := process.stdout.readline(LONGEST_LINE):
         text = decoder.decode(raw)
@@ -157,11 +157,11 @@ def _read(process: subprocess.Popen[bytes], stream: TextIO, kept: list[str], hea
         kept.append(text.rstrip("\r\n"))
         del kept[:-LINES_KEPT]
         with suppress(Exception):
-            heard(kept[-1])
+            on_line(kept[-1])
 
 
 def end_tree(process: subprocess.Popen[bytes], mark: str, grace: float | None = None) -> None:
-    """End a process and all that it started: first politely, after `grace` by force."""
+    """End a process and everything that it started: SIGTERM first, SIGKILL after `grace` seconds."""
     family = _family(process, mark)
     _signal(family, signal.SIGTERM)
     deadline = time.monotonic() + (GRACE_S if grace is None else grace)
@@ -173,9 +173,9 @@ def end_tree(process: subprocess.Popen[bytes], mark: str, grace: float | None = 
 
 
 def _family(process: subprocess.Popen[bytes], mark: str) -> set[psutil.Process]:
-    """The process, its descendants, and those with the variable `mark` in their environment, as far as they run.
+    """The process, its descendants, and processes with the variable `mark` in their environment that still run.
 
-    A process that was collected is not looked up: its id may be another's by now.
+    A process that was waited for is not looked up, since its id may have been reused.
     """
     family = _marked(mark)
     if process.poll() is None:
@@ -190,28 +190,28 @@ def _marked(mark: str) -> set[psutil.Process]:
 
 
 def _without_environment() -> set[psutil.Process]:
-    """Programs whose environment is empty, or cannot be read yet. Threads of the kernel have no file: none of these."""
+    """Programs whose environment is empty or not readable yet. Kernel threads (no executable) are excluded."""
     return _where(lambda one: not one.environ() and bool(one.exe()))
 
 
-def _where(holds: Callable[[psutil.Process], bool]) -> set[psutil.Process]:
+def _where(condition: Callable[[psutil.Process], bool]) -> set[psutil.Process]:
     found = set()
     for one in psutil.process_iter():
-        with suppress(psutil.Error):  # it has ended, or is another user's
-            if holds(one) and _is_running(one):
+        with suppress(psutil.Error):  # ended, or owned by another user
+            if condition(one) and _is_running(one):
                 found.add(one)
     return found
 
 
 def _left(mark: str, not_ours: set[psutil.Process]) -> set[psutil.Process]:
-    """The processes with `mark` that still run when the program has ended.
+    """Processes with `mark` in their environment that still run after the main program exited.
 
-    Linux lets the parent of a program go on before the program's environment can be read. So those without one are
-    waited for, except those that had none before the program began (`not_ours`).
+    On Linux, a child's environment may not be readable yet when its parent goes on. So wait for processes without an
+    environment, except those that existed before the program started (`not_ours`).
     """
     deadline = time.monotonic() + GRACE_S
     while True:
-        starting = _without_environment() - not_ours  # looked up first: what has started since carries its mark
+        starting = _without_environment() - not_ours  # before _marked(): whatever starts later has its mark
         found = _marked(mark)
         if found or not starting or time.monotonic() >= deadline:
             return found
@@ -225,7 +225,7 @@ def _signal(family: set[psutil.Process], number: signal.Signals) -> None:
 
 
 def _is_running(one: psutil.Process) -> bool:
-    """True unless it has ended; a zombie, which only waits to be collected, has."""
+    """True if the process runs; False if it ended or is a zombie."""
     with suppress(psutil.Error):
         return one.is_running() and bool(one.status() != psutil.STATUS_ZOMBIE)
     return False

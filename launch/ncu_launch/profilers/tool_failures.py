@@ -1,8 +1,8 @@
-"""How Nsight Compute, and at its start Nsight Systems, say that they failed, and what helps.
+"""Known failure messages of Nsight Compute, and of Nsight Systems at start-up, with what to do about each.
 
-ncu often exits with 0 although nothing was collected, and what it says ends up in the very file that should hold
-the CSV. So failures are recognised by substrings of the output, never by the exit code. The order matters: the
-first entry found in an output explains it, and "No kernels were profiled" also follows most of the others.
+ncu often exits with 0 although it collected nothing, and writes its messages into the file meant for the CSV. So
+failures are recognised by substrings of the output, not by the exit code. Order matters: the first matching entry
+explains the output, and "No kernels were profiled" also follows most of the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ncu_launch.errors import NcuBenchError
 
 
 class Failure(NamedTuple):
-    """A failure of the tool: any of `signs` in its output means `meaning`; `advice` says what to do."""
+    """A known failure: any of `signs` in the tool's output identifies it; `advice` says what to do."""
 
     slug: str
     signs: tuple[str, ...]
@@ -162,7 +162,7 @@ FAILURES: tuple[Failure, ...] = (
 
 
 class ToolFailed(NcuBenchError):
-    """The output of a tool says that it collected nothing."""
+    """The tool's output shows that it collected nothing."""
 
     def __init__(self, source: str, failure: Failure, quote: str) -> None:
         self.failure = failure
@@ -170,7 +170,7 @@ class ToolFailed(NcuBenchError):
 
 
 def recognise(lines: list[str]) -> tuple[Failure, str] | None:
-    """The failure that `lines` of a tool's output speak of, with the line that says so; None without one."""
+    """The first known failure in a tool's output and the line that shows it; None if there is none."""
     for failure in FAILURES:
         for line in lines:
             if any(sign in line for sign in failure.signs):

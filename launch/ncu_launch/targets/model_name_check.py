@@ -1,4 +1,4 @@
-"""Names that are no model's, found out before a library is loaded or a process started: that takes seconds."""
+"""Detect misspelt model names without importing a library or starting a process, which would take seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REGISTERED = re.compile(r"^@register_model\(\)\n(?:(?!def ).*\n)*?def (\w+)\(",
 
 
 def misspelt(target: str) -> WrongUsage | None:
-    """Why a target can name no model, with near names; None where it does, or where only its library could tell."""
+    """The error, with similar names, if no model is called `target`; None if one is, or only its library can tell."""
     try:
         if own_dtype(target) is not None:
             return None
@@ -30,7 +30,7 @@ def misspelt(target: str) -> WrongUsage | None:
 
 
 def torchvision_names_unloaded() -> list[str]:
-    """The models that the source of the installed torchvision registers; [] where none is installed or can be read."""
+    """Model names registered in the source of the installed torchvision; [] if there is none or it is unreadable."""
     spec = find_spec("torchvision")
     folders = spec.submodule_search_locations if spec is not None else None
     try:

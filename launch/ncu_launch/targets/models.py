@@ -1,6 +1,6 @@
-"""A target's name -> a model and its inputs. Nothing is downloaded: weights are random, configurations are ours.
+"""Build the model and inputs that a target names. Nothing is downloaded: weights are random, configurations built in.
 
-Only a target written as `file.py:function` or `package.module:function` imports code that the user names.
+Only targets of the form `file.py:function` or `package.module:function` import code chosen by the user.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ DEFAULT_FRAMES = 16
 
 @dataclass
 class Built:
-    """A model ready to run: call `model(*args, **kwargs)`.
+    """A model ready to run as `model(*args, **kwargs)`.
 
-    `dtype` is the type it was built in and must keep, where it has one of its own. `true_flops` are those of a forward
-    pass per module, where they are known beforehand. `sizes` are those that a user's function was given, by the columns
-    of the table of measured points.
+    `dtype` is set if the model must keep the type it was built in. `true_flops` maps module -> FLOPs of one forward
+    pass, if known analytically. `sizes` are those passed to a user's function, by column of the table of measured
+    points.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Built:
 
     @property
     def root(self) -> str:
-        """What the model's own module path is called."""
+        """Name of the model's root in module paths."""
         return self.name.rpartition(":")[2]
 
 
@@ -95,16 +95,16 @@ HF_CONFIGURATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
-"""The published sizes; what is not said is the default of the configuration."""
+"""Published model sizes; omitted values are the defaults of the configuration class."""
 
 POSITIONS_BEFORE_THE_FIRST = {"RobertaModel": 2, "LongformerModel": 2}
-"""Position embeddings that no token uses, because positions are counted from the padding index."""
+"""Unused position embeddings: these models count positions from the padding index."""
 
 
 def build(workload: Workload) -> Built:
-    """The model that `workload.target` names, on the CPU, in fp32 or its own type, with random inputs.
+    """Build the model named by `workload.target` on the CPU, in fp32 or its own type, with random inputs.
 
-    Raises `WrongUsage` for a name that is not known, with near ones, and `NcuBenchError` when a library is missing.
+    Raises `WrongUsage`, with similar names, for an unknown name, and `NcuBenchError` if a library is missing.
     """
     target = workload.target
     if is_known_work(target):
@@ -120,7 +120,7 @@ def build(workload: Workload) -> Built:
 
 
 def device_of(workload: Workload) -> str:
-    """The device a workload is for: cuda where it asks for it, or leaves it open and there is one."""
+    """The device of a workload; `auto` is cuda if available, else cpu."""
     import torch
 
     if workload.device != "auto":
@@ -139,18 +139,18 @@ def _missing(library: str, error: ImportError) -> NcuBenchError:
 
 
 def unknown(name: str, known: list[str], where: str) -> WrongUsage:
-    """The error for a name that a library does not have, with the nearest ones that it has."""
+    """The error for a name that a library does not have, with similar names."""
     near = near_names(name, known, most=4, cutoff=0.5)
     return WrongUsage(f"There is no {where} model called {name}.", f"Near names: {', '.join(near)}." if near else "")
 
 
 def no_torchvision_model(name: str, known: list[str]) -> WrongUsage:
-    """The error for a name without a prefix that is none of torchvision's, which are `known`."""
+    """The error for a name without prefix that is not one of torchvision's models, `known`."""
     return unknown(name, [*known, *(f"hf:{key}" for key in HF_CONFIGURATIONS)], "torchvision")
 
 
 def no_hf_model(name: str) -> WrongUsage:
-    """The error for a name behind hf: that is not configured."""
+    """The error for a name behind `hf:` that has no configuration here."""
     return unknown(name, list(HF_CONFIGURATIONS), "configured transformers (hf:)")
 
 
@@ -158,7 +158,7 @@ def no_hf_model(name: str) -> WrongUsage:
 
 
 def torchvision_names() -> list[str]:
-    """Every model torchvision can build here by name."""
+    """Every model that torchvision can build by name here."""
     return [name for name in import_torchvision().models.list_models() if not name.startswith("quantized")]
 
 
@@ -184,7 +184,7 @@ def _torchvision(name: str, workload: Workload) -> Built:
     if "image_size" in _parameters(models, name) or name.startswith("vit_"):
         extra["image_size"] = size
     if name == "googlenet":
-        extra["aux_logits"] = False  # as its published figures have it
+        extra["aux_logits"] = False  # published figures exclude them
     model = models.get_model(name, weights=None, **extra)
     if name in models.list_models(module=models.optical_flow):
         flow = torch.randn(workload.batch_size, 3, size, size)
@@ -205,7 +205,7 @@ def _parameters(models: Any, name: str) -> set[str]:
 
 
 def _crop(weights: Any) -> int:
-    """The image size that a model's published figures are for."""
+    """The image size of a model's published accuracy."""
     size = getattr(weights.transforms, "keywords", {}).get("crop_size", DEFAULT_IMAGE)
     return int(size[0] if isinstance(size, (list, tuple)) else size)
 
@@ -243,7 +243,7 @@ def _transformers(name: str, workload: Workload) -> Built:
 
 
 def _make_torchvision_harmless() -> None:
-    """transformers and timm import torchvision where it is installed; make that import work first."""
+    """Import torchvision with the workaround first, because transformers and timm import it if installed."""
     if importlib.util.find_spec("torchvision") is not None:
         import_torchvision()
 
@@ -267,7 +267,7 @@ def _timm(name: str, workload: Workload) -> Built:
 
 
 def _function(target: str, workload: Workload) -> Built:
-    """`path/to/file.py:function` or `package.module:function`, which returns a model and its inputs."""
+    """Call `path/to/file.py:function` or `package.module:function`, which returns a model and its inputs."""
     model, inputs, sizes = called(target, workload)
     if isinstance(inputs, dict):
         return Built(target, model, (), inputs, sizes=sizes)

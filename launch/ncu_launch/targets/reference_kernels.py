@@ -1,12 +1,12 @@
-"""Matrix products and convolutions whose FLOPs are known beforehand: what a counter can be checked against.
+"""Matrix products and convolutions with analytically known FLOPs, for checking counters.
 
     gemm:M,N,K,dtype[,batch=B][,epilogue=bias|relu|gelu]          D = act(A @ B + bias)
     conv:N,C,H,W,K,R,S,dtype[,stride=T][,padding=P][,groups=G]    K filters of R x S over N images of C x H x W
 
-`gemms` and `convs` are suites of them, each a module of its own. True FLOPs are those of the contraction of one forward
-pass, a multiply-add as 2; the work of an epilogue is not counted. For int8 they are integer operations. The operands
-are random, in the type that the target names, and parameters of the module, so that a backward pass computes the
-gradients of both. torch is imported when a target is built and not before.
+`gemms` and `convs` are suites of many kernels, each a module of its own. True FLOPs are those of the contraction in one
+forward pass, with a multiply-add as 2 and without the epilogue; for int8 they are integer operations. Operands are
+random, of the type in the target's name, and parameters of the module, so that a backward pass computes the gradients
+of both. torch is imported only when a target is built.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ MIXED = "mixed"
 """The dtype of a suite."""
 
 LEAST_COMPUTE_CAPABILITY = {"int8": (7, 5), "bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9)}
-"""The first with tensor cores of the type: CUDA C++ Programming Guide, "Compute Capabilities", tensor core types."""
+"""The first with tensor cores of that type (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 LARGEST_ON_A_CPU, LARGEST_FP8_ON_A_CPU = 2**34, 2**27
-"""FLOPs of the largest work that a suite runs on a CPU, so that it takes seconds there. PyTorch 2.13 multiplies fp8 on
-a CPU at 0.06 GFLOP/s."""
+"""FLOPs of the largest kernel that a suite runs on a CPU, to keep it within seconds. PyTorch 2.13 multiplies fp8 on a
+CPU at 0.06 GFLOP/s."""
 
 
 @dataclass(frozen=True)
 class Gemm:
-    """`batch` products of [m, k] by [k, n]."""
+    """`batch` products of an [m, k] and a [k, n] matrix."""
 
     m: int
     n: int
@@ -49,19 +49,19 @@ class Gemm:
 
     @property
     def name(self) -> str:
-        """A module's name, as gemm_4096x4096x4096_bf16."""
+        """The module's name, such as gemm_4096x4096x4096_bf16."""
         extra = (f"batch{self.batch}" if self.batch > 1 else "", self.epilogue)
         return "_".join(part for part in (f"gemm_{self.m}x{self.n}x{self.k}_{self.dtype}", *extra) if part)
 
     @property
     def flops(self) -> int:
-        """2 x m x n x k x batch."""
+        """2 x m x n x k x batch, in FLOP."""
         return 2 * self.m * self.n * self.k * self.batch
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """`filters` of [channels / groups, *kernel] over [images, channels, height, width]."""
+    """`filters` of shape [channels / groups, *kernel], applied to [images, channels, height, width]."""
 
     images: int
     channels: int
@@ -76,7 +76,7 @@ class Convolution:
 
     @property
     def name(self) -> str:
-        """A module's name, as conv_32x64x56x56_64x3x3_bf16_padding1."""
+        """The module's name, such as conv_32x64x56x56_64x3x3_bf16_padding1."""
         size = (
             f"{self.images}x{self.channels}x{self.height}x{self.width}_{self.filters}x{self.kernel[0]}x{self.kernel[1]}"
         )
@@ -87,14 +87,14 @@ class Convolution:
 
     @property
     def output(self) -> tuple[int, int]:
-        """Height and width of the output."""
+        """Height and width of the output, in pixels."""
         padded = (self.height + 2 * self.padding, self.width + 2 * self.padding)
         high, wide = ((size - window) // self.stride + 1 for size, window in zip(padded, self.kernel, strict=True))
         return high, wide
 
     @property
     def flops(self) -> int:
-        """2 x images x filters x output height x width x (channels / groups) x kernel height x width."""
+        """2 x images x filters x output height x width x (channels / groups) x kernel height x width, in FLOP."""
         high, wide = self.output
         window = self.channels // self.groups * self.kernel[0] * self.kernel[1]
         return 2 * self.images * self.filters * high * wide * window
@@ -105,7 +105,7 @@ Work = Gemm | Convolution
 
 @dataclass
 class KnownWork:
-    """What a target names, built: `true_flops` are those of one forward pass, per module."""
+    """A built target: `true_flops` maps module -> FLOPs of one forward pass."""
 
     name: str
     model: Any
@@ -145,18 +145,18 @@ def _convs() -> tuple[Work, ...]:
 SUITES: dict[str, Callable[[], tuple[Work, ...]]] = {"gemms": _gemms, "convs": _convs}
 
 
-# ------------------------------------------------------------------------------------------- what a target says
+# ------------------------------------------------------------------------------------------- parsing targets
 
 
 def is_known_work(target: str) -> bool:
-    """Whether `target` names work of this module."""
+    """True if `target` names a kernel or suite of this module."""
     return target in SUITES or target.startswith(("gemm:", "conv:"))
 
 
 def own_dtype(target: str) -> str | None:
-    """The type that a target states itself, `mixed` for a suite, or None where --dtype says it.
+    """The dtype in the target's name, `mixed` for a suite; None if --dtype sets it.
 
-    Raises `WrongUsage` for a target that starts like known work and is not written as such.
+    Raises `WrongUsage` for a malformed gemm: or conv: target.
     """
     if not is_known_work(target):
         return None
@@ -164,12 +164,12 @@ def own_dtype(target: str) -> str | None:
 
 
 def default_phases(target: str) -> tuple[str, ...]:
-    """The phases of a target for which none were asked: known work runs forward only, models backward too."""
+    """Default phases of a target: forward for kernels of this module, forward and backward for models."""
     return ("forward",) if is_known_work(target) else ("forward", "backward")
 
 
 def parsed(target: str) -> Work:
-    """The work that `gemm:...` or `conv:...` names. Raises `WrongUsage` for anything else."""
+    """Parse `gemm:...` or `conv:...`. Raises `WrongUsage` if the text is malformed."""
     kind, _, text = target.partition(":")
     parts = [part.strip() for part in text.split(",")]
     sizes = 3 if kind == "gemm" else 7
@@ -215,14 +215,14 @@ def _convolution(target: str, sizes: Sequence[int], dtype: str, options: dict[st
 
 
 def _known_options(target: str, options: dict[str, str], known: tuple[str, ...]) -> None:
-    strange = sorted(options.keys() - set(known))
-    if strange:
-        raise _wrong(target, f"{strange[0]} is none of its options ({', '.join(known)}).")
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        raise _wrong(target, f"{unknown[0]} is not one of its options ({', '.join(known)}).")
 
 
 def _whole(target: str, text: str, *, least: int) -> int:
     if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise _wrong(target, f"{text or 'nothing'} stands where a whole number of at least {least} belongs.")
+        raise _wrong(target, f"{text or 'an empty text'} is not a whole number of at least {least}.")
     return int(text)
 
 
@@ -237,10 +237,10 @@ def _wrong(target: str, why: str) -> WrongUsage:
 
 
 def build_known_work(workload: Workload, device: str) -> KnownWork:
-    """The work that a target names, with its operands on the current default device, to run on `device`.
+    """Build a target's kernel or suite for `device`, with operands on the current default device.
 
-    Raises `WrongUsage` for a backward pass of types without gradients and for options that contradict the target, and
-    `NcuBenchError` when `device` cannot run the type.
+    Raises `WrongUsage` for a backward pass of types without gradients and for options that contradict the target,
+    `NcuBenchError` if `device` cannot run the type.
     """
     _refuse_contradictions(workload)
     if workload.target in SUITES:
@@ -271,7 +271,8 @@ def _suite(workload: Workload, device: str) -> KnownWork:
     name = workload.target
     if workload.wants_backward:
         raise WrongUsage(
-            f"The suite {name} runs forward only: some of its types have no gradients, or share a switch of PyTorch's.",
+            f"The suite {name} runs forward only: some of its types have no gradients, or need "
+            "a global switch of PyTorch.",
             advice="Use --phase forward, or a single gemm: or conv: target for a backward pass.",
         )
     running: list[Work] = []
@@ -282,13 +283,13 @@ def _suite(workload: Workload, device: str) -> KnownWork:
             left_out.setdefault(reason, []).append(work.name)
         else:
             running.append(work)
-    notes = [f"{name} is without {', '.join(names)}: {reason}" for reason, names in left_out.items()]
+    notes = [f"{name} leaves out {', '.join(names)}: {reason}" for reason, names in left_out.items()]
     true_flops = {f"{name}.{work.name}": work.flops for work in running}
     return KnownWork(name, _sequence(running), MIXED, true_flops, notes)
 
 
 def why_not_here(work: Work, device: str) -> str:
-    """Why `device`, cpu or cuda, cannot run this; nothing where it can, or where no device is there to be asked."""
+    """Why `device` (cpu or cuda) cannot run the kernel; "" if it can, or if there is no device to query."""
     if device == "cpu":
         return _why_not_on_this_cpu(work)
     import torch
@@ -307,13 +308,12 @@ def why_not_here(work: Work, device: str) -> str:
 
 
 def _why_not_on_this_cpu(work: Work) -> str:
-    """Found out by a small product, because it depends on the version of PyTorch."""
+    """Try a small product, because support depends on the version of PyTorch."""
     if not isinstance(work, Gemm):
         return ""
     try:
         _operation(Gemm(32, 32, 32, work.dtype, epilogue=work.epilogue))()
-    # An older PyTorch lacks the operator, or has it without a kernel for this type or processor, which it says by a
-    # RuntimeError or one of its kinds.
+    # An older PyTorch lacks the operator, or has no kernel for this type or processor: a RuntimeError or subclass.
     except (AttributeError, RuntimeError) as error:
         return f"this PyTorch does not multiply {work.dtype} on a CPU ({str(error).splitlines()[0]})"
     return ""
@@ -329,7 +329,7 @@ def _why_not_in_a_suite(work: Work, device: str) -> str:
 
 
 def _operation(work: Work) -> Any:
-    """A module without inputs whose parameters are the operands of `work`."""
+    """A module without inputs; its parameters are the operands."""
     from torch import nn
 
     operands, compute = _product(work) if isinstance(work, Gemm) else _filtering(work)
@@ -350,11 +350,11 @@ def _operation(work: Work) -> Any:
 
 
 def _sequence(works: Sequence[Work]) -> Any:
-    """A module that runs one operation after the other, each under its own name. All outputs stay, so none is idle."""
+    """A module that runs the kernels in order. It returns every output, so that none is optimised away."""
     from torch import nn
 
     class Suite(nn.Module):  # type: ignore[misc]
-        """Operations that do not depend on each other."""
+        """Independent kernels, run one after the other."""
 
         def forward(self) -> Any:
             outputs = []
@@ -371,7 +371,7 @@ def _sequence(works: Sequence[Work]) -> Any:
 
 @contextmanager
 def _tf32(allowed: bool) -> Iterator[None]:
-    """PyTorch's switch for tensor cores on fp32 inputs, which is one for the whole process."""
+    """Set PyTorch's process-wide switch for TF32 tensor cores within the block."""
     import torch
 
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
@@ -392,7 +392,7 @@ def _random(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def _product(gemm: Gemm) -> tuple[dict[str, Any], Callable[..., Any]]:
-    """Operands, and what to compute with them. int8 and fp8 take B by columns, as their kernels want it."""
+    """Operands of a product, and the function that computes it. int8 and fp8 kernels need B column-major."""
     import torch
 
     activation = _activation(gemm.epilogue)

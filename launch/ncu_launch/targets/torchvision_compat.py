@@ -1,8 +1,8 @@
-"""Importing torchvision beside a PyTorch that its binaries were not built for.
+"""Import torchvision with a PyTorch that its binaries were not built for.
 
-A torchvision wheel made for CUDA cannot load its operators beside a CPU build of PyTorch, and then fails to import at
-all, because it describes operators (nms) that do not exist. Declaring the two of them lets everything work that does
-not use them: every classification, segmentation and video model. Detection models need the real operators.
+A torchvision wheel for CUDA cannot load its operators with a CPU build of PyTorch; then the import fails, because it
+registers fake kernels for operators that do not exist. Declaring these two operators (nms, qnms) makes everything work
+that does not call them: classification, segmentation and video models. Detection models need the real operators.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _kept_alive: list[Any] = []
 
 
 def import_torchvision() -> ModuleType:
-    """The torchvision module.
+    """Import torchvision, declaring its operators first if they do not load.
 
-    Raises `ImportError` when it is not installed or fails for another reason.
+    Raises `ImportError` if it is not installed or fails for another reason.
     """
     import torch
 
@@ -34,7 +34,7 @@ def import_torchvision() -> ModuleType:
 
 
 def operators_load() -> bool:
-    """Whether torchvision's compiled operators load beside this PyTorch."""
+    """True if torchvision's compiled operators load with this PyTorch. Raises `ImportError` without torchvision."""
     import torch
 
     return _operators_load(torch)

@@ -1,8 +1,7 @@
-"""A user's own function as a target: which sizes it takes, and calling it with them.
+"""A user's function as a target: which sizes it accepts, and calling it with them.
 
-A function takes a size where it has an argument of one of the names in `ARGUMENTS`. What a sweep has to know beforehand
-is read from the source: nothing is imported for it, and so neither PyTorch nor the user's code runs in the process that
-plans a sweep.
+A function accepts a size if one of its arguments has a name listed in `ARGUMENTS`. Planning a sweep reads this from the
+source: neither PyTorch nor the user's code is imported in the planning process.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ ARGUMENTS = {
     "input": ("input_size", "image_size"),
     "sequence": ("seq_len", "sequence_length"),
 }
-"""The names that an argument for each size may have."""
+"""Argument names that stand for each size."""
 
 OPTIONS = {"batch": "--batch-size", "input": "--input-size", "sequence": "--seq-len"}
 COLUMNS = {"batch": "batch_size", "input": "input_size", "sequence": "sequence_length"}
 
 
 def is_function(target: str) -> bool:
-    """Whether a target is written as `file.py:function` or `package.module:function`."""
+    """True if a target has the form `file.py:function` or `package.module:function`."""
     return ":" in target and not target.startswith(("hf:", "timm:")) and not is_known_work(target)
 
 
 def in_any_folder(target: str) -> str:
-    """The target as a process in another folder may be given it: a file by its whole path."""
+    """The target with an absolute path to its file, for a process that runs in another folder."""
     place, _, name = target.rpartition(":")
     return f"{Path(place).absolute()}:{name}" if is_function(target) and place.endswith(".py") else target
 
 
 def sizes_taken(target: str) -> frozenset[str] | None:
-    """Which of batch, input and sequence a function takes, by its source.
+    """Which of batch, input and sequence a function accepts, according to its source.
 
-    None where there is no source, where the name is not that of a plain function in it, and where a decorator may have
-    changed its arguments.
+    None if there is no source, if the name is not that of a plain function in it, or if a decorator may have changed
+    its arguments.
     """
     place, _, name = target.rpartition(":")
     source = Path(place) if place.endswith(".py") else _source_of(place)
@@ -63,7 +62,7 @@ def sizes_taken(target: str) -> frozenset[str] | None:
 
 
 def lacks(target: str, size: str, has: Iterable[str] | None = None) -> WrongUsage:
-    """The error for a function that has no argument for a size; `has` are those that it has, where they are known."""
+    """The error for a function without an argument for `size`; `has` are its arguments, if known."""
     names = " or ".join(ARGUMENTS[size])
     cause = f"Its arguments are: {', '.join(has) or 'none'}." if has is not None else ""
     advice = f"Give it one, as in def {target.rpartition(':')[2]}({ARGUMENTS[size][0]}), or leave {OPTIONS[size]} out."
@@ -71,11 +70,11 @@ def lacks(target: str, size: str, has: Iterable[str] | None = None) -> WrongUsag
 
 
 def called(target: str, workload: Workload) -> tuple[Any, Any, dict[str, int]]:
-    """The model and the inputs that a function returns, and the sizes that it was given, by their columns.
+    """Call a user's function; returns its model, its inputs, and the sizes passed to it, by column name.
 
-    It is given the batch size, which is 1 unless something else was asked for, and the other sizes where they were
-    asked for. Raises `WrongUsage` when it has no argument for a size that was asked for, needs one that was not, or
-    returns something else than a model and its inputs.
+    The batch size (default 1) is passed if the function accepts it, other sizes if they were requested. Raises
+    `WrongUsage` if the function has no argument for a requested size, requires one that was not requested, or returns
+    anything but a model and its inputs.
     """
     function = _function(target)
     arguments = _arguments(function)
@@ -100,10 +99,10 @@ def _sizes_among(arguments: Iterable[str]) -> frozenset[str]:
 
 
 def _arguments(function: Any) -> dict[str, bool]:
-    """The arguments of a function that can be given by name, and whether it needs them."""
+    """Arguments that can be passed by name, and whether each is required."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # those written in C have none
+    except (TypeError, ValueError):  # functions written in C have no signature
         return {}
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {one.name: one.default is inspect.Parameter.empty for one in parameters if one.kind in by_name}
@@ -112,7 +111,7 @@ def _arguments(function: Any) -> dict[str, bool]:
 def _check_the_rest(target: str, needed: list[str]) -> None:
     for name in needed:
         option = next((OPTIONS[size] for size, names in ARGUMENTS.items() if name in names), None)
-        advice = f"Say {option}." if option else "Give it a default: only sizes can be handed over."
+        advice = f"Say {option}." if option else "Give it a default: only sizes can be passed."
         raise WrongUsage(f"{target} needs a value for {name}.", advice=advice)
 
 
@@ -125,11 +124,11 @@ def _model_and_inputs(target: str, made: Any) -> tuple[Any, Any]:
     return made
 
 
-# ---------------------------------------------------------------------------------------------------- where it is found
+# ------------------------------------------------------------------------------------------------- finding the function
 
 
 def _function(target: str) -> Any:
-    _look_in_the_current_folder()
+    _import_from_current_folder()
     place, _, name = target.rpartition(":")
     module = _module_of_file(Path(place)) if place.endswith(".py") else _module(place)
     function = getattr(module, name, None)
@@ -138,10 +137,10 @@ def _function(target: str) -> Any:
     return function
 
 
-def _look_in_the_current_folder() -> None:
-    """Have imports look there first, as `python -m` does, for a user's modules and what these import.
+def _import_from_current_folder() -> None:
+    """Make imports search the current folder first, as `python -m` does, for the user's modules.
 
-    Until now this process did not (`execute.OWN_PYTHON`): its own imports are done, and nobody can slip it theirs.
+    `subprocesses.OWN_PYTHON` keeps it off the path until our own imports are done, so that no file there replaces them.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -171,7 +170,7 @@ def _module(name: str) -> Any:
 
 
 def _source_of(module: str) -> Path | None:
-    """The file of a module, as the process that runs it would find it, from the current folder on; None without one."""
+    """The source file of a module, as a process in the current folder would find it; None if there is none."""
     first, *others = module.split(".")
     found = PathFinder.find_spec(first, [str(Path.cwd()), *sys.path])
     if found is None or found.origin is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ncu_launch.counters.replay_plan import Program
-from ncu_launch.errors import NcuBenchError, spoken_in
+from ncu_launch.errors import NcuBenchError, error_in_line
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, lines_of, own_environment, run
 from ncu_launch.workload_spec import Workload
 
@@ -38,13 +38,13 @@ class Expectation:
         return Program(int(alive), int(operators), float(start))
 
 
-def expectation_of(workload: Workload, *, heard: Callable[[str], None] = lambda line: None) -> Expectation:
+def expectation_of(workload: Workload, *, on_line: Callable[[str], None] = lambda line: None) -> Expectation:
     """Count a workload on the meta device: nothing is computed, no GPU is touched."""
-    return expectations_of([workload], heard=heard)[0]
+    return expectations_of([workload], on_line=on_line)[0]
 
 
 def expectations_of(
-    workloads: Sequence[Workload], *, heard: Callable[[str], None] = lambda line: None
+    workloads: Sequence[Workload], *, on_line: Callable[[str], None] = lambda line: None
 ) -> list[Expectation]:
     """The same for several workloads, one after the other in one process, which has to load PyTorch only once."""
     with tempfile.TemporaryDirectory(prefix="ncu-bench-expected-") as name:
@@ -61,7 +61,7 @@ def expectations_of(
             *(str(path) for paths in asked for path in paths),
         ]
         timeout = TIMEOUT_S * len(workloads)
-        finished = run(command, folder / "log", timeout=timeout, environment=own_environment(), heard=heard)
+        finished = run(command, folder / "log", timeout=timeout, environment=own_environment(), on_line=on_line)
         if finished.interrupted:
             raise KeyboardInterrupt
         errors = iter(said_errors(folder / "log"))
@@ -87,4 +87,4 @@ def _why_not(error: NcuBenchError | None, log: Path, timed_out: bool) -> str:
 
 def said_errors(log: Path) -> list[NcuBenchError]:
     """The errors that a process of ours wrote, each on a line of its own."""
-    return [error for error in map(spoken_in, lines_of(log)) if error is not None]
+    return [error for error in map(error_in_line, lines_of(log)) if error is not None]

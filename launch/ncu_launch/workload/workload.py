@@ -359,7 +359,7 @@ def exit_code_of(work: Callable[[], None]) -> int:
     try:
         work()
     except NcuBenchError as error:
-        sys.stderr.write(error.spoken + "\n")
+        sys.stderr.write(error.serialized + "\n")
         return error.exit_code
     return 0
 

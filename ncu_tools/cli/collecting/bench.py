@@ -303,7 +303,7 @@ def _measured(
             if dask:
                 rows = rows_by_dask(dask, missing, effort, timeout, processes, logs)
             else:
-                rows = rows_of(missing, effort, timeout, logs, heard=heard, processes=processes, begun=begun)
+                rows = rows_of(missing, effort, timeout, logs, on_stage=heard, processes=processes, begun=begun)
             for row in rows:
                 table = with_row(table, row, asked=sys.argv)
                 write_table(table, folder / BENCH_FILE)

@@ -14,7 +14,7 @@ import click
 from ncu_launch.counters.metric_groups import refuse_unknown
 from ncu_launch.counters.replay_plan import PLANS
 from ncu_launch.errors import WrongUsage
-from ncu_launch.profile.collect import Heard
+from ncu_launch.profile.collect import LineCallback
 from ncu_launch.profile.plan import TOOLS, Request
 from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
@@ -284,8 +284,8 @@ class Terminal(Listener):
         echo_notes(list(notes))
 
     @contextmanager
-    def step(self, title: str) -> Iterator[Heard]:
-        """Show the last line printed by the tool or the program while the block runs."""
+    def step(self, title: str) -> Iterator[LineCallback]:
+        """Show the last line that the tool or the program printed, while the block runs."""
         from rich.console import Console
         from rich.text import Text
 

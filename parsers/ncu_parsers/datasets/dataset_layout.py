@@ -1,8 +1,8 @@
-"""Where the files of a dataset lie: `run=.../rank=.../report=.../launches.parquet`, on disk or behind a URL.
+"""File layout of a dataset: `run=.../rank=.../report=.../launches.parquet`, on disk or at a URL.
 
-The names are those that Hive uses, so that other tools read run, rank and report from the paths too: values are
-percent-encoded, and `__HIVE_DEFAULT_PARTITION__` is a rank that is not known. A folder inside a dataset is a dataset.
-What was refused stands in the log of its run, `run=.../_log.jsonl`, a line of JSON per report.
+The layout is Hive's, so that other tools read run, rank and report from the paths: values are percent-encoded, and
+`__HIVE_DEFAULT_PARTITION__` stands for an unknown rank. A folder inside a dataset is a dataset. The log of a run,
+`run=.../_log.jsonl`, has a line of JSON per report, including refused ones.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ LONGEST_VALUE = 180
 
 READ, REFUSED = "read", "refused"
 _FILE_OF_A_REPORT = rf"{RANK}=[^/\\]+/{REPORT}=[^/\\]+/{re.escape(LAUNCHES)}"
-"""From the folder of its run on: what a log names is removed when its report is read anew, so it names nothing else."""
+"""Relative to a run's folder. Files named in a log may be deleted when a report is read again, so match strictly."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """The file of one report, and what its path says of it; None where it says nothing."""
+    """The file of one report, and the run, rank and report in its path; None if missing."""
 
     file: File
     run: str | None = None
@@ -49,7 +49,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class LogLine:
-    """What became of one report: `READ` into `file`, a path in its run, or `REFUSED` for a `reason`."""
+    """The outcome of one report: `READ` into `file`, a path inside its run, or `REFUSED` for a `reason`."""
 
     report: str
     outcome: str
@@ -61,9 +61,9 @@ class LogLine:
 
 @dataclass
 class Dataset:
-    """The partitions of a dataset in order: by run, rank (the unknown last) and report. `engine` reads them.
+    """The partitions of a dataset, ordered by run, rank (unknown last) and report. `engine` reads them.
 
-    `refused` are the reports that the logs of its runs say are not in it.
+    `refused` lists reports that the logs record as refused.
     """
 
     root: str
@@ -76,14 +76,14 @@ class Dataset:
 
     @property
     def notes(self) -> list[str]:
-        """The refused reports, in sentences."""
+        """One sentence per refused report."""
         return [f"left out of {self.root}: {line.reason}" for line in self.refused]
 
 
 def find_dataset(root: str, engine: Engine | None = None) -> Dataset | None:
-    """The dataset below a folder or URL; None where there is none.
+    """The dataset below a folder or URL; None if there is none.
 
-    Raises `NcuBenchError` where a URL cannot be reached or a folder not be read.
+    Raises `NcuBenchError` if a URL cannot be reached or a folder cannot be read.
     """
     place = file_at(root)
     names = place.below() if isinstance(place, RemoteFile) else sorted(_below(place))
@@ -98,7 +98,7 @@ def find_dataset(root: str, engine: Engine | None = None) -> Dataset | None:
 
 
 def _below(folder: Path) -> Iterator[str]:
-    """The files of a dataset below a folder, as paths from there; only folders named `key=value` are entered."""
+    """Relative paths of the dataset's files below a folder; only folders named `key=value` are searched."""
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
@@ -135,9 +135,9 @@ def _order(partition: Partition) -> tuple[str, bool, int, str]:
 
 
 def tables_named(name: str, root: str) -> list[File]:
-    """The files of that name in a folder or URL, or else in the folders in it, in order; `root` itself where it is one.
+    """Files called `name` in a folder or URL, or else in its subfolders, in order; `root` itself if it is a file.
 
-    Raises `NcuBenchError` where a URL cannot be reached.
+    Raises `NcuBenchError` if a URL cannot be reached.
     """
     place = file_at(root)
     if isinstance(place, Path):
@@ -153,12 +153,12 @@ def tables_named(name: str, root: str) -> list[File]:
 
 
 def folders_of(run: str, rank: int | None, report: str) -> tuple[str, str, str]:
-    """The folders below a dataset that the file of a report lies in."""
+    """The folders, below a dataset, of a report's file."""
     return f"{RUN}={encoded(run)}", f"{RANK}={NOT_KNOWN if rank is None else rank}", f"{REPORT}={encoded(report)}"
 
 
 def encoded(value: str) -> str:
-    """A value as part of a path, percent-encoded; one too long keeps its end and a hash of the whole."""
+    """Percent-encode a value for a path; one too long is replaced by a hash and its end."""
     text = quote(value, safe="+,@", errors="surrogateescape")
     if len(text) <= LONGEST_VALUE:
         return text
@@ -168,7 +168,7 @@ def encoded(value: str) -> str:
 
 
 def read_log(log: File) -> dict[str, LogLine]:
-    """What became of the reports of a run, by report; {} without a log. Lines that cannot be read are left out."""
+    """The outcomes of a run's reports, by report; {} without a log. Unreadable lines are skipped."""
     try:
         texts = log.read_bytes().decode("utf-8", "replace").splitlines() if log.is_file() else []
     except (OSError, NcuBenchError):
@@ -177,7 +177,7 @@ def read_log(log: File) -> dict[str, LogLine]:
 
 
 def _log_line(text: str) -> LogLine | None:
-    """One line of a log, whoever wrote it; None where it is none, or names a file that is not a report's."""
+    """Parse one line of an untrusted log; None if it is invalid or names a file that is not a report's."""
     try:
         line = record_of(LogLine, json.loads(text))
     except UNREADABLE:
@@ -186,6 +186,6 @@ def _log_line(text: str) -> LogLine | None:
 
 
 def log_bytes(lines: Iterable[LogLine]) -> bytes:
-    """A log as it stands in its file. What of a path is not UTF-8 is written as JSON escapes it."""
+    """Encode a log. Bytes of a path that are not UTF-8 are written as JSON escapes."""
     text = "".join(json.dumps(asdict(line), ensure_ascii=False) + "\n" for line in lines)
     return text.encode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
-"""Who does the same work on many reports: this process, one after the other, or an engine that has others do it.
+"""Apply a function to many reports: in this process one by one, or through an engine that distributes the work.
 
-A function and its items travel between processes, and so do results. Results come in the order of the items, whoever
-worked on them in whatever order, so that what is summed from them has the same digits everywhere.
+Functions, items and results are pickled. Results come in the order of the items, whatever the order of execution, so
+that floating-point sums are the same everywhere.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """What maps a function over items."""
+    """Maps a function over items."""
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
-        """Each item's result, in order; an error in its place, if the function raised one or its worker died."""
+        """Yield each item's result in order; an error in its place if the function raised one or the worker died."""
 
 
 class InOrder:
-    """This process, one item after the other."""
+    """Runs in this process, one item after another."""
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result | NcuBenchError]:
-        """As `Engine` says; an item is worked on when its result is asked for."""
+        """As in `Engine`; an item is processed when its result is requested."""
         return (attempted(function, item) for item in items)
 
 
 def attempted(function: Callable[[Item], Result], item: Item) -> Result | NcuBenchError:
-    """What `function` gives of `item`, or the error that it raises on purpose."""
+    """The result of `function(item)`, or the `NcuBenchError` that it raised."""
     try:
         return function(item)
     except NcuBenchError as error:
-        return error.alone()
+        return error.drop_traceback()
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

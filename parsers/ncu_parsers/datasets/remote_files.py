@@ -1,7 +1,7 @@
-"""Files on disk, or behind a URL of any file system that fsspec knows: s3, gs, memory and others.
+"""Files on disk, or at a URL of any file system supported by fsspec: s3, gs, memory and others.
 
-fsspec is an extra, imported when a URL is met. Credentials are those that it finds by itself, in its configuration
-files and the environment.
+fsspec is an optional dependency, imported for the first URL. It finds credentials by itself, in its configuration files
+and the environment.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ LOCAL_SCHEMES = ("file://", "local://")
 PACKAGES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
 }  # fmt: skip
-"""Scheme of a URL -> the package that its file system is in; others are named by fsspec."""
+"""Scheme of a URL -> the package with its file system; fsspec itself names other packages."""
 
 
 def is_url(text: str) -> bool:
-    """Whether a user means a URL, and not a path on disk."""
+    """True if the text is a URL, not a path on disk."""
     return "://" in text
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file, or a folder of files, behind a URL. Only the URL travels when it is sent to another process."""
+    """A file or folder at a URL. Pickling it transfers only the URL."""
 
     url: str
 
@@ -39,56 +39,56 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """Its name in its folder."""
+        """The last part of the URL."""
         return self.url.rstrip("/").rpartition("/")[2]
 
     def joinpath(self, *names: str) -> RemoteFile:
-        """The file of this name below."""
+        """The file with this relative path below."""
         return RemoteFile("/".join([self.url.rstrip("/"), *names]))
 
     def found(self) -> tuple[Any, str]:
-        """Its file system as fsspec has it, and its path there. Raises `NcuBenchError` where that cannot be reached."""
+        """The fsspec file system and the path on it. Raises `NcuBenchError` if it cannot be reached."""
         with _reached(self.url) as found:
             return found
 
     def is_file(self) -> bool:
-        """Whether there is such a file. Raises `NcuBenchError` where the file system cannot be asked."""
+        """True if the file exists. Raises `NcuBenchError` if the file system cannot be reached."""
         with _reached(self.url) as (system, path):
             return bool(system.isfile(path))
 
     def open(self) -> BinaryIO:
-        """Its bytes, of which only those that are read are fetched. Raises `NcuBenchError` where it cannot be read."""
+        """Open for reading; only bytes that are read are fetched. Raises `NcuBenchError` if it cannot be read."""
         with _reached(self.url) as (system, path):
             try:
-                stream = system.open(path, "rb", cache_type="none")  # others fetch megabytes ahead
+                stream = system.open(path, "rb", cache_type="none")  # other caches read megabytes ahead
             except TypeError:
                 stream = system.open(path, "rb")
         return cast(BinaryIO, stream)
 
     def read_bytes(self) -> bytes:
-        """All of it. Raises `NcuBenchError` where it cannot be read."""
+        """The whole content. Raises `NcuBenchError` if it cannot be read."""
         with _reached(self.url) as (system, path):
             return bytes(system.cat_file(path))
 
     def write_bytes(self, data: bytes) -> None:
-        """Put a file there; nobody sees half of it. Raises `NcuBenchError` where it cannot be written."""
+        """Write the file atomically. Raises `NcuBenchError` if it cannot be written."""
         with _reached(self.url) as (system, path):
             system.makedirs(path.rpartition("/")[0], exist_ok=True)
             system.pipe_file(path, data)
 
-    def take(self, file: Path) -> None:
-        """Put what is in a file on disk there; nobody sees half of it. Raises `NcuBenchError` where it cannot."""
+    def upload(self, file: Path) -> None:
+        """Upload a file from disk, atomically. Raises `NcuBenchError` if it cannot be written."""
         with _reached(self.url) as (system, path):
             system.makedirs(path.rpartition("/")[0], exist_ok=True)
             system.put_file(str(file), path)
 
     def remove(self) -> None:
-        """Remove the file. Raises `NcuBenchError` where it cannot be removed."""
+        """Delete the file. Raises `NcuBenchError` if it cannot be deleted."""
         with _reached(self.url) as (system, path):
             system.rm_file(path)
 
     def below(self) -> list[str]:
-        """Every file below, as a path from here, sorted; none where there is no such folder."""
+        """Relative paths of all files below, sorted; [] if the folder does not exist."""
         with _reached(self.url) as (system, path):
             root = path.rstrip("/")
             return sorted(found[len(root) :].lstrip("/") for found in system.find(path) if found != path)
@@ -98,19 +98,19 @@ File = Path | RemoteFile
 
 
 def file_at(text: str) -> File:
-    """The file or folder that a path or URL names."""
+    """The file or folder for a path or URL."""
     if text.startswith(LOCAL_SCHEMES):
         return Path(unquote(urlsplit(text).path))
     return RemoteFile(text) if is_url(text) else Path(text)
 
 
 def move(file: Path, target: File) -> None:
-    """Put a file on disk at `target`, whole or not at all; one that is there is replaced.
+    """Move a file from disk to `target`, atomically; an existing file is replaced.
 
-    Raises `NcuBenchError` when it cannot be written.
+    Raises `NcuBenchError` if it cannot be written.
     """
     if isinstance(target, RemoteFile):
-        target.take(file)
+        target.upload(file)
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -127,14 +127,14 @@ def move(file: Path, target: File) -> None:
 
 @contextmanager
 def _reached(url: str) -> Iterator[tuple[Any, str]]:
-    """The file system of a URL and the path on it; whatever it raises becomes a paragraph."""
+    """The file system of a URL and the path on it; converts errors raised in the block to `NcuBenchError`."""
     scheme = url.partition("://")[0].rpartition("::")[2]
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise NcuBenchError(
             f"{url} is a URL, and fsspec, which reads and writes them, could not be imported.",
-            f"It is an extra ({error}).", "Install it with: pip install 'ncu-bench[remote]'",
+            f"It is an optional dependency ({error}).", "Install it with: pip install 'ncu-bench[remote]'",
         ) from error  # fmt: skip
     try:
         yield url_to_fs(url)
@@ -143,25 +143,25 @@ def _reached(url: str) -> Iterator[tuple[Any, str]]:
     except ImportError as error:
         package = PACKAGES.get(scheme)
         advice = f"Install it with: pip install {package}" if package else "Install that package with pip."
-        raise NcuBenchError(f"{scheme}:// needs a package that is missing: {_said(error)}.", "", advice) from error
+        raise NcuBenchError(f"{scheme}:// needs a package that is missing: {_one_line(error)}.", "", advice) from error
     except ValueError as error:
         raise NcuBenchError(
-            f"{url} is no URL of a file system that is known: {_said(error)}.",
+            f"{url} is not a URL of a supported file system: {_one_line(error)}.",
             advice="Use s3://, gs://, another scheme of fsspec, or a path on disk.",
         ) from error
     except FileNotFoundError as error:
         raise NcuBenchError(f"{url} does not exist.", advice="Check the URL, and that the bucket is there.") from error
     except PermissionError as error:
         raise NcuBenchError(
-            f"{url} may not be read or written with these credentials: {_said(error)}.",
-            advice="Give this shell credentials that may, as the tools of the store take them, or use another URL.",
+            f"{url} may not be read or written with these credentials: {_one_line(error)}.",
+            advice="Set credentials with access, in the form that the store's own tools use, or use another URL.",
         ) from error
-    except Exception as error:  # each file system has errors of its own, and they have no base
+    except Exception as error:  # file systems raise their own errors, without a common base class
         raise NcuBenchError(
-            f"{url} could not be reached: {type(error).__name__}: {_said(error)}.",
+            f"{url} could not be reached: {type(error).__name__}: {_one_line(error)}.",
             advice="Check the URL, the network and the credentials of this shell.",
         ) from error
 
 
-def _said(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,1 +1,1 @@
-"""Columns that follow from metrics: FLOPs, bytes, peaks."""
+"""Columns computed from metrics: FLOPs, bytes, ceilings."""

@@ -1,7 +1,7 @@
-"""The numeric metrics of launches, as columns: a sum where there is one, else a rate multiplied back.
+"""Numeric metrics of launches as columns, with sums of counters.
 
-Counters come in three forms: sums, rates per elapsed cycle (in full and roofline sets) and rates per second. A sum is
-used where there is one; a rate is multiplied back with the cycles or the time of the same launch.
+Counters are printed as sums, as rates per elapsed cycle (full and roofline sets), or as rates per second. The sum is
+used if available; else a rate is multiplied by the cycles or the time of the same launch.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ Mask = npt.NDArray[np.bool_]
 Key = TypeVar("Key", bound=Hashable)
 
 
-def answered(launches: Sequence[Key], question: Callable[[Key], bool]) -> Mask:
-    """Where the answer for what is known of a launch is yes; the same is asked only once."""
-    answers = {key: bool(question(key)) for key in set(launches)}
-    if len(answers) == 1:
-        return np.full(len(launches), next(iter(answers.values())))
-    return np.array([answers[key] for key in launches], dtype=bool)
+def mask_where(keys: Sequence[Key], predicate: Callable[[Key], bool]) -> Mask:
+    """`predicate` of each key (bool, one per key), evaluated once per distinct key."""
+    results = {key: bool(predicate(key)) for key in set(keys)}
+    if len(results) == 1:
+        return np.full(len(keys), next(iter(results.values())))
+    return np.array([results[key] for key in keys], dtype=bool)
 
 
 @dataclass
 class Counters:
-    """The numeric metrics of some launches, as columns; NaN where a launch lacks one.
+    """Numeric metrics of launches: float64 columns, one value per launch, NaN if missing; in base units.
 
-    `opcodes` are warp instructions per opcode with modifiers, None for a launch without; () where no launch has them.
+    `opcodes` maps opcode with modifiers -> warp instructions, per launch; None for a launch without, () if none has
+    them.
     """
 
     values: Mapping[str, Floats]
@@ -52,25 +53,25 @@ class Counters:
 
     @property
     def rows(self) -> int:
-        """How many launches there are."""
+        """Number of launches."""
         return len(self.compute_capability)
 
-    def where(self, question: Callable[[str | None], bool]) -> Mask:
-        """Where the answer for a launch's compute capability is yes; each capability is asked for once."""
+    def where(self, predicate: Callable[[str | None], bool]) -> Mask:
+        """`predicate` of each launch's compute capability (bool, one per launch)."""
         if len(self.capabilities) == 1:
-            return np.full(self.rows, bool(question(*self.capabilities)))
-        return answered(self.compute_capability, question)
+            return np.full(self.rows, bool(predicate(*self.capabilities)))
+        return mask_where(self.compute_capability, predicate)
 
-    def where_device(self, question: Callable[[str | None, str | None], bool]) -> Mask:
-        """The same for compute capability and device name."""
-        if len(self._devices) == 1:  # so nearly always
-            return self.where(lambda capability: question(capability, self.device_name[0]))
+    def where_device(self, predicate: Callable[[str | None, str | None], bool]) -> Mask:
+        """`predicate` of each launch's compute capability and device name (bool, one per launch)."""
+        if len(self._devices) == 1:  # the usual case
+            return self.where(lambda capability: predicate(capability, self.device_name[0]))
         devices = list(zip(self.compute_capability, self.device_name, strict=True))
-        return answered(devices, lambda device: question(*device))
+        return mask_where(devices, lambda device: predicate(*device))
 
     @cached_property
     def capabilities(self) -> frozenset[str | None]:
-        """Those of all launches."""
+        """The distinct compute capabilities."""
         return frozenset(self.compute_capability)
 
     @cached_property
@@ -79,32 +80,32 @@ class Counters:
 
     @cached_property
     def nothing(self) -> Floats:
-        """What no launch has: NaN throughout. This very array, which cannot be written to, stands for it everywhere."""
+        """The read-only array of NaN that stands for every missing column; compare with `is`."""
         return unknown(self.rows)
 
     def either(self, values: Floats, others: Floats) -> Floats:
-        """`values`, and where a launch has none, `others`: one of the two themselves where the other is nothing."""
+        """`values`, or `others` where NaN (float64, one per launch); the very array if the other is `nothing`."""
         if values is self.nothing or others is self.nothing:
             return others if values is self.nothing else values
         return np.where(np.isnan(values), others, values)
 
     def metric(self, name: str) -> Floats:
-        """One metric, as it stands in the report; nothing when no launch has it."""
+        """One metric as printed (float64, one per launch, base unit); `nothing` if no launch has it."""
         return self.values.get(name, self.nothing)
 
     def first(self, names: Sequence[str]) -> Floats:
-        """For each launch the first of `names` that it has."""
+        """The first of `names` that each launch has (float64, one per launch)."""
         result = self.nothing
         for name in names:
             result = self.either(result, self.metric(name))
         return result
 
     def counted(self, base: str) -> Floats:
-        """The sum of a counter over all units, as printed. `base` has no suffix."""
+        """The printed sum of a counter over all units (float64, one per launch). `base` has no suffix."""
         return self.first([f"{base}.sum", base])
 
     def total(self, base: str) -> Floats:
-        """The sum of a counter over all units: as printed, or a rate multiplied back."""
+        """The sum of a counter over all units, printed or computed from a rate (float64, one per launch)."""
         result = self.counted(base)
         per_cycle = f"{base}.sum.per_cycle_elapsed"
         if per_cycle in self.values and base.startswith(("sm__", "smsp__")):
@@ -115,7 +116,8 @@ class Counters:
         return result
 
     def thread_instructions(self, opcode: str) -> Floats:
-        """Thread instructions of an opcode, under either prefix; derived rates count each 2 or 4 times."""
+        """Thread instructions of an opcode (float64, one per launch), by either prefix, or from derived rates, which
+        count each instruction 2 or 4 times."""
         result = self.nothing
         for prefix in known.SASS_PREFIXES:
             result = self.either(result, self.total(f"{prefix}{opcode}_pred_on"))
@@ -127,7 +129,7 @@ class Counters:
 
 
 def _duration_ns(counters: Counters) -> Floats:
-    """Time of each launch in ns: gpu__time_duration, else cycles divided by cycles per second (the NERSC recipe)."""
+    """GPU time in ns (float64, one per launch): gpu__time_duration, else cycles / cycles per second (NERSC recipe)."""
     table = known.table("ceilings")["time"]
     result = counters.first(table["durations"])
     for cycles, rate in table["cycles_and_rate"]:
@@ -139,6 +141,6 @@ def _duration_ns(counters: Counters) -> Floats:
 
 
 def sum_known(parts: list[Floats]) -> Floats:
-    """The sum of what is known in each row; NaN where nothing is."""
+    """The sum of non-NaN values per launch; NaN where all are NaN. All arrays are float64, one value per launch."""
     stacked = np.stack(parts)
     return np.where(np.isnan(stacked).all(axis=0), np.nan, np.nansum(stacked, axis=0))

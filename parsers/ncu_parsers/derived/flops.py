@@ -1,12 +1,12 @@
-"""Metric values -> time, FLOPs by precision and unit, bytes by level, and the ceilings a report holds itself.
+"""Compute time, FLOPs by precision and unit, bytes by level, and ceilings from metrics.
 
-Weights, names and their sources are the tables of `ncu_launch.counters.metrics`; this file holds the rules for what may
-be added to what:
+Weights, metric names and their sources are in the tables of `ncu_launch.counters.metrics`; this file has the rules for
+adding them up:
 
-* A precision is known only when its add, mul and fma counters are.
-* Where tensor instructions ran and their operations were not collected, the total is unknown: null.
-* hfma without hadd or hmul, on chips whose compiler moves constants with it, is no arithmetic unless it outweighs
-  everything else the launch did. The same instructions show up as activity of the tensor pipe; that is no tensor work.
+* A precision is known only if its add, mul and fma counters are.
+* If tensor instructions ran and their operations were not collected, total FLOPs are unknown: null.
+* hfma without hadd and hmul, on chips whose compiler moves constants with hfma, counts as constant moves unless it
+  outweighs all other operations of the launch. The same instructions cause tensor pipe activity without tensor work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ncu_parsers.schema.tables import Floats, or_zero
 
 
 def measures(counters: Counters) -> dict[str, Floats | pa.Array]:
-    """Every measure column of the contract that the counters give, by name. NaN means not in the report."""
+    """Every measure column, by name: float64 (ns, FLOP, byte, hz, rates per s), one per launch, NaN if missing; texts
+    as Arrow arrays."""
     result: dict[str, Floats | pa.Array] = {"duration_ns": counters.seconds * 1e9}
     result.update(_flops(counters))
     for column, level in (
@@ -40,7 +41,7 @@ def measures(counters: Counters) -> dict[str, Floats | pa.Array]:
 
 
 def _bytes(counters: Counters, level: str) -> Floats:
-    """Bytes of a level by the first alternative of which a launch has every counter; counts go before rates."""
+    """Bytes of a level (float64, one per launch), by the first alternative with all counters; sums before rates."""
     result = counters.nothing
     for amount in (counters.counted, counters.total):
         for alternative in known.byte_alternatives(level):
@@ -54,7 +55,7 @@ def _bytes(counters: Counters, level: str) -> Floats:
 
 
 def _l1_by_parts(counters: Counters) -> Floats:
-    """Bytes at L1 as the sum of its parts; NaN where a part is missing, or the launch did what no part may hold."""
+    """Bytes at L1 as the sum of its parts (float64, one per launch); NaN if a part is missing or not covered."""
     parts = known.l1_parts()
     amounts = [counters.total(base) for base in parts.counters]
     if any(amount is counters.nothing for amount in amounts):
@@ -80,7 +81,7 @@ def _flops(counters: Counters) -> dict[str, Floats | pa.Array]:
     idle, uncounted = tensor_evidence(counters, tensor_flops)
     total = sum_known([cores["fp64"], cores["fp32"], np.where(phantom, 0.0, cores["fp16"]), tensor_flops])
     some = _any_known([*cores.values(), tensor_flops])
-    # A partial sum is a lower bound and says so in the basis; a partial sum of zero bounds nothing.
+    # A partial sum is a lower bound, which the basis states; a partial sum of 0 carries no information.
     partial = (
         ~_all_known(list(cores.values())) | (np.isnan(tensor_flops) & ~idle) | (~np.isnan(tensor_flops) & ~complete)
     )
@@ -114,20 +115,20 @@ def _all_known(parts: list[Floats]) -> Mask:
 
 
 def _basis(marks: dict[str, Mask], some: Mask) -> pa.Array:
-    """For each row in words which counters gave the total and what it leaves out. Few combinations occur."""
+    """The text of `flops_basis`, one per launch: which counters gave the total, and what it excludes."""
     names = list(marks)
     codes = sum(
         (mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64)
     )
-    found = np.flatnonzero(np.bincount(codes)).tolist()  # of so few marks in less time than by numpy.unique
-    words = [_basis_words({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found]
+    found = np.flatnonzero(np.bincount(codes)).tolist()  # faster than numpy.unique for so few bits
+    words = [_basis_text({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found]
     distinct = list(dict.fromkeys(words))
     place_of = np.zeros(1 << len(names), np.int32)
     place_of[found] = [distinct.index(text) for text in words]
     return arrays.coded(np.where(some, place_of[codes], -1).astype(np.int32), distinct)
 
 
-def _basis_words(marks: set[str]) -> str:
+def _basis_text(marks: set[str]) -> str:
     used = [precision for precision in known.CUDA_CORE_PRECISIONS if f"sass {precision}" in marks]
     missing = [precision for precision in known.CUDA_CORE_PRECISIONS if precision not in used]
     words = ["sass " + "+".join(used)] if used else []
@@ -151,7 +152,7 @@ def _basis_words(marks: set[str]) -> str:
 
 
 def _cuda_core_flops(counters: Counters, precision: str) -> Floats:
-    """FLOPs of one precision outside the tensor cores; NaN unless add, mul and fma were all counted."""
+    """FLOPs of one precision on CUDA cores (float64, one per launch); NaN unless add, mul and fma were all counted."""
     total = np.zeros(counters.rows)
     for opcode, weight in known.flop_weights(precision).items():
         total = total + counters.thread_instructions(opcode) * weight
@@ -164,8 +165,8 @@ def _cuda_core_flops(counters: Counters, precision: str) -> Floats:
 
 
 def _phantom_fp16(counters: Counters, cores: dict[str, Floats], tensor_flops: Floats) -> tuple[Mask, Mask]:
-    """Where hfma stands alone on a chip that moves constants with it: first where other work outweighs it, so that it
-    is taken for constant moves, second where it outweighs the rest and is counted, with a warning in the basis.
+    """Where only hfma was counted, on a chip that moves constants with hfma (bool, one per launch): first, where other
+    work is larger, so that hfma counts as constant moves; second, where it is not, so that hfma counts, with a warning.
     """
     hadd, hmul = (counters.thread_instructions(opcode) for opcode in ("hadd", "hmul"))
     alone = (hadd == 0) & (hmul == 0) & (cores["fp16"] > 0)
@@ -176,6 +177,6 @@ def _phantom_fp16(counters: Counters, cores: dict[str, Floats], tensor_flops: Fl
 
 
 def _lacks_packed_fp32(counters: Counters) -> Mask:
-    """Where the chip counts packed FP32 instructions apart and they were not collected."""
+    """True where the chip counts packed FP32 separately and it was not collected (bool, one per launch)."""
     apart = counters.where(known.has_packed_fp32)
     return apart & np.isnan(counters.thread_instructions("ffma2")) & ~np.isnan(counters.thread_instructions("ffma"))

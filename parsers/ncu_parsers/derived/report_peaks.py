@@ -1,4 +1,4 @@
-"""Ceilings that a report holds itself: peak per cycle x the clock of the launch."""
+"""Ceilings contained in a report: sustained peak per cycle x clock of the launch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from ncu_launch.counters import metrics as known
 
-from ncu_parsers.derived.counter_columns import Counters, answered
+from ncu_parsers.derived.counter_columns import Counters, mask_where
 from ncu_parsers.derived.tensor_flops import TENSOR_PRECISIONS, tensor_column
 from ncu_parsers.schema.tables import Floats
 
 
 def peaks(counters: Counters) -> dict[str, Floats]:
-    """Ceilings the report holds: peak per cycle x clock. Dense ones for the tensor cores."""
+    """Ceiling columns in FLOP/s, OP/s or byte/s (float64, one per launch; NaN if missing), dense for tensor cores."""
     clocks = {domain: counters.first(known.clock_metrics(domain)) for domain in ("sm", "dram", "lts", "l1tex")}
     result: dict[str, Floats] = {}
     for ceiling in known.ceilings():
@@ -26,7 +26,7 @@ def peaks(counters: Counters) -> dict[str, Floats]:
 
 
 def _tensor_peaks(counters: Counters, clock: Floats) -> dict[str, Floats]:
-    """Dense tensor ceilings: the greatest of each precision, over its result types and instructions."""
+    """Dense tensor ceilings (float64, one per launch): per precision the largest over result types and instructions."""
     result = {f"peak_{tensor_column(name)}": counters.nothing for name in TENSOR_PRECISIONS}
     for peak in tensor_peaks(counters.values, counters.compute_capability):
         if not peak.sparse:
@@ -39,9 +39,9 @@ TENSOR_PEAK = "sum.peak_sustained"
 
 
 class TensorPeak(NamedTuple):
-    """Operations per SM cycle that the tensor cores of a whole GPU sustain, for each launch; NaN where it lacks them.
+    """Operations per SM cycle that the tensor cores of a whole GPU sustain (float64, one per launch); NaN if missing.
 
-    `instruction` is the one they need, as in the counter's name ("hgmma"); "" where every instruction reaches them.
+    `instruction` is the instruction that reaches them, as in the counter's name ("hgmma"); "" if every one does.
     """
 
     precision: str
@@ -51,17 +51,17 @@ class TensorPeak(NamedTuple):
 
 
 def tensor_peaks(values: Mapping[str, Floats], compute_capability: Sequence[str | None]) -> list[TensorPeak]:
-    """Every tensor peak among the metrics `values` (name -> a value per launch), dense and sparse ones told apart.
+    """Every dense or sparse tensor peak among the metrics `values`, which map name -> float64, one per launch.
 
-    The peak of a total without `_sparsity_off` is the sparse one on every chip that has structured sparsity, and on an
-    unknown chip it is neither. Source: peaks in reports of A100 and H100 against their data sheets.
+    The peak of a total without `_sparsity_off` is the sparse peak on chips with structured sparsity, and unknown on
+    unknown chips. Source: peaks in reports of A100 and H100, compared with their data sheets.
     """
     names = (name.partition(".") for name in values)
     found = {"".join(name): known.tensor_counter(name[0]) for name in names if name[2] == TENSOR_PEAK}
     if not found:
         return []
-    dense_as_is = ~answered(compute_capability, known.has_structured_sparsity)
-    known_chip = answered(compute_capability, lambda capability: capability is not None)
+    dense_as_is = ~mask_where(compute_capability, known.has_structured_sparsity)
+    known_chip = mask_where(compute_capability, lambda capability: capability is not None)
     result = []
     for name, counter in found.items():
         if counter is None:

@@ -1,4 +1,4 @@
-"""Launches of reports -> the table of launches, with every derived column of the contract."""
+"""Build the table of launches, with every derived column, from a parsed report."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ CHIP_BY_NUMBER = {
     368: "GA100", 370: "GA102", 371: "GA103", 372: "GA104", 374: "GA106", 375: "GA107",
     384: "GH100", 402: "AD102", 403: "AD103", 404: "AD104", 406: "AD106", 407: "AD107",
 }  # fmt: skip
-"""device__attribute_chip is NVIDIA's chip number in decimal: 0x170 is GA100. Those seen in reports or lists."""
+"""device__attribute_chip, NVIDIA's chip number in decimal (0x170 is GA100), as seen in reports or lists."""
 
 FROM_RATES = (
     "duration_ns", "flops", "dram_bytes", "dram_read_bytes", "dram_write_bytes", "l2_bytes", "l1_bytes",
 )  # fmt: skip
-"""Columns of sums that rates may stand in for."""
+"""Columns that can be estimated from mean rates if sums are missing."""
 _RATE = r"\.per_(second|cycle_elapsed)$|^derived__"
 ESTIMATED = "estimated from mean rates"
 
 
 def launches_table(report: Report) -> pa.Table:
-    """The launches of one report as a table of the contract.
+    """The table of launches of one report.
 
-    A metric that is a word in every launch becomes a text column; a word among
-    numbers is dropped and noted in the report, and so is what averages of rates only estimate.
+    A metric that is text in every launch becomes a text column. Text among numbers is dropped, with a note in the
+    report; values that averages of rates only estimate get a note too.
     """
     launches = report.launches
     numbers, texts = _metric_columns(launches, report)
@@ -54,20 +54,22 @@ def launches_table(report: Report) -> pa.Table:
     if not averaged.any():
         return table
     sums = {name: values for name, values in numbers.items() if not re.search(_RATE, name)}
-    told = contract_table(len(launches), identity, sums, texts, opcodes, described, launches)
-    return _with_estimates_said(table, told, averaged, report)
+    without_rates = contract_table(len(launches), identity, sums, texts, opcodes, described, launches)
+    return _mark_estimates(table, without_rates, averaged, report)
 
 
-def _with_estimates_said(table: pa.Table, told: pa.Table, averaged: npt.NDArray[np.bool_], report: Report) -> pa.Table:
-    """The table with a word in `flops_basis`, and a note in the report, on what an average of several launches gives
-    only through rates: their mean x the mean time is not the mean of the sums, unless the launches are alike.
+def _mark_estimates(
+    table: pa.Table, without_rates: pa.Table, averaged: npt.NDArray[np.bool_], report: Report
+) -> pa.Table:
+    """Mark averages computed from mean rates as estimated, in `flops_basis` and by a note in the report: mean rate
+    x mean time is not the mean of the sums, unless the launches are alike.
 
-    `told` is what the same launches give without any rate.
+    `without_rates` is the table of the same launches computed without rates; rows are estimated where it differs.
     """
     estimated = {}
     for name in FROM_RATES:
         values = tables.floats(table, name)
-        estimated[name] = averaged & ~np.isnan(values) & (values != tables.floats(told, name))
+        estimated[name] = averaged & ~np.isnan(values) & (values != tables.floats(without_rates, name))
     named = [name for name, rows in estimated.items() if rows.any()]
     if not named:
         return table
@@ -83,7 +85,7 @@ def _with_estimates_said(table: pa.Table, told: pa.Table, averaged: npt.NDArray[
 
 
 def _marked(basis: str) -> str:
-    """A basis that says so, before what was not collected."""
+    """Insert "estimated" into a basis, before its list of what was not collected."""
     words = basis.split("; ")
     words.insert(len(words) - words[-1].startswith("not collected"), ESTIMATED)
     return "; ".join(words)
@@ -98,10 +100,10 @@ def contract_table(
     described: Mapping[str, dict[bytes, bytes]],
     launches: Sequence[Launch] = (),
 ) -> pa.Table:
-    """Identity columns, metrics that are numbers, and texts as a table of the contract with every derived column.
+    """Build a table of the contract with every derived column from identity columns, numeric metrics and texts.
 
-    Columns are Python lists, numpy arrays of floats, or Arrow arrays; None is a column of nulls. `described` gives the
-    metadata of a metric. `launches` are asked for measures that their report holds as they are.
+    Columns are lists, float64 arrays or Arrow arrays, one value per launch; None is a column of nulls. `described`
+    returns a metric's metadata. `launches` provides measures that the report contains directly.
     """
     counters = Counters(
         {name: values for name, values in numbers.items() if name not in COLUMN_NAMES},
@@ -134,13 +136,13 @@ def _listed(values: Any, rows: int) -> list[str | None]:
 
 
 def _opcodes(launches: Sequence[Launch]) -> list[dict[str, float] | None]:
-    """Warp instructions per opcode of each launch whose report names them; [] where none does."""
+    """Warp instructions per opcode, one dict (or None) per launch; [] if no launch has them."""
     named = [named_instances(launch.instances.get(OPCODES, "")) or None for launch in launches]
     return named if any(named) else []
 
 
 def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
-    """One column of the contract as an Arrow array of its type; None is a column of nulls."""
+    """Convert one contract column to an Arrow array of its type; None becomes a column of nulls."""
     if values is None:
         return pa.nulls(rows, kind)
     if isinstance(values, pa.Array):
@@ -161,11 +163,11 @@ def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def _with_own_measures(derived: dict[str, Any], launches: Sequence[Launch]) -> dict[str, Any]:
-    """Measures that a report holds as they are, in place of what could be derived."""
+    """Replace derived measures by those that the report contains directly."""
     if any(launch.flops_basis is not None for launch in launches):
         derived["flops_basis"] = arrays.words_of(derived["flops_basis"])
     for name in {name for launch in launches for name in launch.measures}:
-        derived[name] = derived[name].copy()  # it may be the column of a metric
+        derived[name] = derived[name].copy()  # the array may be shared with a metric
     for row, launch in enumerate(launches):
         for name, value in launch.measures.items():
             derived[name][row] = value
@@ -190,8 +192,8 @@ def _metric_columns(
                 numbers[name][row] = metric.value
         for name, text in launch.attributes.items():
             texts.setdefault(name, [None] * len(launches))[row] = text
-        for name, behind in launch.instances.items():
-            texts.setdefault(f"{name} (instances)", [None] * len(launches))[row] = behind
+        for name, listed in launch.instances.items():
+            texts.setdefault(f"{name} (instances)", [None] * len(launches))[row] = listed
     for name in numbers.keys() & texts.keys():
         words[name] = next(text for text in texts.pop(name) if text is not None)
     for name, word in sorted(words.items()):
@@ -268,7 +270,7 @@ def _rules(launch: Launch) -> list[dict[str, str]] | None:
 
 
 def describe(name: str, report: Report, unit: str) -> dict[bytes, bytes]:
-    """The metadata of a metric's column: its base unit, and the label and section it was printed under."""
+    """The metadata of a metric's column: base unit, and the label and section under which it was printed."""
     labelled = report.labels.get(name)
     section, label = (labelled.section, labelled.label) if labelled else ("", "")
     return field_metadata(unit=unit, label="" if label == name else label, section=section)

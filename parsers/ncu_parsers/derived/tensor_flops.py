@@ -1,7 +1,7 @@
-"""Operations of the tensor cores by input type, and what is known of them where they were not counted.
+"""Tensor-core operations by input type, counted or inferred.
 
-They come from sm__ops_path_tensor_*. A total and its sparsity or instruction parts are one count. Without them the
-shapes of opcodes give the same number, and on Volta 512 per instruction an estimate.
+Counters are sm__ops_path_tensor_*. A total and its parts by sparsity or instruction are one count. Without them, opcode
+shapes give the same number, and on Volta 512 operations per instruction an estimate.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TENSOR_PRECISIONS = (*known.TENSOR_FLOAT_PRECISIONS, *known.TENSOR_INTEGER_PRECI
 
 
 def counted_operations(counters: Counters) -> tuple[dict[str, Floats], Mask]:
-    """Operations per tensor column, and where every floating-point type of the chip was collected.
+    """Operations per tensor column (float64, one per launch), and where every floating-point type was collected (bool).
 
-    Of each count the total is used; where it is missing, its sparsity parts, or the parts per instruction.
+    Each count uses the total; if it is missing, the parts by sparsity, or the parts by instruction.
     """
     counts: dict[str, dict[str, Floats]] = {}
     precision_of: dict[str, str] = {}
@@ -42,8 +42,8 @@ def counted_operations(counters: Counters) -> tuple[dict[str, Floats], Mask]:
 
 
 def fill_without_counters(counters: Counters, tensor: dict[str, Floats]) -> tuple[Mask, Mask]:
-    """Fill the tensor columns of launches without operation counters, in place: from opcodes, else on Volta from
-    instructions. Returns where the one and where the other was done.
+    """Fill the tensor columns of launches without operation counters, in place: from opcodes, or on Volta from the
+    instruction count. Returns two masks (bool, one per launch): filled from opcodes, filled from instructions.
     """
     missing = np.asarray(np.isnan(np.stack(list(tensor.values()))).all(axis=0), dtype=bool)
     by_opcode = np.zeros(counters.rows, dtype=bool)
@@ -62,7 +62,7 @@ def fill_without_counters(counters: Counters, tensor: dict[str, Floats]) -> tupl
 
 
 def _gather_results(counts: dict[str, dict[str, Floats]]) -> None:
-    """Make counts by result type parts of the count of any result, where there is one: fp16 on Hopper."""
+    """Merge counts per result type into the count of any result, if there is one: fp16 on Hopper."""
     for total in list(counts):
         whole, _, result = total.partition("_dst_")
         if result and whole in counts:
@@ -73,7 +73,7 @@ def _gather_results(counts: dict[str, dict[str, Floats]]) -> None:
 
 
 def tensor_column(precision: str) -> str:
-    """The column of the contract that counts operations on inputs of this type."""
+    """The contract column for tensor operations on inputs of this type."""
     return f"tensor_ops_{precision}" if precision in known.TENSOR_INTEGER_PRECISIONS else f"tensor_flops_{precision}"
 
 
@@ -82,7 +82,7 @@ def _base(metric: str) -> str:
 
 
 def _whole(parts: dict[str, Floats], rows: int) -> Floats:
-    """One count from its parts: the total, else those by sparsity, else those by instruction or result."""
+    """One count from its parts: the total, else parts by sparsity, else parts by instruction or result type."""
     missing = np.full(rows, np.nan)
     total = parts.get("", missing)
     by_sparsity = sum_known([parts.get("sparsity_off", missing), parts.get("sparsity_on", missing)])
@@ -96,14 +96,14 @@ def _whole(parts: dict[str, Floats], rows: int) -> Floats:
 
 
 def _is_whole(parts: dict[str, Floats], rows: int) -> Mask:
-    """Where a count was collected whole: as its total, or both with and without sparsity."""
+    """Where a count is complete: its total was collected, or both parts by sparsity."""
     missing = np.full(rows, np.nan)
     both = ~np.isnan(parts.get("sparsity_off", missing)) & ~np.isnan(parts.get("sparsity_on", missing))
     return np.asarray(~np.isnan(parts.get("", missing)) | both, dtype=bool)
 
 
 def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
-    """Where every floating-point tensor total of the chip was collected (as a total or by its sparsity)."""
+    """Where every floating-point tensor total of the chip was collected, whole or by sparsity (bool, per launch)."""
     there = {total: _is_whole(parts, counters.rows) for total, parts in counts.items()}
     nowhere = np.zeros(counters.rows, dtype=bool)
     result = nowhere.copy()
@@ -116,10 +116,10 @@ def _complete(counters: Counters, counts: dict[str, dict[str, Floats]]) -> Mask:
 
 
 def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mask]:
-    """Without tensor-operation counters: where the tensor cores are known to have been idle, and where busy.
+    """Where tensor cores were idle and where busy, in launches without tensor FLOPs (bool, one per launch each).
 
-    Instructions of the tensor pipe that hfma accounts for (one per 32 thread instructions) are constant moves. On
-    chips that have such moves, activity of the pipe alone proves nothing.
+    Tensor pipe instructions explained by hfma (one per 32 thread instructions) are constant moves. On chips with such
+    moves, pipe activity alone proves nothing.
     """
     moves = counters.where(known.moves_constants_with_hfma)
     idle = counters.where_device(known.lacks_tensor_cores)
@@ -139,7 +139,7 @@ def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mas
 
 
 def _tensor_instructions(counters: Counters) -> Floats:
-    """Warp instructions of the tensor pipe."""
+    """Warp instructions of the tensor pipe (float64, one per launch)."""
     executed = counters.nothing
     for base in known.table("tensor")["evidence"]["instructions"]:
         executed = counters.either(executed, counters.total(base))
@@ -147,7 +147,7 @@ def _tensor_instructions(counters: Counters) -> Floats:
 
 
 def _greatest(parts: list[Floats]) -> Floats:
-    """The greatest known value of each row; NaN where none is known."""
+    """The largest non-NaN value per launch; NaN where all are NaN."""
     result = parts[0]
     for part in parts[1:]:
         result = np.fmax(result, part)

@@ -1,11 +1,11 @@
-"""Tensor operations where the operation counters are missing: from opcodes, or on Volta from instructions.
+"""Tensor operations without operation counters: from opcodes, or on Volta from the instruction count.
 
-Before ncu 2023.2 nothing counts tensor operations. An opcode of mma.sync names its shape: HMMA.16816.F32 multiplies
-16 x 8 x 16, so each warp instruction does 2 x 16 x 8 x 16 operations. This is exact, as far as every tensor opcode of a
-launch names its shape: those of wgmma and tcgen05 do not. Opcodes come with their names in .ncu-rep files, and in text
+ncu before 2023.2 does not count tensor operations. An opcode of mma.sync contains its shape: HMMA.16816.F32 multiplies
+16 x 8 x 16, so a warp instruction does 2 x 16 x 8 x 16 operations. The result is exact if every tensor opcode of a
+launch contains its shape, which those of wgmma and tcgen05 do not. Counts per opcode are in .ncu-rep files, and in text
 written with --print-metric-instances details (ncu 2024.1 and newer).
 
-On Volta, and only there, every tensor instruction (a step of HMMA.884) does 512 operations, all on fp16 inputs.
+On Volta, and only there, every tensor instruction (a step of HMMA.884) does 512 operations on fp16 inputs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NAMED = r"(?P<opcode>[A-Z][A-Z0-9_.]*)\s*:\s*(?P<count>[\d,]+)"
 
 
 def operations(opcode: str) -> tuple[str, int] | None:
-    """Input type and operations of one warp instruction; None where the opcode does not say.
+    """Input type and operations per warp instruction; None if the opcode does not contain its shape.
 
-    Sparse instructions are left out: whether they count the operations done or skipped is not confirmed.
+    Sparse instructions give None: whether they count the executed or the nominal operations is not confirmed.
     """
     match = re.fullmatch(_SHAPED, opcode)
     if match is None or match["sparse"]:
@@ -46,9 +46,9 @@ def _precision(unit: str, modifiers: str) -> str | None:
 
 
 def tensor_operations(executed: Mapping[str, float]) -> dict[str, float] | None:
-    """Operations per input type from warp instructions per opcode (with modifiers); 0 for types without an instruction.
+    """Operations per input type (0 if unused) from warp instructions per opcode with modifiers.
 
-    None when a tensor opcode does not name its shape, so that the sum would be too small.
+    None if a tensor opcode does not contain its shape, because the sum would be too small.
     """
     result = dict.fromkeys((*TENSOR_FLOAT_PRECISIONS, *TENSOR_INTEGER_PRECISIONS), 0.0)
     for opcode, count in executed.items():
@@ -62,5 +62,5 @@ def tensor_operations(executed: Mapping[str, float]) -> dict[str, float] | None:
 
 
 def named_instances(text: str) -> dict[str, float]:
-    """Opcodes and counts of the instances printed behind a metric, as "(HMMA.16816.F32: 128; FADD: 5)"."""
+    """Parse opcode counts printed behind a metric, such as "(HMMA.16816.F32: 128; FADD: 5)"."""
     return {match["opcode"]: float(match["count"].replace(",", "")) for match in re.finditer(_NAMED, text)}

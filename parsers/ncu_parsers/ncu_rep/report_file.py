@@ -1,8 +1,8 @@
-"""Binary reports of ncu (.ncu-rep, and .nsight-cuprof-report of 2018 to 2020): by NVIDIA's reader, else by ncu itself.
+"""Read binary reports of ncu (.ncu-rep, and .nsight-cuprof-report of 2018 to 2020) with NVIDIA's reader or with ncu.
 
-Neither tells when it is older than the report: it gives no launch, and no error. So what comes out is held against the
-count of launches that the file itself names, and a reader that gives another number is not believed. A file that was
-cut off is handed on without its torn end, of which readers make up a launch.
+Both give no launch and no error if they are older than the report. So their result is compared with the number of
+launches in the file itself, and rejected if it differs. A truncated file is passed on without its damaged end, from
+which readers would invent a launch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ncu_launch.errors import NcuBenchError
-from ncu_launch.profilers.installed_tools import Tool, find_tool, imported_page
+from ncu_launch.profilers.installed_tools import Tool, find_tool, print_raw_page
 
 from ncu_parsers.detect import text_reader
 from ncu_parsers.ncu_rep.report_file_blocks import MAGIC, Recorded, Recording, Shape, read_blocks
@@ -41,7 +41,7 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 LISTS_OF_NAMES = ("breakdown:", "group:")
 CODES_OF_INSTRUCTIONS = frozenset({"memory_type", "memory_access_type", "memory_access_size_type"})
-"""What stands among the metrics and is none: ncu prints no value of them."""
+"""Names among the metrics that are not metrics: ncu prints no value for them."""
 
 _LINK_TO_PAGE = re.compile(r"@url:([^@]*?):(\w+://[^@]*)@")
 _LINK_INSIDE = re.compile(r"@(?:section|sass|source|table):[^@]*:([^@:]*)@")
@@ -50,7 +50,7 @@ _PRINTED = NumberFormat(".")
 
 @dataclass(frozen=True)
 class BinaryReading:
-    """The launches that one way of reading gave, in the order of its answer, and what there is to say about it."""
+    """The launches that one reader returned, in its order, and notes on them."""
 
     launches: list[Launch]
     notes: tuple[str, ...] = ()
@@ -58,14 +58,14 @@ class BinaryReading:
 
 
 class NotRead(Exception):
-    """One way of reading a report failed; the text says which and why."""
+    """One reader failed; the text says which and why."""
 
 
 def read_report(source: Source) -> Report:
-    """Read a binary report with every metric, its rules, its NVTX ranges and its opcode counts.
+    """Read a binary report with every metric, rule results, NVTX ranges and opcode counts.
 
-    Through an installed ncu instead of NVIDIA's reader, rules and opcode counts are missing, and a note says so.
-    Raises `NcuBenchError` when the file is damaged or holds no launch, or when nothing here can read it.
+    If only ncu is installed, rule results and opcode counts are missing, and a note says so. Raises `NcuBenchError` if
+    the file is damaged or contains no launch, or if no reader here can read it.
     """
     with TemporaryDirectory(prefix="ncu-bench-") as folder, _on_disk(source, Path(folder)) as (path, recording):
         if not recording.launches:
@@ -76,14 +76,14 @@ def read_report(source: Source) -> Report:
     result.notes += reading.notes
     if recording.cut:
         result.notes.append(
-            f"the file ends in damage: launches that are whole were read ({len(recording.launches)}), and it does not "
-            "say how many are missing"
+            f"the file ends in damage: {len(recording.launches)} complete launches were read, and how many are "
+            "missing is unknown"
         )
     return result
 
 
 def read_with() -> str:
-    """What reads binary reports now, without loading it: NVIDIA's package where it is installed, else ncu."""
+    """The reader of binary reports here, without loading it: NVIDIA's package if installed, else ncu."""
     with suppress(PackageNotFoundError):
         return f"{DISTRIBUTION} {version(DISTRIBUTION)}"
     ncu = find_tool("ncu")
@@ -95,7 +95,7 @@ def read_with() -> str:
 
 @contextmanager
 def _on_disk(source: Source, folder: Path) -> Iterator[tuple[Path, Recording]]:
-    """The report as a plain file, which is all that readers take: decompressed, and without a torn end."""
+    """The report as a plain file, as readers require: decompressed, and without a damaged end."""
     path = Path(source.path).absolute()
     try:
         with path.open("rb") as plain:
@@ -150,11 +150,11 @@ def _first_that_reads(source: Source, path: Path, recording: Recording, folder: 
     )
 
 
-def _believed(launches: int, recording: Recording, who: str) -> None:
+def _require_all(launches: int, recording: Recording, who: str) -> None:
     if launches < len(recording.launches):
         raise NotRead(
-            f"{who} gave {launches} of its {len(recording.launches)} launches and no error, as readers do that are "
-            "older than a report"
+            f"{who} gave {launches} of its {len(recording.launches)} launches and no error: it is probably "
+            "older than the report"
         )
 
 
@@ -162,9 +162,9 @@ def _believed(launches: int, recording: Recording, who: str) -> None:
 
 
 def _by_package(path: Path, recording: Recording, folder: Path) -> BinaryReading:
-    """The launches as NVIDIA's package gives them, in the order of the file.
+    """The launches returned by NVIDIA's package, in file order.
 
-    Every action is asked for once and held: a range takes milliseconds to give one, an action microseconds a metric.
+    Every action is fetched once and kept: fetching one takes milliseconds, a metric of it microseconds.
     """
     try:
         package = importlib.import_module(PACKAGE)
@@ -177,11 +177,11 @@ def _by_package(path: Path, recording: Recording, folder: Path) -> BinaryReading
     try:
         context = package.load_report(str(path))
         ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
-        _believed(sum(part.num_actions() for part in ranges), recording, f"{PACKAGE} {context.get_version()}")
+        _require_all(sum(part.num_actions() for part in ranges), recording, f"{PACKAGE} {context.get_version()}")
         launches = [_launch(part.action_by_idx(index)) for part in ranges for index in range(part.num_actions())]
     except NotRead:
         raise
-    except Exception as error:  # it documents none; SWIG raises what the library throws
+    except Exception as error:  # no documented type: SWIG passes on what the library throws
         raise NotRead(f"{PACKAGE} failed ({error})") from error
     return BinaryReading(launches)
 
@@ -195,9 +195,9 @@ def _launch(action: Any) -> Launch:
         value = _value(metric)
         if value is not None:
             launch.metrics[name] = value
-        behind = _opcodes(metric)
-        if behind:
-            launch.instances[name] = behind
+        counts = _opcodes(metric)
+        if counts:
+            launch.instances[name] = counts
     launch.rules = [_rule(result) for result in action.rule_results()]
     if action.workload_type() == KERNEL_WORKLOAD:
         launch.grid = _shape(launch, "grid")
@@ -212,7 +212,7 @@ def _launch(action: Any) -> Launch:
 
 
 def _value(metric: Any) -> Metric | None:
-    """A metric in base units, as ncu stores it; None where it has no value. Words that are numbers become numbers."""
+    """A metric in base units, as stored by ncu; None without a value. Texts that are numbers are converted."""
     base, factor = unit(metric.unit())
     value = metric.value()
     if isinstance(value, str):
@@ -227,7 +227,7 @@ def _value(metric: Any) -> Metric | None:
 
 
 def _opcodes(metric: Any) -> str:
-    """Instances under names, as "HMMA.16816.F32: 128; FADD: 5"; "" for instances of addresses, units or nothing."""
+    """Named instances, as "HMMA.16816.F32: 128; FADD: 5"; "" for other instances (addresses, units) or none."""
     count = metric.num_instances()
     names = metric.correlation_ids() if count else None
     if names is None or names.kind(0) != metric.ValueKind_STRING:
@@ -236,24 +236,24 @@ def _opcodes(metric: Any) -> str:
 
 
 def _rule(result: Any) -> Rule:
-    """A rule's result in the words of the details page, its links as text."""
+    """A rule's result, worded as on the details page, with links as text."""
     kind = text = speedup_type = speedup = ""
     if result.has_rule_message():
         message = result.rule_message()
-        kind, text = RULE_KINDS.get(int(message["type"]), ""), without_links(message["message"])
+        kind, text = RULE_KINDS.get(int(message["type"]), ""), replace_links(message["message"])
     if result.has_speedup_estimation():
         estimate = result.speedup_estimation()
         speedup_type, speedup = SPEEDUP_TYPES.get(int(estimate["type"]), ""), f"{estimate['speedup']:.2f}"
     return Rule(result.section_identifier(), result.rule_identifier(), kind, text, speedup_type, speedup)
 
 
-def without_links(text: str) -> str:
-    """A rule's message as ncu prints it: `@section:X:The X@` becomes The X, `@url:The page:http://x@` its address."""
+def replace_links(text: str) -> str:
+    """A rule's message as ncu prints it: `@section:X:The X@` becomes The X, `@url:Page:http://x@` Page (http://x)."""
     return _LINK_INSIDE.sub(r"\1", _LINK_TO_PAGE.sub(r"\1 (\2)", text))
 
 
 def _nvtx_ranges(state: Any) -> list[tuple[str, str]] | None:
-    """The NVTX ranges around a launch as (domain, name), outermost first, as `ncu_csv.nvtx_ranges` gives them."""
+    """The NVTX ranges around a launch as (domain, name), outermost first; None without NVTX."""
     if state is None:
         return None
     domains = [state.domain_by_id(number) for number in state.domains()]
@@ -280,18 +280,18 @@ def _shape(launch: Launch, name: str) -> Shape | None:
 
 
 def _by_ncu(path: Path, recording: Recording, folder: Path) -> BinaryReading:
-    """The launches of the raw page that an installed ncu prints of the report."""
+    """The launches on the raw page that an installed ncu prints for the report."""
     ncu = find_tool("ncu")
     if ncu is None:
         raise NotRead("there is no ncu on PATH")
     page = folder / "raw.csv"
-    if not imported_page(ncu, path, page):
+    if not print_raw_page(ncu, path, page):
         raise NotRead(f"{_named(ncu)} did not start or hung")
     try:
         printed = text_reader.read_report(Source(str(page)))
     except NcuBenchError as error:
         raise NotRead(f"{_named(ncu)} could not load it, most likely because it is older than the report") from error
-    _believed(len(printed.launches), recording, _named(ncu))
+    _require_all(len(printed.launches), recording, _named(ncu))
     lost = f"read through the raw page of {_named(ncu)}, which lacks rule results and opcode counts; with {INSTALL} "
     return BinaryReading(
         printed.launches, (lost + "the report is read whole", *printed.notes), in_order_of_processes=True
@@ -306,7 +306,7 @@ def _named(ncu: Tool) -> str:
 
 
 def _identified(reading: BinaryReading, recording: Recording, result: Report) -> list[Launch]:
-    """The launches with process, host and time, numbered as ncu numbers them: process by process."""
+    """Add process, host and time to the launches, and number them as ncu does: process by process."""
     recorded = recording.launches
     if reading.in_order_of_processes:
         recorded = sorted(recorded, key=_process)
@@ -331,7 +331,7 @@ def _same(launch: Launch, entry: Recorded) -> bool:
 
 
 def _of_all(recorded: list[Recorded]) -> Recorded:
-    """What is true of every launch: its process, if there is only one."""
+    """What all launches have in common: the process, if there is only one."""
     processes = {(entry.process_id, entry.process_name, entry.host_name) for entry in recorded}
     return Recorded(*processes.pop()) if len(processes) == 1 else Recorded()
 
@@ -353,7 +353,7 @@ def _first(*numbers: int | None) -> int | None:
 
 
 def _printed_time(entry: Recorded) -> str | None:
-    """When the launch was profiled, in UTC, as ncu up to 2022.3 prints it in any time zone and language."""
+    """The time of profiling in UTC, formatted as by ncu up to 2022.3, in any time zone and language."""
     if entry.created is None:
         return None
     try:

@@ -1,9 +1,9 @@
-"""What a binary report says of itself without NVIDIA's reader: its launches, processes and versions.
+"""Read launches, processes and versions from a binary report without NVIDIA's reader.
 
-The layout is published beside ncu (extras/FileFormat/ProfilerReport.proto): NVR and a zero byte, a file header, then
-blocks. A block is a header and a payload of sources and results, each message with its size in four bytes before it.
-Here only what stands around the metrics is read. It tells how many launches there must be, so that a reader that gives
-fewer is not believed, and where a file was cut off, because readers make up a launch from what is left of it.
+The layout is published with ncu (extras/FileFormat/ProfilerReport.proto): NVR and a zero byte, a file header, then
+blocks. A block is a header and a payload of sources and results; each message is preceded by its size in four bytes.
+Only data around the metrics is read. It gives the number of launches, so that a reader that returns fewer can be
+rejected, and the position where a file was truncated, because readers invent a launch from the damaged rest.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _RANGE_CREATED, _RANGE_CONTEXT = 5, 11  # RangeResult
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the file says around the metrics of one launch, or one range.
+    """Data of one launch or range in the file, except its metrics.
 
-    `created` is in seconds since 1970; `function` is None where the name stands in a table of names.
+    `created` is in seconds since 1970; `function` is None if the name is stored in a table of names.
     """
 
     process_id: int | None = None
@@ -48,7 +48,7 @@ class Recorded:
 
 @dataclass
 class Recording:
-    """The launches of a file in its order, its session, and how many of its bytes are whole blocks."""
+    """The launches of a file in order, its session, and the number of bytes in undamaged blocks."""
 
     launches: list[Recorded] = field(default_factory=list)
     session: dict[str, str] = field(default_factory=dict)
@@ -58,13 +58,13 @@ class Recording:
 
     @property
     def tool_version(self) -> str | None:
-        """The version of the ncu that made the report."""
+        """The version of the ncu that wrote the report."""
         version = re.match(r"20\d\d(?:\.\d+)+", self.session.get("Nsight Compute Target", ""))
         return version[0] if version else None
 
 
 def read_blocks(stream: BinaryIO) -> Recording:
-    """Read a file up to its end, or to its first damage, which makes it `cut`. `stream` must be able to seek."""
+    """Read a file to its end, or to its first damage, which sets `cut`. `stream` must be seekable."""
     result = Recording()
     try:
         if _exactly(stream, len(MAGIC)) != MAGIC:
@@ -96,7 +96,7 @@ def _header(stream: BinaryIO) -> bytes | None:
 
 
 def _message(stream: BinaryIO) -> bytes:
-    """The next message with its size before it."""
+    """The next message, which is preceded by its size."""
     return _of_size(stream, stream.read(4))
 
 
@@ -108,7 +108,7 @@ def _of_size(stream: BinaryIO, size: bytes) -> bytes:
 
 
 def _launches(stream: BinaryIO, header: dict[int, Value]) -> Iterator[Recorded]:
-    """The launches of the block whose header was just read; leaves the stream behind the block."""
+    """Yield the launches of the block whose header was read; leaves the stream at the end of the block."""
     process = dict(_fields(_bytes(header.get(_PROCESS))))
     end = stream.tell() + _number(header.get(_PAYLOAD_BYTES))
     place = 0
@@ -130,7 +130,7 @@ _KERNEL = {
     "function": _FUNCTION, "grid": _GRID, "block": _BLOCK, "created": _CREATED, "context": _CONTEXT, "stream": _STREAM,
 }  # fmt: skip
 _RANGE = {"created": _RANGE_CREATED, "context": _RANGE_CONTEXT}
-"""Attributes of `Recorded` and their field numbers; of kinds of results that came later only the process is known."""
+"""Attributes of `Recorded` and their field numbers. For newer kinds of results, only the process is known."""
 
 
 def _recorded(process: dict[int, Value], message: bytes, kind: dict[str, int]) -> Recorded:
@@ -151,7 +151,7 @@ def _recorded(process: dict[int, Value], message: bytes, kind: dict[str, int]) -
 
 
 def _session(header: bytes) -> Iterator[tuple[str, str]]:
-    """Attributes of the session under the titles of ncu's session page."""
+    """Session attributes, by the titles of ncu's session page."""
     for number, value in _fields(header):
         if number != _SESSION:
             continue
@@ -167,7 +167,7 @@ def _session(header: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """Field numbers and values of a message (https://protobuf.dev/programming-guides/encoding)."""
+    """Yield field numbers and values of a message (https://protobuf.dev/programming-guides/encoding)."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -188,7 +188,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Value]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length and the place behind it."""
+    """A variable-length integer and its end."""
     result = shift = 0
     while at < len(message) and shift < 70:
         byte = message[at]

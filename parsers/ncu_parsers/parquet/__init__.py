@@ -1,1 +1,1 @@
-"""Parquet files of launches, opened with care and written whole."""
+"""Read and write Parquet files of launches: validated on opening, written atomically."""

@@ -1,7 +1,6 @@
-"""Launches in Parquet for an engine that reads them by itself, such as DuckDB: of them only what a query needs.
+"""Launches as an Arrow dataset, for query engines such as DuckDB that read only what a query needs.
 
-Of a file, columns that are not asked for are not read, nor row groups whose least and greatest values say that a
-condition cannot hold; of a dataset, nor files of other runs.
+Engines skip unused columns, row groups whose minimum and maximum exclude a condition, and files of other runs.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ _FORMAT = ds.ParquetFileFormat(
 
 @dataclass(frozen=True)
 class Scanned:
-    """How the launches are got, none of them read yet, and what was odd about finding them."""
+    """How to get the launches, none of them read yet, and notes on the files."""
 
     launches: Callable[[], ds.Dataset | pa.Table]
     notes: list[str]
 
 
 def scanned(path: File | Dataset) -> Scanned:
-    """The launches of a file or dataset as a dataset of Arrow; those of a dataset have the column `run`.
+    """The launches of a file or dataset as an Arrow dataset; those of a dataset have the column `run`.
 
-    Where files disagree on the type of a column, or Arrow cannot be given their paths, all of them are read at once, as
-    `read_launches` does. Raises `NcuBenchError` where that does.
+    If files disagree on the type of a column, or Arrow cannot represent their paths, all launches are read at once by
+    `read_launches`. Raises `NcuBenchError` as `read_launches` does.
     """
     if not isinstance(path, Dataset):
         schema = schema_of(path)
@@ -64,7 +63,7 @@ def _schema_of(partition: Partition) -> pa.Schema:
 
 
 def _whole(schemas: Sequence[pa.Schema]) -> pa.Schema | None:
-    """The columns of all; None where one of them has several types."""
+    """The union of all columns; None if a column has several types."""
     fields: dict[str, pa.Field] = {}
     for field in (field for schema in schemas for field in schema):
         if fields.setdefault(field.name, field).type != field.type:
@@ -82,7 +81,7 @@ def _joined(partitions: Sequence[Partition], schema: pa.Schema) -> ds.Dataset:
 
 
 def _fragment(partition: Partition) -> ds.Fragment:
-    """A file, of which what its path says of the run is known without reading it."""
+    """A Parquet fragment with the partition expression `run == ...` taken from its path."""
     known = None if partition.run is None else ds.field(RUN) == partition.run
     if isinstance(partition.file, RemoteFile):
         system, path = partition.file.found()

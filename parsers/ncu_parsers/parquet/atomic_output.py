@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under a temporary name beside their own, and renamed."""
+"""Atomic file writes: write to a temporary file in the same folder, then rename it; errors are `NcuBenchError`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ncu_launch.files.file_locks import locked
 
 @contextmanager
 def folder_beside(path: Path) -> Iterator[Path]:
-    """A folder for what becomes the file `path`, removed when the block ends.
+    """A temporary folder beside `path`, deleted when the block ends.
 
-    Raises `NcuBenchError` when the folder of `path` cannot be written.
+    Raises `NcuBenchError` if the folder of `path` is not writable.
     """
     try:
         folder = tempfile.TemporaryDirectory(prefix=f".{path.name[:40]}.", suffix=".parts", dir=path.parent)
@@ -34,11 +34,9 @@ def _unwritable(path: Path, error: OSError) -> NcuBenchError:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, renamed onto it when the block ends well and removed when it does not.
+    """Yield a temporary path beside `path`; rename it to `path` if the block succeeds, else delete it.
 
-    A block that removes it itself leaves `path` as it is.
-
-    Raises `NcuBenchError` when the folder cannot be written.
+    If the block deletes it, `path` is left unchanged. Raises `NcuBenchError` if the folder is not writable.
     """
     begun = False
     try:
@@ -53,18 +51,17 @@ def replacing(path: Path) -> Iterator[Path]:
         ) from error
 
 
-def bytes_replaced(path: Path, data: bytes) -> None:
-    """Write a small file, whole or not at all. Raises `NcuBenchError` when the folder cannot be written."""
+def write_bytes_atomically(path: Path, data: bytes) -> None:
+    """Write a small file atomically. Raises `NcuBenchError` if the folder is not writable."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold the file `path` for this process: others that ask for it wait. What is locked is a file beside it.
+def lock_beside(path: Path) -> Iterator[None]:
+    """Lock the file `path` for this process, by locking a file beside it; other processes wait.
 
-    Where that cannot be locked, because the file system has no locks, or it is a link or somebody else's, nothing is
-    held.
+    Does not lock if the file system has no locks, or if the lock file is a link or belongs to another user.
     """
     beside = path.with_name(f".{path.name}.lock")
     with ExitStack() as lock:
@@ -76,4 +73,4 @@ def held(path: Path) -> Iterator[None]:
             yield
         finally:
             if is_ours:
-                beside.unlink(missing_ok=True)  # while it is held, so that nobody else's is removed
+                beside.unlink(missing_ok=True)  # still locked, so it is not another process's file

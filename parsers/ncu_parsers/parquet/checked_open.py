@@ -1,4 +1,4 @@
-"""Opening a Parquet file: what is damaged, or asks for a weak decoder, is refused before any of it is decoded."""
+"""Open a Parquet file; damaged files and unsafe compressions are refused before anything is decompressed."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from ncu_parsers.parquet.footer import (
 )  # fmt: skip
 
 DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError, DamagedFooter)
-"""What Arrow raises for a damaged file; names of columns that are no text it decodes by Python."""
+"""Errors that Arrow raises for a damaged file; it decodes column names through Python, hence UnicodeDecodeError."""
 
 CHECKED = {"page_checksum_verification": True}
-"""A changed byte in a page is noticed, where the file has checksums: those that this release writes have."""
+"""Verifies page checksums, if the file has them; files written by this release do."""
 
 MAGIC = b"PAR1"
-"""How a Parquet file begins and ends."""
+"""The first and last bytes of a Parquet file."""
 
 DECODED = {UNCOMPRESSED, SNAPPY, GZIP, LZ4, ZSTD, LZ4_RAW}
-"""Compressions that are read: zstd is written here, the others by libraries that write such a file anew."""
+"""Accepted compressions: zstd is written here, the others by libraries that rewrite such a file."""
 
 MOST_FOOTERS = 1 << 16
-"""Bytes; longer ones take a second read."""
+"""Bytes; a longer footer takes a second read."""
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file starts like Parquet."""
+    """True if a file starts like Parquet."""
     try:
         with path.open("rb") as stream:
             return stream.read(4) == MAGIC
@@ -54,9 +54,8 @@ def is_parquet(path: Path) -> bool:
 
 @contextmanager
 def opened(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
-    """A file to read from, and what its footer says of its columns; raises `NcuBenchError` when it is damaged, then or
-    later.
-    """
+    """Open a file; yields it and what its footer says of its columns. Raises `NcuBenchError` if it is damaged, also
+    when read inside the block."""
     try:
         with parquet_file(path) as found:
             yield found
@@ -70,9 +69,9 @@ def opened(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
 
 @contextmanager
 def parquet_file(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
-    """The same, with Arrow's own errors. Behind a URL each read is a request, so the footer is read once.
+    """As `opened`, but raises Arrow's errors (`DAMAGE`). The footer is read once: at a URL each read is a request.
 
-    Footer and pages are read through one handle: another process may put another file in the place of this one.
+    Footer and pages are read through one handle, because another process may replace the file.
     """
     with pa.OSFile(os.fsencode(path), "rb") if isinstance(path, Path) else path.open() as stream:
         end = _end(stream)
@@ -86,7 +85,7 @@ def parquet_file(path: File) -> Iterator[tuple[pq.ParquetFile, FooterColumns]]:
 
 
 def _end(stream: BinaryIO) -> bytes:
-    """The end of a file, with all of the footer if it is Parquet."""
+    """The end of a file; contains the whole footer if it is Parquet."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(size - MOST_FOOTERS, 0))
     end = stream.read(MOST_FOOTERS)
@@ -98,10 +97,10 @@ def _end(stream: BinaryIO) -> bytes:
 
 
 def _refuse_weak_decoders(columns: FooterColumns, path: File) -> None:
-    """Raise `NcuBenchError` where a column would be given to a decoder other than those of `DECODED`.
+    """Raise `NcuBenchError` if a column has a compression that is not in `DECODED`.
 
-    pyarrow does not say which release of Brotli it holds, so a weakness that is known of one cannot be ruled out. Other
-    numbers are none of the format, but Arrow cuts them to 32 bits, which may leave that of Brotli.
+    pyarrow does not say which release of Brotli it contains, so known vulnerabilities cannot be excluded. Numbers
+    outside the format are refused too, because Arrow cuts them to 32 bits, which may give Brotli.
     """
     others = columns.compressions - DECODED
     if others:
@@ -114,8 +113,8 @@ def _refuse_weak_decoders(columns: FooterColumns, path: File) -> None:
 
 
 def fingerprint(path: Path) -> str | None:
-    """What tells a Parquet file from every other: its size and its footer, which says where each column begins, how
-    long it is, and its least and greatest value. None where there is no such file.
+    """A hash that identifies a Parquet file: of its size and its footer, which contains each column's position, length,
+    minimum and maximum. None if there is no such file.
     """
     try:
         with path.open("rb") as stream:

@@ -1,8 +1,8 @@
-"""Read a Parquet footer without Arrow, which ends the process over damaged ones (tests/parsers/parquet/test_footer.py).
+"""Read a Parquet footer without Arrow, which crashes on damaged ones (tests/parsers/parquet/test_footer.py).
 
-Asked by Python for the metadata of a column, pyarrow 26 lets C++ exceptions out of `RowGroupMetaData.column` and
-`ColumnChunkMetaData.statistics`. Only what tells which columns are empty and how they are compressed is read. Layout:
-parquet.thrift of the Apache Parquet project, in Thrift's compact protocol.
+pyarrow 26 lets C++ exceptions escape from `RowGroupMetaData.column` and `ColumnChunkMetaData.statistics`. Only the
+fields that tell which columns are empty and how they are compressed are read. Layout: parquet.thrift of Apache Parquet,
+in Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 UNCOMPRESSED, SNAPPY, GZIP, LZO, BROTLI, LZ4, ZSTD, LZ4_RAW = range(8)
-"""The format's list of compressions."""
+"""Compression numbers of the format."""
 
 MOST_FIELDS = 1 << 15
-"""Arrow keeps the number of a field in 16 bits: what is more would be another field for it."""
+"""Arrow stores field numbers in 16 bits, so it would take a larger number for another field."""
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _NUMBERS = frozenset({_I16, _I32, _I64})
@@ -27,17 +27,16 @@ _PATH, _CODEC, _NUM_VALUES, _STATISTICS = (3, _LIST), (4, _I32), (5, _I64), (12,
 _NULL_COUNT = (3, _I64)  # of Statistics
 
 Readers: TypeAlias = Mapping[tuple[int, int], Callable[[int], int]]
-"""What reads a field of a number and type: given where its value begins, it says where that ends."""
+"""Reader per field number and type: takes the position where the value starts, returns where it ends."""
 
 
 class DamagedFooter(ValueError):
-    """The footer cannot be read."""
+    """The footer is damaged."""
 
 
 class FooterColumns(NamedTuple):
-    """Of the columns of a file, by their paths with dots: those that hold nothing but nulls in every row group, by
-    their statistics; and the numbers of the compressions that some part of one has.
-    """
+    """Paths (joined by dots) of columns that are null in every row group, according to their statistics, and the
+    numbers of all compressions used."""
 
     empty: frozenset[str]
     compressions: frozenset[int]
@@ -45,7 +44,7 @@ class FooterColumns(NamedTuple):
 
 @lru_cache(maxsize=4)
 def columns_of(footer: bytes) -> FooterColumns:
-    """What a footer says of the columns. Raises `DamagedFooter`."""
+    """Parse a footer. Raises `DamagedFooter`."""
     reader = _Reader(footer)
     try:
         reader.read()
@@ -55,7 +54,7 @@ def columns_of(footer: bytes) -> FooterColumns:
 
 
 class _Reader:
-    """Reads the few fields that are wanted, and passes over all others: of a big file there are 100,000 of these.
+    """Parses the wanted fields and skips all others; a big file has 100,000 of them.
 
     Thrift's compact protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
     """
@@ -78,11 +77,11 @@ class _Reader:
         self._of_statistics: Readers = {_NULL_COUNT: self._read_nulls}
 
     def read(self) -> None:
-        """Read all. Raises `IndexError`, `ValueError` or `RecursionError` where the footer is damaged."""
+        """Parse the footer. Raises `IndexError`, `ValueError` or `RecursionError` if it is damaged."""
         self._struct(0, {_ROW_GROUPS: self._row_groups})
 
     def _struct(self, at: int, readers: Readers) -> int:
-        """Read the wanted fields of the struct that begins here, and pass over the others."""
+        """Parse the wanted fields of the struct that starts at `at` and skip the others; returns its end."""
         data, field = self._data, 0
         while head := data[at]:
             at += 1
@@ -113,7 +112,7 @@ class _Reader:
         return at
 
     def _structs(self, at: int) -> tuple[int, int]:
-        """Where the structs of a list begin, and how many there are."""
+        """The position of the first struct in a list, and their number."""
         at, element, count = _list(self._data, at)
         if element != _STRUCT and count:
             raise ValueError("a list holds something else")
@@ -148,7 +147,7 @@ class _Reader:
 
 
 def _end_of(data: bytes, at: int, kind: int) -> int:
-    """Where the value of a type ends that begins here."""
+    """The end of the value of type `kind` that starts at `at`."""
     if kind in _NUMBERS:
         return at + 1 if data[at] < 128 else _varint(data, at)[1]
     if kind == _STRUCT:
@@ -175,7 +174,7 @@ def _end_of(data: bytes, at: int, kind: int) -> int:
 
 
 def _list(data: bytes, at: int) -> tuple[int, int, int]:
-    """Where the elements of a list begin, their type, and how many there are."""
+    """The position of a list's first element, the elements' type, and their number."""
     head = data[at]
     at, count = at + 1, head >> 4
     if count == 15:
@@ -186,7 +185,7 @@ def _list(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _binary(data: bytes, at: int) -> tuple[int, int]:
-    """Where bytes begin and end."""
+    """The start and end of a byte string."""
     length, at = _varint(data, at)
     if at + length > len(data):
         raise ValueError("it ends in a value")
@@ -194,13 +193,13 @@ def _binary(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A whole number with a sign, and where it ends."""
+    """A signed integer and its end."""
     zigzag, at = _varint(data, at)
     return zigzag >> 1 ^ -(zigzag & 1), at
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A whole number, and where it ends."""
+    """An unsigned integer and its end."""
     result = shift = 0
     while shift < 70:
         byte = data[at]

@@ -1,7 +1,6 @@
-"""The only file that reads Parquet. `parquet_file` opens it, `row_groups` writes it, `scanning` lets others read it.
+"""Read launches and measured points from Parquet. The only reader of Parquet besides `arrow_dataset`.
 
-A dataset is read by its engine, file by file; of a file only the columns that are asked for are read, on disk and
-behind URLs.
+A dataset is read by its engine, file by file. Only requested columns are read, on disk and at URLs.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from ncu_parsers.sources import memory
 
 Result = TypeVar("Result")
 Columns = Iterable[str] | Callable[[str], bool] | None
-"""Which columns to read: these, those of which a function says so, or all."""
+"""Columns to read: names, a function that selects names, or None for all."""
 
 ROWS_OF_A_STRETCH = 16 * 1024
-"""Row groups are read together until they have so many rows."""
+"""Row groups are combined to batches of at least this many rows."""
 
 
 def contents(path: File | Dataset) -> tuple[list[str], int]:
-    """The columns of a table of launches, and how many there are. Raises `NcuBenchError` when the file is damaged."""
+    """The columns of a table of launches and the number of its rows. Raises `NcuBenchError` if the file is damaged."""
     if isinstance(path, Dataset):
         found = [one for _, one in each_partition(path, _contents)[0]]
         return contract_first(name for names, _ in found for name in names), sum(rows for _, rows in found)
@@ -58,9 +57,9 @@ def _contents(partition: Partition) -> tuple[list[str], int]:
 
 
 def filled_columns(path: File | Dataset) -> list[str]:
-    """The columns in which some launch has a value, by the file's own statistics; reading the others takes time too.
+    """Columns that are not entirely null, according to the file's statistics; reading empty columns takes time too.
 
-    Raises `NcuBenchError` when the file is damaged.
+    Raises `NcuBenchError` if the file is damaged.
     """
     if isinstance(path, Dataset):
         return contract_first(name for _, names in each_partition(path, _filled)[0] for name in names)
@@ -77,46 +76,46 @@ def _filled_of(file: pq.ParquetFile, found: FooterColumns) -> list[str]:
 
 
 def schema_of(path: File) -> pa.Schema:
-    """The columns of a file of launches, and its metadata. Raises `NcuBenchError` where `read_launches` does."""
+    """The schema of a file of launches, with metadata. Raises `NcuBenchError` as `read_launches` does."""
     with opened(path) as (file, _):
-        nothing = file.read(columns=[])  # whose metadata has what was added when the file was closed
+        nothing = file.read(columns=[])  # the schema alone lacks metadata that was added on closing
         schema = file.schema_arrow.with_metadata(nothing.schema.metadata)
-        _hold_ours(schema.empty_table(), path)
+        _require_launches(schema.empty_table(), path)
         return schema
 
 
 def notes_of_all(schemas: Sequence[pa.Schema]) -> list[str]:
-    """What files of launches say was odd about their reports, by their schemas."""
+    """The notes on reports in the metadata of these schemas."""
     return [note for schema in schemas for note in table_metadata(schema.empty_table()).get("notes", [])]
 
 
 def read_launches(path: File | Dataset, columns: Columns = None) -> pa.Table:
-    """Read a table of launches; with `columns`, only those of them that it has.
+    """Read a table of launches; with `columns`, only those that it has.
 
-    Raises `NcuBenchError` when the file is damaged, not ours, or of a newer schema than this release knows, and when it
-    would take more memory than reading may. Of a dataset, such a file is left out, with a note, as long as another can
-    be read; its rows have the column `run`.
+    Raises `NcuBenchError` if the file is damaged, of another kind, of a newer schema version, or too large for the
+    memory limit. Files of a dataset are then left out with a note, unless all fail; rows of a dataset have the column
+    `run`.
     """
     wanted = columns if columns is None or callable(columns) else list(columns)
     if isinstance(path, Dataset):
         return _joined(path, *each_partition(path, partial(_read_partition, wanted)))
     with opened(path) as (file, _):
-        _hold_ours(file.read(columns=[]), path)  # first: pages of others may claim to hold gigabytes
+        _require_launches(file.read(columns=[]), path)  # first: pages of other files may claim gigabytes
         chosen = _chosen(file.schema_arrow.names, wanted)
-        _hold_to_the_limit(file, chosen, path)
-        table = _with_sound_texts(file.read(columns=None if wanted is None else chosen))
-    _hold_ours(table, path)
+        _require_memory(file, chosen, path)
+        table = _require_valid_text(file.read(columns=None if wanted is None else chosen))
+    _require_launches(table, path)
     return table
 
 
 def read_in_parts(path: File | Dataset, columns: Sequence[str], part: Callable[[pa.Table], pa.Table]) -> pa.Table:
-    """What `part` makes of each stretch of the launches, in order, as one table, with only these columns in memory.
+    """Apply `part` to each batch of the launches and concatenate the results, with one batch of `columns` in memory.
 
-    Raises `NcuBenchError` where `read_launches` does.
+    Raises `NcuBenchError` as `read_launches` does.
     """
     if isinstance(path, Dataset):
         return _joined(path, *each_partition(path, partial(_partition_in_parts, columns, part)))
-    parts = [part(stretch) for stretch in launch_stretches(path, columns)]
+    parts = [part(batch) for batch in launch_stretches(path, columns)]
     return pa.concat_tables(parts).unify_dictionaries() if parts else read_launches(path, columns)
 
 
@@ -124,15 +123,15 @@ def _partition_in_parts(columns: Sequence[str], part: Callable[[pa.Table], pa.Ta
     return read_in_parts(partition.file, columns, part)
 
 
-def _hold_to_the_limit(file: pq.ParquetFile, columns: Sequence[str], path: File) -> None:
-    """Raise `memory.TooBig` where the columns would not fit into what reading may take. Nulls take space too."""
+def _require_memory(file: pq.ParquetFile, columns: Sequence[str], path: File) -> None:
+    """Raise `memory.TooBig` if the columns exceed the memory limit. Nulls take space too."""
     rows, names = file.metadata.num_rows, set(columns)
     kinds = [field.type for field in file.schema_arrow if field.name in names]
-    memory.hold_table(str(path), rows, rows * sum(4 if pa.types.is_dictionary(kind) else 8 for kind in kinds))
+    memory.require_table_fits(str(path), rows, rows * sum(4 if pa.types.is_dictionary(kind) else 8 for kind in kinds))
 
 
-def _with_sound_texts(table: pa.Table) -> pa.Table:
-    """The table. Raises `pyarrow.ArrowInvalid` where bytes that are no text stand for one; Arrow reads any."""
+def _require_valid_text(table: pa.Table) -> pa.Table:
+    """Return the table. Raises `pyarrow.ArrowInvalid` if a text is invalid UTF-8, which Arrow reads unchecked."""
     names = [field.name for field in table.schema if not pa.types.is_primitive(field.type)]
     if len(set(table.column_names)) == len(table.column_names):
         table.select(names).validate(full=True)
@@ -145,15 +144,15 @@ def _chosen(names: Sequence[str], columns: Columns) -> list[str]:
     return [name for name in columns if name in names]
 
 
-def _hold_ours(table: pa.Table, path: File) -> None:
-    """Raise `NcuBenchError` for a table that is none of launches, or of a newer schema."""
+def _require_launches(table: pa.Table, path: File) -> None:
+    """Raise `NcuBenchError` if the table does not contain launches or has a newer schema version."""
     if METADATA_KEY not in (table.schema.metadata or {}):
         raise NcuBenchError(
             f"{path} is a Parquet file, but not one of ncu-bench.",
             "It lacks the metadata that says which schema its columns follow.",
             "Make one from a report with: ncu-bench parse REPORT -o launches.parquet",
         )
-    _hold_sound(metadata_problem(table.schema), path, "ncu-bench parse")
+    _require_valid(metadata_problem(table.schema), path, "ncu-bench parse")
     if table_metadata(table).get("table") == bench_table.BENCH:
         raise NcuBenchError(
             f"{path} is a table of measured points, not of launches.",
@@ -162,7 +161,7 @@ def _hold_ours(table: pa.Table, path: File) -> None:
     if "kernels" in table_metadata(table):
         raise NcuBenchError(
             f"{path} holds the kernels of a file of launches, not launches.",
-            advice="Name the file beside it, which the kernels are taken for where they suffice: launches.parquet",
+            advice="Name launches.parquet beside it; its kernels are used wherever they suffice.",
         )
     version = table_metadata(table).get("schema_version", 0)
     if version > SCHEMA_VERSION:
@@ -170,10 +169,10 @@ def _hold_ours(table: pa.Table, path: File) -> None:
             f"{path} follows schema version {version}; this ncu-bench knows versions up to {SCHEMA_VERSION}.",
             advice="Update ncu-bench, or make the file again from its report.",
         )
-    _hold_sound(column_problem(table.schema, COLUMNS), path, "ncu-bench parse")
+    _require_valid(column_problem(table.schema, COLUMNS), path, "ncu-bench parse")
 
 
-def _hold_sound(problem: str, path: File, command: str) -> None:
+def _require_valid(problem: str, path: File, command: str) -> None:
     if problem:
         raise NcuBenchError(f"{path} cannot be used: {problem}.", "It was changed by hand.", f"Make it anew: {command}")
 
@@ -191,26 +190,26 @@ def _read_partition(columns: Columns, partition: Partition) -> pa.Table:
 def _joined(
     dataset: Dataset, found: Sequence[tuple[Partition, pa.Table]], left_out: Sequence[tuple[Partition, NcuBenchError]]
 ) -> pa.Table:
-    """The tables of a dataset as one, with what all their files say of their reports."""
-    said = [table_metadata(table) for _, table in found]
-    notes = [*dataset.notes, *(note for one in said for note in one.get("notes", []))]
+    """Concatenate the tables of a dataset and merge their metadata."""
+    metadatas = [table_metadata(table) for _, table in found]
+    notes = [*dataset.notes, *(note for one in metadatas for note in one.get("notes", []))]
     notes += [left_out_note(partition, error) for partition, error in left_out]
-    reports = [report for one in said for report in one.get("reports", [])]
+    reports = [report for one in metadatas for report in one.get("reports", [])]
     metadata = {"schema_version": SCHEMA_VERSION, "reports": reports, "notes": list(dict.fromkeys(notes))}
     return with_metadata(concatenated([table for _, table in found]), metadata)
 
 
 def left_out_note(partition: Partition, error: NcuBenchError) -> str:
-    """What is said of a file of a dataset that cannot be read."""
+    """The note on a file of a dataset that cannot be read."""
     return f"{partition.file} was left out: {error.what}"
 
 
 def each_partition(
     dataset: Dataset, function: Callable[[Partition], Result]
 ) -> tuple[list[tuple[Partition, Result]], list[tuple[Partition, NcuBenchError]]]:
-    """What `function` gives of each partition that can be read, and the others with their errors.
+    """Apply `function` to each partition; returns results of readable partitions, and errors of the others.
 
-    Raises the first of these where none can be read.
+    Raises the first error if all partitions fail.
     """
     found: list[tuple[Partition, Result]] = []
     left_out = []
@@ -227,63 +226,63 @@ def each_partition(
 
 
 def nothing_in(dataset: Dataset) -> NcuBenchError:
-    """The error for a dataset without a single report."""
-    said = f"{len(dataset.refused)} reports were refused, the first because: {dataset.refused[0].reason}"
-    return NcuBenchError(f"{dataset} holds no launches.", said if dataset.refused else "No report was read into it.")
+    """The error for a dataset that contains no report."""
+    reason = f"{len(dataset.refused)} reports were refused, the first because: {dataset.refused[0].reason}"
+    return NcuBenchError(f"{dataset} holds no launches.", reason if dataset.refused else "No report was read into it.")
 
 
 Choice = Callable[[Sequence[str], Sequence[str]], list[str]]
-"""Chooses columns of those that a file has and those in which some launch has a value."""
+"""Selects columns, given all columns of a file and those that are not entirely null."""
 
 
 def launch_stretches(
     path: File, columns: Iterable[str] | Choice, beforehand: tuple[Choice, Callable[[pa.Table], None]] | None = None
 ) -> Iterator[pa.Table]:
-    """The launches of a file in order, some row groups at a time: those of `columns` that it has.
+    """Yield the launches of a file in batches of row groups, in order, with those of `columns` that it has.
 
-    Where they come in more than one stretch, `beforehand` is given all launches first: columns of its own choice, a
-    row group at a time. Raises `NcuBenchError` where `read_launches` does.
+    If there are several batches, `beforehand` first receives columns of its own choice of all launches, a row group at
+    a time. Raises `NcuBenchError` as `read_launches` does.
     """
     with opened(path) as (file, found):
-        _hold_ours(file.read(columns=[]), path)
+        _require_launches(file.read(columns=[]), path)
         known = file.schema_arrow.names
         names = columns(known, _filled_of(file, found)) if callable(columns) else _chosen(known, list(columns))
-        stretches = _row_groups_of_stretches(file)
-        if beforehand is not None and len(stretches) > 1:
+        batches = _batches_of_row_groups(file)
+        if beforehand is not None and len(batches) > 1:
             choose, take = beforehand
             chosen = choose(known, _filled_of(file, found))
             for number in range(file.num_row_groups if chosen else 0):
-                take(_with_sound_texts(file.read_row_group(number, columns=chosen)))
-        for groups in stretches:
-            yield _with_sound_texts(file.read_row_groups(groups, columns=names))
+                take(_require_valid_text(file.read_row_group(number, columns=chosen)))
+        for groups in batches:
+            yield _require_valid_text(file.read_row_groups(groups, columns=names))
 
 
-def _row_groups_of_stretches(file: pq.ParquetFile) -> list[list[int]]:
-    """Which row groups are read together."""
-    stretches: list[list[int]] = []
+def _batches_of_row_groups(file: pq.ParquetFile) -> list[list[int]]:
+    """Numbers of the row groups in each batch."""
+    batches: list[list[int]] = []
     rows = ROWS_OF_A_STRETCH
     for number in range(file.num_row_groups):
         if rows >= ROWS_OF_A_STRETCH:
-            stretches.append([])
+            batches.append([])
             rows = 0
-        stretches[-1].append(number)
+        batches[-1].append(number)
         rows += file.metadata.row_group(number).num_rows
-    return stretches
+    return batches
 
 
 def one_value(path: Path, column: str) -> int | None:
-    """The number that a column has in every row of a file of ours; None where it has others, or rows without.
+    """The value of a numeric column that is the same in every row; None if values differ or are null.
 
-    Raises `NcuBenchError` when the file is damaged.
+    Raises `NcuBenchError` if the file is damaged.
     """
     values = floats(read_launches(path, [column]), column)
     return int(values[0]) if len(values) and bool((values == values[0]).all()) else None
 
 
 def spans_of_ids(path: Path) -> dict[int | None, tuple[int, int]]:
-    """The least and the greatest launch id of each process in a file of ours.
+    """The smallest and largest launch id per process in a file that ncu-bench wrote.
 
-    Raises `NcuBenchError` when the file is damaged.
+    Raises `NcuBenchError` if the file is damaged.
     """
     table = read_launches(path, ["process_id", "launch_id"])
     processes, ids = (arrays.one(table.column(name)) for name in ("process_id", "launch_id"))
@@ -303,7 +302,7 @@ def spans_of_ids(path: Path) -> dict[int | None, tuple[int, int]]:
 
 
 def read_beside(path: Path) -> pa.Table | None:
-    """A table that `write_table` put beside a file of launches; None where there is none that can be read."""
+    """A table that `write_table` stored beside a file of launches; None if it is missing or unreadable."""
     try:
         with opened(path) as (file, _):
             return file.read()
@@ -314,16 +313,16 @@ def read_beside(path: Path) -> pa.Table | None:
 def read_bench(path: File) -> pa.Table:
     """Read a table of measured points.
 
-    Raises `NcuBenchError` when the file is not there, is damaged, not such a table, or of a newer schema.
+    Raises `NcuBenchError` if the file is missing, damaged, of another kind, or of a newer schema version.
     """
     try:
         with parquet_file(path) as (file, _):
-            table = _with_sound_texts(file.read())
+            table = _require_valid_text(file.read())
     except DAMAGE as error:
         raise NcuBenchError(
             f"{path} could not be read as Parquet: {error}.", advice="Make one with: ncu-bench bench TARGET -o RUN"
         ) from error
-    _hold_sound(metadata_problem(table.schema), path, "ncu-bench bench")
+    _require_valid(metadata_problem(table.schema), path, "ncu-bench bench")
     metadata = table_metadata(table)
     if metadata.get("table") != bench_table.BENCH:
         raise NcuBenchError(
@@ -335,7 +334,7 @@ def read_bench(path: File) -> pa.Table:
             f"{path} follows schema version {version} of its kind; this ncu-bench knows versions up to {newest}.",
             advice="Update ncu-bench.",
         )
-    _hold_sound(column_problem(table.schema, bench_table.COLUMNS), path, "ncu-bench bench")
-    lacking = bench_table.lacking(table.column_names)
-    _hold_sound(lacking and f"it lacks the column {lacking}", path, "ncu-bench bench")
+    _require_valid(column_problem(table.schema, bench_table.COLUMNS), path, "ncu-bench bench")
+    missing = bench_table.missing_column(table.column_names)
+    _require_valid(missing and f"it lacks the column {missing}", path, "ncu-bench bench")
     return bench_table.completed(table)

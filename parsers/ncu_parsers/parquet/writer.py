@@ -1,8 +1,8 @@
-"""The only file that writes Parquet: a table at once, or launches table by table as they come.
+"""Write tables to Parquet: a table at once, or launches table by table. The only writer of Parquet.
 
-Floats are split by byte and compressed with zstd (a third smaller and faster than dictionaries for counters), of ids
-that count upwards the steps are kept (a hundredth of their size), names are dictionaries, pages have checksums. Arrow
-takes paths as UTF-8, and names of files may be any bytes, so it is given open files.
+Floats are split by byte and compressed with zstd (for counters a third smaller and faster than dictionaries), ascending
+ids are delta-encoded (a hundredth of their size), names are dictionaries, pages have checksums. Files are opened here,
+because Arrow accepts only UTF-8 paths.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ncu_parsers.schema.tables import COLUMNS, METADATA_KEY, concatenated, contr
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table of launches or kernels.
+    """Write a table of launches or kernels, atomically.
 
-    Raises `NcuBenchError` when the folder does not exist or cannot be written.
+    Raises `NcuBenchError` if the folder is missing or not writable.
     """
     with replacing(path) as temporary, pa.OSFile(os.fsencode(temporary), "wb") as sink:
         pq.write_table(table, sink, row_group_size=ROWS_OF_A_GROUP, **_encodings(table.schema))
@@ -32,10 +32,10 @@ def write_table(table: pa.Table, path: Path) -> None:
 
 ROWS_OF_A_GROUP = 128 * 1024
 ROWS_AT_A_TIME = 8 * 1024
-"""Of a column, by the writer of pages: its own 1024 take a twentieth longer."""
+"""Rows of a column that Arrow encodes at a time; its default of 1024 takes 5 % longer."""
 ENOUGH_ROWS = 16 * 1024
-"""Tables of fewer rows are gathered before they are written as a row group: of each of its columns Arrow keeps a
-kilobyte until the file is finished, as much as of 128 rows that wait.
+"""Smaller tables are buffered and combined to one row group: Arrow keeps a kilobyte per column and row group until the
+file is closed, as much as 128 buffered rows.
 """
 
 
@@ -57,10 +57,10 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 class RowGroups:
-    """A Parquet file of launches written table by table.
+    """A Parquet file of launches, written table by table.
 
-    Tables may bring new columns: what was written before is null in them. Rows written under fewer columns are copied
-    in the end, a row group at a time.
+    Later tables may have new columns, which are null in earlier rows. Rows written with fewer columns are copied at the
+    end, one row group at a time.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,13 +73,13 @@ class RowGroups:
         self.finished = False
 
     def write(self, table: pa.Table) -> None:
-        """Write the rows of a table behind those before."""
+        """Append the rows of a table."""
         self._waiting.append(table)
         if sum(map(len, self._waiting)) >= ENOUGH_ROWS:
             self._write_waiting()
 
     def finish(self, metadata: bytes) -> None:
-        """Write the file-level metadata, and close the file."""
+        """Write the file-level metadata and close the file."""
         self._write_waiting()
         if len(self._parts) > 1:
             self._copy_parts()
@@ -90,7 +90,7 @@ class RowGroups:
         self.finished = True
 
     def discard(self) -> None:
-        """Remove what is not finished."""
+        """Delete unfinished files."""
         self._waiting = []
         self._close()
         for part in self._parts:
@@ -138,7 +138,7 @@ class RowGroups:
 
 
 def _grown(known: pa.Schema | None, other: pa.Schema) -> pa.Schema:
-    """A schema with the columns of both in the order of a table of launches; what is known of a column stays."""
+    """The columns of both schemas in contract order; a column of both keeps its type of `known`."""
     if known is None:
         return other
     fields = {field.name: field for field in (*other, *known)}
@@ -155,9 +155,9 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @contextmanager
 def writing_row_groups(path: Path) -> Iterator[RowGroups]:
-    """A file of launches to write table by table; it appears under its name if it was finished, else what has it stays.
+    """Yield a `RowGroups` writer. If finished, it replaces `path` atomically; otherwise `path` is left unchanged.
 
-    Raises `NcuBenchError` when the folder cannot be written.
+    Raises `NcuBenchError` if the folder is not writable.
     """
     with replacing(path) as temporary:
         groups = RowGroups(temporary)
@@ -170,9 +170,9 @@ def writing_row_groups(path: Path) -> Iterator[RowGroups]:
 
 
 def write_parts(path: Path, parts: Sequence[Path | pa.Table], metadata: bytes) -> None:
-    """Write launches that lie in several files and tables as one file, with the columns that `concatenated` gives them.
+    """Concatenate launches from several files and tables into one file, with the columns of `concatenated`.
 
-    Raises `NcuBenchError` when the file cannot be written.
+    Raises `NcuBenchError` if the file cannot be written.
     """
     schemas = [part.schema if isinstance(part, pa.Table) else _schema_of(part) for part in parts]
     schema = concatenated([_as_made(one).empty_table() for one in schemas]).schema.remove_metadata()
@@ -184,7 +184,7 @@ def write_parts(path: Path, parts: Sequence[Path | pa.Table], metadata: bytes) -
 
 
 def _as_made(schema: pa.Schema) -> pa.Schema:
-    """The schema with list types as tables are made with: from a file they come with other names inside."""
+    """The schema with the contract's list types: types read from a file name the inner field differently."""
     lists = {column.name: column.type for column in COLUMNS if pa.types.is_nested(column.type)}
     return pa.schema([field.with_type(lists.get(field.name, field.type)) for field in schema])
 
@@ -201,7 +201,7 @@ def _row_groups(path: Path) -> Iterator[pa.Table]:
 
 
 def _as(schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """The table with these columns, in their types."""
+    """Cast and reorder the table to this schema."""
     for place, field in enumerate(table.schema):
         wanted = schema.field(field.name)
         if field.type != wanted.type:

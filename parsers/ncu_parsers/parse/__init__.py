@@ -1,1 +1,1 @@
-"""Reports to one table, or to Parquet."""
+"""Parse reports into one table, a Parquet file or a dataset."""

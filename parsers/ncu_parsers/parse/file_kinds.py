@@ -1,7 +1,7 @@
-"""Which reader a file is for: text pages of ncu and nsys, NVIDIA's binary reports, SQLite exports, traces.
+"""Select the reader of a file: text pages of ncu and nsys, NVIDIA's binary reports, SQLite exports, traces.
 
-A file says by its first bytes what it is; its name is asked only where these do not tell. Readers are imported when a
-file needs them, so that reading a CSV loads neither SQLite nor NVIDIA's reader.
+The first bytes decide; the file name only if they are ambiguous. Readers are imported on demand, so that reading a CSV
+loads neither SQLite nor NVIDIA's reader.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ HEAD_BYTES = 4096
 
 
 class FileKind(NamedTuple):
-    """A kind of file: the module that reads it, and the bytes it begins with or the ends of its name.
+    """A kind of file: the module that reads it, and its first bytes or the endings of its name.
 
-    With `words`, one of them stands near the beginning, too. Of the kinds here, only one that `streams` can be read
-    from standard input: the others are for readers that want a file. Where a program that is no part of this package
-    reads the file, the module says by `read_with` which one it is now, because another one may give more.
+    If `words` are given, one of them must occur near the beginning. Only kinds with `streams` can be read from standard
+    input; other readers need a file. With `by_others`, an external program reads the file, and the module's `read_with`
+    names it with its version, because another version may give other data.
     """
 
     module: str
@@ -33,7 +33,7 @@ class FileKind(NamedTuple):
     by_others: bool = False
 
     def fits(self, head: bytes, name: str) -> bool:
-        """Whether a file with these first bytes and this name is of the kind."""
+        """True if a file with these first bytes and this name is of this kind."""
         if not self.magic:
             return name.lower().endswith(self.suffixes)
         return head.startswith(self.magic) and (not self.words or any(word in head for word in self.words))
@@ -51,13 +51,13 @@ KINDS: tuple[FileKind, ...] = (
     FileKind("ncu_parsers.timelines.kineto", magic=(b"{", b"["), words=TRACE_WORDS, streams=True),
     FileKind("ncu_parsers.timelines.kineto", suffixes=(".json", ".json.gz", ".json.zst")),
 )  # fmt: skip
-"""The first that fits reads the file; what none fits is text."""
+"""The first matching kind reads the file; a file that matches none is text."""
 
 
 def read_artefact(source: Source) -> Report:
     """Read a file of any kind.
 
-    Raises `NcuBenchError` when it cannot be read: what it is, and what to do instead.
+    Raises `NcuBenchError`, saying what to do instead, if it cannot be read.
     """
     try:
         return reader_of(source)(source)
@@ -79,9 +79,9 @@ def reader_of(source: Source) -> Callable[[Source], Report]:
 
 
 def read_with(sources: Sequence[Source]) -> str:
-    """Which programs of others, in which versions, would read `sources` now; "" where this package reads them itself.
+    """The external programs, with versions, that would read `sources`; "" if this package reads them itself.
 
-    What was kept of a report is out of date when this changes: NVIDIA's reader gives more than a page of ncu.
+    Cached results are outdated if this changes: NVIDIA's reader gives more than a page of ncu.
     """
     kinds = {kind.module for kind in map(_kind_of, sources) if kind is not None and kind.by_others}
     return "; ".join(importlib.import_module(module).read_with() for module in sorted(kinds))

@@ -1,7 +1,7 @@
-"""Several reports, each read on its own: big ones into Parquet files beside each other, in processes where that pays.
+"""Parse several reports independently: big ones into Parquet files, in parallel processes where that is faster.
 
-Starting a process takes longer than reading a small report, so a few small ones are read here, while the others work;
-where they are many, a process reads some at a time. It ends with the process that started it, however that ends.
+Starting a process takes longer than reading a small report, so this process reads small ones meanwhile; if they are
+many, each child process reads a batch of them. Child processes end when their parent ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -42,28 +42,29 @@ from ncu_parsers.streaming.streaming_reader import StreamedReport, beside_others
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
-"""From these sizes on a report is read in a process of its own: CSV as it is streamed, and what is read slower."""
+"""Bytes from which a report is read in its own process: for streamed CSV, and for formats that are read slower."""
 
 SAFE_PATH = "PYTHONSAFEPATH"
 BATCH_BYTES = 4_000_000
-"""Small reports that follow each other are read by one process, so many of them."""
+"""Small reports are assigned to a process in batches of this many bytes."""
 
 HEAD_BYTES = 1 << 16
-"""So much of a report is looked at to see how it begins."""
+"""Bytes at the beginning of a report from which the first launch is read."""
 
 MOST_PROCESSES = 8
-"""Each may take some 200 MB."""
+"""Each process may take some 200 MB."""
 
 Ids = dict[int | None, tuple[int, int]]
-"""The least and the greatest launch id of each process."""
+"""The smallest and largest launch id per process."""
 
 
 @dataclass
 class Part:
-    """What reading one report gave: its account, and its launches in the file `path` or as `table`; or a refusal.
+    """Result of reading one report: its launches in the file `path` or as `table`; or a refusal.
 
-    `ids` are those of launches that may stand in another report too. `refusal` is what happened, cause and advice.
-    `is_gathered` says that the launches were put into one file with those of its neighbours, which the first has.
+    `ids` are launch ids that may also be in another report. `refusal` is (what, cause, advice) of an error.
+    `is_gathered`: the launches were written with those of the following reports to one file, which the first of them
+    has as `path`.
     """
 
     report: Report | None = None
@@ -75,16 +76,16 @@ class Part:
 
     @property
     def has_launches(self) -> bool:
-        """Whether there are any; of a gathered part, they may be in the file of one before it."""
+        """True if there are launches; those of a gathered part may be in the file of an earlier part."""
         return self.path is not None or self.table is not None or self.is_gathered
 
 
 def read_parts(
     sources: Sequence[Source], folder: Path, *, big: int, processes: int, reading: Callable[[Source], None]
 ) -> list[Part]:
-    """Read every source, in as many as `processes` where that pays. Reports of at least `big` bytes go into `folder`.
+    """Read every source, in up to `processes` processes. Launches of reports of at least `big` bytes go to `folder`.
 
-    `reading` is called with each source when it is waited for. Raises `NcuBenchError` when `folder` cannot be written.
+    `reading` is called with each source when it is its turn. Raises `NcuBenchError` if `folder` is not writable.
     """
     numbers = {source: number for number, source in enumerate(sources)}
     places = {source: folder / str(number) for source, number in numbers.items()}
@@ -105,7 +106,7 @@ def read_parts(
 
 
 def _batches(sources: Sequence[Source]) -> list[list[Source]]:
-    """What processes of their own read: reports that are long work, each alone, and small ones where they are many."""
+    """Sources for child processes: each long report alone, and batches of small ones if there are many."""
     long = [source for source in sources if _is_long_work(source)]
     others = [(source, source.size) for source in sources if source not in set(long)]
     batches = [[source] for source in long]
@@ -123,7 +124,7 @@ def _batches(sources: Sequence[Source]) -> list[list[Source]]:
 
 
 class _Small:
-    """Tables of small reports that follow each other, gathered in files: each by itself takes much memory."""
+    """Combines tables of consecutive small reports in files, since each table alone takes much memory."""
 
     def __init__(self) -> None:
         self._gathered: list[Part] = []
@@ -132,7 +133,7 @@ class _Small:
         self._rows = 0
 
     def take(self, number: int, part: Part, place: Path) -> None:
-        """Gather a part, the one of this number, if it is a small one; `place` is where its file would be."""
+        """Add part number `number`; small ones are combined. `place` is where the part's own file would be."""
         if number != self._next:
             self.finish()
         self._next = number + 1
@@ -147,7 +148,7 @@ class _Small:
             self.finish()
 
     def finish(self) -> None:
-        """Write what was gathered as the file of the first part; the others have nothing of their own then."""
+        """Write the combined tables as the file of the first part; the other parts then have neither table nor file."""
         tables = [part.table for part in self._gathered if part.table is not None]
         if len(tables) > 1:
             write_table(concatenated(tables), self._place)
@@ -158,7 +159,7 @@ class _Small:
 
 
 def begin_alike(sources: Sequence[Source]) -> bool:
-    """Whether two CSV reports begin with a launch of the same process and id, as sections of one run do."""
+    """True if two CSV reports begin with the same process and launch id, as sections of one run do."""
     firsts = [first for source in sources if (first := _first_launch(source)) is not None]
     return len(set(firsts)) < len(firsts)
 
@@ -191,11 +192,11 @@ def _is_long_work(source: Source) -> bool:
 
 @limited()
 def read_here(source: Source, path: Path, big: int) -> Part:
-    """One report: streamed into the file `path` where it has at least `big` bytes, else in memory."""
+    """Read one report: streamed into the file `path` if it has at least `big` bytes, else in memory."""
     try:
         streams = reader_of(source) is read_report
     except NcuBenchError:
-        streams = False  # the plain reader says what is wrong
+        streams = False  # the plain reader reports the error
     try:
         part = None
         if streams:
@@ -206,7 +207,7 @@ def read_here(source: Source, path: Path, big: int) -> Part:
 
 
 def read_apart(work: Sequence[tuple[Source, Path]], big: int) -> list[Part]:
-    """The same for some reports in a process of its own: launches do not travel between processes but through files."""
+    """`read_here` for some reports in a child process; launches are returned in files, not pickled."""
     parts = [read_here(source, path, big) for source, path in work]
     small = _Small()
     for number, (part, (_, path)) in enumerate(zip(parts, work, strict=True)):
@@ -240,7 +241,7 @@ def _streamed(source: Source, path: Path) -> Part:
 
 
 def _streamed_here(source: Source) -> Part | None:
-    """A small report, which takes less time so than by the plain reader."""
+    """Stream a small report into memory, which is faster than the plain reader."""
     tables: list[pa.Table] = []
     try:
         with beside_others():
@@ -261,9 +262,9 @@ def _read_whole(source: Source) -> Part:
     if not report.rows:
         return Part(report)
     if report.table is not None:
-        return Part(without_launches(report), table=report.table)
+        return Part(drop_launches(report), table=report.table)
     table = launches_table(report)
-    part = Part(without_launches(report), table=table)
+    part = Part(drop_launches(report), table=table)
     _note_ids(part.ids, table)
     return part
 
@@ -285,8 +286,8 @@ def _note_ids(ids: Ids, table: pa.Table) -> None:
             ids[process] = (min(least, before[0]), max(most, before[1]))
 
 
-def without_launches(report: Report) -> StreamedReport:
-    """What is known of a report, which travels between processes: all but its launches."""
+def drop_launches(report: Report) -> StreamedReport:
+    """Everything known of a report except its launches, for pickling."""
     known = {entry.name: getattr(report, entry.name) for entry in fields(Report)}
     return StreamedReport(
         **{**known, "launches": [], "table": None},
@@ -300,10 +301,10 @@ def without_launches(report: Report) -> StreamedReport:
 
 
 @process_wide
-def without_the_current_folder() -> Callable[[], None]:
-    """Inside, processes begin without the current folder on their path, in which a report may lie beside a json.py.
+def hide_current_folder() -> Callable[[], None]:
+    """Within the block, child processes start without the current folder, which may contain a json.py, on sys.path.
 
-    Python knows the setting from 3.11 on.
+    Effective from Python 3.11 on.
     """
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
@@ -320,24 +321,24 @@ def without_the_current_folder() -> Callable[[], None]:
 def _started(
     work: Sequence[Sequence[tuple[Source, Path]]], big: int, processes: int
 ) -> Iterator[dict[Source, Callable[[], Part]]]:
-    """Processes that do the `work` of `read_apart`, and for each report what waits for its part.
+    """Start processes for `work`; yields, per source, a function that waits for its part.
 
-    They have ended when the block has, also by an error or Ctrl-C.
+    The processes end with the block, also after an error or Ctrl-C.
     """
     if not work:
         yield {}
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy locks that threads hold
-    lifeline, held = context.Pipe(duplex=False)
+    lifeline, our_end = context.Pipe(duplex=False)
     count = min(processes, len(work))
     pool = _pool(context, lifeline, count)
     if pool is None:
-        held.close()
+        our_end.close()
         lifeline.close()
         yield {}
         return
     try:
-        with without_the_current_folder(), interrupts_held_back():
+        with hide_current_folder(), block_interrupts():
             running = [(pool.submit(read_apart, one, big), one) for one in work]
         yield {
             source: partial(_of_batch, future, place)
@@ -345,21 +346,19 @@ def _started(
             for place, (source, _) in enumerate(one)
         }
     except BaseException:
-        held.close()
+        our_end.close()
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        held.close()
+        our_end.close()
         lifeline.close()
 
 
 def _pool(context: SpawnContext, lifeline: Connection, count: int) -> ProcessPoolExecutor | None:
-    """So many processes; None on a machine without semaphores, such as some containers, where the caller reads one file
-    after another.
-    """
+    """A process pool; None without semaphores, as in some containers: then the caller reads files one by one."""
     try:
         return ProcessPoolExecutor(count, context, _begin, (lifeline, count))
-    # Python was built without semaphores, the system has too few, or there is no /dev/shm to keep them in.
+    # Python was built without semaphores, the system has too few, or /dev/shm is missing.
     except (ImportError, NotImplementedError, OSError):
         return None
 
@@ -369,15 +368,15 @@ def _of_batch(future: Future[list[Part]], place: int) -> Part:
 
 
 @contextmanager
-def interrupts_held_back() -> Iterator[None]:
-    """Processes started here never hear Ctrl-C, which a terminal sends to all; this one hears it afterwards.
+def block_interrupts() -> Iterator[None]:
+    """Processes started in the block ignore Ctrl-C, which a terminal sends to all; this one gets it after the block.
 
-    Nor do those that are started later by threads of the block.
+    The same holds for processes that threads of the block start later.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # multiprocessing would start it inside, and let Ctrl-C through again behind it
+    resource_tracker.ensure_running()  # started inside, it would unblock Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -392,7 +391,7 @@ def _begin(lifeline: Connection, processes: int) -> None:
 
 
 def _end_with(lifeline: Connection) -> None:
-    """End this process when the one that started it lets go of its end, or is no more."""
+    """End this process when its parent closes the connection or dies."""
     try:
         lifeline.recv_bytes()
     except (EOFError, OSError):

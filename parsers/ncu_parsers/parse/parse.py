@@ -1,4 +1,4 @@
-"""Any reports -> one table of launches, with an account of what was read, joined, skipped and refused."""
+"""Parse any reports into one table of launches, with an account of what was read, joined, skipped and refused."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from ncu_parsers.streaming.cells.rows import NotStreamed
 
 @dataclass
 class Parsed:
-    """What parsing gave: the table (None when every source was refused), the reports read, the errors of the others.
+    """Result of parsing: table (None if all were refused, or if streamed), reports, and errors of refused sources.
 
-    `mismatch` says, in a sentence, how two runs of a program differ in the kernels they launch.
+    `mismatch` describes how two runs of a program differ in the kernels they launch. `written` is true if there is a
+    file.
     """
 
     table: pa.Table | None
@@ -41,11 +42,11 @@ class Parsed:
 
 
 STREAMED_FROM_BYTES = 1_000_000
-"""A report of at least this size is written as it is read."""
+"""Reports of at least this size are streamed."""
 MANY_BYTES = 8_000_000
-"""Small reports of so many bytes together are read one after the other, each into a table of its own."""
+"""From this total size on, small reports are read one by one, each into its own table."""
 FIRST_FEW = 8
-"""Of many small reports so many are asked whether they are sections of one run, as all of them would be then."""
+"""Number of small reports that are checked for being sections of one run, as all of them would be then."""
 
 
 @limited()
@@ -57,12 +58,11 @@ def parse_into(
     processes: int = 1,
     reading: Callable[[Source], None] = lambda source: None,
 ) -> Parsed:
-    """Read every source into the Parquet file `path`, which is the same as writing the table of `parse`.
+    """Parse every source into the Parquet file `path`; the result equals the table of `parse`.
 
-    Big reports are written as they are read, several of them in as many as `processes` beside each other: then `table`
-    is None, and no more than a stretch of the launches is ever in memory. With `processes`, the program that calls this
-    must be one that can be imported (`if __name__ == "__main__"`). `written` says whether there is a file. Raises
-    `NcuBenchError` when it cannot be written.
+    Big reports are streamed, several of them in up to `processes` processes: then `table` is None, and only batches of
+    launches are in memory. With several processes, the calling program must be importable (`if __name__ ==
+    "__main__"`). Raises `NcuBenchError` if the file cannot be written.
     """
     not_streamed: dict[str, NotStreamed] = {}
     try:
@@ -86,19 +86,19 @@ def stream_into(
     processes: int = 1,
     reading: Callable[[Source], None] = lambda source: None,
 ) -> Parsed | None:
-    """Write big reports into the Parquet file `path` as they are read; None where that cannot be done.
+    """Stream big reports into the Parquet file `path`; None if they cannot be streamed.
 
-    It cannot where one report says something of another: a session page, or, with `join`, ids of launches that may
-    stand in both. Raises `NcuBenchError` when the file cannot be written, `NotStreamed` with the reason where the only
-    report has to be read launch by launch.
+    They cannot if one report may affect another: a session page, or, with `join`, launches with ids of several reports.
+    Raises `NcuBenchError` if the file cannot be written, `NotStreamed` with the reason if the only report must be read
+    launch by launch.
     """
     if len(sources) > 1 and any(source.path == STANDARD_INPUT for source in sources):
-        return None  # other processes have another
+        return None  # child processes have another standard input
     sizes = [source.size for source in sources]
     if max(sizes, default=0) < STREAMED_FROM_BYTES and sum(sizes) < MANY_BYTES:
         return None
     if any(origin_of(source.path) for source in sources):
-        return None  # what is written as it is read says nothing of ranks
+        return None  # streamed launches have no ranks
     if len(sources) == 1:
         return _stream_one(path, sources[0], reading)
     from ncu_parsers.parse.parallel_parse import begin_alike, read_parts
@@ -128,8 +128,8 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -
         if reader_of(source) is not read_report:
             return None
     except NcuBenchError:
-        return None  # the plain reader says what is wrong
-    from ncu_parsers.streaming.streaming_reader import stream_report  # small reports do without its imports
+        return None  # the plain reader reports the error
+    from ncu_parsers.streaming.streaming_reader import stream_report  # imported only for big reports
 
     reading(source)
     try:
@@ -138,12 +138,12 @@ def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -
             note_loops(report)
             groups.finish(encoded(_metadata([report], [])))
     except TooBig as error:
-        return Parsed(None, refused={source.name: error.alone()})
+        return Parsed(None, refused={source.name: error.drop_traceback()})
     return Parsed(None, [report], written=True)
 
 
 def share_ids(reports: Sequence[Mapping[int | None, tuple[int, int]]]) -> bool:
-    """Whether a launch may stand in two reports: ids of one process that overlap."""
+    """True if a launch may be in two reports: their ids of one process overlap."""
     spans: dict[int | None, list[tuple[int, int]]] = {}
     for ids in reports:
         for process, span in ids.items():
@@ -159,11 +159,11 @@ def parse(
     reading: Callable[[Source], None] = lambda source: None,
     not_streamed: Mapping[str, NotStreamed] | None = None,
 ) -> Parsed:
-    """Read every source into one table.
+    """Parse every source into one table.
 
-    A source that cannot be read is kept apart with its reason; the others are read all the same. With `join`, a
-    launch that stands in several files (one section of a report per file, say) becomes one row. `reading` is called
-    with each source before it is read. Reports named in `not_streamed` get a note with the reason.
+    A source that cannot be read is listed with its error; the others are read. With `join`, a launch in several files
+    (one section of a report per file, say) becomes one row. `reading` is called with each source before it is read.
+    Reports named in `not_streamed` get a note with the reason.
     """
     result = Parsed(None)
     for source in sources:
@@ -171,7 +171,7 @@ def parse(
         try:
             result.reports.append(read_artefact(source))
         except NcuBenchError as error:
-            result.refused[source.name] = error.alone()
+            result.refused[source.name] = error.drop_traceback()
     for report in result.reports:
         if not_streamed and report.source in not_streamed:
             note_not_streamed(report, not_streamed[report.source])
@@ -185,9 +185,9 @@ def parse(
 
 
 def parse_two_runs(first: Source, second: Source, *, ended_early: bool = False) -> Parsed:
-    """Two reports of two runs of one program, each with some of the counters, as one table: a row per launch.
+    """Join the reports of two runs of one program, with different counters, to one table with a row per launch.
 
-    `ended_early` says that the second run was broken off, so that it holds fewer launches for a known reason.
+    `ended_early`: the second run was aborted, so missing launches are expected.
     """
     result = parse([first, second], join=False)
     if len(result.reports) < 2:
@@ -221,7 +221,7 @@ def _table_of(report: Report) -> pa.Table:
 
 
 def _lend_sessions(sessions: list[Report], profiles: list[Report], result: Parsed) -> None:
-    """Session pages give their attributes to the reports beside them: of the same name stem, or to all."""
+    """Copy the attributes of session pages to reports with the longest common file-name prefix, or to all reports."""
     for session in sessions:
         if not profiles:
             result.refused[session.source] = NcuBenchError(
@@ -240,7 +240,7 @@ def _lend_sessions(sessions: list[Report], profiles: list[Report], result: Parse
 
 
 def _shared_stem(one: str, other: str) -> int:
-    """How many leading characters two file names share; 0 for files in different folders."""
+    """Length of the common prefix of two file names; 0 for files in different folders."""
     first, second = PurePath(one), PurePath(other)
     if first.parent != second.parent:
         return 0
@@ -270,7 +270,7 @@ def _join(profiles: list[Report], result: Parsed) -> None:
 
 
 def account(report: Report) -> dict[str, Any]:
-    """What the Parquet file remembers of a report: dialect, tool, lines and notes."""
+    """The entry of a report in the Parquet file's metadata: dialects, tool, lines and notes."""
     return {
         "report": report.source,
         "dialects": report.dialects,

@@ -1,7 +1,7 @@
-"""Reports -> a dataset: each is read on its own, by whom an engine chooses, into the one file that its path names.
+"""Parse reports into a dataset: each independently, by an engine's worker, into the file that its path determines.
 
-The file of a report depends on the report alone, and appears whole or not at all. So a report that two workers read,
-because the first was lost on the way, is in the dataset once.
+The content of a file depends only on its report, and files are written atomically. So a report that two workers read,
+because the first was lost, is in the dataset once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ncu_parsers.datasets import dataset_layout
 from ncu_parsers.datasets.dataset_layout import LOG, READ, REFUSED, RUN, LogLine, folders_of, log_bytes, read_log
 from ncu_parsers.datasets.engine import Engine, InOrder
 from ncu_parsers.datasets.remote_files import File, RemoteFile, file_at, move
-from ncu_parsers.parquet.atomic_output import bytes_replaced, folder_beside, held
+from ncu_parsers.parquet.atomic_output import folder_beside, lock_beside, write_bytes_atomically
 from ncu_parsers.parquet.reader import one_value, spans_of_ids
-from ncu_parsers.parse.parallel_parse import without_launches
+from ncu_parsers.parse.parallel_parse import drop_launches
 from ncu_parsers.parse.parse import Parsed, parse_into, share_ids
 from ncu_parsers.parse.rank_origin import origin_of
 from ncu_parsers.report_data.report import Report
@@ -34,7 +34,7 @@ Ids = Mapping[int | None, tuple[int, int]]
 
 @dataclass(frozen=True)
 class ReportToRead:
-    """One report to read into a dataset: under which names, and where on disk to write until it is whole."""
+    """One report to read into a dataset: its names, and a scratch folder for the incomplete file."""
 
     report: str
     run: str
@@ -48,9 +48,9 @@ class ReportToRead:
 
 @dataclass
 class Written:
-    """What reading one report gave: all that is known of it but its launches, and where these are in its run.
+    """Result of reading one report: its data except launches, and its file, relative to the run.
 
-    `ids` are those of launches that may stand in another report too.
+    `ids` are the launch ids, per process, that may also be in another report.
     """
 
     report: Report
@@ -68,26 +68,26 @@ def parse_into_dataset(
     engine: Engine | None = None,
     reading: Callable[[Source], None] = lambda source: None,
 ) -> Parsed:
-    """Read every source into its own file of the dataset `root`, a folder or URL; files that are there are replaced.
+    """Read every source into its own file of the dataset `root` (folder or URL); existing files are replaced.
 
-    `run` is the run of all of them; without, it is that of the folder that each lies in. Sources that cannot be read
-    are lines of the log of their run. Raises `NcuBenchError` when the dataset cannot be written.
+    `run` is the run of all sources; by default, that of each source's folder. The log of the run records sources that
+    cannot be read. Raises `NcuBenchError` if the dataset cannot be written.
     """
     result = Parsed(None)
     log: dict[str, list[LogLine]] = {}
     ids: dict[tuple[str, int | None], list[tuple[str, Ids]]] = {}
     with _scratch(root) as scratch:
-        works = works_of(root, sources, run, scratch)
-        for source, work, written in zip(sources, works, (engine or InOrder()).map(write_report, works), strict=True):
+        tasks = reports_to_read(root, sources, run, scratch)
+        for source, task, written in zip(sources, tasks, (engine or InOrder()).map(write_report, tasks), strict=True):
             reading(source)
-            lines = log.setdefault(work.run, [])
+            lines = log.setdefault(task.run, [])
             if isinstance(written, NcuBenchError):
                 result.refused[source.name] = written
-                lines.append(LogLine(work.report, REFUSED, reason=written.paragraph))
+                lines.append(LogLine(task.report, REFUSED, reason=written.paragraph))
                 continue
             result.reports.append(written.report)
-            lines.append(LogLine(work.report, READ, written.file, written.report.rows, written.bytes))
-            ids.setdefault((work.run, written.rank), []).append((source.name, written.ids))
+            lines.append(LogLine(task.report, READ, written.file, written.report.rows, written.bytes))
+            ids.setdefault((task.run, written.rank), []).append((source.name, written.ids))
     for name, lines in log.items():
         _write_log(file_at(root).joinpath(f"{RUN}={dataset_layout.encoded(name)}"), lines)
     result.notes += [note for each in ids.values() for note in _shared(each)]
@@ -97,10 +97,10 @@ def parse_into_dataset(
 
 @contextmanager
 def _scratch(root: str) -> Iterator[str | None]:
-    """A folder in a dataset on disk for files that are not whole yet; for a URL, none."""
+    """A scratch folder in a dataset on disk; None for a URL."""
     place = file_at(root)
     if isinstance(place, RemoteFile):
-        place.below()  # what cannot be reached is said before any report is read
+        place.below()  # raises now if the URL cannot be reached
         yield None
         return
     try:
@@ -114,18 +114,18 @@ def _scratch(root: str) -> Iterator[str | None]:
         yield str(folder)
 
 
-def works_of(root: str, sources: Sequence[Source], run: str, scratch: str | None) -> list[ReportToRead]:
-    """The reports by absolute paths, as every worker can read them, each under a name that no other of its run has."""
+def reports_to_read(root: str, sources: Sequence[Source], run: str, scratch: str | None) -> list[ReportToRead]:
+    """The reports, by absolute paths that every worker can read, with names that are unique per run and rank."""
     place = file_at(root)
     target = str(place) if isinstance(place, RemoteFile) else str(place.absolute())
     paths = [source.path if source.path == STANDARD_INPUT else str(Path(source.path).absolute()) for source in sources]
     runs = [run or run_of(path) for path in paths]
-    names = _told_apart(paths, [(one, _rank_of(path)) for one, path in zip(runs, paths, strict=True)])
+    names = _unique_names(paths, [(one, _rank_of(path)) for one, path in zip(runs, paths, strict=True)])
     return [ReportToRead(path, one, name, target, scratch) for path, one, name in zip(paths, runs, names, strict=True)]
 
 
 def run_of(path: str) -> str:
-    """What the run of a report is called: as its run folder, or else as the folder that it lies in."""
+    """The run of a report: the name of its run folder, or else of its folder."""
     folder = Path(path).absolute().parent
     if folder.name == REPORTS:
         folder = folder.parent
@@ -139,8 +139,8 @@ def _rank_of(path: str) -> int | None:
     return origin.rank if origin is not None else None
 
 
-def _told_apart(paths: Sequence[str], places: Sequence[tuple[str, int | None]]) -> list[str]:
-    """File names, behind as many folders as it takes to tell those apart that go to the same place."""
+def _unique_names(paths: Sequence[str], places: Sequence[tuple[str, int | None]]) -> list[str]:
+    """File names, preceded by as many folders as needed to be unique among those with the same place."""
     depths = [1] * len(paths)
     while True:
         names = ["/".join(PurePath(path).parts[-depth:]) for path, depth in zip(paths, depths, strict=True)]
@@ -159,17 +159,17 @@ def _told_apart(paths: Sequence[str], places: Sequence[tuple[str, int | None]]) 
 # ------------------------------------------------------------------------------------------------------- one report
 
 
-def write_report(work: ReportToRead) -> Written:
-    """Read one report into its file. Raises `NcuBenchError` when it cannot be read, or the file not be written."""
-    with TemporaryDirectory(dir=work.scratch, prefix="ncu-bench-" if work.scratch is None else "") as folder:
+def write_report(task: ReportToRead) -> Written:
+    """Read one report into its file. Raises `NcuBenchError` if it cannot be read or the file cannot be written."""
+    with TemporaryDirectory(dir=task.scratch, prefix="ncu-bench-" if task.scratch is None else "") as folder:
         file = Path(folder) / dataset_layout.LAUNCHES
-        report = _read_into(file, work.report)
+        report = _read_into(file, task.report)
         rank = one_value(file, "rank")
         ids = spans_of_ids(file) if report.table is None else {}
-        run, *inner = folders_of(work.run, rank, work.name)
+        run, *inner = folders_of(task.run, rank, task.name)
         size = file.stat().st_size
-        move(file, file_at(work.root).joinpath(run, *inner, dataset_layout.LAUNCHES))
-    return Written(without_launches(report), rank, "/".join([*inner, dataset_layout.LAUNCHES]), size, ids)
+        move(file, file_at(task.root).joinpath(run, *inner, dataset_layout.LAUNCHES))
+    return Written(drop_launches(report), rank, "/".join([*inner, dataset_layout.LAUNCHES]), size, ids)
 
 
 def _read_into(file: Path, path: str) -> Report:
@@ -177,7 +177,7 @@ def _read_into(file: Path, path: str) -> Report:
         parsed = parse_into(file, [Source(path)])
     except NcuBenchError:
         raise
-    except Exception as error:  # one report of many that stumbles on a defect here is no reason to lose the others
+    except Exception as error:  # a defect here must not stop the other reports
         raise NcuBenchError(
             f"{path} could not be read: {type(error).__name__}: {error}.",
             "This is a defect of ncu-bench, or memory ran out.",
@@ -195,18 +195,18 @@ def _read_into(file: Path, path: str) -> Report:
 
 
 def _write_log(run: File, lines: Sequence[LogLine]) -> None:
-    """Add what became of some reports to the log of their run.
+    """Add outcomes to the log of a run.
 
-    What a report left elsewhere in the run when it was read before is removed. What it left is kept where it cannot be
-    read any more. On disk processes do so one after the other; a store has no locks, and keeps what was written last.
+    The file of an earlier reading is deleted if the report now has another; it is kept if the report can no longer be
+    read. On disk, processes take turns by a lock; object stores have no locks, and the last writer wins.
     """
     log = run.joinpath(LOG)
     if isinstance(log, RemoteFile):
         log.write_bytes(_log_with(lines, log, run))
         return
     log.parent.mkdir(parents=True, exist_ok=True)
-    with held(log):
-        bytes_replaced(log, _log_with(lines, log, run))
+    with lock_beside(log):
+        write_bytes_atomically(log, _log_with(lines, log, run))
 
 
 def _log_with(lines: Sequence[LogLine], log: File, run: File) -> bytes:
@@ -231,7 +231,7 @@ def _remove(file: File) -> None:
 
 
 def _shared(reports: Sequence[tuple[str, Ids]]) -> list[str]:
-    """A note where two reports of one run and rank may hold the same launches: a dataset joins none."""
+    """A note if two reports of one run and rank may contain the same launches; a dataset does not join them."""
     pair = next(
         ((one, other) for (one, ours), (other, theirs) in combinations(reports[:50], 2) if share_ids([ours, theirs])),
         None,

@@ -1,4 +1,4 @@
-"""Which rank, on which host and device, a report in the run folder of a distributed run came from."""
+"""Rank, host and device of reports in the run folder of a distributed run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import field_metadata
 
 HOST = "host"
-"""The column that says on which machine a launch ran."""
+"""The column with the host name of a launch."""
 
 
 @dataclass(frozen=True)
 class RankOrigin:
-    """Where a report was made: its rank, or the ranks of its processes; None or {} where neither is known."""
+    """Where a report was made: its rank, or the rank of each of its processes; None or {} if unknown."""
 
     host: str | None
     rank: int | None = None
@@ -31,9 +31,9 @@ class RankOrigin:
 
 
 def origin_of(path: str) -> RankOrigin | None:
-    """Where a report was made that lies in the folder of a rank or node of a run; None for every other.
+    """The origin of a report in the folder of a rank or node; None for any other report.
 
-    Of a rank that was killed there is no manifest: its folder says which one it was.
+    A killed rank leaves no manifest; then the folder name gives the rank.
     """
     file = Path(path)
     if file.parent.name != REPORTS:
@@ -56,20 +56,20 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _number(value: object) -> int | None:
-    """A rank, process id or device number; None for anything else that may stand in its place."""
+    """A rank, process id or device number; None if the value is not one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
 
 
 def _processes(place: Mapping[str, Any]) -> dict[int, int]:
-    """The ranks of a node's processes, as far as they are known."""
-    said = place.get("processes")
-    entries = map(_object, said) if isinstance(said, list) else ()
-    known = ((_number(one.get("process_id")), _number(one.get("rank"))) for one in entries)
+    """The known ranks of a node's processes."""
+    entries = place.get("processes")
+    objects = map(_object, entries) if isinstance(entries, list) else ()
+    known = ((_number(one.get("process_id")), _number(one.get("rank"))) for one in objects)
     return {process: rank for process, rank in known if process is not None and rank is not None}
 
 
 def by_origin(reports: Sequence[Report]) -> list[list[Report]]:
-    """The reports of each rank or node together, and all others: launches of two ranks are never the same."""
+    """Group reports by rank or node; all others form one group. Launches of two ranks are never the same."""
     groups: dict[str, list[Report]] = {}
     for report in reports:
         known = origin_of(report.source) is not None
@@ -78,7 +78,7 @@ def by_origin(reports: Sequence[Report]) -> list[list[Report]]:
 
 
 def with_origin(table: pa.Table, path: str) -> pa.Table:
-    """The launches of a report with its rank and host in every row, where it lies in a folder that tells."""
+    """Add rank and host of a report to every row of its table, if they are known."""
     origin = origin_of(path)
     if origin is None:
         return table
@@ -93,7 +93,7 @@ def with_origin(table: pa.Table, path: str) -> pa.Table:
 
 
 def _ranks(table: pa.Table, origin: RankOrigin) -> list[int | None]:
-    """The rank of each launch: the report's, or that of the process."""
+    """The rank of each launch: that of the report, or that of its process."""
     if origin.rank is not None:
         return [origin.rank] * len(table)
     processes = tables.floats(table, "process_id")

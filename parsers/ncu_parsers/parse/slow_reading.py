@@ -1,4 +1,4 @@
-"""The note of a big report that was read more slowly than this release can read others."""
+"""Notes on big reports that were read slower than possible."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ NOT_COMPILED = (
 
 
 def note_loops(report: Report) -> None:
-    """Add the note to a report that was streamed, if this installation has no compiled loops."""
+    """Add a note to a streamed report if this installation has no compiled loops."""
     if compiled_loops.loops is None:
         report.notes.append(NOT_COMPILED)
 
 
 def note_not_streamed(report: Report, reason: NotStreamed) -> None:
-    """Add the note to a report that was read launch by launch, which takes several times as long as streaming."""
+    """Add a note to a report that was read launch by launch, which takes several times as long as streaming."""
     report.notes.append(f"read launch by launch, several times slower than as a stream: {reason}")

@@ -1,8 +1,8 @@
-"""Two runs of one program, each with some of the counters -> the launches of the first with the counters of both.
+"""Join two runs of one program with different counters: the launches of the first get the counters of both.
 
-A process id, a stream and a context mean nothing across runs. What two runs of a deterministic program share is what
-they launch: the first launch of a kernel with the same shape in the same NVTX range is the same work, and so on. Only
-kernels that both runs launched equally often are joined; the others show that the program is not deterministic.
+Process ids, streams and contexts differ between runs. Two runs of a deterministic program launch the same kernels: the
+nth launch with the same kernel, shape and NVTX range is matched with the nth. Only kernels launched equally often in
+both runs are joined; the others show that the program is not deterministic.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ Signature = tuple[object, ...]
 
 
 class JoinedRuns(NamedTuple):
-    """How many launches have the counters of both runs, and in words how the runs differ, "" where they do not."""
+    """Number of launches with the counters of both runs, and a sentence on how the runs differ, "" if they do not."""
 
     matched: int
     mismatch: str
 
 
 def join_runs(first: Sequence[Launch], second: Sequence[Launch], *, ended_early: bool = False) -> JoinedRuns:
-    """Give the launches of the first run the metrics of the second, in place.
+    """Add the metrics of the second run to the launches of the first, in place.
 
-    With `ended_early` the second run was broken off: launches that it does not have any more are no mismatch.
+    With `ended_early`, the second run was aborted: launches missing from it are no mismatch.
     """
     others = _by_signature(second)
     matched = 0
@@ -44,7 +44,7 @@ def join_runs(first: Sequence[Launch], second: Sequence[Launch], *, ended_early:
     differing += [
         f"{launches[0].kernel_short or launches[0].kernel_name} 0 and {len(launches)}" for launches in others.values()
     ]
-    return JoinedRuns(matched, _in_words(differing))
+    return JoinedRuns(matched, _mismatch_text(differing))
 
 
 def _by_signature(launches: Sequence[Launch]) -> dict[Signature, list[Launch]]:
@@ -55,7 +55,7 @@ def _by_signature(launches: Sequence[Launch]) -> dict[Signature, list[Launch]]:
     return groups
 
 
-def _in_words(differing: list[str]) -> str:
+def _mismatch_text(differing: list[str]) -> str:
     if not differing:
         return ""
     return (

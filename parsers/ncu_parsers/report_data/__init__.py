@@ -1,1 +1,1 @@
-"""What a report holds, whatever its format: launches, metrics, units, names."""
+"""Contents of a report, whatever its format: launches, metrics, units, names."""

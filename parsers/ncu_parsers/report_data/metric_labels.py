@@ -1,8 +1,8 @@
-"""Display labels of the details page -> metric names.
+"""Map display labels of the details page to metric names.
 
-`ncu --page details` prints "Duration", not gpu__time_duration.sum. NVIDIA's section files say which metric a label
-stands for, per section; `labels.toml` holds those that mean the same metric in every tool version looked at (2018 to
-2024.1, and 2025's reports agree). Any other label keeps a column of its own: "Section: Label".
+`ncu --page details` prints "Duration" for gpu__time_duration.sum. NVIDIA's section files define the metric of a label,
+per section; `labels.toml` lists labels with the same metric in every version examined (2018 to 2024.1, and reports of
+2025 agree). Any other label becomes a column named "Section: Label".
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# "{UNIT}: {COMPOUND_NAME} (dram__cycles_active.avg.pct_of_peak_sustained_elapsed)": a breakdown, named in brackets.
+# "{UNIT}: {COMPOUND_NAME} (dram__cycles_active.avg.pct_of_peak_sustained_elapsed)": a breakdown of the metric.
 _BREAKDOWN = r"\{UNIT\}: \{COMPOUND_NAME\} \((?P<metric>\w+(?:\.\w+)*)\)$"
 COMMAND_LINE_SECTION = "Command line profiler metrics"
 
 
 class LabelledMetric(NamedTuple):
-    """The metric a label stands for, with the section and label it was printed under."""
+    """The metric that a label stands for, and the section and label under which it was printed."""
 
     name: str
     section: str
@@ -40,7 +40,7 @@ def _known() -> dict[str, dict[str, str]]:
 def metric_of_label(section: str, body: str, label: str) -> LabelledMetric:
     """The metric that `label` stands for in `section`.
 
-    `body` is the Body Item Label of `--print-details all`, "" elsewhere. Metric names stand for themselves.
+    `body` is the Body Item Label of `--print-details all`, else "". A metric name stands for itself.
     """
     if "__" in label:
         breakdown = re.match(_BREAKDOWN, label)

@@ -1,4 +1,4 @@
-"""The NVTX ranges around a launch, and what those of our own launcher say of it."""
+"""The NVTX ranges around a launch, and the iteration, phase and module that ranges of our launcher name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ncu_parsers.report_data.report import Launch
 
 
 def place(launch: Launch, ranges: list[tuple[str, str]]) -> None:
-    """Note the ranges on a launch; those of our own launcher also say its iteration, phase and module."""
+    """Store (domain, name) ranges, outermost first, in a launch; our launcher's set iteration, phase and module."""
     launch.nvtx_path = tuple(name for _, name in ranges)
     for domain, name in ranges:
         if domain != DOMAIN:
@@ -20,4 +20,4 @@ def place(launch: Launch, ranges: list[tuple[str, str]]) -> None:
         elif kind == "iteration" and whole(number, bits=31) is not None:
             launch.iteration = whole(number, bits=31)
         else:
-            launch.module = name  # the last one is the innermost
+            launch.module = name  # the innermost range comes last

@@ -1,9 +1,9 @@
-"""The file of the embedded operator collector: a JSON object per line, a header first.
+"""Read the file of the operator collector: a header, then one JSON object per line.
 
-Its numbers are not hardware counters: times are those of operators as PyTorch dispatches them, FLOPs follow from
-shapes (contractions only), and bytes are inputs, weights and outputs of each operator. `source` says "operators" and
-`flops_basis` says how. A header that says "estimate" is of a model that was not run: its operators have no times, and
-`source` says "estimate".
+Its numbers are not hardware counters: times are those of operators as PyTorch dispatches them, FLOPs follow from shapes
+(contractions only), bytes are inputs, weights and outputs of each operator. `source` is "operators", and `flops_basis`
+names the method. A header with "estimate" describes a model that was not run: its operators have no times, and `source`
+is "estimate".
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from ncu_parsers.report_data import report
 from ncu_parsers.report_data.report import Launch
 
 DIALECT, ESTIMATE_DIALECT = "operators", "estimate"
-"""Both are what `source` says of their rows, too."""
+"""Dialects; also the values of `source` in their rows."""
 
 SWEEP = "bench"
-"""What `source` says of the points of a sweep, which are never written as launches."""
+"""`source` of the points of a sweep, which are never stored as launches."""
 
 BY_OPERATOR = frozenset({DIALECT, ESTIMATE_DIALECT, SWEEP})
-"""Values of `source` whose FLOPs and bytes are those of operators, by formulas."""
+"""Values of `source` whose FLOPs and bytes come from formulas per operator."""
 
 BASIS = "operator formulas, contractions only"
 CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}
-"""On a CPU the type says which unit worked. On a GPU half types, and fp32 as TF32, may use the tensor cores."""
+"""On a CPU the type determines the column. On a GPU, half types, and fp32 as TF32, may run on tensor cores."""
 
 INTEGER_OPERATIONS = "integer_operations"
-"""The column of what products of integers do, which are no FLOPs."""
+"""Column of integer operations of products, which are not FLOPs."""
 
 THREADS = "threads"
-"""The column of how many threads an operator on a CPU may use, which its ceilings depend on."""
+"""Column of the threads that a CPU operator may use; its ceilings depend on them."""
 
 
 OPERATOR_DEVICE = "operator_device"
-"""The column of where an operator ran, cpu or cuda, which says what clock its time is of."""
+"""Column of the device of an operator (cpu or cuda), which determines the clock of its time."""
 
 
 def opens_operator_file(line: str) -> bool:
-    """Whether `line` is the header of a collector's file."""
+    """True if `line` is the header of a collector's file."""
     if not line.startswith(f'{{"{FORMAT}": '):
         return False
     try:
@@ -54,7 +54,7 @@ def opens_operator_file(line: str) -> bool:
 
 
 class OperatorFile:
-    """The records of one collector. Raises `NcuBenchError` for those of a version that this release does not know."""
+    """The records of one collector. Raises `NcuBenchError` if their format version is unknown."""
 
     def __init__(self, header: str) -> None:
         self.header: dict[str, Any] = json.loads(header)
@@ -76,7 +76,7 @@ class OperatorFile:
         return self._launches
 
     def feed(self, line: str) -> str:
-        """Take in one line: an operator call, or something broken."""
+        """Read one line and return its kind: `METRICS`, `BLANK` or `BROKEN`."""
         if not line.strip():
             return report.BLANK
         try:
@@ -118,7 +118,7 @@ class OperatorFile:
                 launch.measures[column] = _amount(flops)
         if record.get("integer_operations") is not None:
             launch.metrics[INTEGER_OPERATIONS] = report.Metric(_amount(record["integer_operations"]), 0.0, "OP")
-            if not self.header.get("estimate"):  # zero FLOPs would make memory its bound, whatever its integers took
+            if not self.header.get("estimate"):  # with 0 FLOPs the operator would always look memory-bound
                 launch.measures.pop("flops", None)
                 launch.flops_basis = None
         threads = self.header.get("threads")
@@ -132,14 +132,14 @@ class OperatorFile:
 
 
 def _amount(value: object, below: float = math.inf) -> float:
-    """A number from 0 up. Raises `ValueError` for anything else."""
+    """A number from 0 to `below` (excluded). Raises `ValueError` for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
         raise ValueError(f"{value!r:.40} is no amount")
     return float(value)
 
 
 def _word(value: object) -> str | None:
-    """A text or null. Raises `ValueError` for anything else."""
+    """A text or None. Raises `ValueError` for any other value."""
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{value!r:.40} is no text")
     return value

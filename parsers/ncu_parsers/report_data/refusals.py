@@ -1,4 +1,4 @@
-"""What is said of a file that is no report, whatever its format."""
+"""The error for a file that is not a report, whatever its format."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ EXPORT = "ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.c
 
 
 class NotAReport(NcuBenchError):
-    """The file holds no table of ncu that could be read."""
+    """The file contains no readable table of ncu."""

@@ -1,8 +1,7 @@
-"""What one report file holds, whatever its dialect: launches with metrics, and an account of every line.
+"""One parsed report file, whatever its dialect: launches with metrics, and a count of lines by kind.
 
-A reader of a dialect is a `Page`: it is fed line by line, says of each line what it was, and in the end gives its
-launches. Numbers are turned from text into values only then, because the locale of a file shows in its numbers, and a
-single one seldom tells.
+A dialect is read by a `Page`: it receives line after line, returns the kind of each, and finally returns its launches.
+Numbers are converted only at the end, because the locale (decimal point or comma) must be inferred from many numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ncu_parsers.report_data.units import ABSENT, NumberFormat, instances, unit
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What a line can be. Those of READ_KINDS carry data; every other kind is skipped, and counted under its name.
+# Kinds of lines. Lines of READ_KINDS carry data; all others are skipped and counted by kind.
 HEADER = "header"
 UNITS = "units row"
 METRICS = "metric row"
@@ -42,7 +41,7 @@ READ_KINDS = frozenset({HEADER, UNITS, METRICS, RULE, SESSION, HOST})
 
 
 class Reading(NamedTuple):
-    """One metric of one launch, as printed."""
+    """One printed metric of one launch."""
 
     text: str
     unit: str
@@ -52,7 +51,7 @@ class Reading(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """One metric of one launch, in base units. `value` is a number or a word; `step` is its last digit's step."""
+    """One metric of one launch in base units. `value` is a number or a text; `step` is the step of its last digit."""
 
     value: float | str
     step: float
@@ -60,7 +59,7 @@ class Metric(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A result of one of NVIDIA's rules, as a report's details page prints it."""
+    """A result of one of NVIDIA's rules, as printed on the details page."""
 
     section: str
     name: str
@@ -72,9 +71,9 @@ class Rule(NamedTuple):
 
 @dataclass
 class Launch:
-    """One kernel launch, or one range, or, with `invocations`, the averages of several launches.
+    """One kernel launch or range; with `invocations`, an average over that many launches.
 
-    `measures` are columns of the contract that the report holds as they are, so that nothing is derived for them.
+    `measures` are contract columns that the report contains directly, so that they are not derived from metrics.
     """
 
     kernel_name: str
@@ -103,27 +102,27 @@ class Launch:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What the same launch shares in two pages or files of one run."""
+        """Equal for the same launch on two pages or in two files of one run."""
         return (
             self.process_id, self.launch_id, self.kernel_name, self.device_id, self.context, self.stream,
             self.attributes.get("Process Name"), self.attributes.get("Host Name"),
         )  # fmt: skip
 
     def read(self, label: str, text: str, unit_text: str = "", section: str = "", body: str = "") -> None:
-        """Take in one printed metric under the metric name that its label stands for."""
+        """Store one printed metric under the metric name that its label stands for."""
         name = metric_of_label(section, body, label).name
         self.readings.setdefault(name, []).append(Reading(text, unit_text, section, body, label))
 
 
 class Page(Protocol):
-    """A table of a report that is being read."""
+    """A table of a report while it is read."""
 
     @property
     def dialect(self) -> str:
-        """A short name for the dialect, as shown to users."""
+        """The name of the dialect, as shown to users."""
 
     def feed(self, line: str) -> str:
-        """Take in the next line and say what it is: one of the kinds above."""
+        """Read the next line and return its kind: one of the constants above."""
 
     def launches(self) -> list[Launch]:
         """The launches read so far, with readings but without metrics."""
@@ -131,9 +130,9 @@ class Page(Protocol):
 
 @dataclass
 class Report:
-    """One report file, read: its launches, or for readers of whole tables the table of its launches.
+    """One parsed report file: its launches, or, from readers that build whole tables, the table of its launches.
 
-    With a `table`, `launches` is empty, `rows` says how many there are, and `origin` is its `source` column.
+    If `table` is set, `launches` is empty, and `origin` is the value of the `source` column.
     """
 
     source: str
@@ -152,25 +151,25 @@ class Report:
 
     @property
     def rows(self) -> int:
-        """How many launches the report holds."""
+        """Number of launches in the report."""
         return len(self.launches) if self.table is None else len(self.table)
 
     @property
     def failures(self) -> int:
-        """How many of its launches ended in an error."""
+        """Number of launches that ended in an error."""
         if self.table is not None:
             return sum(map(bool, self.table.column("failed").to_pylist()))
         return sum(launch.failed for launch in self.launches)
 
     @property
     def losses(self) -> list[str]:
-        """What of the report could not be read: how many lines of each kind, and the first of them."""
+        """What could not be read: number of lines per kind, and the first of them."""
         lost = ((kind, self.examples[kind]) for kind in (BROKEN, CUT, TOO_LONG) if kind in self.examples)
         return [f"{self.lines[kind]} {kind}, the first in line {line}: {text[:100]}" for kind, (line, text) in lost]
 
     @property
     def skipped(self) -> dict[str, int]:
-        """Lines that carried no data, by what they were."""
+        """Number of lines without data, by kind."""
         return {kind: count for kind, count in self.lines.items() if kind not in READ_KINDS}
 
     @property
@@ -181,14 +180,14 @@ class Report:
 
 @dataclass
 class Oddities:
-    """What was odd about the readings of one page, gathered over its launches; `alive` of them did not fail."""
+    """Problems in the readings of one page, over all its launches; `alive` counts launches that did not fail."""
 
     absent: Counter[str] = field(default_factory=Counter)
     conflicts: dict[str, str] = field(default_factory=dict)
     alive: int = 0
 
     def notes(self) -> list[str]:
-        """In sentences: metrics that no launch has, and metrics that contradict themselves."""
+        """One note on metrics without a value in every launch, and one per metric with contradictory values."""
         everywhere = sorted(name for name, count in self.absent.items() if self.alive and count >= self.alive)
         notes = []
         if everywhere:
@@ -205,7 +204,7 @@ DECIMAL_COMMAS = "numbers were read with decimal commas (1.234,5)"
 
 
 def settle(launches: list[Launch], report: Report) -> None:
-    """Turn the printed readings of one page's `launches` into metrics, in place, and note in `report` what was odd."""
+    """Convert the readings of a page's `launches` to metrics, in place; add notes on problems to `report`."""
     number_format = NumberFormat.infer(
         (reading.text, unit(reading.unit).base)
         for launch in launches
@@ -220,15 +219,15 @@ def settle(launches: list[Launch], report: Report) -> None:
 
 
 def settle_with(number_format: NumberFormat, launches: list[Launch], report: Report, oddities: Oddities) -> None:
-    """Turn the readings of some of a page's `launches` into metrics, in place; what is odd is added to `oddities`."""
+    """Convert the readings of some of a page's `launches` to metrics, in place; add problems to `oddities`."""
     for launch in launches:
         for name, readings in launch.readings.items():
             metric = None
             for reading in readings:
                 report.labels.setdefault(name, metric_of_label(reading.section, reading.body, reading.label))
-                found, behind = metric_of(reading, number_format)
-                if behind is not None:
-                    launch.instances[name] = behind
+                found, listed = metric_of(reading, number_format)
+                if listed is not None:
+                    launch.instances[name] = listed
                 metric, conflict = more_precise(metric, found)
                 if conflict:
                     oddities.conflicts.setdefault(name, f"{printed(readings[0])} and {printed(reading)}")
@@ -242,26 +241,26 @@ def settle_with(number_format: NumberFormat, launches: list[Launch], report: Rep
 
 
 def metric_of(reading: Reading, number_format: NumberFormat) -> tuple[Metric | None, str | None]:
-    """What a reading says, None where nothing, and the instances printed behind it."""
-    text, behind = reading.text.strip(), None
+    """The metric of a reading (None without a value), and the instance values printed behind it (None without)."""
+    text, listed = reading.text.strip(), None
     number = number_format.parse(text)
     if number is None:
-        text, behind = instances(text)
+        text, listed = instances(text)
         if text in ABSENT:
-            return None, behind
+            return None, listed
         number = number_format.parse(text)
     base, factor = unit(reading.unit)
     if number is None:
         return Metric(reading.text.strip(), 0.0, base), None
     if not math.isfinite(number.value * factor):
         return Metric(reading.text.strip(), 0.0, base), None
-    return Metric(number.value * factor, number.step * factor, base), behind
+    return Metric(number.value * factor, number.step * factor, base), listed
 
 
 def more_precise(known: Metric | None, other: Metric | None) -> tuple[Metric | None, bool]:
-    """The better of two readings of one metric, and whether they contradict each other.
+    """The more precise of two readings of one metric, and whether they contradict each other.
 
-    Two numbers agree when they differ by no more than their printed digits allow.
+    Two numbers agree if they differ by no more than the precision of their printed digits.
     """
     if known is None or other is None:
         return known or other, False
@@ -273,12 +272,12 @@ def more_precise(known: Metric | None, other: Metric | None) -> tuple[Metric | N
 
 
 def printed(reading: Reading) -> str:
-    """A reading as a message shows it."""
+    """A reading as printed in a note."""
     return f"{reading.text[:24]} {reading.unit}".strip()
 
 
 def _has_failed(launch: Launch) -> bool:
-    """Whether the launch ended in an error: ncu then prints grid (0, 0, 0), or nan for every metric."""
+    """True if the launch ended in an error: ncu then prints grid (0, 0, 0), or nan for every metric."""
     if launch.grid == (0, 0, 0) or launch.block == (0, 0, 0):
         return True
     texts = {reading.text.strip().lower() for readings in launch.readings.values() for reading in readings}
@@ -286,7 +285,7 @@ def _has_failed(launch: Launch) -> bool:
 
 
 def shortened(names: Iterable[str], most: int = 6) -> str:
-    """A list of names for a message, cut after `most`."""
+    """The names joined by commas, cut after `most`."""
     names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -1,8 +1,8 @@
-"""Numbers and units as Nsight Compute prints them, in any locale and any scale, brought to base units.
+"""Parse numbers and units as Nsight Compute prints them, in any locale and scale, and convert them to base units.
 
-Base units are those of `ncu --print-units base` in today's spelling: ns, byte, hz, byte/s, inst/cycle, %. Prefixes are
-decimal (1 Mbyte = 1e6 byte). The words changed over the years: nsecond became ns, cycle/nsecond became Ghz,
-Gbyte/second became Gbyte/s.
+Base units are those of `ncu --print-units base` in current spelling: ns, byte, hz, byte/s, inst/cycle, %. Prefixes are
+decimal (1 Mbyte = 1e6 byte). Older spellings are accepted: nsecond for ns, cycle/nsecond for Ghz, Gbyte/second for
+Gbyte/s.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS_IN_NS = {
     **dict.fromkeys(("min", "minute"), 60e9),
 }
 
-# Words that take a prefix, with their base spelling.
+# Words that take a prefix -> their base spelling.
 SCALED_WORDS = {
     "byte": "byte", "bytes": "byte", "B": "byte",
     "hz": "hz", "Hz": "hz", "HZ": "hz",
@@ -49,11 +49,11 @@ COUNTED = {
     "hz",
     "register/thread",
 }
-"""Base units of quantities that are whole numbers, or so large that ncu never prints exactly three decimals of them."""
+"""Base units of integer quantities, or of values so large that ncu never prints exactly three decimals of them."""
 
 
 class Unit(NamedTuple):
-    """A unit text understood: `base` is its base unit, a value times `factor` is in it."""
+    """A parsed unit: a value times `factor` is in the base unit `base`."""
 
     base: str
     factor: float
@@ -61,7 +61,7 @@ class Unit(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def unit(text: str) -> Unit:
-    """The base unit and factor of a unit as printed; a text that is not understood is its own base unit."""
+    """Parse a printed unit; an unknown text is its own base unit."""
     text = text.strip()
     top, slash, bottom = text.partition("/")
     if top in SECONDS_IN_NS and not slash:
@@ -89,7 +89,7 @@ def _scaled_word(word: str) -> tuple[str, float]:
 ABSENT = frozenset({
     "", "n/a", "N/A", "(!) n/a", "nan", "-nan", "NaN", "-nan(ind)", "nan(ind)", "(null)", "<no value>", "no data",
 })  # fmt: skip
-"""Texts that mean "no value": null, never 0."""
+"""Texts that stand for a missing value: null, never 0."""
 
 
 DECIMALS = (".", ",")
@@ -97,7 +97,7 @@ DECIMALS = (".", ",")
 
 @cache
 def _form(decimal: str) -> re.Pattern[str]:
-    """How numbers are written."""
+    """The pattern of a number with this decimal mark."""
     grouping = "," if decimal == "." else "."
     whole = rf"\d+|\d{{1,3}}(?:[{grouping}'’\s]\d{{2,3}})*[{grouping}'’\s]\d{{3}}"
     return re.compile(
@@ -107,10 +107,7 @@ def _form(decimal: str) -> re.Pattern[str]:
 
 @cache
 def simple_form(decimal: str) -> re.Pattern[str]:
-    """Numbers of digits alone, with or without groups of three and decimals: nearly all that ncu prints.
-
-    Group 1 are the digits behind the mark, if there are any.
-    """
+    """The pattern of nearly all numbers that ncu prints: digits, groups of three, decimals (group 1)."""
     grouping = "," if decimal == "." else "."
     return re.compile(rf"(?:[1-9][0-9]{{0,2}}(?:[{grouping}][0-9]{{3}})+|[0-9]+)(?:[{decimal}]([0-9]+))?", re.ASCII)
 
@@ -120,29 +117,29 @@ _INSTANCES = r"(?s)^(?P<value>\S+) *(?:\((?P<values>.*)\)|\{(?P<count>[\d.,]+)\}
 
 
 class Number(NamedTuple):
-    """A value and the step of its last printed digit, both in the unit it was printed in."""
+    """A value and the step of its last printed digit, both in the printed unit."""
 
     value: float
     step: float
 
 
 ENOUGH_VOTES = 1000
-"""So many numbers of a table that all speak for one locale settle it."""
+"""Inference stops once this many numbers require one decimal mark and none requires the other."""
 
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How one table writes its numbers: `.` or `,` for the decimals. The other one groups thousands."""
+    """The number format of a table: decimal mark `.` or `,`; the other one groups thousands."""
 
     decimal: str = "."
 
     @classmethod
     def infer(cls, cells: Iterable[tuple[str, str]]) -> NumberFormat:
-        """The format of a table from its (text, base unit) cells.
+        """Infer the format of a table from its (text, base unit) cells.
 
-        `65,77` and `27.595.520` speak for decimal commas, `65.77` and `1,234.5` for decimal points, `117.344` and
-        `1,234` for neither. When nothing else speaks, three digits after a point in a counted unit are taken for
-        thousands, because ncu prints counts with none, two or six decimals, never three.
+        `65,77` and `27.595.520` require decimal commas, `65.77` and `1,234.5` decimal points; `117.344` and `1,234` are
+        ambiguous. If all are ambiguous, a point before three digits in a counted unit groups thousands, because ncu
+        prints counts with none, two or six decimals, never three.
         """
         votes = {".": 0, ",": 0}
         pointed_counts = other_points = 0
@@ -160,9 +157,9 @@ class NumberFormat:
         return cls("," if pointed_counts and not other_points else ".")
 
     def parse(self, text: str) -> Number | None:
-        """The number a cell holds, or None when it holds none.
+        """The number in a cell; None if it contains none.
 
-        A text that can be read in one way only is read in that way, whatever the format.
+        An unambiguous text is parsed by its own decimal mark, whatever the format.
         """
         simple = simple_form(self.decimal).fullmatch(text)
         if simple is not None:
@@ -179,12 +176,12 @@ class NumberFormat:
         return Number(value, 10.0 ** (exponent - len(fraction)))
 
     def value_of(self, text: str) -> float:
-        """The value of a number in its simple form."""
+        """The value of a text that matches `simple_form`."""
         return float(text.replace(",", "") if self.decimal == "." else text.replace(".", "").replace(",", "."))
 
 
 def vote(text: str) -> str:
-    """The only decimal mark that a cell can be read with; `?` when it reads differently with either, else ""."""
+    """The decimal mark that a cell requires; `?` if it is ambiguous, "" if it has no mark or is no number."""
     if text.isdecimal():
         return ""
     decimal = _decimal_mark(text)
@@ -195,7 +192,7 @@ def vote(text: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _decimal_mark(text: str) -> str:
-    """`.` or `,` when the text can only be read with that decimal mark, `?` when with both, "" without marks."""
+    """The decimal mark that the text requires: `.` or `,`; `?` if it is ambiguous, "" without marks."""
     digits = re.split(r"[eE]", text.lstrip("+-"))[0]
     points, commas = digits.count("."), digits.count(",")
     if points and commas:
@@ -211,7 +208,7 @@ def _decimal_mark(text: str) -> str:
 
 
 def instances(text: str) -> tuple[str, str | None]:
-    """The leading value of a cell and the instance values behind it, if any: `x (a; b; c)` or `x {n}`."""
+    """Split a cell `x (a; b; c)` or `x {n}` into its value and instance values (None without any)."""
     match = re.match(_INSTANCES, text)
     if match is None:
         return text, None

@@ -1,7 +1,7 @@
-"""The table of measured points: what `ncu_launch.bench.sweep` found, as columns with units (docs/bench.md).
+"""The table of measured points: results of `ncu_launch.bench.sweep` as columns with units (docs/bench.md).
 
-Missing is null, never 0. Two rows are the same measurement, made on the same or on different days, where their columns
-of `IDENTITY` agree.
+Missing is null, never 0. Two rows are the same measurement, perhaps made on different days, if their `IDENTITY` columns
+are equal.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from ncu_launch.files.run_files import BENCH_FILE as BENCH_FILE
 from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of
 
 BENCH = "bench"
-"""What `table` in the file's metadata says of such a table."""
-
-"""What its file is called in a run folder."""
+"""Value of `table` in the file's metadata."""
 
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11) the first; process_means_ns and host were added to it, and files without are read as null."""
+"""History: 1 (2026-11), later with process_means_ns and host added; files without these read them as null."""
 
 IDENTITY = (
     "target", "device_name", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "input_size",
@@ -88,9 +86,9 @@ COLUMNS: tuple[Field, ...] = (
 
 
 def bench_table(rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
-    """Rows of `ncu_launch.bench.sweep` as a table; `metadata` is added to the file's beside the schema version.
+    """Rows of `ncu_launch.bench.sweep` as a table; `metadata` is added to the file's metadata.
 
-    Keys of a row that are no columns are left out, and columns that it lacks are null.
+    Keys that are no columns are dropped; missing columns are null.
     """
     fields = [field_of(column) for column in COLUMNS]
     arrays = [pa.array([row.get(column.name) for row in rows], type=column.type) for column in COLUMNS]
@@ -98,13 +96,13 @@ def bench_table(rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata={METADATA_KEY: encoded(whole)}))
 
 
-def lacking(names: Sequence[str]) -> str:
-    """A column that every such table has and this one lacks; "" where there is none."""
+def missing_column(names: Sequence[str]) -> str:
+    """The first never-null column that is missing from `names`; "" if none is."""
     return next((column.name for column in COLUMNS if column.null == "never" and column.name not in names), "")
 
 
 def completed(table: pa.Table) -> pa.Table:
-    """The table with a column of nulls for each that it lacks."""
+    """Append a column of nulls for each missing column."""
     for column in COLUMNS:
         if column.name not in table.column_names:
             table = table.append_column(field_of(column), pa.nulls(len(table), column.type))
@@ -112,7 +110,7 @@ def completed(table: pa.Table) -> pa.Table:
 
 
 def appended(table: pa.Table | None, rows: Sequence[dict[str, Any]], **metadata: Any) -> pa.Table:
-    """The rows of a table of measured points with further ones behind them, and `metadata` in place of its own."""
+    """Append `rows` to a table of measured points and replace its metadata by `metadata`."""
     new = bench_table(rows, **metadata)
     if table is None:
         return new
@@ -123,7 +121,7 @@ def appended(table: pa.Table | None, rows: Sequence[dict[str, Any]], **metadata:
 
 
 def with_row(table: pa.Table | None, row: dict[str, Any], **metadata: Any) -> pa.Table:
-    """The table with a row in place of the last one of the same point, or else behind the others."""
+    """Replace the last row of the same point by `row`; append it if there is none."""
     whole = appended(table, [row], **metadata)
     names = [] if table is None else table.column("point").to_pylist()
     if row["point"] not in names:

@@ -1,7 +1,7 @@
-"""The table of launches: every column with its type, its unit and what null means. The contract of this stage.
+"""The table of launches: every column with its type, its unit, and the meaning of null. Other stages rely on it.
 
-Missing is null, never 0. Values are in base units (ns, byte, hz, FLOP). Every other metric of a report is a column
-under its original name, in base units, with unit, label and section in the field's metadata.
+Missing is null, never 0. Values are in base units (ns, byte, hz, FLOP). Every other metric of a report is a column with
+its original name, in base units; the field's metadata holds unit, label and section.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_
 from ncu_parsers.schema import arrays
 
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11) the first."""
+"""History: 1 (2026-11)."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +29,7 @@ FIELD_KEY = b"ncu_bench"
 
 
 class Field(NamedTuple):
-    """One column of the contract."""
+    """One column of the contract; `null` says what null means."""
 
     name: str
     type: pa.DataType
@@ -39,7 +39,7 @@ class Field(NamedTuple):
 
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
-_SHAPE = pa.list_(pa.int32())  # of fixed size, nulls would break Parquet readers up to pyarrow 25
+_SHAPE = pa.list_(pa.int32())  # fixed-size lists with nulls break Parquet readers up to pyarrow 25
 _RULES = pa.list_(
     pa.struct([(name, pa.string()) for name in ("section", "name", "kind", "description", "speedup_type", "speedup")])
 )
@@ -136,56 +136,57 @@ COLUMN_NAMES = frozenset(column.name for column in COLUMNS)
 
 
 def field_of(column: Field) -> pa.Field:
-    """The Arrow field of a contract column, with its unit and meaning in the metadata."""
+    """The Arrow field of a column, with unit and meaning in its metadata."""
     return pa.field(column.name, column.type, metadata=field_metadata(unit=column.unit, meaning=column.meaning))
 
 
 @lru_cache(maxsize=1)
 def contract_fields() -> tuple[pa.Field, ...]:
-    """The fields of all columns of the contract, in its order."""
+    """The fields of all contract columns, in order."""
     return tuple(map(field_of, COLUMNS))
 
 
 def field_metadata(**entries: str) -> dict[bytes, bytes]:
-    """Metadata of a field: unit, label, section, meaning."""
+    """Encode a field's metadata: unit, label, section, meaning; empty entries are left out."""
     return {FIELD_KEY: json.dumps({key: value for key, value in entries.items() if value}).encode()}
 
 
 def field_entries(field: pa.Field) -> dict[str, str]:
-    """What `field_metadata` put in, {} for a field without."""
+    """Decode the metadata that `field_metadata` encoded; {} if there is none."""
     raw = (field.metadata or {}).get(FIELD_KEY)
     return json.loads(raw) if raw else {}
 
 
 def table_metadata(table: pa.Table) -> dict[str, Any]:
-    """The file-level metadata: schema version, reports with dialect, lines and skips, notes."""
+    """Decode the file-level metadata: schema version, notes, and per report dialect, lines and skipped lines."""
     raw = (table.schema.metadata or {}).get(METADATA_KEY)
     return json.loads(raw) if raw else {}
 
 
 def metadata_problem(schema: pa.Schema) -> str:
-    """Why what a file says of itself cannot be used, whoever wrote it; "" where it can."""
+    """Why the metadata of an untrusted file is invalid; "" if it is valid."""
     try:
-        said = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
+        metadata = json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
         entries = [field_entries(field) for field in schema]
     except (ValueError, RecursionError) as error:
         return f"its metadata is no JSON ({error})"
     if not all(isinstance(one, dict) and all(isinstance(text, str) for text in one.values()) for one in entries):
         return "the metadata of a column holds no texts"
-    notes, reports = (said.get(key, []) if isinstance(said, dict) else None for key in ("notes", "reports"))
+    notes, reports = (metadata.get(key, []) if isinstance(metadata, dict) else None for key in ("notes", "reports"))
     if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
         return "its metadata holds no list of notes"
     if not isinstance(reports, list) or not all(isinstance(report, dict) for report in reports):
         return "its metadata holds no list of reports"
-    if not isinstance(said.get("schema_version", 0), int):
+    if not isinstance(metadata.get("schema_version", 0), int):
         return "its metadata holds no schema version"
     return ""
 
 
 def column_problem(schema: pa.Schema, columns: Sequence[Field]) -> str:
-    """Why a file cannot be used as a table of `columns`, whoever wrote it; "" where it can.
+    """Why an untrusted file is not a table of `columns`; "" if it is.
 
-    Types may differ as far as values do not: texts in dictionaries or not, whole numbers of any width for numbers.
+    Types may differ if values can be read the same: text with or without dictionary, narrower integers, integers for
+    floats.
     """
     twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if twice:
@@ -197,7 +198,7 @@ def column_problem(schema: pa.Schema, columns: Sequence[Field]) -> str:
 
 
 def _holds(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type can stand where those of another belong."""
+    """True if values of type `found` can be read as type `wanted`."""
     if pa.types.is_null(found):
         return True
     if pa.types.is_dictionary(found) or pa.types.is_dictionary(wanted):
@@ -216,17 +217,17 @@ def _holds(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def with_metadata(table: pa.Table, metadata: dict[str, Any]) -> pa.Table:
-    """The table with its file-level metadata replaced."""
+    """Replace the file-level metadata."""
     return table.replace_schema_metadata({METADATA_KEY: encoded(metadata)})
 
 
 def encoded(metadata: dict[str, Any]) -> bytes:
-    """File-level metadata as it stands in the file."""
+    """Encode file-level metadata as stored in the file."""
     return json.dumps(metadata).encode()
 
 
 def floats(table: pa.Table, name: str) -> Floats:
-    """A numeric column as float64, NaN where it is null or the table lacks it; not to be written to."""
+    """A numeric column as float64, one per row; NaN if null or if the column is missing. Read-only."""
     if name not in table.column_names:
         return unknown(len(table))
     parts = [_chunk_floats(chunk) for chunk in table.column(name).chunks]
@@ -235,32 +236,32 @@ def floats(table: pa.Table, name: str) -> Floats:
 
 @lru_cache(maxsize=1)
 def unknown(rows: int) -> Floats:
-    """NaN for each of so many launches; not to be written to, since most tables lack most columns."""
+    """NaN as float64, one per row. A shared read-only array, since most tables lack most columns."""
     result = np.full(rows, np.nan)
     result.flags.writeable = False
     return result
 
 
 def or_zero(values: Floats) -> Floats:
-    """The values, 0 where they are NaN."""
+    """Replace NaN by 0 (float64, any shape)."""
     return np.where(np.isnan(values), 0.0, values)
 
 
 def launch_counts(table: pa.Table) -> Floats:
-    """How many launches each row stands for: those that it is the average of, else one."""
+    """Launches per row: `invocations` for averages, else 1 (float64, one per row)."""
     invocations = floats(table, "invocations")
     return np.where(np.isnan(invocations), 1.0, invocations)
 
 
 def _chunk_floats(chunk: pa.Array) -> Floats:
-    """One chunk as float64, NaN for null."""
+    """One chunk as float64; NaN for null."""
     numbers = chunk if pa.types.is_float64(chunk.type) else arrays.cast(chunk, pa.float64(), safe=False)
     values = arrays.values_of(numbers, np.float64)
     return np.where(arrays.present(chunk), values, np.nan) if chunk.null_count else values
 
 
 def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str | None]]:
-    """A text column as whole numbers and the texts they stand for; the last text is None, for null."""
+    """A text column as int32 codes, one per row, and the texts that they index; the last text is None, for null."""
     column = table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(len(table), pa.string())])
     if pa.types.is_null(column.type):
         column = arrays.cast(column, pa.string())
@@ -283,7 +284,7 @@ def codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int32], list[str |
 
 
 def list_codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[tuple[Any, ...] | None]]:
-    """A column of lists of texts or int32 as whole numbers and the lists they stand for, None for null."""
+    """A column of lists as int64 codes, one per row, and the tuples that they index; None for null."""
     if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
         return np.zeros(len(table), np.int64), [None]
     known: dict[tuple[Any, ...] | None, int] = {}
@@ -295,13 +296,13 @@ def list_codes(table: pa.Table, name: str) -> tuple[npt.NDArray[np.int64], list[
 
 
 def words(table: pa.Table, name: str) -> list[str | None]:
-    """A text column as Python strings, None where it is null or the table lacks it."""
+    """A text column as Python strings, one per row; None if null or if the column is missing."""
     if name not in table.column_names:
         return [None] * len(table)
     if not pa.types.is_dictionary(table.schema.field(name).type):
         result: list[str | None] = table.column(name).to_pylist()
         return result
-    places, texts = codes(table, name)  # to_pylist() would make a string of every row
+    places, texts = codes(table, name)  # to_pylist() would create a string per row
     return [texts[place] for place in places.tolist()]
 
 
@@ -313,20 +314,20 @@ _ANGLE = r"([<>])"
 
 @lru_cache(maxsize=65536)
 def short_name(name: str) -> str:
-    """The function name of a demangled kernel name, without return type, namespaces, template arguments, parameters.
+    """The function name in a demangled kernel name: without return type, namespaces, template arguments and parameters.
 
-    `void at::native::vectorized_elementwise_kernel<4, at::F<float>>(int, T2)` gives `vectorized_elementwise_kernel`.
-    A name that does not look like C++ (Julia, Fortran, numba) is kept up to its parameters.
+    `void at::native::vectorized_elementwise_kernel<4, at::F<float>>(int, T2)` gives `vectorized_elementwise_kernel`. Of
+    a name that is not C++ (Julia, Fortran, numba), only parameters are dropped.
     """
-    text = _without_brackets(name.strip())
+    text = _drop_template_arguments(name.strip())
     head = text.split("(")[0].strip() if not text.startswith("(") else text
     head = head.rsplit("::", 1)[-1]
     head = head.split()[-1] if head.split() else ""
     return head.lstrip("*&") or name.strip()
 
 
-def _without_brackets(name: str) -> str:
-    """The name without what stands between <...>; "(anonymous namespace)" and "<unnamed>" are scopes."""
+def _drop_template_arguments(name: str) -> str:
+    """Drop everything inside <...>; "(anonymous namespace)" and "<unnamed>" count as scopes."""
     name = re.sub(_OPERATOR, "operator", name.replace("(anonymous namespace)", "anonymous").replace("->", ""))
     depth, kept = 0, []
     for piece in re.split(_ANGLE, name):
@@ -343,14 +344,14 @@ def _without_brackets(name: str) -> str:
 
 
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables of launches with different metrics as one: columns combine by name, absent ones are null."""
+    """Concatenate tables of launches; columns are matched by name, and missing ones are null."""
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(_reconciled(tables), promote_options="default").unify_dictionaries()
 
 
 def _reconciled(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Numbers of different types become doubles; a metric that is a number here and a word there becomes text."""
+    """Unify types per column: numbers of different types become float64; a mix of numbers and text becomes text."""
     types: dict[str, set[pa.DataType]] = {}
     for table in tables:
         for field in table.schema:
@@ -374,6 +375,6 @@ def _common_type(types: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def contract_first(names: Iterable[str]) -> list[str]:
-    """Column names in the order of the contract, other metrics behind them, sorted."""
+    """Column names in contract order, followed by all others, sorted."""
     names = set(names)
     return [column.name for column in COLUMNS if column.name in names] + sorted(names - COLUMN_NAMES)

@@ -1,1 +1,1 @@
-"""Files, archives and pipes that reports come from."""
+"""Inputs: files, folders, compressed files and standard input."""

@@ -1,8 +1,8 @@
-"""How much memory reading may take: a limit for this process, and what follows from it for lines and packed files.
+"""The memory limit of this process, and limits on lines and compressed files derived from it.
 
-`NCU_BENCH_MEMORY_LIMIT` sets it, as 512MB or 8GB; `ncu-bench --memory-limit` sets that for one command. A report that
-would take more is refused, and what it took is given back before the next one is read. Memory is known from /proc; on a
-system without it only the limits on lines and packed files hold.
+`NCU_BENCH_MEMORY_LIMIT` sets the limit, as 512MB or 8GB; `ncu-bench --memory-limit` sets it for one command. A report
+that would exceed it is refused, and its memory is released before the next one is read. Memory use is read from /proc;
+on systems without it, only the limits on lines and compressed files apply.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ SETTING = "NCU_BENCH_MEMORY_LIMIT"
 OPTION = "--memory-limit"
 DEFAULT = "2GB"
 LEAST = 256_000_000
-"""This program and its libraries take a third of it before they read anything."""
+"""A third of it is taken by this program and its libraries before they read anything."""
 
 WHILE_READING = 0.45
-"""The share that what is read may take: making the table of it takes up to as much again (traces), seldom less than
-half (pages of ncu)."""
+"""Share of the limit while reading: building the table takes up to as much again (traces), rarely less than half of it
+(pages of ncu)."""
 
 WHILE_STREAMING, A_STREAM = 0.35, 300_000_000
-"""The share for a report that is written as it is read, and the bytes that one takes where nothing is odd about it.
-Where its launches cannot be written before the end, it takes about three times as much."""
+"""Share of the limit for a streamed report, and the bytes that one usually takes. A report whose launches cannot be
+written before its end takes about three times as much."""
 
 LINES_IN_IT, LONGEST = 64, 1 << 28
-"""A line may have a 64th, because cut into cells it takes some twenty times its length; and 256 MB at most."""
+"""A line may take a 64th of the limit, since its cells take some twenty times its length; at most 256 MB."""
 
 TIDIED = 0.95
-"""Giving memory back takes seconds: where it brings less than a twentieth it would soon be done again, and again."""
+"""Releasing memory takes seconds. If it frees less than 5 %, it would soon be needed again."""
 
 MOST_ON_DISK = 4
-"""A packed database, and what comes through a pipe, may take four times the limit there."""
+"""A decompressed database, and input from a pipe, may take this multiple of the limit on disk."""
 
 LARGE_UNPACKED, BOMB = 1 << 28, 300
-"""From 256 MB on, what unpacks to more than 300 times its size is a bomb: long pages of ncu reach a fifth of that."""
+"""From 256 MB on, an expansion of more than 300 is refused as a zip bomb; long pages of ncu reach a fifth of that."""
 
 _UNITS = {"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 _SIZE = r"(?i)\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?i?B?)\s*"
 _STATM = Path("/proc/self/statm")
 LIBRARIES = 200_000_000
-"""What this program and its libraries may hold before they read; more than that was there for another reason."""
+"""What this program and its libraries use before they read; memory beyond it was in use for another reason."""
 
 
 @dataclass
 class _Reading:
-    """Whether this process is reading, and what it held before that does not count."""
+    """Nesting depth of `limited`, and memory that does not count towards the limit."""
 
     depth: int = 0
     others: int = 0
@@ -65,7 +65,7 @@ _reading = _Reading()
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Hold what is read inside to the limit. What a program of the user's own (a notebook) held before is its own."""
+    """Enforce the memory limit within the block, not counting memory in use before it (e.g. by a notebook)."""
     if not _reading.depth:
         _reading.others = max(0, resident() - LIBRARIES)
     _reading.depth += 1
@@ -76,19 +76,19 @@ def limited() -> Iterator[None]:
 
 
 class TooBig(NcuBenchError):
-    """To read on would take more than may be taken."""
+    """Reading on would exceed the memory limit."""
 
 
 def limit() -> int:
-    """The most bytes of memory that reading may take. Raises `WrongUsage` where the setting is no such size."""
+    """The memory limit in bytes. Raises `WrongUsage` if the setting is not a valid size."""
     return size_of(os.environ.get(SETTING) or DEFAULT)
 
 
 @lru_cache(maxsize=8)
 def size_of(text: str) -> int:
-    """The bytes that a text such as 512MB, 1.5GB or 2GiB stands for.
+    """The bytes in a text such as 512MB, 1.5GB or 2GiB.
 
-    Raises `WrongUsage` where it is no size, or less than any report can be read with.
+    Raises `WrongUsage` if the text is not a size, or is below the minimum.
     """
     match = re.fullmatch(_SIZE, text)
     unit = match[2].upper() if match else ""
@@ -103,19 +103,19 @@ def size_of(text: str) -> int:
 
 
 def share_among(processes: int) -> None:
-    """Let this process take its share of the limit, where as many work beside each other."""
+    """Divide this process's limit by the number of parallel processes."""
     os.environ[SETTING] = str(max(limit() // processes, LEAST))
 
 
 def longest_line() -> int:
-    """The most characters that a line of a report may have to be read."""
+    """The maximum characters of a line of a report."""
     return min(limit() // LINES_IN_IT, LONGEST)
 
 
-def hold(name: str, *, streaming: bool = False) -> None:
-    """Raise `TooBig` when this process takes more memory than what is read inside `limited` may take.
+def require_memory(name: str, *, streaming: bool = False) -> None:
+    """Raise `TooBig` if this process uses more memory than allowed inside `limited`.
 
-    `name` is the report that is being read; `streaming` says that it is written as it is read.
+    `name` is the report being read; `streaming` is true if it is written while it is read.
     """
     if not _reading.depth:
         return
@@ -124,69 +124,69 @@ def hold(name: str, *, streaming: bool = False) -> None:
         most = min(most, max(limit() * WHILE_STREAMING, A_STREAM) + _reading.others)
     if resident() < most:
         return
-    give_back()
+    release_unused()
     if resident() < TIDIED * most:
         return
     raise TooBig(
-        f"{name} was not read to its end, because that would take more memory than {_said(limit())}.",
+        f"{name} was not read to its end, because that would take more memory than {_text(limit())}.",
         "That is the limit for this program.",
-        f"Give it more with {OPTION} {_said(2 * limit())} or {SETTING}, read fewer reports at once, or make many of "
+        f"Give it more with {OPTION} {_text(2 * limit())} or {SETTING}, read fewer reports at once, or make many of "
         "them a dataset: ncu-bench parse REPORT... -o FOLDER/",
     )
 
 
-def hold_table(name: str, rows: int, size: int) -> None:
-    """Raise `TooBig` for launches that would take so many bytes, when that is more than reading may take."""
+def require_table_fits(name: str, rows: int, size: int) -> None:
+    """Raise `TooBig` for launches of `size` bytes if they exceed the limit."""
     if size > limit():
         raise TooBig(
-            f"{name} holds {rows:,} launches, of which {_said(size)} would have to be in memory at once.",
-            f"The limit for this program is {_said(limit())}.",
-            f"Give it more with {OPTION} {_said(2 * size)} or {SETTING}; hotspots, roofline and query do with less.",
+            f"{name} holds {rows:,} launches, of which {_text(size)} would have to be in memory at once.",
+            f"The limit for this program is {_text(limit())}.",
+            f"Give it more with {OPTION} {_text(2 * size)} or {SETTING}; hotspots, roofline and query need less.",
         )
 
 
-def hold_unpacked(name: str, packed: int, unpacked: int) -> None:
-    """Raise `TooBig` for a packed file that has turned out to be a bomb; sizes in bytes, so far."""
+def require_no_bomb(name: str, packed: int, unpacked: int) -> None:
+    """Raise `TooBig` if a compressed file turns out to be a zip bomb; sizes are the bytes read and written so far."""
     if unpacked > LARGE_UNPACKED and unpacked > BOMB * packed:
         raise TooBig(
             f"{name} unpacks to more than {BOMB} times its size, which no report does.",
-            f"It was left at {_said(unpacked)}.",
+            f"Reading stopped at {_text(unpacked)}.",
             "If it is a report, unpack it, and name the unpacked file.",
         )
 
 
-def hold_on_disk(name: str, unpacked: int) -> None:
-    """Raise `TooBig` for a packed file that takes too much of the disk to be unpacked beside other work."""
+def require_disk_space(name: str, unpacked: int) -> None:
+    """Raise `TooBig` if a decompressed file takes too much disk space."""
     most = MOST_ON_DISK * limit()
     if unpacked > most:
         raise TooBig(
-            f"{name} unpacks to more than {_said(most)}, and was not unpacked.",
+            f"{name} unpacks to more than {_text(most)}, and was not unpacked.",
             f"A packed database may take {MOST_ON_DISK} times the memory limit on disk.",
             f"Unpack it, and name the unpacked file; or raise {OPTION}.",
         )
 
 
-def hold_input_on_disk(size: int) -> None:
-    """The same for what comes through a pipe, which is kept there."""
+def require_disk_space_for_input(size: int) -> None:
+    """Raise `TooBig` if input from a pipe, which is kept on disk, takes too much space."""
     if size > MOST_ON_DISK * limit():
         raise TooBig(
-            f"Standard input takes more than {_said(MOST_ON_DISK * limit())}, and was not read.",
+            f"Standard input takes more than {_text(MOST_ON_DISK * limit())}, and was not read.",
             f"What comes through a pipe may take {MOST_ON_DISK} times the memory limit on disk.",
             f"Save it to a file, and name that file; or pack it (zstd) before the pipe; or raise {OPTION}.",
         )
 
 
 def resident() -> int:
-    """The bytes of memory that this process takes now; 0 where that is not known."""
+    """The resident memory of this process in bytes; 0 if unknown."""
     try:
         return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return 0
 
 
-def give_back() -> None:
-    """Give memory that is no longer needed back to the system: most was many small pieces, which are kept otherwise."""
-    import pyarrow as pa  # what reads lines alone does without it
+def release_unused() -> None:
+    """Return freed memory to the system; the allocators would keep it, since most of it is in small pieces."""
+    import pyarrow as pa  # readers of lines do not need it
 
     gc.collect()
     pa.default_memory_pool().release_unused()
@@ -194,7 +194,7 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _said(size: int) -> str:
-    """A size as `size_of` reads it."""
+def _text(size: int) -> str:
+    """A size in the format that `size_of` parses."""
     unit, factor = ("GB", 10**9) if size >= 10**9 else ("MB", 10**6)
     return f"{size / factor:.3g}{unit}" if size < 1000 * factor else f"{size / factor:.0f}{unit}"

@@ -1,8 +1,8 @@
-"""Files that nsys makes of one timeline and puts beside it: in a folder they are one run, and are read once.
+"""Files that nsys creates for one timeline: of those in a folder, only the most detailed are read.
 
-`nsys stats NAME.nsys-rep` leaves NAME.sqlite and, where asked, NAME_cuda_gpu_trace.csv and NAME_cuda_gpu_kern_sum.csv
-(NAME_gputrace.csv and NAME_gpukernsum.csv until 2022; .txt in columns). Reading several of them would count the same
-time again.
+`nsys stats NAME.nsys-rep` creates NAME.sqlite and, on request, NAME_cuda_gpu_trace.csv and NAME_cuda_gpu_kern_sum.csv
+(NAME_gputrace.csv and NAME_gpukernsum.csv until 2022; .txt for columns). Reading several of them would count the same
+time repeatedly.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ FORMS = (
     _tables("cuda_gpu_kern_gb_sum", "cuda_gpu_kern_sum", "gpukernsum", "cuda_gpu_mem_time_sum", "gpumemtimesum"),
     _tables("nvtx_kern_sum", "nvtxkernsum"),
 )
-"""How the names end, the form that says most first."""
+"""Patterns of file-name endings, most detailed first."""
 
 KERNELS_BY_SHAPE = _tables("cuda_gpu_kern_gb_sum")
 KERNELS_BY_NAME = _tables("cuda_gpu_kern_sum", "gpukernsum")
-"""Two of one form of which the first says all that the second does."""
+"""Two forms with equal rank; the first contains all information of the second."""
 
 
-def without_repeats(paths: Iterable[str]) -> list[str]:
-    """The files without those that say again, and less, what another of the same timeline says."""
+def drop_repeats(paths: Iterable[str]) -> list[str]:
+    """Drop files for which a more detailed file of the same timeline is present."""
     paths = list(paths)
     if len(paths) < 2:
         return paths
@@ -53,7 +53,7 @@ def without_repeats(paths: Iterable[str]) -> list[str]:
 
 
 def _timeline(path: str) -> tuple[str, int]:
-    """What a file's timeline is called, with its folder, and the place of its form in `FORMS`."""
+    """The timeline of a file (its folder and name stem) and the index of its form in `FORMS`."""
     file = PurePath(path)
     for place, form in enumerate(FORMS):
         found = re.search(form, file.name)

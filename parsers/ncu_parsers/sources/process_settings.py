@@ -1,4 +1,4 @@
-"""Settings of the whole process that several threads may want at once: the first sets them, the last puts them back."""
+"""Process-wide settings shared by threads: the first block applies a setting, the last one to end restores it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 
 
 def process_wide(setting: Callable[[], Callable[[], None]]) -> Callable[[], AbstractContextManager[None]]:
-    """A block inside which a setting holds. `setting` makes it, and gives what puts back what was there before.
+    """Make a reference-counted context manager from `setting`, which applies a setting and returns its undo function.
 
-    Were each block to put back what it found, those of two threads that overlap would leave the setting behind.
+    If each block restored what it found, overlapping blocks of two threads could leave the setting applied.
     """
     lock = threading.Lock()
-    inside: list[Callable[[], None]] = []  # what the last one to leave has to do, once for each block
+    inside: list[Callable[[], None]] = []  # the undo function, once per open block
 
     @contextmanager
     def block() -> Iterator[None]:

@@ -1,7 +1,7 @@
-"""Where reports come from: files, folders, globs, compressed files and standard input, decoded to lines.
+"""Inputs of the parsers: files, folders, globs, compressed files and standard input, decoded to lines.
 
-Windows shells redirect to UTF-16 or put a byte order mark in front of UTF-8; both are recognised. Bytes that are not
-valid in the file's encoding are replaced and counted, never a reason to stop.
+Windows shells redirect to UTF-16, or to UTF-8 with a byte order mark; both are recognised. Invalid bytes are replaced
+and counted; they never stop reading.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import EXPECTED, LOGS, MANIFEST, NODES, RANKS
 
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.nsys_siblings import without_repeats
+from ncu_parsers.sources.nsys_siblings import drop_repeats
 from ncu_parsers.sources.standard_input import opened, standard_input
 
 STANDARD_INPUT = "-"
 DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-"""Paths of what a process has open."""
+"""Prefixes of paths to a process's open files."""
 
 TIMELINE = "timeline"
-"""The folder in a run folder of ncu that holds the run of nsys before it."""
+"""The folder, in a run folder of ncu, of the nsys run that preceded it."""
 REPORT_SUFFIXES = {
     ".csv", ".txt", ".log", ".out", ".tsv", ".jsonl",
     ".ncu-rep", ".nsight-cuprof-report",
@@ -40,13 +40,13 @@ REPORT_SUFFIXES = {
 }  # fmt: skip
 COMPRESSED_SUFFIXES = {".gz", ".zst"}
 TRACE_WORDS = (b'"traceEvents"', b'"schemaVersion"', b'"ph":')
-"""One of these stands near the beginning of a trace. JSON below a folder is a report only if it is a trace."""
+"""Traces have one of these near their beginning. A JSON file in a folder counts as a report only if it is a trace."""
 
 DAMAGE = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-"""What reading a damaged file raises."""
+"""Errors raised while reading a damaged file."""
 
 HEAD = 4096
-"""By so many bytes at most, the encoding of a text is told."""
+"""Number of first bytes from which the encoding is detected."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -54,7 +54,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 @dataclass(frozen=True)
 class Source:
-    """One report to read: a path, or standard input, which is kept as it comes so that it can be read again."""
+    """One report to read: a path, or standard input, which is buffered so that it can be read again."""
 
     path: str
 
@@ -65,9 +65,9 @@ class Source:
 
     @property
     def size(self) -> int:
-        """The bytes it takes, compressed if it is; 0 where that is not known, and of a pipe no more than 8 MB.
+        """Its size on disk in bytes; 0 if unknown, and at most 8 MB for a pipe.
 
-        Raises `NcuBenchError` where standard input cannot be kept.
+        Raises `NcuBenchError` if standard input cannot be buffered.
         """
         if self.path == STANDARD_INPUT:
             return standard_input().size
@@ -77,18 +77,18 @@ class Source:
             return 0
 
     def head(self, count: int) -> bytes:
-        """The first bytes of the report, decompressed.
+        """The first `count` bytes, decompressed.
 
-        Raises `NcuBenchError` when the file cannot be opened, or standard input not kept.
+        Raises `NcuBenchError` if the file cannot be opened or standard input cannot be buffered.
         """
         with self.open() as stream:
-            return _undamaged(stream, count)  # damage is named by whoever reads it
+            return _undamaged(stream, count)  # damage is reported by the reader
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """The bytes of the report, decompressed.
+        """The report as a decompressed stream.
 
-        Raises `NcuBenchError` when the file cannot be opened, or standard input not kept.
+        Raises `NcuBenchError` if the file cannot be opened or standard input cannot be buffered.
         """
         if self.path == STANDARD_INPUT:
             yield _decompressed(opened(standard_input()), self.name)
@@ -99,12 +99,12 @@ class Source:
                 stream = _decompressed(raw, self.name)
             except OSError as error:
                 raise unreadable(self.path, error) from error
-            yield stream  # outside: not every error of who reads is one of the file
+            yield stream  # outside the try: errors of the caller may have other causes
 
     def unpack(self, path: Path) -> None:
-        """Write what the report holds, decompressed, into the file `path`; of a damaged one, what there is.
+        """Decompress the report into the file `path`; if it is damaged, up to the damage.
 
-        Raises `memory.TooBig` where that takes too much of the disk, `NcuBenchError` where it cannot be written.
+        Raises `memory.TooBig` if it takes too much disk space, `NcuBenchError` if it cannot be written.
         """
         size = 0
         with self.open() as stream:
@@ -112,7 +112,7 @@ class Source:
                 with path.open("wb") as unpacked:
                     while block := _undamaged(stream, 1 << 20):
                         size += len(block)
-                        memory.hold_on_disk(self.name, size)
+                        memory.require_disk_space(self.name, size)
                         unpacked.write(block)
             except OSError as error:
                 raise NcuBenchError(
@@ -126,24 +126,24 @@ def _undamaged(stream: BinaryIO, count: int) -> bytes:
 
 
 def _up_to_damage(stream: BinaryIO, count: int) -> tuple[bytes, Exception | None]:
-    """The next bytes, less than `count` only at the end of the file or where damage begins, and what that is."""
+    """Up to `count` bytes, fewer at the end of the file or before damage, and the error raised by the damage."""
     found = b""
     try:
-        while len(found) < count and (more := some_of(stream, count - len(found))):
+        while len(found) < count and (more := read_some(stream, count - len(found))):
             found += more
     except DAMAGE as error:
         return found, error
     return found, None
 
 
-def some_of(stream: BinaryIO, most: int) -> bytes:
-    """The next 1 to `most` bytes, b"" at the end: by `read1`, since a `read` that meets damage discards what it has."""
+def read_some(stream: BinaryIO, most: int) -> bytes:
+    """The next 1 to `most` bytes, b"" at the end. Uses `read1`, since `read` discards data before damage."""
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     return read(most)
 
 
 def unreadable(path: str, error: OSError) -> NcuBenchError:
-    """The error for a file that could not be opened or read."""
+    """The error for a file that cannot be opened or read."""
     return NcuBenchError(
         f"{path} could not be read: {error.strerror or error}.", advice="Check the path and its permissions."
     )
@@ -160,7 +160,7 @@ def _decompressed(raw: io.BufferedReader, name: str) -> BinaryIO:
 
 
 class _Unpacked(io.RawIOBase):
-    """What a packed file holds. Raises `memory.TooBig` once it turns out to be a bomb."""
+    """The decompressed content of a file. Raises `memory.TooBig` if it turns out to be a zip bomb."""
 
     def __init__(self, unpacking: BinaryIO, packed: io.BufferedReader, name: str) -> None:
         self._unpacking: Any = unpacking
@@ -185,16 +185,15 @@ class _Unpacked(io.RawIOBase):
     def _counted(self, data: bytes) -> bytes:
         self._size += len(data)
         if self._size > memory.LARGE_UNPACKED:
-            memory.hold_unpacked(self._name, self._packed.tell(), self._size)
+            memory.require_no_bomb(self._name, self._packed.tell(), self._size)
         return data
 
 
 def find_sources(arguments: list[str]) -> list[Source]:
-    """The reports that command-line `arguments` name, each once, in order.
+    """The reports named by command-line `arguments`, each once, in order.
 
-    A folder stands for every report below it (by suffix; of the files of one nsys timeline the best); a glob that the
-    shell left alone is expanded.
-    Raises `NcuBenchError` for an argument that names nothing.
+    A folder stands for every report below it, by suffix; of files of one nsys timeline, the most detailed. Globs that
+    the shell left unexpanded are expanded. Raises `NcuBenchError` if an argument matches nothing.
     """
     found: dict[str, Source] = {}
     for argument in arguments:
@@ -217,15 +216,15 @@ def find_sources(arguments: list[str]) -> list[Source]:
 def _paths(argument: str) -> list[str]:
     path = Path(argument)
     if path.is_dir():
-        return without_repeats(sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file)))
+        return drop_repeats(sorted(str(file) for file in path.rglob("*") if file.is_file() and _is_report(file)))
     if path.exists():
         if not path.is_file():
             raise NcuBenchError(
                 f"{argument} is no regular file.",
-                "A pipe can be read once, and reports are looked at before they are read.",
+                "A pipe can be read only once, but the format of a report is detected before it is read.",
                 "Give it as standard input, which is -, as in: COMMAND | ncu-bench hotspots -",
             )
-        return [_by_its_own_path(argument)]
+        return [_resolve_descriptor(argument)]
     matches = sorted(glob.glob(argument, recursive=True))
     if not matches:
         raise NcuBenchError(
@@ -234,19 +233,19 @@ def _paths(argument: str) -> list[str]:
     return [match for match in matches if Path(match).is_file()]
 
 
-def _by_its_own_path(path: str) -> str:
-    """The file that a shell put behind /dev/stdin: in another process, which may read it too, that is another."""
+def _resolve_descriptor(path: str) -> str:
+    """The file behind a path like /dev/stdin, which would be another file in another process."""
     if not path.startswith(DESCRIPTORS):
         return path
     own = os.path.realpath(path)
     try:
         return own if Path(own).samefile(path) else path
-    except OSError:  # it has no path any more
+    except OSError:  # the file was deleted
         return path
 
 
 def _is_report(file: Path) -> bool:
-    if file.name == EXPECTED or _is_beside_reports(file):  # what a run should do or printed, beside what it did
+    if file.name == EXPECTED or _is_beside_reports(file):  # expected operators and logs are no reports
         return False
     suffixes = [suffix.lower() for suffix in file.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
@@ -257,7 +256,7 @@ def _is_report(file: Path) -> bool:
 
 
 def _is_beside_reports(file: Path) -> bool:
-    """Whether a file of a run folder is one of its logs, or of the timeline that was only to choose what to count."""
+    """True for logs of a run folder, and for the timeline that was recorded only to choose what to count."""
     return any(folder.name in (LOGS, TIMELINE) and _is_run(folder.parent) for folder in file.parents)
 
 
@@ -269,12 +268,12 @@ def _is_trace(file: Path) -> bool:
     try:
         head = Source(str(file)).head(1 << 16)
     except NcuBenchError:
-        return True  # what cannot be opened is named by whoever reads it
+        return True  # the reader reports files that cannot be opened
     return any(word in head for word in TRACE_WORDS)
 
 
 def encoding_of(head: bytes) -> str:
-    """The encoding of a text from its first bytes: a byte order mark, or the zero bytes of UTF-16."""
+    """Detect the encoding from the first bytes: by a byte order mark, or by the zero bytes of UTF-16."""
     if head.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -287,7 +286,7 @@ def encoding_of(head: bytes) -> str:
 
 
 class LongLine(str):
-    """The beginning of a line that is too long to be read."""
+    """The beginning of a line that exceeds the length limit."""
 
     __slots__ = ()
     KEPT = 200
@@ -295,11 +294,11 @@ class LongLine(str):
 
 @dataclass
 class Lines:
-    """The lines of a report, without their line ends.
+    """Iterate over the lines of a report, without line ends.
 
-    `replaced` counts the lines that held bytes invalid in the encoding; `complete` tells whether the last line ended;
-    `head` is the beginning of the file, undecoded. Raises `memory.TooBig` when what has become of the lines takes too
-    much memory; `name` is what the report is called then.
+    `replaced` counts lines with bytes that are invalid in the encoding; `complete` is false if the last line has no
+    line end; `head` is the beginning of the file, undecoded. Raises `memory.TooBig`, naming the report `name`, if the
+    process exceeds its memory limit.
     """
 
     stream: BinaryIO
@@ -318,7 +317,7 @@ class Lines:
         pending = ""
         block = self.head or self._block()
         while block:
-            memory.hold(self.name)
+            memory.require_memory(self.name)
             lines = (pending + decoder.decode(block)).split("\n")
             if isinstance(pending, LongLine):
                 lines[0] = pending
@@ -336,7 +335,7 @@ class Lines:
     def _block(self) -> bytes:
         if self._damage is not None:
             raise self._damage
-        return some_of(self.stream, 1 << 20)
+        return read_some(self.stream, 1 << 20)
 
     def _checked(self, line: str) -> str:
         if "\ufffd" in line:

@@ -1,6 +1,6 @@
-"""Standard input, which comes once, read as often as a file: reports are looked at, read fast, and then perhaps again.
+"""Buffer standard input so that it can be read repeatedly: to detect its format, and again from its beginning.
 
-A file behind `<` is read where it lies. What comes through a pipe is kept while it is read, until the process ends.
+A file redirected with `<` is read in place. Input from a pipe is kept until the process ends.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ncu_parsers.sources import memory
 
 BLOCK_BYTES = 1 << 20
 LOOKED_AT_BYTES = 8 * BLOCK_BYTES
-"""So much is waited for to know how much there is: what reads big reports otherwise than small ones asks for less."""
+"""A pipe is read up to this point to determine its size, which decides between readers for small and big reports."""
 IN_MEMORY_BYTES = 1 << 24
-"""So much of a pipe is kept in memory, and more in a temporary file."""
+"""Input from a pipe is kept in memory up to this size, beyond it in a temporary file."""
 
 
 class StandardInput:
-    """A regular file, from where the shell left it."""
+    """Standard input redirected from a regular file, from its current position."""
 
     def __init__(self, file: BinaryIO, begin: int) -> None:
         self._file = file
@@ -33,20 +33,20 @@ class StandardInput:
 
     @property
     def size(self) -> int:
-        """How many bytes there are, or at least. Raises as `read_at` does."""
+        """The number of bytes; for a pipe, a lower bound. Raises what `read_at` raises."""
         return max(0, os.fstat(self._file.fileno()).st_size - self._begin)
 
     def read_at(self, at: int, most: int) -> bytes:
-        """1 to `most` bytes from `at` on; b"" at the end. Raises `OSError` where the file cannot be read."""
+        """1 to `most` bytes from offset `at`; b"" at the end. Raises `OSError` if the file cannot be read."""
         self._file.seek(self._begin + at)
         return self._file.read(most)
 
 
 class Pipe(StandardInput):
-    """A pipe: what came through it is in a temporary file, and what has yet to come is read when it is asked for."""
+    """Standard input from a pipe: data that arrived is in a temporary file; the rest is read on demand."""
 
     def __init__(self, pipe: BinaryIO) -> None:
-        kept = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # open as long as this is
+        kept = SpooledTemporaryFile(IN_MEMORY_BYTES)  # noqa: SIM115  # stays open with this object
         super().__init__(cast(BinaryIO, kept), 0)
         _prepare(pipe)
         self._pipe = pipe
@@ -56,16 +56,16 @@ class Pipe(StandardInput):
 
     @property
     def size(self) -> int:
-        """How many bytes there are, or at least. Raises as `read_at` does."""
+        """The number of bytes, or a lower bound. Raises what `read_at` raises."""
         while self._came < LOOKED_AT_BYTES and not self._ended:
             self._take()
         return self._came
 
     def read_at(self, at: int, most: int) -> bytes:
-        """1 to `most` bytes from `at` on; b"" at the end.
+        """1 to `most` bytes from offset `at`; b"" at the end.
 
-        Raises `memory.TooBig` for more than may be kept on disk, and `NcuBenchError` when it cannot be kept: from then
-        on each time, since what came is not all of it.
+        Raises `memory.TooBig` if the input is too large for the disk limit, `NcuBenchError` if it cannot be stored;
+        then every later call raises too, because data is missing.
         """
         if self._failed is not None:
             raise self._failed
@@ -78,7 +78,7 @@ class Pipe(StandardInput):
             raise self._failed
         data = self._pipe.read(BLOCK_BYTES)
         try:
-            memory.hold_input_on_disk(self._came + len(data))
+            memory.require_disk_space_for_input(self._came + len(data))
             self._file.seek(self._came)
             self._file.write(data)
             self._file.flush()
@@ -97,25 +97,25 @@ class Pipe(StandardInput):
 
 
 def _prepare(pipe: BinaryIO) -> None:
-    """Let it hold a block, since with the usual 64 KB a report takes twice as long to come through; and wait for more.
+    """Make the pipe blocking, and enlarge its buffer, which halves the time that a report takes with the usual 64 KB.
 
-    Some programs leave pipes that do not wait: a read of what is slow to come would look like the end.
+    Some programs leave pipes in non-blocking mode, in which a read of slow input would look like the end.
     """
-    with suppress(OSError):  # what a program gave us in place of a stream has no descriptor
+    with suppress(OSError):  # a replaced sys.stdin may have no descriptor
         os.set_blocking(pipe.fileno(), True)
-    with suppress(ImportError, AttributeError, OSError):  # of Linux alone, and of pipes
+    with suppress(ImportError, AttributeError, OSError):  # only on Linux, only for pipes
         import fcntl
 
         fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, BLOCK_BYTES)
 
 
 def opened(source: StandardInput) -> io.BufferedReader:
-    """A stream of all of it from its beginning, with a place of its own. Reading it raises as `read_at` does."""
+    """An independent stream of all input from its beginning. Reading raises what `read_at` raises."""
     return io.BufferedReader(_Place(source), BLOCK_BYTES // 4)
 
 
 class _Place(io.RawIOBase):
-    """A place in standard input, as the stream of what follows it."""
+    """A read position in standard input, as a raw stream."""
 
     def __init__(self, source: StandardInput) -> None:
         self._source = source
@@ -135,11 +135,11 @@ class _Place(io.RawIOBase):
 
 
 _taken: tuple[BinaryIO, StandardInput] | None = None
-"""The stream that was standard input when it was last asked for, and what comes of it."""
+"""The stream that was standard input at the last call, and its buffer."""
 
 
 def standard_input() -> StandardInput:
-    """What standard input holds, from where it was when this was first asked for."""
+    """The buffered standard input, from its position at the first call."""
     global _taken
     stream = sys.stdin.buffer
     if _taken is None or _taken[0] is not stream:
@@ -149,8 +149,8 @@ def standard_input() -> StandardInput:
 
 
 def _place_in_file(stream: BinaryIO) -> int | None:
-    """Where in a regular file a stream is; None for a pipe, a terminal, or what has no file."""
+    """The position in a regular file; None for a pipe, a terminal or a stream without file."""
     try:
         return stream.tell() if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else None
-    except OSError:  # of which `io.UnsupportedOperation` is a kind
+    except OSError:  # includes `io.UnsupportedOperation`
         return None

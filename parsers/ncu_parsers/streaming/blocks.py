@@ -21,7 +21,7 @@ def blocks_of(stream: BinaryIO, name: str) -> Iterator[bytes]:
     longest = memory.longest_line()
     begun: list[bytes] = []  # pieces of a line that has not ended
     for piece in _in_utf8(stream):
-        memory.hold(name, streaming=True)
+        memory.require_memory(name, streaming=True)
         end = piece.rfind(b"\n") + 1
         if end:
             yield b"".join((*begun, memoryview(piece)[:end]))

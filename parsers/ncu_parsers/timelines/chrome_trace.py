@@ -1,8 +1,8 @@
-"""The events of a Chrome trace, one after the other, so that a trace of any size needs the memory of one event.
+"""Stream the events of a Chrome trace, with the memory of one event at a time.
 
-A trace is a JSON object with a list called traceEvents, or the bare list. Programs that die leave it without its end,
-and some write names that are no valid JSON: what is broken is counted, and reading goes on at the next event.
-Format: "Trace Event Format", the document of the Chromium project.
+A trace is a JSON object with a list traceEvents, or the bare list. Killed programs leave a truncated trace, and some
+write names that are invalid JSON: broken events are counted and skipped. Format: "Trace Event Format", a document of
+the Chromium project.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ncu_parsers.sources.sources import encoding_of
 BLOCK = 1 << 20
 LONGEST_EVENT = 1 << 20
 LONGEST_HEADER = 1 << 26
-"""Characters that an event, or a value beside the events, may have; what is longer is taken for broken."""
+"""Maximum characters of an event, or of a value beside the events; longer ones count as broken."""
 
 _DECODER = json.JSONDecoder(strict=False)  # kernel names may hold control characters
 _SPACE = re.compile(r"\s*")
@@ -30,15 +30,14 @@ _BETWEEN = re.compile(r"[\s,]*")
 _NEXT_EVENT = re.compile(r'\{\s*"ph"\s*:')
 _EVENTS_KEY = re.compile(r'"traceEvents"\s*:\s*\[')
 _OVERLAP = 64
-"""Characters kept while searching, so that what stands across two blocks is found."""
+"""Characters kept while searching, so that a match across two blocks is found."""
 
 
 class TraceEvents:
-    """The events of a trace as dictionaries. What stands beside them is in `header` once all have been read.
+    """Iterate over the events of a trace as dicts. Values beside the events are in `header` after the iteration.
 
-    `broken` counts what could not be read between events; `cut` says that the file ends in the middle of one, and
-    `damage` why, where its compression is to blame. Raises `memory.TooBig` when what has become of the events takes too
-    much memory; `name` is what the trace is called then.
+    `broken` counts unreadable events; `cut` is true if the file ends within an event; `damage` describes damage of the
+    compressed file. Raises `memory.TooBig`, naming the trace `name`, if the process exceeds its memory limit.
     """
 
     def __init__(self, stream: BinaryIO, name: str = "the trace") -> None:
@@ -49,7 +48,7 @@ class TraceEvents:
 
     @property
     def damage(self) -> str:
-        """What is wrong with the compressed file, "" for nothing."""
+        """What is wrong with the compressed file; "" if nothing."""
         return self._text.damage
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -62,7 +61,7 @@ class TraceEvents:
         self.cut = self.cut or bool(self.damage)
 
     def _members(self) -> Iterator[dict[str, Any]]:
-        """The members of the outer object: events are passed on, everything else is kept in the header."""
+        """Iterate over the events in the outer object; store its other members in the header."""
         while self._text.peek(_BETWEEN) not in ("", "}"):
             try:
                 key = self._text.value(LONGEST_EVENT)
@@ -99,13 +98,13 @@ class TraceEvents:
 
 
 class _Text:
-    """A text that is decoded as it is needed; what was read is forgotten."""
+    """Text that is decoded as needed; consumed text is discarded."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self.at = 0
         self._name = name
         self.damage = ""
-        # what a single read() had before it met damage would be lost
+        # read1(), because read() discards data before damage
         self._read_some: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
         self._ended = False
         head = self._block()
@@ -113,7 +112,7 @@ class _Text:
         self._text = self._decoder.decode(head)
 
     def peek(self, passed: re.Pattern[str] = _SPACE) -> str:
-        """The next character behind what is `passed` over, "" at the end."""
+        """The next character after skipping `passed`; "" at the end."""
         while True:
             match = passed.match(self._text, self.at)
             self.at = match.end() if match else self.at
@@ -123,15 +122,15 @@ class _Text:
                 return ""
 
     def expect(self, letter: str) -> None:
-        """Pass over `letter`. Raises `ValueError` where something else stands."""
+        """Consume `letter`. Raises `ValueError` if another character follows."""
         if self.peek() != letter:
             raise ValueError(letter)
         self.at += 1
 
     def value(self, longest: int) -> Any:
-        """The JSON value that begins here.
+        """Parse the JSON value that starts here.
 
-        Raises `ValueError` when it is broken, nested too deeply, or longer than `longest` characters.
+        Raises `ValueError` if it is broken, nested too deeply, or longer than `longest` characters.
         """
         while True:
             try:
@@ -145,7 +144,7 @@ class _Text:
                 return value
 
     def skip_to(self, pattern: re.Pattern[str]) -> bool:
-        """Go to where `pattern` next stands behind this place; False, at the end, where it does not."""
+        """Advance to the next match of `pattern` after this position; False, at the end, if there is none."""
         self.at += 1
         while (match := pattern.search(self._text, self.at)) is None:
             self.at = max(self.at, len(self._text) - _OVERLAP)
@@ -156,7 +155,7 @@ class _Text:
         return True
 
     def _as_much_again(self) -> bool:
-        """Read on until there is twice as much, for a value that is tried anew each time; False at the end."""
+        """Read until twice as much text is available, for a value that is parsed anew each time; False at the end."""
         enough = 2 * (len(self._text) - self.at)
         if not self._more():
             return False
@@ -165,7 +164,7 @@ class _Text:
         return True
 
     def _more(self) -> bool:
-        """Read the next block behind what is still needed; False at the end."""
+        """Read the next block, dropping consumed text; False at the end."""
         if self._ended:
             return False
         block = self._block()
@@ -174,7 +173,7 @@ class _Text:
         return True
 
     def _block(self) -> bytes:
-        memory.hold(self._name)
+        memory.require_memory(self._name)
         parts: list[bytes] = []
         length = 0
         while length < BLOCK:

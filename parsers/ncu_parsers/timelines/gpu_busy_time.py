@@ -1,6 +1,6 @@
-"""How long each GPU of a timeline was busy, of the time between its first and its last operation.
+"""How long each GPU of a timeline was busy between its first and its last operation.
 
-Operations that overlap count once. What is left is time in which a GPU waited for the host, for data or for others.
+Overlapping operations count once. In the rest of the time the GPU waited for the host, for data or for other GPUs.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Mask = npt.NDArray[np.bool_]
 OVERLAP_NOTED = 1.01
 GPUS_NAMED = 8
 UNKNOWN = -1
-"""A process or a GPU without a number, as any other negative one."""
+"""A process or GPU without a number; any negative number means the same."""
 
 
 @dataclass(frozen=True)
 class Busy:
-    """The time in ns in which at least one operation ran on a GPU, and that from its first to its last one.
+    """Time in ns during which at least one operation ran on a GPU (`busy`), between its first and last one (`span`).
 
-    `with_kernels` is the part of it in which a kernel ran, None where that was not asked for.
+    `with_kernels` is the part of `busy` in which a kernel ran; None if not computed.
 
-    Processes number GPUs each for itself, so that a GPU is told by both.
+    Each process numbers its GPUs, so a GPU is identified by process and device.
     """
 
     process: int
@@ -40,12 +40,12 @@ class Busy:
 
     @property
     def share(self) -> float:
-        """Of the time that it was busy."""
+        """The fraction of the span in which the GPU was busy."""
         return self.busy / self.span
 
 
 def busy_times(process: Integers, device: Integers, start: Floats, duration: Floats) -> list[Busy]:
-    """How long each GPU was busy; one entry per operation in each array, times in ns, starts from any moment on."""
+    """Busy time per GPU. Arrays hold one entry per operation: int64 ids, float64 times in ns from any common origin."""
     if not len(start):
         return []
     order = np.lexsort((start, device, process))
@@ -61,9 +61,9 @@ def busy_times(process: Integers, device: Integers, start: Floats, duration: Flo
 
 
 def busy_notes(process: Integers, device: Integers, start: Floats, duration: Floats, is_kernel: Mask) -> list[str]:
-    """How busy the GPUs of a timeline were, of that with kernels, and whether its operations overlap.
+    """Notes on how busy the GPUs were, how much of it with kernels, and whether operations overlap.
 
-    From the same as `busy_times`, and which operations are kernels.
+    Arrays as in `busy_times`; `is_kernel` (bool, one per operation) marks kernels.
     """
     gpus, total = busy_times(process, device, start, duration), float(duration.sum())
     kernels = busy_times(process[is_kernel], device[is_kernel], start[is_kernel], duration[is_kernel])
@@ -92,7 +92,7 @@ def _shares(gpus: Sequence[Busy]) -> str:
 
 
 def _named(gpu: Busy, of_process: bool) -> str:
-    device = f"device {gpu.device}" if gpu.device >= 0 else "one without a number"
+    device = f"device {gpu.device}" if gpu.device >= 0 else "a device without a number"
     return f"{device} of process {gpu.process}" if of_process and gpu.process >= 0 else device
 
 

@@ -1,4 +1,4 @@
-"""What a thread of the host was doing at a moment: the ranges around it, outermost first."""
+"""Ranges of a host thread, and which of them are open at a given time, outermost first."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 DEEPEST = 100
-"""Of more ranges open at once, the innermost are kept: a program that never ends its ranges has no path. Holds for the
+"""Of more open ranges only the innermost are kept: a program that never ends its ranges has no useful path. Used for
 timelines of every tool."""
 
 
 class HostRange(NamedTuple):
-    """A stretch of a thread's time, in any one unit. `kind` and `what` are the maker's own."""
+    """A time range of a thread; times in any single unit. `kind` and `what` are set by the creator."""
 
     start: float
     duration: float
@@ -21,12 +21,12 @@ class HostRange(NamedTuple):
 
     @property
     def end(self) -> float:
-        """Its last instant."""
+        """The end time."""
         return self.start + self.duration
 
 
 class ThreadRanges:
-    """The ranges of one thread, which nest as calls do. `too_deep` counts answers that more ranges were in."""
+    """The ranges of one thread, which nest like calls. `too_deep` counts results cut to `DEEPEST` ranges."""
 
     def __init__(self, ranges: Sequence[HostRange]) -> None:
         self.ranges = sorted(ranges, key=lambda one: (one.start, -one.duration))
@@ -34,9 +34,9 @@ class ThreadRanges:
         self._parents = _parents(self.ranges)
 
     def around(self, moments: Sequence[float]) -> list[list[HostRange]]:
-        """For each moment the ranges that are open then, their first and last instant included, outermost first.
+        """For each moment, the ranges open then (first and last instant included), outermost first.
 
-        Of more than `DEEPEST` the innermost. One walk over all ranges and moments in order.
+        Only the innermost `DEEPEST` are kept. One pass over all ranges and moments in order.
         """
         found: list[list[HostRange]] = [[] for _ in moments]
         begun = 0
@@ -59,7 +59,7 @@ class ThreadRanges:
         return found
 
     def path_to(self, place: int) -> list[HostRange]:
-        """The ranges around the one at `place`, and itself, outermost first; of more than `DEEPEST` the innermost."""
+        """The ranges around the one at index `place`, and itself, outermost first; only the innermost `DEEPEST`."""
         found: list[HostRange] = []
         while place >= 0 and len(found) <= DEEPEST:
             found.append(self.ranges[place])
@@ -67,7 +67,7 @@ class ThreadRanges:
         return self._kept(found[::-1])
 
     def own_times(self, kind: str) -> list[float]:
-        """What is left of each range without the ranges of `kind` that it directly encloses, and never less than 0."""
+        """Duration of each range minus ranges of `kind` that it directly encloses, at least 0, in the input's unit."""
         left = [one.duration for one in self.ranges]
         enclosing: list[int] = []
         for one, parent in zip(self.ranges, self._parents, strict=True):
@@ -83,7 +83,7 @@ class ThreadRanges:
 
 
 def _parents(ranges: Sequence[HostRange]) -> list[int]:
-    """For each range, in order of their starts, the place of the innermost one that it begins in; -1 for none."""
+    """For each range, sorted by start, the index of the innermost range that it starts in; -1 for none."""
     parents: list[int] = []
     open_ranges: list[int] = []
     for place, one in enumerate(ranges):

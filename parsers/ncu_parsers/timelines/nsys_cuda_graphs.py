@@ -1,9 +1,9 @@
-"""Where the nodes of CUDA graphs were made. A node that runs is a copy of one that a capture, or a call, added.
+"""Find where nodes of CUDA graphs were created. A node that runs is a copy of one added by a capture or an API call.
 
-With `--cuda-graph-trace=node` nsys notes each node that is made: when, on which thread and, of a copy, the node it was
-copied from. Instantiating a graph copies its nodes, and copies may be copied; the first of the line was made by the
-call that would have launched the kernel, inside the ranges of its layer.
-Table: "SQLite Export Schema Reference" in NVIDIA's Nsight Systems documentation, since 2022.
+With `--cuda-graph-trace=node` nsys records each created node: when, on which thread and, for a copy, its original.
+Instantiating a graph copies its nodes, and copies may be copied. The original was created by the call that would have
+launched the kernel, inside the NVTX ranges of its layer. Table: "SQLite Export Schema Reference" in NVIDIA's Nsight
+Systems documentation, since 2022.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ TABLE = "CUDA_GRAPH_NODE_EVENTS"
 COPIED_FROM = "originalGraphNodeId"
 
 Node = tuple[int, int]
-"""A process and a node's number in it."""
+"""A process and the number of a node in it."""
 
 
 @dataclass(frozen=True)
 class Origins:
-    """When and on which thread the node behind each operation was first made; `MISSING` where that is not known."""
+    """Time in ns and thread at which the node of each operation was first created; `MISSING` if unknown."""
 
     moment: Integers
     thread: Integers
 
 
 def read_origins(database: Database, process: Integers, node: Integers) -> Origins:
-    """The origin of each pair of process and graph node. A node that is no copy never ran, so it has none."""
+    """The origin of each pair of process and graph node (int64, one per operation); `MISSING` without original."""
     lines = _Lines(database) if (node != MISSING).any() and COPIED_FROM in database.columns(TABLE) else None
     result = Origins(np.full(len(node), MISSING), np.full(len(node), MISSING))
     if lines is None:
@@ -45,7 +45,7 @@ def read_origins(database: Database, process: Integers, node: Integers) -> Origi
 
 
 class _Lines:
-    """Which node was copied from which, and where each was made."""
+    """Which node was copied from which, and when and where each was created."""
 
     def __init__(self, database: Database) -> None:
         event = database.integers(TABLE, "start", "globalTid", "graphNodeId", COPIED_FROM)
@@ -63,14 +63,14 @@ class _Lines:
                 self._sources.setdefault((process, node), set()).add(source)
 
     def origin(self, node: Node) -> tuple[int, int] | None:
-        """Moment and thread of the first node in the line of a copy; None where the line breaks, forks or turns."""
+        """Time and thread of a copy's original; None if the chain of copies breaks, branches or loops."""
         if node not in self._sources:
             return None
-        passed: set[Node] = set()
+        visited: set[Node] = set()
         while node in self._sources:
             sources = self._sources[node]
-            if len(sources) > 1 or node in passed:
+            if len(sources) > 1 or node in visited:
                 return None
-            passed.add(node)
+            visited.add(node)
             node = node[0], next(iter(sources))
         return self._made.get(node)

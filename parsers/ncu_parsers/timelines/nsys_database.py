@@ -1,8 +1,8 @@
-"""An SQLite export of nsys, opened so that a hostile file can do no harm, and read by whole columns.
+"""Open an SQLite export of nsys safely, even if the file is malicious, and read whole columns.
 
-Only real tables with names of nsys are read: no view, no virtual table, no generated column. nsys creates a table when
-it has the first row for it, and its schema grew every year, so what is absent is a column of nulls.
-Schema: "SQLite Export Schema Reference" in NVIDIA's Nsight Systems documentation, 2020 to 2026.
+Only ordinary tables with nsys's names are read: no views, virtual tables or generated columns. nsys creates a table
+with its first row, and its schema grew every year, so absent tables and columns are read as nulls. Schema: "SQLite
+Export Schema Reference" in NVIDIA's Nsight Systems documentation, 2020 to 2026.
 """
 
 from __future__ import annotations
@@ -30,56 +30,56 @@ MAGIC = b"SQLite format 3\0"
 Integers = npt.NDArray[np.int64]
 
 MISSING = int(np.iinfo(np.int64).min)
-"""Stands for null in columns of whole numbers."""
+"""Stands for null in integer columns."""
 
 LONGEST_VALUE = 1 << 26
-"""A text of more bytes ends the reading of a database: SQLite would have to hold it before anybody knows its length."""
+"""Bytes; reading ends with an error at a longer text, because SQLite loads it before its length is known."""
 
 LONGEST_READ_S = 1800.0
 STEPS_BETWEEN_CHECKS = 5_000_000
 ROWS_BETWEEN_CHECKS, BYTES_BETWEEN_CHECKS = 50_000, 16 << 20
 
 OF_NSYS = ("ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS")
-"""Tables of which every export has at least one; other profilers use CUPTI's table names too."""
+"""Every export has at least one of these tables; other profilers use CUPTI's table names too."""
 
 
 class Database:
-    """The tables of one export. Columns come as arrays in the order of the rows."""
+    """The tables of one export. Columns are arrays in row order."""
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self.name = name
         self._connection = connection
         self._longest, self._unchecked = memory.longest_line(), 0
         self.too_long = 0
-        """How many texts had more bytes than a line of a report may have, and were left out."""
+        """Number of texts that were dropped because they are longer than a line of a report may be."""
         connection.text_factory = self._text
         found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0").fetchall()
         self.tables = frozenset(str(name) for (name,) in found)
         self._columns: dict[str, frozenset[str]] = {}
 
     def columns(self, table: str) -> frozenset[str]:
-        """The stored columns of a table; none where the file lacks it."""
+        """The stored columns of a table; empty if the file lacks it."""
         if table not in self._columns:
             rows = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
             self._columns[table] = frozenset(str(name) for (name,) in rows) if table in self.tables else frozenset()
         return self._columns[table]
 
     def has_rows(self, table: str) -> bool:
-        """Whether a table is there and not empty."""
+        """True if a table exists and is not empty."""
         if table not in self.tables:
             return False
         query = f'SELECT 1 FROM "{table}" LIMIT 1'  # noqa: S608  the names in queries are those of this package
         return self._connection.execute(query).fetchone() is not None
 
     def rows(self, table: str) -> int:
-        """How many rows a table has; none where the file lacks it."""
+        """The number of rows of a table; 0 if the file lacks it."""
         if table not in self.tables:
             return 0
         (count,) = self._connection.execute(f'SELECT count(*) FROM "{table}" NOT INDEXED').fetchone()  # noqa: S608
         return int(count)
 
     def integers(self, table: str, *names: str) -> dict[str, Integers]:
-        """Columns of whole numbers, `MISSING` where they are null, absent or something else."""
+        """Columns as int64, one per row; `MISSING` for null, for other types, and for absent columns."""
         present = [name for name in names if name in self.columns(table)]
         if not present:
             return {name: np.full(self.rows(table), MISSING) for name in names}
@@ -88,56 +88,56 @@ class Database:
         )
         query = f'SELECT {chosen} FROM "{table}" NOT INDEXED'  # noqa: S608
         cursor = self._connection.execute(query)
-        values = np.fromiter(chain.from_iterable(self._held(cursor)), np.int64).reshape(-1, len(present))
+        values = np.fromiter(chain.from_iterable(self._checked_rows(cursor)), np.int64).reshape(-1, len(present))
         found = {name: np.ascontiguousarray(values[:, index]) for index, name in enumerate(present)}
         return {name: found.get(name, np.full(len(values), MISSING)) for name in names}
 
     def texts(self, table: str, name: str) -> list[str | None]:
-        """A column of texts, None where it is null, empty, too long or something else; [] where the file lacks it."""
+        """A column as texts, one per row; None for null, empty, too long or other types. [] without the column."""
         if name not in self.columns(table):
             return []
-        chosen = f"""CASE typeof("{name}") WHEN 'text' THEN "{name}" END"""  # what is no text is not loaded
+        chosen = f"""CASE typeof("{name}") WHEN 'text' THEN "{name}" END"""  # values of other types are not loaded
         cursor = self._connection.execute(f'SELECT {chosen} FROM "{table}" NOT INDEXED')  # noqa: S608
-        return [value or None for (value,) in self._held(cursor)]
+        return [value or None for (value,) in self._checked_rows(cursor)]
 
     def _text(self, raw: bytes) -> str:
-        """A text that SQLite found, empty where it is too long. Raises `memory.TooBig` as `_held` does.
+        """Decode a text from SQLite; "" if it is too long. Raises `memory.TooBig` like `_checked_rows`.
 
-        SQLite calls it for one text after the other, so that a batch of rows never holds more than the limit allows.
+        SQLite calls it per text, so that even one batch of rows cannot exceed the memory limit.
         """
-        if len(raw) > LONGEST_VALUE:  # Python 3.10 cannot tell SQLite
+        if len(raw) > LONGEST_VALUE:  # Python 3.10 cannot set SQLite's limit
             raise sqlite3.DataError("string or blob too big")
         self._unchecked += len(raw)
         if self._unchecked > BYTES_BETWEEN_CHECKS:
             self._unchecked = 0
-            memory.hold(self.name)
+            memory.require_memory(self.name)
         if len(raw) > self._longest:
             self.too_long += 1
             return ""
         return raw.decode("utf-8", "replace")
 
-    def _held(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query. Raises `memory.TooBig` when what was read of the database takes too much memory."""
+    def _checked_rows(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query. Raises `memory.TooBig` if the process exceeds its memory limit."""
         while rows := cursor.fetchmany(ROWS_BETWEEN_CHECKS):
-            memory.hold(self.name)
+            memory.require_memory(self.name)
             yield from rows
 
     def strings(self) -> dict[int, str]:
-        """The texts that other tables name by number."""
+        """The table of strings, by the number with which other tables refer to them."""
         numbers, texts = self.integers("StringIds", "id")["id"].tolist(), self.texts("StringIds", "value")
         return {number: text for number, text in zip(numbers, texts, strict=False) if text is not None}
 
     def attributes(self, table: str) -> dict[str, str]:
-        """A table of names and values."""
+        """A table of names and values as a dict."""
         pairs = zip(self.texts(table, "name"), self.texts(table, "value"), strict=False)
         return {name: value for name, value in pairs if name is not None and value is not None}
 
 
 @contextmanager
 def opened(source: Source, name: str) -> Iterator[Database]:
-    """The database of an export, also a compressed one; errors call it `name`.
+    """Open the database of an export, which may be compressed; error messages call it `name`.
 
-    Raises `NotAReport` when it is no export of nsys, `NcuBenchError` when it cannot be read.
+    Raises `NotAReport` if it is not an export of nsys, `NcuBenchError` if it cannot be read.
     """
     with on_disk(source) as path:
         try:
@@ -148,7 +148,7 @@ def opened(source: Source, name: str) -> Iterator[Database]:
                 yield database
             finally:
                 connection.close()
-        except sqlite3.DataError as error:  # its only use by SQLite is for what is longer than the limit
+        except sqlite3.DataError as error:  # SQLite raises it only for values over the limit
             raise NcuBenchError(
                 f"{name} holds a text of more than {LONGEST_VALUE >> 20} MB, and was not read.",
                 "No timeline has one: the file is damaged, or was made to take memory.",
@@ -165,7 +165,7 @@ def opened(source: Source, name: str) -> Iterator[Database]:
 
 @contextmanager
 def on_disk(source: Source) -> Iterator[Path]:
-    """The file of a source as it is; a compressed one is unpacked into a temporary folder, and removed after."""
+    """The path of a source's file; a compressed file is unpacked to a temporary folder within the block."""
     with Path(source.path).open("rb") as raw, source.open() as stream:
         packed = _differ(raw, stream)
     if not packed:
@@ -178,7 +178,7 @@ def on_disk(source: Source) -> Iterator[Path]:
 
 
 def _differ(raw: BinaryIO, stream: BinaryIO) -> bool:
-    """Whether a file holds something else than what is read of it: it is compressed, perhaps damaged."""
+    """True if the file is compressed: its bytes differ from those read through the source, or reading them fails."""
     try:
         return raw.read(16) != stream.read(16)
     except DAMAGE:
@@ -186,7 +186,7 @@ def _differ(raw: BinaryIO, stream: BinaryIO) -> bool:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open for reading only. The file may be anybody's: its schema runs no function, its values have a limit."""
+    """Open an untrusted file read-only: its schema cannot run functions, and the size of values is limited."""
     location = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     connection = sqlite3.connect(location, uri=True, isolation_level=None)
     for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):

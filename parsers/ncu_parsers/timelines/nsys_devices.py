@@ -1,4 +1,4 @@
-"""Which GPU a timeline's device numbers mean: name, chip and compute capability."""
+"""Name, chip and compute capability of the devices in a timeline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLE, OLD_TABLE, BY_PROCESS = "TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU", "TARGE
 
 @dataclass(frozen=True)
 class TracedGpu:
-    """One GPU of the machine."""
+    """One GPU of the machine; None if the file does not contain the value."""
 
     name: str | None
     chip: str | None
@@ -22,7 +22,7 @@ class TracedGpu:
 
 @dataclass
 class Known:
-    """The GPU of each operation: a number into the lists, -1 where it is not known."""
+    """The GPU of each operation: `code` (int64, one per operation) indexes the lists."""
 
     code: Integers
     names: list[str | None] = field(default_factory=list)
@@ -32,10 +32,10 @@ class Known:
 
 @dataclass
 class Devices:
-    """The GPUs of the machine by their number there, and which of them a process calls by which CUDA number.
+    """The GPUs of a machine by index, and the index behind each process's CUDA device number.
 
-    A process that was shown some GPUs only (CUDA_VISIBLE_DEVICES) counts those from 0. `table` is where they were read,
-    empty where the file has none.
+    A process restricted to some GPUs (CUDA_VISIBLE_DEVICES) numbers them from 0. `table` is the table they were read
+    from, "" if the file has none.
     """
 
     table: str
@@ -44,7 +44,7 @@ class Devices:
     by_cuda_number: dict[int, int]
 
     def of(self, process: Integers, device: Integers) -> Known:
-        """The GPU behind each pair of process and CUDA device number."""
+        """The GPU of each pair of process and CUDA device number (int64, one per operation)."""
         pairs, code = np.unique(np.stack([process, device]), axis=1, return_inverse=True)
         result = Known(code.reshape(-1).astype(np.int64))
         for one, number in pairs.T.tolist():
@@ -57,7 +57,7 @@ class Devices:
 
 
 def read_devices(database: Database) -> Devices:
-    """The GPUs that the file describes."""
+    """Read the GPUs that the file describes."""
     if TABLE in database.tables:
         return _new(database)
     if OLD_TABLE in database.tables:
@@ -82,7 +82,7 @@ def _new(database: Database) -> Devices:
 
 
 def _old(database: Database) -> Devices:
-    """The table of 2020 and early 2021, whose numbers are CUDA's."""
+    """Read the table of 2020 and early 2021, which contains CUDA device numbers."""
     numbers = database.integers(OLD_TABLE, "deviceId", "computeCapabilityMajor", "computeCapabilityMinor")
     names = database.texts(OLD_TABLE, "name")
     capabilities = _capabilities(numbers["computeCapabilityMajor"], numbers["computeCapabilityMinor"])

@@ -1,7 +1,7 @@
-"""NVTX ranges of an nsys timeline, and which of them were open on a thread at a moment.
+"""Read the NVTX ranges of an nsys timeline, and find those open on a thread at a given time.
 
-A push/pop range belongs to the thread that pushed it, a start/end range to the whole process. Ranges of several domains
-may overlap without nesting, so the open ones are kept as a set in the order in which they began.
+A push/pop range belongs to its thread, a start/end range to the whole process. Ranges of different domains may overlap
+without nesting, so the open ranges are kept as a set in the order of their starts.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ TABLE = "NVTX_EVENTS"
 EVENT_TYPES = "ENUM_NSYS_EVENT_TYPE"
 PUSH_POP, START_END, DOMAIN_CREATE = "NvtxPushPopRange", "NvtxStartEndRange", "NvtxDomainCreate"
 NUMBERS = {PUSH_POP: 59, START_END: 60, DOMAIN_CREATE: 75}
-"""Numbers of the event types in every schema met so far, for files without the table that names them."""
+"""Numbers of the event types in every schema seen, for files without the table that names them."""
 
 THREAD_BITS = 24
 MOST_LABELS = 4_000_000
-"""All different paths together name no more ranges; where they would, still fewer of the innermost are kept."""
+"""Limit on the labels in all distinct paths; beyond it, paths are cut to fewer of the innermost ranges."""
 
 FOREVER = np.iinfo(np.int64).max
 
 Codes = npt.NDArray[np.int64]
 Label = tuple[str, str]
-"""Domain and name of a range; the default domain has no name."""
+"""Domain and name of a range; the default domain is ""."""
 
 
 def process_of(thread: Integers) -> Integers:
-    """The process part of nsys's serialised thread or process ids: all above the 24 bits of the thread."""
+    """The process part of nsys's serialised thread ids: the bits above the 24 of the thread (int64, same shape)."""
     return thread >> THREAD_BITS
 
 
 @dataclass(frozen=True)
 class TracedRanges:
-    """Ranges in the order of the file: `start` and `end` in ns, the thread's serialised id, `label` into `labels`."""
+    """Ranges in file order: `start` and `end` in ns, serialised thread id, `label` indexing `labels`."""
 
     start: Integers
     end: Integers
@@ -54,14 +54,14 @@ class TracedRanges:
 
     @property
     def names(self) -> list[str]:
-        """The name of every range."""
+        """The name of every range, in order."""
         return [self.labels[label][1] for label in self.label.tolist()]
 
 
 def read_ranges(database: Database, strings: dict[int, str]) -> TracedRanges | None:
-    """The ranges of a timeline, None where NVTX was not recorded.
+    """Read the ranges of a timeline; None if NVTX was not recorded.
 
-    A range without a name is left out; one that had not ended when the recording did is open to the end.
+    Ranges without a name are dropped; a range without an end is open until the end of the recording.
     """
     if TABLE not in database.tables:
         return None
@@ -92,7 +92,7 @@ def read_ranges(database: Database, strings: dict[int, str]) -> TracedRanges | N
 
 
 def _names(texts: list[str | None], numbers: list[int], strings: dict[int, str]) -> list[str | None]:
-    """The name of every event: a text of its own, or a registered one."""
+    """The name of every event: its own text, or a registered string."""
     if not texts:
         return [strings.get(number) for number in numbers]
     return [text if text is not None else strings.get(number) for text, number in zip(texts, numbers, strict=True)]
@@ -105,17 +105,17 @@ def _event_types(database: Database) -> dict[str, int]:
 
 
 def _domains(event: dict[str, Integers], names: list[str | None], created: int) -> dict[tuple[int, int], str]:
-    """The domain's name by process and number: every process counts its own."""
+    """Domain names by process and number: each process numbers its own domains."""
     rows = np.flatnonzero(event["eventType"] == created).tolist()
     processes = process_of(event["globalTid"]).tolist() if rows else []
     return {(processes[row], int(event["domainId"][row])): names[row] or "" for row in rows}
 
 
 def paths(ranges: TracedRanges, times: Integers, threads: Integers) -> tuple[Codes, list[tuple[Label, ...]], int]:
-    """The ranges open at each of `times` on each of `threads`, outermost first: a number per time, and its path.
+    """The ranges open at each of `times` (ns) on each of `threads`, outermost first: an index per time, and the paths.
 
-    Ranges of the process stand first, as in reports of ncu, and one that was pushed under the same name too is given
-    once. Third, how many of the innermost ranges were kept where more were open.
+    Ranges of the process come first, as in reports of ncu; a range pushed under the same name is listed once. The third
+    value is the number of innermost ranges kept per path.
     """
     pushed = ~ranges.of_process
     thread_code, thread_paths, thread_kept = _open_at(ranges, pushed, ranges.thread, times, threads)
@@ -132,19 +132,19 @@ def paths(ranges: TracedRanges, times: Integers, threads: Integers) -> tuple[Cod
 
 
 class _TooMany(Exception):
-    """The paths name more ranges than `MOST_LABELS`."""
+    """The paths contain more labels than `MOST_LABELS`."""
 
 
 @dataclass
 class _Paths:
-    """Different paths by number, each of at most `deepest` labels. Raises `_TooMany` unless that is 1 already."""
+    """Numbered distinct paths of at most `deepest` labels each. Raises `_TooMany` if there are too many labels."""
 
     deepest: int
     numbers: dict[tuple[int, ...], int] = field(default_factory=lambda: {(): 0})
     labels: int = 0
 
     def number(self, now_open: dict[int, int]) -> int:
-        """The number of the path of the ranges that are open now, outermost first."""
+        """The number of the path of the currently open ranges, outermost first."""
         path = tuple(islice(reversed(now_open.values()), self.deepest))[::-1]
         number = self.numbers.get(path)
         if number is None:
@@ -158,17 +158,17 @@ class _Paths:
 def _open_at(
     ranges: TracedRanges, which: npt.NDArray[np.bool_], owner: Integers, times: Integers, owners: Integers
 ) -> tuple[Codes, list[tuple[int, ...]], int]:
-    """The labels of the ranges `which` that are open at each of `times` for each of `owners`, and how many are kept."""
+    """Per time, the labels of the ranges `which` that are open for its owner; also the ranges kept per path."""
     range_groups = _groups(owner, np.flatnonzero(which & (ranges.end > ranges.start)))
     deepest = DEEPEST
     while True:
         codes, found = np.zeros(len(times), np.int64), _Paths(deepest)
         try:
-            for one, asked in _groups(owners, np.arange(len(owners))).items():
+            for one, rows in _groups(owners, np.arange(len(owners))).items():
                 mine = range_groups.get(one)
                 if mine is not None:
                     labels = ranges.label[mine].tolist()
-                    codes[asked] = _sweep(ranges.start[mine], ranges.end[mine], labels, times[asked], found)
+                    codes[rows] = _sweep(ranges.start[mine], ranges.end[mine], labels, times[rows], found)
             return codes, list(found.numbers), deepest
         except _TooMany:
             deepest //= 4
@@ -182,9 +182,9 @@ def _groups(keys: Integers, rows: npt.NDArray[np.intp]) -> dict[int, npt.NDArray
 
 
 def _sweep(starts: Integers, ends: Integers, labels: Sequence[int], times: Integers, found: _Paths) -> list[int]:
-    """The path at each time as its number in `found`, by one walk over all beginnings, ends and times in order.
+    """The number in `found` of the path at each time, by one pass over all starts, ends and times in order.
 
-    At the same moment ranges end before others begin, longer ones begin first, and times come last.
+    At equal times, ends come before starts, longer ranges start first, and `times` come last.
     """
     count = len(starts)
     kind = np.repeat(np.array([1, 0, 2], np.int8), [count, count, len(times)])

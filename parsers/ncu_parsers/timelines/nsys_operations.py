@@ -1,4 +1,4 @@
-"""What the GPUs did in an export of Nsight Systems: kernels, copies, memsets and CUDA graphs as columns of numbers."""
+"""Read GPU operations from an export of Nsight Systems: kernels, copies, memsets and CUDA graphs, as columns."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ COPY_KINDS = (
     "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer", "Unified Host-to-Device",
     "Unified Device-to-Host", "Unified Device-to-Device",
 )  # fmt: skip
-"""copyKind of files without a table that names them: CUPTI's numbers, nsys's words."""
+"""copyKind by CUPTI's number, in nsys's words, for files without a table of names."""
 
 UNNAMED = "(kernel without a name)"
 
 
 @dataclass
 class Operations:
-    """What the GPUs did, sorted by start: one array per field of nsys, `MISSING` for null, and what each row is.
+    """GPU operations sorted by start: one int64 array per field of nsys, with `MISSING` for null.
 
-    `kind` and `name` are numbers into `kinds` and `names`; `startless` rows of the file had no start and are left out.
+    `kind` and `name` index `kinds` and `names`. `startless` counts rows without a start, which are dropped.
     """
 
     columns: dict[str, Integers]
@@ -53,30 +53,30 @@ class Operations:
         return len(self.kind)
 
     def count(self, kind: str) -> int:
-        """How many operations are of a kind."""
+        """The number of operations of a kind."""
         return int((self.kind == self.kinds.index(kind)).sum())
 
     @property
     def processes(self) -> Integers:
-        """The id that the system gave the process of each operation; `MISSING` where it is not known."""
+        """The process id of each operation (int64, one per operation); `MISSING` if unknown."""
         process = self.columns["globalPid"]
         return np.where(process == MISSING, MISSING, process_of(process) & 0xFFFFFF)
 
     @property
     def durations(self) -> npt.NDArray[np.float64]:
-        """end - start in ns, NaN where the end is missing or before the start."""
+        """end - start in ns (float64, one per operation); NaN if the end is missing or before the start."""
         start, end = self.columns["start"], self.columns["end"]
         known = (end != MISSING) & (end >= start)
         return np.where(known, elapsed(start, end), np.nan)
 
 
 def elapsed(start: Integers, end: Integers) -> npt.NDArray[np.float64]:
-    """end - start, right up to 64 bits, where signed numbers would overflow."""
+    """end - start as float64, computed without overflow of 64-bit integers."""
     return (end.view(np.uint64) - start.view(np.uint64)).astype(np.float64)
 
 
 def read_operations(database: Database, strings: dict[int, str]) -> Operations:
-    """Every kernel, copy, memset and graph launch of a timeline that has a start."""
+    """Read every kernel, copy, memset and graph launch of a timeline that has a start."""
     parts = [database.integers(table, *FIELDS) for table in ACTIVITIES.values()]
     kind = np.repeat(np.arange(len(parts)), [len(part["start"]) for part in parts])
     columns = {name: np.concatenate([part[name] for part in parts]) for name in FIELDS}
@@ -93,7 +93,7 @@ def read_operations(database: Database, strings: dict[int, str]) -> Operations:
 def _names(
     kind: Codes, columns: dict[str, Integers], copies: dict[int, str], strings: dict[int, str]
 ) -> tuple[Codes, list[str]]:
-    """What each operation is called, as `nsys stats` calls it; a graph by its number."""
+    """The names of operations, as `nsys stats` prints them; graphs by number."""
     number = columns[NAMES[0]].copy()
     for other in NAMES[1:]:
         number = np.where(number == MISSING, columns[other], number)

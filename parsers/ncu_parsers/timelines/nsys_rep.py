@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems in its own format (.nsys-rep, .qdrep), which only nsys reads: exported to SQLite by it."""
+"""Read native reports of Nsight Systems (.nsys-rep, .qdrep) by exporting them to SQLite with nsys."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ NSYS = "nsys"
 DIALECT = "nsys report"
 
 EXPORT_THERE = "nsys export --type sqlite REPORT.nsys-rep, then name the .sqlite file here"
-"""What helps where the report was recorded, since an nsys that wrote a report can read it."""
+"""Advice for the machine that recorded the report: an nsys that wrote a report can read it."""
 
 _MADE_BY_NEWER = re.compile(r"created in Nsight Systems version \(?(20\d\d[\w.]*)")
 
 
 def read_report(source: Source) -> Report:
-    """Read one report through `nsys export`, into a temporary folder.
+    """Read one report through `nsys export` into a temporary folder.
 
-    Raises `NcuBenchError` when nsys is not installed or could not export it, and what `nsys_sqlite.read_report` does.
+    Raises `NcuBenchError` if nsys is missing or fails to export it, and what `nsys_sqlite.read_report` raises.
     """
     nsys = find_tool(NSYS)
     if nsys is None:
@@ -47,19 +47,19 @@ def read_report(source: Source) -> Report:
 
 
 def read_with() -> str:
-    """The nsys that exports reports now."""
+    """The version of the installed nsys, which exports reports."""
     nsys = find_tool(NSYS)
     return "no nsys" if nsys is None else f"nsys {nsys.version_text}"
 
 
-def _not_exported(name: str, nsys: Tool, said: str | None) -> NcuBenchError:
-    """Why nsys gave no database: it is older than the report, the report is damaged, or nsys hung."""
-    if said is None:
+def _not_exported(name: str, nsys: Tool, printed: str | None) -> NcuBenchError:
+    """Why nsys wrote no database: it is older than the report, the report is damaged, or nsys hung."""
+    if printed is None:
         return NcuBenchError(
             f"{name} could not be exported: nsys {nsys.version_text} did not end.",
             advice=f"Run it by hand: {EXPORT_THERE}.",
         )
-    newer = _MADE_BY_NEWER.search(said)
+    newer = _MADE_BY_NEWER.search(printed)
     if newer is not None:
         return NcuBenchError(
             f"{name} could not be exported: it was made by nsys {newer[1].rstrip('.')}.",
@@ -68,12 +68,12 @@ def _not_exported(name: str, nsys: Tool, said: str | None) -> NcuBenchError:
         )
     return NcuBenchError(
         f"{name} could not be exported by nsys {nsys.version_text}.",
-        f'It says: "{_last_words(said)}". The file is cut or damaged, or made by a newer nsys.',
+        f'It says: "{_last_line(printed)}". The file is cut or damaged, or made by a newer nsys.',
         f"Copy it again; or, where it was recorded, run {EXPORT_THERE}.",
     )
 
 
-def _last_words(said: str) -> str:
-    """The last line that is no progress bar."""
-    lines = [line.strip() for line in said.replace("\r", "\n").splitlines()]
+def _last_line(printed: str) -> str:
+    """The last line that is not a progress bar."""
+    lines = [line.strip() for line in printed.replace("\r", "\n").splitlines()]
     return next((line[:300] for line in reversed(lines) if line and not line.endswith("]")), "nothing")

@@ -1,9 +1,9 @@
-"""Timelines of Nsight Systems, exported to SQLite, as a table of GPU operations: kernels, copies, memsets, CUDA graphs.
+"""Read SQLite exports of Nsight Systems as a table of GPU operations: kernels, copies, memsets, CUDA graphs.
 
-Times are those of a program that ran freely: nothing was replayed, serialised or flushed. A kernel gets the NVTX ranges
-that were open on the thread of the API call that launched it, at the moment of the call; the two are tied by process
-and correlation id. A kernel of a CUDA graph also has the ranges in which the graph was captured, where nsys noted it,
-and takes its phase and module from there if the graph's launch is in none. nsys packs its ids as
+Times are those of an undisturbed program: nothing was replayed, serialised or flushed. A kernel gets the NVTX ranges
+open at the time of the API call that launched it, on the calling thread; both are matched by process and correlation
+id. A kernel of a CUDA graph also has the ranges in which the graph was captured, if nsys recorded that; its phase and
+module come from there if the graph was launched outside any. nsys packs ids as
 <hardware:8><VM:8><process:24><thread:24> bits ("Serialized process and thread identifiers" in NVIDIA's Nsight Systems
 documentation).
 """
@@ -52,12 +52,12 @@ CAPTURED_IN = "capture_nvtx_path"
 
 
 class NoGpuWork(NotAReport):
-    """The timeline was read, and holds no kernel, copy or memset."""
+    """The timeline contains no kernel, copy or memset."""
 
 
 @dataclass
 class Calls:
-    """The API call behind each operation: its thread, and its path as a number into `paths`, -1 where not known."""
+    """The API call of each operation: `thread` and index `path` into `paths` (int64, one per operation; -1: none)."""
 
     thread: Integers
     path: Codes
@@ -67,28 +67,28 @@ class Calls:
 
 @dataclass
 class Captures:
-    """The ranges in which each operation's node of a CUDA graph was made: numbers into `paths`, -1 where not known."""
+    """The ranges in which each operation's graph node was captured: `path` indexes `paths` (int64; -1: unknown)."""
 
     path: Codes
     paths: list[tuple[Label, ...]]
 
     @property
     def known(self) -> int:
-        """How many operations have such ranges."""
+        """Number of operations with such ranges."""
         return int((self.path >= 0).sum())
 
 
 def read_report(source: Source) -> Report:
     """Read one export.
 
-    Raises `NoGpuWork` when it has ranges at most, `NotAReport` when it is no export of nsys, `NcuBenchError` when it
-    cannot be read.
+    Raises `NoGpuWork` if it contains no GPU operation, `NotAReport` if it is not an export of nsys, `NcuBenchError` if
+    it cannot be read.
     """
     return read_export(source, source.name)
 
 
 def read_export(source: Source, name: str) -> Report:
-    """The export at `source` as a report called `name`; raises what `read_report` does."""
+    """Read the export at `source` as a report called `name`. Raises what `read_report` raises."""
     with opened(source, name) as database:
         return _report_of(database, name)
 
@@ -122,7 +122,7 @@ def _report_of(database: Database, name: str) -> Report:
 
 
 def _launching_calls(database: Database, operations: Operations, ranges: TracedRanges | None) -> Calls:
-    """The API call behind each operation, and the ranges that were open around it."""
+    """Match each operation with the API call that launched it, and with the ranges open around the call."""
     parts = [database.integers(table, "start", "globalTid", "correlationId") for table in CALLS]
     start, thread, correlation = (
         np.concatenate([part[name] for part in parts]) for name in ("start", "globalTid", "correlationId")
@@ -155,7 +155,7 @@ def _launching_calls(database: Database, operations: Operations, ranges: TracedR
 def _first_match(
     process: Integers, correlation: Integers, start: Integers, wanted_process: Integers, wanted_correlation: Integers
 ) -> Codes:
-    """For each wanted pair the row of the earliest call with that process and correlation id, -1 for none."""
+    """Per wanted pair, the row of the earliest call with that process and correlation id (int64; -1: none)."""
     if not len(process):
         return np.full(len(wanted_process), -1, np.int64)
     _, process_code = np.unique(np.concatenate([process, wanted_process]), return_inverse=True)
@@ -169,7 +169,7 @@ def _first_match(
 
 
 def _captures(database: Database, operations: Operations, ranges: TracedRanges | None) -> Captures:
-    """The ranges around the making of each operation's graph node, where the file tells."""
+    """The ranges in which each operation's graph node was captured, if the file contains them."""
     result = Captures(np.full(len(operations), -1), [])
     if ranges is None:
         return result
@@ -186,7 +186,7 @@ def _captures(database: Database, operations: Operations, ranges: TracedRanges |
 def _table(
     name: str, operations: Operations, calls: Calls, captures: Captures, devices: Devices, ranges: TracedRanges | None
 ) -> pa.Table:
-    """The operations as a table of the contract, with what only timelines know behind it."""
+    """Build the table of operations: the contract's columns, then those that only timelines have."""
     rows, columns = len(operations), operations.columns
     device = _numbers(columns["deviceId"], pa.int32())
     process = operations.processes
@@ -253,7 +253,7 @@ def _own_columns(operations: Operations, calls: Calls, captures: Captures) -> li
 
 
 def _attribution(calls: Calls, captures: Captures, ranges: TracedRanges | None) -> dict[str, pa.Array]:
-    """The NVTX path of each operation, and what the ranges of our own launcher say."""
+    """The NVTX path of each operation, and the phase, module and iteration that ranges of our launcher name."""
     if ranges is None or not (calls.paths or captures.paths):
         return {}
     launched = [_placed(path) for path in calls.paths]
@@ -270,13 +270,13 @@ def _attribution(calls: Calls, captures: Captures, ranges: TracedRanges | None) 
 
 
 def _path_lists(code: Codes, paths: list[tuple[Label, ...]]) -> pa.Array:
-    """The names of each operation's path, null where it has none."""
+    """The range names of each operation's path; null without a path."""
     listed = arrays.text_lists([tuple(name for _, name in path) for path in paths])
     return arrays.taken(listed, _numbers(np.where(code >= 0, code, MISSING), pa.int64()))
 
 
 def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: list[str | None]) -> pa.Array:
-    """Texts by the first number where that has one, else by the second."""
+    """Texts by the first index if that has a text, else by the second."""
     first, second = codes
     named = np.array([name is not None for name in names] or [False])
     has_first = (first >= 0) & named[np.maximum(first, 0)]
@@ -284,7 +284,7 @@ def _first_named(codes: tuple[Codes, Codes], names: list[str | None], others: li
 
 
 def _placed(path: tuple[Label, ...]) -> Launch:
-    """What a path says of a launch; only ranges of our own launcher say more than their names."""
+    """A launch with this path, and with phase, module and iteration if the path has ranges of our launcher."""
     launch = Launch("", nvtx_path=tuple(name for _, name in path))
     if any(domain == DOMAIN for domain, _ in path):
         place(launch, list(path))
@@ -299,7 +299,7 @@ def _bitmap(present: npt.NDArray[np.bool_]) -> pa.Buffer | None:
 
 
 def _numbers(values: Integers, kind: pa.DataType) -> pa.Array:
-    """Whole numbers, null where `MISSING`; of 32 bits also where they do not fit."""
+    """Convert integers to Arrow; null if `MISSING`, or if they do not fit into 32 bits for int32."""
     width = np.int32 if kind == pa.int32() else np.int64
     limits = np.iinfo(width)
     present = (values != MISSING) & (values >= limits.min) & (values <= limits.max)
@@ -308,7 +308,7 @@ def _numbers(values: Integers, kind: pa.DataType) -> pa.Array:
 
 
 def _named(code: Codes, names: list[str] | list[str | None]) -> pa.Array:
-    """Texts by number, null where the number is negative or stands for None."""
+    """Texts by index (int64, one per row); null for a negative index or a None text."""
     kept = [name for name in names if name is not None]
     places: dict[str, int] = {name: place for place, name in enumerate(dict.fromkeys(kept))}
     to_place = np.array([MISSING if name is None else places[name] for name in names] or [MISSING], np.int64)
@@ -321,13 +321,13 @@ def _constant(text: str, rows: int) -> pa.Array:
 
 
 def _printed(values: Integers) -> pa.Array:
-    """Whole numbers as texts."""
+    """Integers as texts; null if `MISSING`."""
     numbers, code = np.unique(values, return_inverse=True)
     return _named(code.astype(np.int64), [None if number == MISSING else str(number) for number in numbers.tolist()])
 
 
 def _triples(axes: list[Integers]) -> pa.Array:
-    """x, y and z as lists of three, null unless all are known."""
+    """Lists of x, y and z; null unless all three are known."""
     shapes = np.stack(axes, axis=1)
     present = (shapes != MISSING).all(axis=1)
     offsets = np.concatenate([[0], np.cumsum(np.where(present, 3, 0))]).astype(np.int32)
@@ -340,7 +340,7 @@ def _triples(axes: list[Integers]) -> pa.Array:
 
 
 def _absences(database: Database, operations: Operations, devices: Devices) -> list[str]:
-    """What the file lacks, and what follows from it. nsys writes a table only when it has a row for it."""
+    """Notes on what the file lacks and what follows. nsys creates a table only when it has a row for it."""
     notes = []
     if not operations.count(KERNEL):
         notes.append(f"no {ACTIVITIES[KERNEL]} table or rows: no single kernel was recorded")
@@ -353,12 +353,12 @@ def _absences(database: Database, operations: Operations, devices: Devices) -> l
     elif not database.has_rows(nsys_nvtx.TABLE):
         notes.append(f"no {nsys_nvtx.TABLE} table or rows: no NVTX was recorded, so there are no phases and modules")
     if not devices.table:
-        notes.append("no TARGET_INFO_GPU table: which GPU it was is not known; --machine NAME says it")
+        notes.append("no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine NAME")
     return notes
 
 
 def _graph_notes(database: Database, operations: Operations, captures: Captures) -> list[str]:
-    """What the launches of CUDA graphs say of their kernels."""
+    """Notes on launches of CUDA graphs and their kernels."""
     notes = []
     graphs, nodes = operations.count(GRAPH), int((operations.columns["graphNodeId"] != MISSING).sum())
     if graphs:
@@ -381,7 +381,7 @@ def _graph_notes(database: Database, operations: Operations, captures: Captures)
 
 
 def _remarks(operations: Operations) -> list[str]:
-    """What a reader of the sums should know."""
+    """Notes on broken times and on how busy the GPUs were."""
     notes = []
     durations = operations.durations
     broken = int(np.isnan(durations).sum())
@@ -391,7 +391,7 @@ def _remarks(operations: Operations) -> list[str]:
         notes.append(f"{operations.startless} operations have no start and were left out")
     timed = ~np.isnan(durations)
     start, device = operations.columns["start"][timed], operations.columns["deviceId"][timed]
-    since_first = elapsed(start[:1], start)  # sorted, and exact as a float for a hundred days
+    since_first = elapsed(start[:1], start)  # sorted; exact in float64 for a hundred days
     is_kernel = np.isin(operations.kind[timed], [operations.kinds.index(kind) for kind in (KERNEL, GRAPH)])
     return [*notes, *busy_notes(operations.processes[timed], device, since_first, durations[timed], is_kernel)]
 
@@ -400,16 +400,16 @@ def _omissions(database: Database) -> list[str]:
     if not database.too_long:
         return []
     return [
-        f"texts of more than {memory.longest_line():,} bytes were left out {database.too_long} times, and what they "
-        f"name has no name; {memory.OPTION} says how long they may be"
+        f"texts of more than {memory.longest_line():,} bytes were left out {database.too_long} times, so that "
+        f"what they name has no name; {memory.OPTION} raises this limit"
     ]
 
 
 def _no_gpu_work(database: Database, name: str, ranges: TracedRanges | None) -> NoGpuWork:
-    """Why a timeline has nothing that a GPU did."""
+    """The error for a timeline without GPU operations, with the likely reason."""
     held = "no NVTX range" if ranges is None or not len(ranges) else f"{len(ranges)} NVTX ranges"
-    said = next((text for text in database.texts(DIAGNOSTICS, "text") if text and "CUDA" in text), None)
-    cause = f'nsys says: "{said.strip()[:200]}".' if said else (
+    message = next((text for text in database.texts(DIAGNOSTICS, "text") if text and "CUDA" in text), None)
+    cause = f'nsys says: "{message.strip()[:200]}".' if message else (
         "CUDA was not traced, could not be (as under older WSL), or the program launched nothing."
     )  # fmt: skip
     return NoGpuWork(

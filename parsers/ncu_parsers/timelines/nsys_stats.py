@@ -1,13 +1,13 @@
-"""Tables of `nsys stats`, 2020 to 2026, as CSV or in columns, and those that the user interface of nsys exports.
+"""Read tables of `nsys stats` (2020 to 2026, as CSV or in columns) and tables exported by nsys's user interface.
 
-Three kinds say how long kernels and copies took: summaries (a row per kernel, or per kernel and NVTX range, with the
-number of its launches), traces (a row per launch), and summaries of copies. Titles changed (`Time(%)`, `Average`, then
-`Time (%)`, `Avg (ns)`), GridXYZ and BlockXYZ came and went, and what is unknown is empty or `None`. Units stand behind
-the title, and without one it is nanoseconds; the user interface puts them into the cells (`383.682 μs`). `nsys stats`
-prints several tables into one file. Sizes are printed in MB with three decimals, so bytes are exact to a kilobyte.
+Three kinds contain times of kernels and copies: summaries (a row per kernel, or per kernel and NVTX range, with the
+number of launches), traces (a row per launch), and summaries of copies. Titles changed (`Time(%)`, `Average`, then
+`Time (%)`, `Avg (ns)`), GridXYZ and BlockXYZ came and went, and missing values are empty or `None`. Units follow the
+title, default ns; the user interface prints them in the cells (`383.682 μs`). `nsys stats` prints several tables to one
+file. Sizes are printed in MB with three decimals, so bytes are exact to a kilobyte.
 
-In columns, as `nsys stats` prints to a terminal, a line of dashes below the titles says where each column stands, and
-names that are too long end in `…`.
+In columns, as `nsys stats` prints to a terminal, a line of dashes below the titles marks the columns, and names that
+are too long end in `…`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OLD_TITLES = {
     "average": "avg", "median": "med", "minimum": "min", "maximum": "max", "kernel start": "start",
     "kernel dur": "duration", "kernel name": "name", "devid": "device",
 }  # fmt: skip
-"""Titles of other years and reports, and the ones used here."""
+"""Titles of other years and reports -> the titles used here."""
 
 _FIRST_WORDS = r'\s*"?(?:Time|Start|Total|API |NVTX |Count|Name|Range|Processing \[)'
 _TITLE = r"(?P<title>[^()]*?)\s*(?:\((?P<unit>[^()]*)\))?$"
@@ -47,20 +47,20 @@ _BETWEEN_COLUMNS = r"\s{2,}"
 _DASHES = r"\s*-+(?:\s{2,}-+)+\s*"
 _HEADING = r"\s*\*\* .*:\s*|(?:\[\d+/\d+\] )?Executing '.*|SKIPPED: .*"
 IN_COLUMNS = ""
-"""The delimiter of tables in columns: none."""
+"""The delimiter of tables in columns."""
 CUT = "…"
-"""What nsys puts for the part of a name that has no room in its column."""
+"""nsys replaces the end of a name that is too long for its column by this."""
 
 PRINTED_WITH_DECIMALS = "%"
-"""A unit that is not counted: nsys prints three decimals (`383.682 μs`), which ncu never does of counts."""
+"""A unit that is not counted: nsys prints three decimals (`383.682 μs`), which ncu never prints for counts."""
 
 Cells = dict[str, str]
 
 
 def open_page(line: str, current: Page | None) -> Page | None:
-    """The page that `line` opens: where no page is open yet, or one of nsys is.
+    """The page that starts with `line`, if no page or a page of nsys is open; None if none starts here.
 
-    A table of nsys that does not speak of kernels opens a page too, so that its rows are not taken for others.
+    A table without kernels opens a page too, so that its rows are not mistaken for rows of another table.
     """
     if re.match(_FIRST_WORDS, line) is None or not (current is None or isinstance(current, _Page)):
         return None
@@ -94,7 +94,7 @@ def _page_of(header: list[str], delimiter: str) -> Page | None:
 
 
 def _titles_and_units(header: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The titles in lower case and in the words of today, and what stands in brackets behind each."""
+    """The titles in lower case and current spelling, and the unit in parentheses behind each."""
     titles, units = [], []
     for cell in header:
         match = re.match(_TITLE, cell.strip().lstrip("\ufeff"))
@@ -105,12 +105,12 @@ def _titles_and_units(header: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _unit_word(text: str) -> str:
-    """A unit as the reader of units knows it: `nsec` is ns, `MBps` is not needed."""
+    """A unit as `units.unit` knows it: `nsec` becomes ns."""
     return {"nsec": "ns", "usec": "us", "msec": "ms"}.get(text, text)
 
 
 class _Page:
-    """A table below a header. Cells stay text until the page has ended, because its locale shows in all of them."""
+    """A table below a header. Cells stay text until the page ends, because the number format is inferred from all."""
 
     dialect = ""
     rank = 0
@@ -123,7 +123,7 @@ class _Page:
         self._spans: list[tuple[int, int]] = []
 
     def feed(self, line: str) -> str:
-        """Take in one line: a row, or something else."""
+        """Read one line and return its kind."""
         if not line.strip():
             return report.BLANK
         if re.fullmatch(_HEADING, line):
@@ -144,7 +144,7 @@ class _Page:
         return report.METRICS
 
     def _columns_of(self, line: str) -> list[str]:
-        """The cells of a line in columns; [] where something stands between two columns, so that it is no row."""
+        """The cells of a line in columns; [] if there is text between two columns, so that it is no row."""
         gaps = zip(self._spans, self._spans[1:], strict=False)
         if any(line[end:start].strip() for (_, end), (start, _) in gaps):
             return []
@@ -155,7 +155,7 @@ class _Page:
         return True
 
     def _amounts(self) -> Callable[[Cells, str], float | None]:
-        """What turns a cell under a title into a number in base units, in the locale of the page."""
+        """A function that converts the cell of a row under a title to base units, in the number format of the page."""
         amounts = (re.match(_AMOUNT, text) for row in self.rows for text in row.values())
         number_format = NumberFormat.infer((match["number"], PRINTED_WITH_DECIMALS) for match in amounts if match)
 
@@ -170,7 +170,7 @@ class _Page:
 
 
 class StatsSummaryPage(_Page):
-    """A row per kernel or kind of copy: the time of all its launches, their number, and extremes."""
+    """A row per kernel or kind of copy: total time, number of launches, minimum and maximum."""
 
     def __init__(
         self, titles: list[str], units: list[str], delimiter: str, kind: str, name_title: str, count_title: str
@@ -184,13 +184,13 @@ class StatsSummaryPage(_Page):
         return _count(row[self.count_title]) is not None and re.match(_AMOUNT, row["total time"]) is not None
 
     def launches(self) -> list[Launch]:
-        """The rows as averages over their launches."""
+        """The rows, as averages over their launches."""
         amount = self._amounts()
         found = (self._launch(row, amount) for row in self.rows)
         return [launch for launch in found if launch is not None]
 
     def _launch(self, row: Cells, amount: Callable[[Cells, str], float | None]) -> Launch | None:
-        """A row as the average of its launches, None where it has none."""
+        """A row as the average over its launches; None if it has none."""
         count, total = _count(row[self.count_title]), amount(row, "total time")
         if not count or total is None:
             return None
@@ -207,9 +207,9 @@ class StatsSummaryPage(_Page):
 
 
 class RangeSummaryPage(StatsSummaryPage):
-    """A row per kernel, thread and NVTX range: a kernel inside nested ranges stands in a row for each of them.
+    """A row per kernel, thread and NVTX range: a kernel in nested ranges has a row for each of them.
 
-    `Domain:Name` of a range is one text, so only ranges of our own domain are told from names with a colon.
+    The table prints `Domain:Name`, so only ranges of our own domain can be distinguished from names with a colon.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class RangeSummaryPage(StatsSummaryPage):
 
     @property
     def repeated(self) -> int:
-        """How many kernels of a thread stand below more than one range."""
+        """Number of kernels of a thread that are listed under more than one range."""
         places = Counter((row.get("pid"), row.get("tid"), row["name"]) for row in self.rows)
         return sum(count > 1 for count in places.values())
 
@@ -237,7 +237,7 @@ EXTREMES = {
     "min": "gpu__time_duration.sum (minimum)", "max": "gpu__time_duration.sum (maximum)",
     "med": "duration_ns (median)", "stddev": "duration_ns (standard deviation)",
 }  # fmt: skip
-"""Titles of a summary and the columns they fill; minimum and maximum are those that averages of ncu have, too."""
+"""Titles of a summary -> columns; minimum and maximum are named as in averages of ncu."""
 
 
 class TracePage(_Page):
@@ -252,7 +252,7 @@ class TracePage(_Page):
         return bool(row["name"]) and all(re.match(_AMOUNT, row[title]) for title in ("start", "duration"))
 
     def launches(self) -> list[Launch]:
-        """The rows as launches."""
+        """The rows, as launches."""
         amount = self._amounts()
         return [self._launch(row, amount) for row in self.rows]
 
@@ -281,49 +281,49 @@ class TracePage(_Page):
 
 
 class OtherTable(_Page):
-    """A table of nsys that does not say how long kernels took: API calls, NVTX ranges, sizes of copies."""
+    """A table of nsys without kernel times: API calls, NVTX ranges, sizes of copies."""
 
     dialect = "other tables of nsys"
     rank = 9
 
     def feed(self, line: str) -> str:
-        """Pass over one line."""
+        """Skip one line."""
         return OTHER_ROW if line.strip() else report.BLANK
 
     def launches(self) -> list[Launch]:
-        """None."""
+        """Always []."""
         return []
 
 
 def only_the_best(pages: Iterable[Page], result: Report) -> list[Page]:
-    """The pages without those of nsys that say again, and less, what another one says; a note tells which."""
+    """Drop nsys tables that a more detailed table of the same file contains; add a note naming them."""
     pages = list(pages)
     of_nsys = [page for page in pages if isinstance(page, _Page)]
     if not of_nsys:
         return pages
     result.origin = SOURCE
-    telling = [page for page in of_nsys if page.rows]
-    best = min((page.rank for page in telling), default=0)
-    kept = _without_shapeless_twins([page for page in telling if page.rank == best])
-    repeats = {page.dialect for page in telling if page not in kept}
+    filled = [page for page in of_nsys if page.rows]
+    best = min((page.rank for page in filled), default=0)
+    kept = _drop_shapeless_twins([page for page in filled if page.rank == best])
+    repeats = {page.dialect for page in filled if page not in kept}
     if repeats:
         result.notes.append(
             f"left out, because the {kept[0].dialect} holds the same times: {', '.join(sorted(repeats))}"
         )
-    if not telling:
+    if not filled:
         return pages
     result.notes += _remarks(kept)
     return [page for page in pages if not isinstance(page, _Page) or page in kept]
 
 
-def _without_shapeless_twins(pages: Sequence[_Page]) -> list[_Page]:
-    """The pages without kernel summaries that another one gives by grid and block as well."""
+def _drop_shapeless_twins(pages: Sequence[_Page]) -> list[_Page]:
+    """Drop kernel summaries if the same summary by grid and block is present."""
     has_shapes = any(page.dialect == f"nsys {SHAPED_SUMMARY}" for page in pages)
     return [page for page in pages if not has_shapes or page.dialect != f"nsys {KERNEL_SUMMARY}"]
 
 
 def _remarks(pages: Sequence[_Page]) -> list[str]:
-    """What a reader of the sums should know."""
+    """Notes on cut names and on kernels listed under several ranges."""
     notes = []
     cut = {row["name"] for page in pages if "name" in page.titles for row in page.rows if CUT in row["name"]}
     if cut:
@@ -334,15 +334,14 @@ def _remarks(pages: Sequence[_Page]) -> list[str]:
     repeated = sum(page.repeated for page in pages if isinstance(page, RangeSummaryPage))
     if repeated:
         notes.append(
-            f"{repeated} kernels stand below several NVTX ranges: where ranges nest, each has the time of what is in "
-            "it, so times hold within a range, and sums over all ranges count launches more than once; the report "
-            "cuda_gpu_kern_sum has each once"
+            f"{repeated} kernels are listed under several NVTX ranges: times are right within a range, but if ranges "
+            "nest, sums over all ranges count launches more than once; the report cuda_gpu_kern_sum counts each once"
         )
     return notes
 
 
 def holds_only_other_tables(pages: Sequence[Page]) -> bool:
-    """Whether nothing but tables without kernels was found."""
+    """True if there are pages, and all of them are tables without kernels."""
     return bool(pages) and all(isinstance(page, OtherTable) for page in pages)
 
 
@@ -355,7 +354,7 @@ def _launch(name: str, operation: str) -> Launch:
 
 
 def _category(row: Cells, name: str, name_title: str) -> str:
-    """What a row is: copies and memsets stand in brackets in traces, and in tables of their own in summaries."""
+    """The operation of a row: in traces copies and memsets have names in brackets, in summaries tables of their own."""
     of_memory = name.startswith("[CUDA ") or (name_title == "operation" and row.get("category") != "CUDA_KERNEL")
     if not of_memory:
         return KERNEL
@@ -367,12 +366,12 @@ def _whole(text: str | None) -> int | None:
 
 
 def _count(text: str) -> int | None:
-    """A whole number, however its thousands are grouped; None for anything else."""
+    """An integer with any thousands separator; None for any other text."""
     return _whole(re.sub(r"[.,'’\s]", "", text))
 
 
 def _triple(text: str) -> tuple[int, int, int] | None:
-    """x, y and z, however they are separated; None unless there are three."""
+    """x, y and z with any separator; None unless there are three."""
     numbers = [whole(number, bits=31) for number in re.findall(r"\d+", text)]
     known = tuple(number for number in numbers if number is not None)
     return (known[0], known[1], known[2]) if len(numbers) == len(known) == 3 else None

@@ -1,4 +1,4 @@
-"""Sweeps: their points, their statistics, and real processes that end well, run out of memory, crash, hang, are killed."""
+"""Sweeps: points, statistics, and real processes that succeed, run out of memory, crash, hang or are killed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def measured_row(target: str, folder: Path, timeout: float = PATIENCE_S, **axes:
 
 
 class TestPoints:
-    def test_the_batch_varies_fastest_and_every_name_is_its_own(self) -> None:
+    def test_batch_size_varies_fastest_and_point_names_are_unique(self) -> None:
         found = points(Sweep(("resnet18", "vgg16"), (1, 8), dtypes=("fp32", "bf16"), phases=("forward", "step")))
         assert [point.workload.batch_size for point in found[:4]] == [1, 8, 1, 8]
         assert len({point.name for point in found}) == len(found) == 16
@@ -96,13 +96,13 @@ class TestPoints:
         found = points(Sweep(("resnet18", "hf:bert-base"), input_sizes=(64, 128), sequence_lengths=(16, 32, 64)))
         assert [point.workload.target for point in found] == ["resnet18"] * 2 + ["hf:bert-base"] * 3
 
-    def test_known_work_is_measured_once(self) -> None:
+    def test_a_gemm_target_is_measured_once_whatever_sizes_are_asked(self) -> None:
         found = points(Sweep(("gemm:64,64,64,fp32",), (1, 8), (32, 64)))
         assert [point.name for point in found] == ["gemm:64,64,64,fp32 fp32 eager forward auto"]
 
 
 class TestFunctions:
-    """What a sweep varies of a user's own functions, known from their source: none of them is imported."""
+    """Sizes that a sweep varies for a user's functions, read from their source without importing it."""
 
     SOURCE = """
 raise ImportError("nothing of this file runs")
@@ -123,39 +123,39 @@ class Model: ...
         return tmp_path / "own_models" / "here.py"
 
     @pytest.mark.parametrize("place", ["own_models/here.py", "own_models.here"])
-    def test_take_the_sizes_that_they_have_arguments_for(self, place: str, own: Path) -> None:
+    def test_accept_the_sizes_for_which_they_have_arguments(self, place: str, own: Path) -> None:
         assert sizes_taken(f"{place}:sized") == {"batch", "input", "sequence"}
         assert sizes_taken(f"{place}:batched") == {"batch"}
         assert sizes_taken(f"{place}:fixed") == frozenset()
 
     @pytest.mark.parametrize("name", ["decorated", "Model", "unheard_of"])
-    def test_of_which_the_source_says_nothing_are_not_known(self, name: str, own: Path) -> None:
+    def test_whose_source_does_not_tell_their_arguments_give_none(self, name: str, own: Path) -> None:
         assert sizes_taken(f"{own}:{name}") is None
         assert sizes_taken(f"{own.parent / 'none.py'}:{name}") is None
         assert sizes_taken(f"no_such_package_at_all.here:{name}") is None
 
-    def test_are_varied_over_the_sizes_that_they_take(self, own: Path) -> None:
+    def test_are_varied_only_over_sizes_that_they_accept(self, own: Path) -> None:
         found = points(Sweep((f"{own}:sized",), (1, 8), (32, 64), (16,)))
         assert [(at.batch_size, at.input_size, at.sequence_length) for at in (point.workload for point in found)] == [
             (1, 32, 16), (8, 32, 16), (1, 64, 16), (8, 64, 16)
         ]  # fmt: skip
 
-    def test_without_an_argument_for_a_size_that_is_asked_for_are_refused_by_its_name(self, own: Path) -> None:
+    def test_without_an_argument_for_a_requested_size_are_refused(self, own: Path) -> None:
         with pytest.raises(WrongUsage, match="takes no --batch-size: it has no argument called batch_size or batch"):
             points(Sweep(("resnet18", f"{own}:fixed"), (1, 8)))
         with pytest.raises(WrongUsage, match="takes no --input-size"):
             points(Sweep((f"{own}:batched",), input_sizes=(32,)))
 
-    def test_are_not_refused_for_an_image_size_that_is_meant_for_another(self, own: Path) -> None:
+    def test_are_not_refused_for_an_image_size_that_another_target_accepts(self, own: Path) -> None:
         found = points(Sweep(("resnet18", f"{own}:batched"), (1, 2), (32, 64)))
         assert [point.workload.input_size for point in found] == [32, 32, 64, 64, None, None]
 
 
 class TestStatistics:
-    def test_the_quantiles_are_students(self) -> None:
+    def test_quantiles_are_those_of_students_t(self) -> None:
         assert pytest.approx([student_quantile(0.95, float(n)) for n in range(1, 20)], abs=6e-4) == _STUDENT_975
 
-    def test_a_few_samples_are_summed_up_as_by_numpy(self) -> None:
+    def test_statistics_of_samples_equal_those_of_numpy(self) -> None:
         samples = list(np.random.default_rng(1).gamma(2.0, size=150))
         found = summed_up(samples)
         assert found.p95 == pytest.approx(np.percentile(samples, 95))
@@ -167,24 +167,24 @@ class TestStatistics:
         samples = [1.0, 2.0, 4.0, 5.0]
         assert half_width(samples) == pytest.approx(3.182 * np.std(samples, ddof=1) / 2)
 
-    def test_what_few_samples_do_not_say_is_none(self) -> None:
+    def test_statistics_that_need_more_samples_are_none(self) -> None:
         one, some = summed_up([5.0]), summed_up([float(n) for n in range(50)])
         assert (one.mean, one.median, one.deviation, one.low, one.high) == (5.0, 5.0, None, None, None)
         assert some.p95 is not None
         assert some.p99 is None
 
-    def test_about_95_of_100_intervals_hold_the_mean_of_independent_samples(self) -> None:
+    def test_about_95_percent_of_intervals_contain_the_true_mean(self) -> None:
         random = np.random.default_rng(2)
         held = [abs(np.mean(some) - 1) <= (half_width(list(some)) or 0) for some in random.gamma(4, 0.25, (400, 200))]
         assert 0.92 < np.mean(held) < 0.98
 
-    def test_samples_that_resemble_their_neighbours_have_a_wider_interval(self) -> None:
+    def test_correlated_samples_have_a_wider_interval(self) -> None:
         noise = np.random.default_rng(3).standard_normal(2000)
         resembling = [float(noise[max(0, n - 30) : n + 1].mean()) for n in range(2000)]
         usual = 1.96 * np.std(resembling) / 2000**0.5
         assert (half_width(resembling) or 0) > 2 * usual
 
-    def test_warming_up_ends_after_enough_iterations_and_seconds_or_when_time_is_short(self) -> None:
+    def test_warm_up_ends_after_enough_iterations_and_seconds_or_when_time_is_short(self) -> None:
         effort = Effort(warmup=10, warm_s=0.2, max_s=10)
         assert not effort.warm(10, 0.1)
         assert effort.warm(10, 0.2)
@@ -202,17 +202,17 @@ class TestStatistics:
         ("No devices were found", None),
     ],
 )
-def test_nvidia_smis_line_is_understood(line: str, state: GpuState | None) -> None:
+def test_the_line_of_nvidia_smi_is_parsed(line: str, state: GpuState | None) -> None:
     assert parsed_state(line) == state
 
 
-def test_the_peak_is_the_highest_sum_of_what_is_alive() -> None:
+def test_peak_memory_is_the_largest_running_sum_of_allocations() -> None:
     assert peak_of([100, 50, -100, 20, -70]) == 150
     assert peak_of([-10, 5]) == 0
 
 
 class TestTorchScript:
-    """The model that is called for --mode jit, in this process."""
+    """The model that --mode jit runs, in this process."""
 
     @pytest.fixture
     def step(self, targets: Path) -> Callable[..., Step]:
@@ -225,7 +225,7 @@ class TestTorchScript:
 
         return made
 
-    def test_is_frozen_and_gives_what_the_eager_model_gives(self, step: Callable[..., Step]) -> None:
+    def test_is_frozen_and_returns_the_output_of_the_eager_model(self, step: Callable[..., Step]) -> None:
         torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
         made = step()
         frozen, notes = for_inference(made)
@@ -237,7 +237,7 @@ class TestTorchScript:
         ("changes", "reason"),
         [({"phases": ("backward",)}, "gradients need"), ({"autocast": True, "dtype": "bf16"}, "autocast does not")],
     )
-    def test_is_only_traced_where_freezing_would_change_what_it_does(
+    def test_is_only_traced_if_freezing_would_change_its_results(
         self, changes: dict[str, Any], reason: str, step: Callable[..., Step]
     ) -> None:
         made = step(**changes)
@@ -247,7 +247,7 @@ class TestTorchScript:
 
 
 class TestRealProcesses:
-    """Each is a process that imports PyTorch, which takes most of these seconds."""
+    """Each test starts a process that imports PyTorch, which takes most of the time."""
 
     @pytest.mark.parametrize("phase", ["forward", "backward", "step"])
     def test_a_model_is_measured(self, phase: str, targets: Path, tmp_path: Path) -> None:
@@ -278,14 +278,14 @@ class TestRealProcesses:
             ("unheard_of", "failed", "no function called unheard_of"),
         ],
     )
-    def test_what_fails_is_a_row_that_says_so(
+    def test_a_failed_point_is_a_row_with_its_outcome_and_reason(
         self, name: str, outcome: str, reason: str, targets: Path, tmp_path: Path
     ) -> None:
         row = measured_row(f"{targets}:{name}", tmp_path)
         assert (row["outcome"], "latency_mean_ns" in row) == (outcome, False)
         assert reason in row["reason"]
 
-    def test_a_function_is_given_its_sizes_and_the_row_has_them_whatever_its_tensors_look_like(
+    def test_the_row_has_the_sizes_passed_to_a_function_whatever_its_tensors_look_like(
         self, targets: Path, tmp_path: Path
     ) -> None:
         row = measured_row(f"{targets}:sized", tmp_path, batch_sizes=(5,), input_sizes=(32,))
@@ -294,19 +294,19 @@ class TestRealProcesses:
         assert row["throughput"] == pytest.approx(5 / row["latency_mean_ns"] * 1e9)
         assert row["expected_flops"] == 2 * 3 * 5 * 32 * 8
 
-    def test_torchscript_is_frozen_for_inference_and_says_where_it_is_not(self, targets: Path, tmp_path: Path) -> None:
+    def test_torchscript_is_frozen_for_inference_or_a_note_says_why_not(self, targets: Path, tmp_path: Path) -> None:
         forward = measured_row(f"{targets}:convolution", tmp_path, modes=("jit",))
         step = measured_row(f"{targets}:convolution", tmp_path, modes=("jit",), phases=("step",), batch_sizes=(2,))
         assert (forward["outcome"], step["outcome"]) == ("ok", "ok"), (forward, step)
         assert forward["notes"] == []
         assert "traced and not frozen: gradients need parameters" in step["notes"][0]
 
-    def test_a_cuda_graph_on_a_cpu_is_a_row_that_says_what_it_needs(self, targets: Path, tmp_path: Path) -> None:
+    def test_a_cuda_graph_on_a_cpu_is_a_row_with_the_reason_of_its_failure(self, targets: Path, tmp_path: Path) -> None:
         row = measured_row(f"{targets}:convolution", tmp_path, modes=("cudagraph",))
         assert row["outcome"] == "failed"
         assert "CUDA graphs need a CUDA device" in row["reason"]
 
-    def test_what_hangs_is_ended_and_is_a_row_that_says_so(self, targets: Path, tmp_path: Path) -> None:
+    def test_a_point_that_hangs_is_ended_and_becomes_a_timed_out_row(self, targets: Path, tmp_path: Path) -> None:
         (tmp_path / "hang").touch()
         row = measured_row(f"{targets}:hangs", tmp_path, timeout=8.0)
         assert row["outcome"] == "timed out"
@@ -321,7 +321,7 @@ def alive(pid: int) -> bool:
 
 
 def pid_in(path: Path) -> int:
-    """The process that wrote its number here, as soon as it has: the file is there a moment before what it says."""
+    """Wait for the process id in a file; the file may exist a moment before its content."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if path.exists() and (written := path.read_text("utf-8")):
@@ -331,7 +331,7 @@ def pid_in(path: Path) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_sweep_that_is_stopped_leaves_its_rows_and_no_process_and_goes_on(
+def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
     number: signal.Signals, targets: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "hang").touch()
@@ -357,7 +357,7 @@ def test_a_sweep_that_is_stopped_leaves_its_rows_and_no_process_and_goes_on(
 
 
 def row_of(samples: list[float], **changes: Any) -> dict[str, Any]:
-    """A measured point of one process, as `measured` gives it."""
+    """The row of a point measured in one process, as returned by `measured`."""
     mean = float(np.mean(samples))
     return {
         "point": "a", "outcome": "ok", "samples_ns": samples, "process_means_ns": [mean], "latency_mean_ns": mean,
@@ -376,28 +376,28 @@ class TestSeveralProcesses:
         assert (row["iterations"], row["warmup_iterations"], row["seconds"]) == (4, 6, 2.0)
         assert (row["throttling"], row["process_peak_bytes"], row["gpu_clock_hz"]) == ("power cap", 5, None)
 
-    def test_one_that_fails_leaves_the_others_and_a_note(self) -> None:
+    def test_a_failed_further_process_adds_only_a_note(self) -> None:
         crashed = {"outcome": "crashed", "reason": "ended by SIGABRT", "log": "point-0001-2.txt", "seconds": 1.0}
         row = joined(row_of([8.0, 10.0]), crashed)
         assert (row["outcome"], row["process_means_ns"]) == ("ok", [9.0])
         assert row["notes"] == ["a further process crashed (ended by SIGABRT): see point-0001-2.txt"]
 
-    def test_one_of_another_pytorch_stands_alone_and_says_so(self) -> None:
+    def test_a_process_with_another_pytorch_replaces_the_row_with_a_note(self) -> None:
         row = joined(row_of([8.0, 10.0]), row_of([5.0, 7.0], torch="2.7"))
         assert (row["samples_ns"], row["process_means_ns"]) == ([5.0, 7.0], [6.0])
         assert row["notes"] == ["measured anew: PyTorch was 2.6 before and is 2.7"]
 
-    def test_of_a_file_without_their_means_there_was_one(self) -> None:
+    def test_a_file_without_process_means_counts_as_one_process(self) -> None:
         old = {**row_of([8.0, 10.0]), "process_means_ns": None}
         assert joined(old, row_of([10.0, 14.0]))["process_means_ns"] == [9.0, 12.0]
 
-    def test_they_go_by_rounds_over_the_points_and_a_failed_point_has_no_more(
+    def test_they_take_turns_over_the_points_and_a_failed_point_is_not_repeated(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked = points(Sweep(("resnet18",), (1, 2, 3)))
         efforts: list[tuple[int, Effort]] = []
 
-        def played(point: Any, effort: Effort, timeout: float, log: Path, heard: Any) -> dict[str, Any]:
+        def played(point: Any, effort: Effort, timeout: float, log: Path, on_stage: Any) -> dict[str, Any]:
             efforts.append((point.workload.batch_size, effort))
             log.touch()
             if point.workload.batch_size == 2:
@@ -405,7 +405,7 @@ class TestSeveralProcesses:
             return row_of([8.0, 10.0, 12.0], point=point.name, log=log.name)
 
         monkeypatch.setattr("ncu_launch.bench.sweep.measured", played)
-        rows = list(rows_of(asked, QUICK, 1.0, tmp_path, heard=lambda point, stage: None, processes=2))
+        rows = list(rows_of(asked, QUICK, 1.0, tmp_path, on_stage=lambda point, stage: None, processes=2))
         assert [batch for batch, _ in efforts] == [1, 2, 3, 1, 3]
         assert [(effort.least, effort.most) for _, effort in efforts[2:]] == [(5, 100_000), (3, 3), (3, 3)]
         assert [len(row.get("process_means_ns", [])) for row in rows] == [1, 0, 1, 2, 2]
@@ -434,7 +434,7 @@ class TestSeveralProcesses:
 
 
 class TestTheCommand:
-    def test_a_sweep_of_which_nothing_could_be_measured_fails(
+    def test_a_sweep_without_a_measured_point_fails(
         self, targets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert run(["bench", f"{targets}:wrong", "-o", str(tmp_path / "run")]) == 1
@@ -442,7 +442,7 @@ class TestTheCommand:
         assert "ValueError: no such thing" in captured.out
         assert "No point could be measured" in captured.err
 
-    def test_a_folder_that_holds_a_run_is_not_written_over(
+    def test_a_folder_that_contains_a_run_is_not_overwritten(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         (tmp_path / "bench.parquet").touch()
@@ -450,11 +450,11 @@ class TestTheCommand:
         assert "--resume" in capsys.readouterr().err
 
     @pytest.mark.parametrize("option", [["--batch-size", "0"], ["--dtype", "fp12"], ["--phase", "sideways"]])
-    def test_what_is_no_size_or_name_is_refused(self, option: list[str], tmp_path: Path) -> None:
+    def test_invalid_sizes_and_names_are_refused(self, option: list[str], tmp_path: Path) -> None:
         assert run(["bench", "resnet18", "-o", str(tmp_path / "run"), *option]) == 2
         assert not (tmp_path / "run").exists()
 
-    def test_a_target_that_looks_like_known_work_and_is_none_is_refused(self) -> None:
+    def test_a_malformed_gemm_target_is_refused(self) -> None:
         with pytest.raises(WrongUsage):
             points(Sweep(("gemm:1,2",)))
 
@@ -470,7 +470,7 @@ class TestTheTable:
         assert rows[0]["samples_ns"] == [1.0, 2.0]
         assert (rows[1]["samples_ns"], rows[1]["batch_size"], rows[1]["latency_mean_ns"]) == (None, None, None)
 
-    def test_a_row_takes_the_place_of_the_one_of_its_point(self) -> None:
+    def test_a_row_replaces_the_earlier_row_of_its_point(self) -> None:
         table = None
         for name, batch in (("a", 1), ("b", 1), ("c", 1), ("b", 2), ("d", 1)):
             table = with_row(table, {"point": name, "target": name, "batch_size": batch}, asked=["bench"])
@@ -479,7 +479,7 @@ class TestTheTable:
         assert list(found) == [("a", 1), ("b", 2), ("c", 1), ("d", 1)]
         assert table.schema.metadata == bench_table([], asked=["bench"]).schema.metadata
 
-    def test_its_columns_are_those_of_the_page(self) -> None:
+    def test_its_columns_are_those_in_docs_bench(self) -> None:
         page = (ROOT / "docs" / "bench.md").read_text("utf-8")
         found = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
         assert found == [(one.name, one.unit, one.meaning, one.null) for one in COLUMNS]

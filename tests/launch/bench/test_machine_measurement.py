@@ -1,4 +1,4 @@
-"""Measuring a machine in a process of its own: what it found, or its own words for why it found nothing."""
+"""Measure a machine in a child process: its result, or its error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ncu_launch.errors import NcuBenchError
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A stand-in for the process: what it writes, and how it ends; `commands` are those that were run."""
+    """A fake child process: the file it writes and how it ends; `commands` records the commands run."""
     wanted = SimpleNamespace(result=None, exit_code=0, interrupted=False, commands=[])
 
     def run(command: list[str], log: Path, **options: Any) -> SimpleNamespace:
@@ -28,7 +28,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return wanted
 
 
-def test_gives_what_the_process_wrote_and_leaves_no_file(process: SimpleNamespace) -> None:
+def test_returns_the_result_of_the_process_and_leaves_no_file(process: SimpleNamespace) -> None:
     process.result = {"device": "cpu"}
     assert machine_measurement.measured(0.1, "cpu") == {"device": "cpu"}
     assert process.commands[0][-3:-1] == ["0.1", "cpu"]
@@ -36,7 +36,7 @@ def test_gives_what_the_process_wrote_and_leaves_no_file(process: SimpleNamespac
 
 
 @pytest.mark.parametrize(("result", "exit_code"), [(None, 0), ({"device": "cpu"}, 1)], ids=["no result", "failed"])
-def test_a_process_that_fails_without_words_is_told_by_its_exit_code(
+def test_the_error_for_a_process_without_a_message_gives_its_exit_code(
     process: SimpleNamespace, result: Any, exit_code: int
 ) -> None:
     process.result, process.exit_code = result, exit_code
@@ -44,7 +44,7 @@ def test_a_process_that_fails_without_words_is_told_by_its_exit_code(
         machine_measurement.measured(0.1, "cpu")
 
 
-def test_ctrl_c_in_the_process_is_ctrl_c_here(process: SimpleNamespace) -> None:
+def test_ctrl_c_in_the_process_raises_keyboard_interrupt(process: SimpleNamespace) -> None:
     process.interrupted = True
     with pytest.raises(KeyboardInterrupt):
         machine_measurement.measured(0.1, "cpu")

@@ -1,4 +1,4 @@
-"""What is timed of a model: the phase that was asked for, with everything it needs outside of the clock."""
+"""The timed part of an iteration: the requested phase, with everything it needs outside the timing."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def step_of(phase: str, *, mode: str = "eager", **more: Any) -> Step:
 
 
 def gradient(step: Step) -> Any:
-    """That of the weights, None where there is none."""
+    """The gradient of the weights; None if there is none."""
     return step.watched.weight.grad
 
 
-def test_of_a_forward_pass_no_gradient_is_made() -> None:
+def test_a_forward_pass_computes_no_gradient() -> None:
     step = step_of("forward")
     iteration = iteration_of(step)
     iteration.work(iteration.prepare())
@@ -40,7 +40,7 @@ def test_of_a_forward_pass_no_gradient_is_made() -> None:
     assert step.watched.weight.tolist() == [[2.0, 2.0, 2.0]]
 
 
-def test_of_a_backward_pass_the_forward_pass_is_made_before_and_gradients_are_dropped_after() -> None:
+def test_a_backward_pass_runs_after_an_untimed_forward_pass_and_drops_gradients() -> None:
     step = step_of("backward")
     iteration = iteration_of(step)
     prepared = iteration.prepare()

@@ -1,4 +1,4 @@
-"""Groups of metrics on every chip and version of ncu: what is asked for exists there, and wrong names are caught."""
+"""Groups of metrics on every chip and version of ncu: requested metrics exist there, and wrong names are refused."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def everything(chip: Chip | None, version: Version | None = None, dtype: str | N
 
 
 def base_names(selection: MetricSelection) -> set[str]:
-    """The base names of what the chip counts, without what ncu computes itself."""
+    """Base names of the metrics that the chip counts, without those that ncu computes itself."""
     return {counter.name.split(".")[0] for counter in selection.counters if not counter.by_tool}
 
 
 @cache
 def lists(chip: str) -> dict[Version, frozenset[str]]:
-    """The base names of a chip in every tool that lists it. The file has the newest list and the changes to it."""
+    """Base names of a chip's metrics by tool version. The file has the newest list and the changes to it."""
     text = (METRICS / "names" / f"{chip}.txt").read_text("utf-8")
     sections = [part.splitlines() for part in re.split(r"(?m)^\[", text)[1:]]
     newest = next(lines for lines in sections if lines[0].startswith("CUPTI"))
@@ -59,7 +59,7 @@ def _version(title: str) -> Version:
     return int(match[1]), int(match[2])
 
 
-class TestEveryMetricAskedForExists:
+class TestEveryRequestedMetricExists:
     @needs_lists
     @pytest.mark.parametrize("name", LISTED)
     def test_in_the_lists_of_every_version(self, name: str) -> None:
@@ -72,8 +72,8 @@ class TestEveryMetricAskedForExists:
 
     @needs_lists
     @pytest.mark.parametrize("name", LISTED)
-    def test_and_none_is_left_out_that_the_chip_has(self, name: str) -> None:
-        """Every name of the groups that a list holds is asked for by that version, so no rule of absence is too wide."""
+    def test_and_every_metric_that_the_chip_has_is_requested(self, name: str) -> None:
+        """Every metric of the groups that a version lists is requested from it, so no rule of absence is too broad."""
         chip = find_chip(name)
         newest = max(lists(name))
         asked = base_names(everything(chip, newest)) | base_names(everything(chip, newest, "fp32"))
@@ -113,7 +113,7 @@ class TestEveryMetricAskedForExists:
 
 @cache
 def summary() -> dict[str, dict[str, tuple[Version, Version]]]:
-    """Of every chip the metrics looked up, with suffix, and the first and last version that has each."""
+    """Per chip, the metrics looked up, with suffix, and the first and last version that has each."""
     found: dict[str, dict[str, tuple[Version, Version]]] = {}
     with (METRICS / "metric_summary.csv").open(encoding="utf-8") as stream:
         for row in csv.DictReader(stream):
@@ -127,7 +127,7 @@ def summary() -> dict[str, dict[str, tuple[Version, Version]]]:
     return found
 
 
-class TestTheChipsAreThoseOfTheVerifiedRecipes:
+class TestChipsAgreeWithTheVerifiedRecipes:
     @pytest.mark.skipif(not RECIPES.is_file(), reason="the folder ../shared/metrics is missing")
     def test_with_the_same_tensor_counters_bytes_and_capability(self) -> None:
         assert {chip.name for chip in chips()} == set(recipes())
@@ -159,39 +159,39 @@ class TestFlopsCountTheTypeOfTheWorkload:
             if "_sass_" not in one.name
         }
 
-    def test_half_types_by_their_dense_counters_of_every_instruction(self) -> None:
+    def test_half_types_use_the_dense_counters_of_every_instruction(self) -> None:
         assert self.names("gh100", "bf16") == {
             "op_hgmma_src_bf16_dst_fp32_sparsity_off", "op_hgmma_src_fp16_sparsity_off",
             "op_hmma_src_bf16_dst_fp32_sparsity_off", "op_hmma_src_fp16_dst_fp32_sparsity_off",
         }  # fmt: skip
         assert self.names("gh100", None) == self.names("gh100", "fp16") == self.names("gh100", "bf16")
 
-    def test_tf32_by_its_total(self) -> None:
+    def test_tf32_uses_its_total(self) -> None:
         assert self.names("ga100", "tf32") == {"src_tf32_dst_fp32"}
 
-    def test_fp32_by_proof_that_the_tensor_cores_were_idle(self) -> None:
+    def test_fp32_counts_tensor_instructions_to_prove_idle_tensor_cores(self) -> None:
         assert self.names("ga100", "fp32") == {"sm__inst_executed_pipe_tensor"}
         assert self.names("ad102", "fp32") == {"sm__inst_executed_pipe_tensor_v2"}
         assert self.names("ad102", "fp32", (2023, 3)) == {"sm__inst_executed_pipe_tensor"}
 
-    def test_every_floating_type_on_volta_and_turing_where_that_is_free(self) -> None:
+    def test_volta_and_turing_count_every_floating_type_since_it_costs_no_pass(self) -> None:
         assert self.names("tu104", "fp16") == {"src_fp16_bf16_tf32_dst_fp32", "src_fp16_dst_fp16"}
         assert self.names("gv100", None) == {"src_fp16_dst_fp16", "src_fp16_dst_fp32"}
 
-    def test_none_where_there_are_no_tensor_cores(self) -> None:
+    def test_a_chip_without_tensor_cores_has_no_tensor_counters(self) -> None:
         assert self.names("tu116", "fp16") == set()
 
-    def test_everything_for_a_suite_of_several_types(self) -> None:
+    def test_a_suite_of_several_types_counts_every_type(self) -> None:
         assert len(self.names("gh100", "mixed")) == len(find_chip("gh100").tensor_totals)
 
-    def test_instructions_before_ncu_can_count_operations_with_a_note(self) -> None:
+    def test_an_old_ncu_counts_tensor_instructions_with_a_note(self) -> None:
         selection = select(["flops"], find_chip("ga100"), BEFORE_TENSOR_OPERATIONS, dtype="fp16")
         assert "sm__inst_executed_pipe_tensor.sum" in selection.names
         assert "2023.2 is the first" in " ".join(selection.notes)
         volta = select(["flops"], find_chip("gv100"), BEFORE_TENSOR_OPERATIONS)
         assert "estimated as 512 per instruction" in " ".join(volta.notes)
 
-    def test_packed_fp32_on_the_chips_that_have_it(self) -> None:
+    def test_packed_fp32_is_counted_on_the_chips_that_have_it(self) -> None:
         packed = {f"{SASS_PREFIXES[0]}{opcode}_pred_on.sum" for opcode in ("fadd2", "fmul2", "ffma2")}
         having = {chip.name for chip in chips() if packed <= {one.name for one in counters_of("flops", chip)}}
         assert having == {"GB100", "GB102", "GB110", "GB112", "GR100"}
@@ -199,17 +199,17 @@ class TestFlopsCountTheTypeOfTheWorkload:
 
 
 class TestSelecting:
-    def test_time_is_always_there_and_ceilings_come_along(self) -> None:
+    def test_time_is_always_included_and_so_are_ceilings(self) -> None:
         names = select(["dram"], find_chip("ga100")).names
         assert names[:3] == ("gpu__time_duration.sum", "sm__cycles_elapsed.avg", "sm__cycles_elapsed.avg.per_second")
         assert {"dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"} <= set(names)
         assert "dram__cycles_elapsed.avg.per_second" not in select(["dram"], find_chip("tu104")).names
 
-    def test_a_gpu_without_memory_of_its_own_gets_the_substitute_and_is_told_so(self) -> None:
+    def test_a_gpu_without_dram_counts_system_memory_with_a_note(self) -> None:
         selection = select(["dram"], find_chip("gb20b"))
         assert "lts__d_sectors_fill_sysmem.sum" in selection.names
         assert not any(name.startswith("dram__") for name in selection.names)
-        assert "shares with the CPU" in selection.notes[0]
+        assert "shares its memory with the CPU" in selection.notes[0]
         assert "an upper bound" in selection.notes[0]
         before = select(["dram"], find_chip("gb20b"), (2025, 2))
         assert before.notes == ("this ncu counts no memory traffic on GB20B: 2025.3 is the first that does",)
@@ -232,13 +232,13 @@ class TestSelecting:
         with pytest.raises(WrongUsage, match=r"No metric matches foo__\*"):
             select(["foo__*"], chip)
 
-    def test_what_this_ncu_does_not_list_is_left_out_and_named(self) -> None:
+    def test_metrics_that_this_ncu_does_not_list_are_dropped_with_a_note(self) -> None:
         selection = select(["time", "l2"], find_chip("ga100"))
         listed = {name.split(".")[0] for name in selection.names} - {"lts__t_bytes"}
-        without = selection.without_unlisted(listed)
+        without = selection.drop_unlisted(listed)
         assert "lts__t_bytes.sum" not in without.names
-        assert without.notes[-1] == "this ncu does not have, and is not asked for: lts__t_bytes.sum"
-        assert selection.without_unlisted({*listed, "lts__t_bytes"}) is selection
+        assert without.notes[-1] == "not requested, since this ncu does not list them: lts__t_bytes.sum"
+        assert selection.drop_unlisted({*listed, "lts__t_bytes"}) is selection
 
 
 class TestWrongSpellings:
@@ -256,7 +256,7 @@ class TestWrongSpellings:
             ("dram_read_bytes", "dram__bytes_read.sum"),
         ],
     )
-    def test_are_corrected_and_said(self, written: str, meant: str) -> None:
+    def test_are_corrected_with_a_note(self, written: str, meant: str) -> None:
         selection = select([written], find_chip("ga100"))
         assert meant in selection.names
         assert written not in selection.names
@@ -289,7 +289,7 @@ class TestWrongSpellings:
         assert selection.names[3:] == (name, "lts__t_sectors.sum")
         assert selection.notes == ()
 
-    def test_of_groups_get_the_near_ones(self) -> None:
+    def test_of_groups_get_suggestions(self) -> None:
         with pytest.raises(WrongUsage) as raised:
             select(["flop"], None)
         assert "flops" in raised.value.cause
@@ -322,4 +322,4 @@ class TestTheChipOfAGpu:
 def test_a_name_behind_an_equals_sign_is_passed_on_as_it_is() -> None:
     selection = select(["=regex:sm__.*", "=lts__t_*.sum"], find_chip("ga100"))
     assert [name for name in selection.names if "*" in name] == ["regex:sm__.*", "lts__t_*.sum"]
-    assert "regex:sm__.*" in selection.without_unlisted(set()).names
+    assert "regex:sm__.*" in selection.drop_unlisted(set()).names

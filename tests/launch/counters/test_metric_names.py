@@ -1,4 +1,4 @@
-"""Every metric name the project knows exists on the chips it is for, in NVIDIA's own lists."""
+"""Every metric name in the project exists on its chips, according to NVIDIA's lists."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_weights_and_tensor_totals_are_those_of_the_verified_recipes(chip: str) 
 
 
 @pytest.mark.parametrize("chip", sorted(recipes()) if RECIPES.is_file() else [])
-def test_every_tensor_counter_of_every_chip_is_understood(chip: str) -> None:
+def test_every_tensor_counter_of_every_chip_is_parsed(chip: str) -> None:
     for kind in ("tensor_ops_total", "tensor_ops_dense", "tensor_ops_sparse"):
         for name in recipes()[chip][kind]:
             counter = metrics.tensor_counter(name.removesuffix(".sum"))
@@ -80,7 +80,7 @@ def test_every_way_to_count_bytes_exists_on_some_chip(level: str) -> None:
         assert any(all(exists(base, chip) for base in alternative) for chip in CHIPS), alternative
 
 
-def test_every_chip_has_the_parts_of_l1_and_what_must_be_zero_beside_them() -> None:
+def test_every_chip_has_the_l1_part_counters_and_those_that_must_be_zero() -> None:
     parts = metrics.l1_parts()
     for chip in CHIPS:
         capability = recipes()[chip.upper()]["cc"] if chip.upper() in recipes() else None

@@ -1,4 +1,4 @@
-"""Passes: the numbers that NVIDIA's scheduler gives, and the plan that follows from them."""
+"""Pass counts of NVIDIA's scheduler, and the plan that follows from them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SAME_AS = {
     "R top-8 stall ratios": (["stalls"], None),
 }
 CLOCK_COSTS_A_PASS = ("GV100", "TU102", "TU104", "TU106", "TU116", "TU117")
-"""Volta and Turing: NVIDIA's bundle A has the memory clock, our groups leave it out there."""
+"""Volta and Turing: NVIDIA's bundle A has the memory clock, which our groups omit there."""
 
 
 def counted() -> dict[str, dict[str, int]]:
-    """Passes of the library per chip and set of metrics, from the newest library that knows the chip."""
+    """Passes per chip and set of metrics, from the newest library that knows the chip."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     with COUNTED.open(encoding="utf-8") as stream:
         for row in csv.DictReader(stream):
@@ -68,7 +68,7 @@ class TestPasses:
                 compared += 1
         assert compared > 250
 
-    def test_of_flops_and_dram_are_one_for_each_kind_of_counter_and_three_in_ncu(self) -> None:
+    def test_of_flops_and_dram_are_one_per_kind_of_counter_and_three_in_ncu(self) -> None:
         for chip in chips():
             if chip.name == "GV11B":
                 continue
@@ -76,20 +76,20 @@ class TestPasses:
                 _, passes = selected(["flops", "dram"], chip.name, dtype)
                 assert (passes.of_hardware, passes.of_sass, passes.in_library, passes.in_ncu) == (1, 1, 2, 3), chip.name
 
-    def test_grow_with_what_is_asked_for(self) -> None:
+    def test_grow_with_the_requested_groups(self) -> None:
         alone = selected(["stalls"], "GH100")[1].in_library
         both = selected(["stalls", "speed-of-light"], "GH100")[1].in_library
         assert alone is not None
         assert both is not None
         assert 1 < alone < both
 
-    def test_are_not_guessed(self) -> None:
+    def test_are_unknown_for_an_unknown_chip_and_for_metrics_by_name(self) -> None:
         assert passes_of(select(["flops"], None), None).in_library is None
         assert selected(["lts__t_sectors_op_read.sum"], "GA100")[1].in_library is None
         assert selected(["dram"], "GV11B")[1].in_library is None
         assert selected(["launch__grid_size"], "GA100")[1].in_library == 1
 
-    def test_of_the_spills_are_those_of_the_code_alone(self) -> None:
+    def test_of_the_spills_group_are_sass_passes_only(self) -> None:
         _, passes = selected(["spills"], "GA100")
         assert (passes.of_hardware, passes.of_sass) == (1, 1)
         assert selected(["flops", "spills"], "GA100")[1].in_library == 2
@@ -101,12 +101,12 @@ def planned(asked: str, program: Program | None = None, groups: tuple[str, ...] 
 
 
 class TestThePlan:
-    def test_of_one_run_replays_each_kernel(self) -> None:
+    def test_with_one_run_replays_each_kernel(self) -> None:
         plan = planned("one-run")
         assert [run.passes for run in plan.runs] == [3]
         assert plan.why == "as asked: one run, each kernel in 3 passes"
 
-    def test_of_two_runs_replays_none_and_asks_for_the_same_metrics(self) -> None:
+    def test_with_two_runs_replays_none_and_collects_the_same_metrics(self) -> None:
         plan = planned("two-runs")
         assert [(run.kind, run.passes) for run in plan.runs] == [("hardware counters", 1), ("instruction counters", 1)]
         hardware, sass = (set(run.metrics) for run in plan.runs)
@@ -115,37 +115,37 @@ class TestThePlan:
         assert all("_sass_" in name and "peak" not in name for name in sass)
         assert "gpu__time_duration.sum" in hardware
 
-    def test_is_two_runs_where_much_memory_is_alive(self) -> None:
+    def test_has_two_runs_if_much_memory_is_allocated(self) -> None:
         plan = planned("auto", Program(alive_bytes=40_000_000_000, launches=500, start_s=10))
         assert len(plan.runs) == 2
-        assert "40 GB alive at 500 launches" in plan.why
+        assert "40 GB allocated at 500 launches" in plan.why
         assert "10 s to start again (estimated)" in plan.why
 
-    def test_is_one_run_where_starting_costs_more(self) -> None:
+    def test_has_one_run_if_starting_again_costs_more(self) -> None:
         plan = planned("auto", Program(alive_bytes=100_000_000, launches=200, start_s=10))
         assert len(plan.runs) == 1
         assert "(estimated)" in plan.why
 
-    def test_counts_slow_copies_to_the_host_where_two_copies_do_not_fit(self) -> None:
+    def test_assumes_copies_to_the_host_if_two_copies_do_not_fit_the_gpu(self) -> None:
         program = Program(alive_bytes=4_000_000_000, launches=100, start_s=10)
         assert len(planned("auto", program).runs) == 1
         tight = Program(alive_bytes=4_000_000_000, launches=100, start_s=10, gpu_bytes=6_000_000_000)
         assert len(planned("auto", tight).runs) == 2
         assert "two copies do not fit the GPU" in planned("auto", tight).why
 
-    def test_is_one_run_for_a_program_that_nothing_is_known_of(self) -> None:
+    def test_has_one_run_for_an_unknown_program(self) -> None:
         plan = planned("auto")
         assert len(plan.runs) == 1
         assert "--plan two-runs never replays" in plan.why
 
-    def test_is_one_run_where_the_hardware_counters_need_a_replay_anyway(self) -> None:
+    def test_has_one_run_if_hardware_counters_alone_need_a_replay(self) -> None:
         huge = Program(alive_bytes=10**12, launches=10**6, start_s=1)
         plan = planned("auto", huge, ("flops", "stalls"))
         assert len(plan.runs) == 1
         assert "a second run would save nothing" in plan.why
 
     @pytest.mark.parametrize("asked", PLANS)
-    def test_is_one_run_where_there_is_one_kind_of_counter(self, asked: str) -> None:
+    def test_has_one_run_for_one_kind_of_counter(self, asked: str) -> None:
         plan = planned(asked, groups=("dram", "l2"))
         assert [run.passes for run in plan.runs] == [1]
         assert plan.why == "every counter fits one pass: nothing is replayed"

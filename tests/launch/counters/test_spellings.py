@@ -1,4 +1,4 @@
-"""Metric names as people write them become names that ncu has, or are refused with what they really count."""
+"""Common spellings of metric names are corrected; misleading names are refused with the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_name_that_is_right_stays_without_a_note(name: str) -> None:
     assert corrected(name, GROUPS) == (name, "")
 
 
-def test_a_metric_that_is_not_what_it_seems_is_refused_with_the_group_to_ask_for() -> None:
+def test_a_misleading_metric_is_refused_with_the_group_to_use() -> None:
     with pytest.raises(WrongUsage, match="an FMA once") as refused:
         corrected("smsp__sass_thread_inst_executed_op_fp32_pred_on.sum", GROUPS)
     assert refused.value.advice.startswith("Ask for the group flops instead. To collect it all the same, write =smsp__")
@@ -32,6 +32,6 @@ def test_an_equals_sign_passes_a_refused_name_on_as_it_is() -> None:
     assert corrected(f"={name}", GROUPS) == (name, "")
 
 
-def test_a_word_that_is_neither_is_refused_with_the_nearest_group() -> None:
+def test_any_other_word_is_refused_with_the_nearest_group() -> None:
     with pytest.raises(WrongUsage, match="Did you mean tensor"):
         corrected("tensors", GROUPS)

@@ -1,4 +1,4 @@
-"""A lock is held by one process at a time, and ends with it."""
+"""One process at a time has a lock, which is released when the process ends."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pathlib import Path
 import filelock
 import pytest
 from ncu_launch.files.file_locks import WITHOUT_LOCKS, locked
-from ncu_parsers.parquet.atomic_output import bytes_replaced, held
+from ncu_parsers.parquet.atomic_output import lock_beside, write_bytes_atomically
 
 HOLDER = (
     "import sys, time, pathlib; from ncu_launch.files.file_locks import locked\n"
     "with locked(pathlib.Path(sys.argv[1]), wait=False): print(flush=True); time.sleep(60)"
 )
 ADDER = (
-    "import sys, pathlib; from ncu_parsers.parquet.atomic_output import bytes_replaced, held\n"
+    "import sys, pathlib; from ncu_parsers.parquet.atomic_output import write_bytes_atomically, lock_beside\n"
     "log = pathlib.Path(sys.argv[1])\n"
     "for _ in range(20):\n"
-    "    with held(log): bytes_replaced(log, (log.read_bytes() if log.exists() else b'') + b'x')"
+    "    with lock_beside(log): write_bytes_atomically(log, (log.read_bytes() if log.exists() else b'') + b'x')"
 )
 
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that holds the lock `.lock`."""
+    """Another process that holds the lock file `.lock`."""
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / ".lock")], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
@@ -48,7 +48,7 @@ def test_a_lock_ends_with_the_process_that_is_killed(holder: subprocess.Popen[by
         assert is_ours
 
 
-def test_who_waits_gets_the_lock_when_its_holder_ends(holder: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_a_waiting_process_gets_the_lock_when_its_holder_ends(holder: subprocess.Popen[bytes], tmp_path: Path) -> None:
     timer = threading.Timer(0.5, holder.kill)
     timer.start()
     with locked(tmp_path / ".lock", wait=True) as is_ours:
@@ -63,7 +63,7 @@ def test_a_lock_whose_file_its_holder_removes_is_free_afterwards(tmp_path: Path)
             (tmp_path / ".lock").unlink()
 
 
-def test_what_a_file_holds_stays_when_it_is_locked(tmp_path: Path) -> None:
+def test_locking_keeps_the_content_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"kept")
     with pytest.raises(OSError, match="symbolic links"):
         (tmp_path / "link").symlink_to(tmp_path / "a")
@@ -73,7 +73,7 @@ def test_what_a_file_holds_stays_when_it_is_locked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", sorted(WITHOUT_LOCKS))
-def test_nothing_is_held_on_a_file_system_without_locks(
+def test_a_file_system_without_locks_counts_as_locked(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: filelock.FileLock) -> None:
@@ -100,9 +100,9 @@ def test_processes_that_add_to_one_file_lose_nothing_and_leave_nothing_else(tmp_
     assert list(tmp_path.iterdir()) == [log]
 
 
-def test_a_file_whose_lock_is_somebody_else_s_link_is_written_all_the_same(tmp_path: Path) -> None:
+def test_a_file_whose_lock_file_is_a_link_is_written_without_lock(tmp_path: Path) -> None:
     (tmp_path / ".log.lock").symlink_to(tmp_path / "elsewhere")
-    with held(tmp_path / "log"):
-        bytes_replaced(tmp_path / "log", b"x")
+    with lock_beside(tmp_path / "log"):
+        write_bytes_atomically(tmp_path / "log", b"x")
     assert (tmp_path / "log").read_bytes() == b"x"
     assert not (tmp_path / "elsewhere").exists()

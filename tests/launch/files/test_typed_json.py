@@ -1,4 +1,4 @@
-"""JSON that anybody may have written becomes a record only where every field has its declared type."""
+"""Untrusted JSON becomes a record only if every field has its declared type."""
 
 from __future__ import annotations
 

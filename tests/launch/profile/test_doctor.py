@@ -1,4 +1,4 @@
-"""The doctor: every check on faked facts, how the facts are read, and the command that shows them."""
+"""The doctor: every check on fake facts, collecting the facts, and the command that shows the checks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def healthy() -> MachineFacts:
 
 
 def says(check: Check, status: str, found: str = "", advice: str = "") -> bool:
-    """Whether a check has this status and names these things; a check that is no problem needs no advice."""
+    """True if a check has this status and mentions these texts; an ok check needs no advice."""
     assert check.status == status, check
     assert found in check.found
     assert advice in check.advice
@@ -79,7 +79,7 @@ class TestTools:
     def test_an_nsys_is_ok(self) -> None:
         assert says(doctor.check_nsys(tool("nsys", (2022, 4))), OK, "2022.4.0 at /usr/bin/nsys")
 
-    def test_a_tool_that_does_not_say_its_version_is_unknown(self) -> None:
+    def test_a_tool_without_a_version_is_unknown(self) -> None:
         assert says(doctor.check_ncu(tool("ncu", None)), UNKNOWN, "", "--version")
         assert says(doctor.check_nsys(tool("nsys", None)), UNKNOWN, "", "--version")
 
@@ -114,7 +114,7 @@ class TestCounterPermission:
         assert says(doctor.check_counter_permission(ADMIN_ONLY, 0, effective), UNKNOWN, "root", "--cap-add=SYS_ADMIN")
 
     @pytest.mark.parametrize("parameters", [None, "", "RmMsg: \n"])
-    def test_a_driver_that_does_not_say_is_unknown(self, parameters: str | None) -> None:
+    def test_a_driver_without_the_parameter_is_unknown(self, parameters: str | None) -> None:
         assert says(doctor.check_counter_permission(parameters, 1000, 0), UNKNOWN)
 
     def test_capabilities_are_read_from_the_status_of_a_process(self) -> None:
@@ -128,10 +128,10 @@ class TestOtherProfilers:
         assert says(doctor.check_other_profilers(frozenset({"bash", "ncurses"})), OK)
 
     @pytest.mark.parametrize("monitor", ["nv-hostengine", "dcgm-exporter", "dcgmi"])
-    def test_dcgm_is_to_be_paused(self, monitor: str) -> None:
+    def test_a_running_dcgm_is_a_problem_with_advice_to_pause_it(self, monitor: str) -> None:
         assert says(doctor.check_other_profilers(frozenset({monitor})), PROBLEM, monitor, "dcgmi profile --pause")
 
-    def test_another_ncu_is_to_be_waited_for(self) -> None:
+    def test_another_running_ncu_is_a_problem_with_advice_to_wait(self) -> None:
         check = doctor.check_other_profilers(frozenset({"ncu", "nsys"}))
         assert says(check, PROBLEM, "ncu, nsys", "wait")
         assert "dcgmi" not in check.advice
@@ -139,7 +139,7 @@ class TestOtherProfilers:
     def test_processes_that_cannot_be_listed_are_unknown(self) -> None:
         assert says(doctor.check_other_profilers(None), UNKNOWN)
 
-    def test_processes_are_read_with_odd_names_and_without_the_dead(self, tmp_path: Path) -> None:
+    def test_process_names_with_parentheses_are_read_and_zombies_skipped(self, tmp_path: Path) -> None:
         for pid, stat in {
             "7": "7 (a) b) S 1",
             "8": "8 (nsys) Z 1",
@@ -251,7 +251,7 @@ def said(**facts: Any) -> str:
 class TestTheChild:
     TORCH = said(torch="2.13.0", cuda=None, rocm=None, visible_gpus=0)
 
-    def test_what_it_says_is_found_among_what_others_print(self) -> None:
+    def test_its_results_are_found_among_other_output(self) -> None:
         output = f"hello{self.TORCH}\nwarning{said(torchvision='0.28.0', operators=False)}\nUserWarning: old driver\n"
         expected = Models(torch="2.13.0", torchvision="0.28.0", operators=False)
         assert doctor.read_models((0, output)) == expected
@@ -259,20 +259,20 @@ class TestTheChild:
     def test_a_missing_torch_is_no_error(self) -> None:
         assert doctor.read_models((0, said() + said())) == Models()
 
-    def test_a_crash_of_torch_is_a_finding_with_its_last_words(self) -> None:
+    def test_a_crash_of_torch_is_reported_with_its_last_line(self) -> None:
         models = doctor.read_models((-11, "first\nlast words\n"))
         assert "SIGSEGV" in models.torch_error
         assert "last words" in models.torch_error
 
-    def test_a_crash_of_torchvision_leaves_what_torch_said(self) -> None:
+    def test_a_crash_of_torchvision_keeps_the_result_of_torch(self) -> None:
         models = doctor.read_models((-6, self.TORCH + "\n"))
         assert (models.torch, models.torch_error) == ("2.13.0", "")
         assert "SIGABRT" in models.torchvision_error
 
-    def test_a_crash_after_everything_was_said_does_not_matter(self) -> None:
+    def test_a_crash_after_both_results_does_not_matter(self) -> None:
         assert doctor.read_models((-11, self.TORCH + said())) == Models(torch="2.13.0")
 
-    def test_an_exit_code_and_an_unnamed_signal_are_told(self) -> None:
+    def test_an_exit_code_and_an_unnamed_signal_are_reported(self) -> None:
         assert "exit code 3" in doctor.read_models((3, "")).torch_error
         assert "signal 99" in doctor.read_models((-99, "")).torch_error
 
@@ -327,7 +327,7 @@ class TestNvtx:
         assert says(check, PROBLEM, "records no ranges", "pip install nvtx==0.2.11")
 
     @pytest.mark.parametrize("version", [(2022, 5), (2023, 1), (2023, 4), None])
-    def test_in_between_nobody_knows(self, version: tuple[int, int] | None) -> None:
+    def test_an_nsys_between_the_known_versions_is_unknown(self, version: tuple[int, int] | None) -> None:
         assert says(doctor.check_nvtx("0.2.12", tool("nsys", version)), UNKNOWN, "not known", "nvtx==0.2.11")
 
     @pytest.mark.parametrize("version", ["0.2.8", "0.2.11"])
@@ -382,12 +382,12 @@ class TestDiskAndLock:
         assert says(doctor.check_disk(10**9 - 1), PROBLEM, "1.0 GB free")
         assert says(doctor.check_disk(10**9), OK)
 
-    def test_a_folder_that_does_not_say_is_unknown(self, tmp_path: Path) -> None:
+    def test_a_folder_without_disk_usage_is_unknown(self, tmp_path: Path) -> None:
         assert doctor.free_bytes(tmp_path / "none") is None
         assert says(doctor.check_disk(None), UNKNOWN)
         assert doctor.free_bytes(tmp_path)
 
-    def test_no_lock_and_a_lock_of_ones_own_are_ok(self, tmp_path: Path) -> None:
+    def test_no_lock_and_an_own_lock_are_ok(self, tmp_path: Path) -> None:
         assert says(doctor.check_lock(doctor.find_lock(tmp_path), os.getuid()), OK, "does not exist")
         (tmp_path / "nsight-compute-lock").touch()
         assert says(doctor.check_lock(doctor.find_lock(tmp_path), os.getuid()), OK, "is yours")
@@ -403,7 +403,7 @@ class TestDiskAndLock:
 
 
 class TestTheWhole:
-    def test_a_healthy_machine_has_no_problem_and_every_check_a_name_of_its_own(self) -> None:
+    def test_a_healthy_machine_has_no_problem_and_check_names_are_unique(self) -> None:
         checks = doctor.examine(healthy())
         assert {check.status for check in checks} == {OK}
         assert len({check.name for check in checks}) == len(checks) == 12
@@ -470,7 +470,7 @@ class TestTheCommand:
         assert by_name["MIG and MPS"]["status"] == UNKNOWN
         assert (by_name["disk space"]["status"], by_name["disk space"]["advice"]) == (OK, None)
 
-    def test_it_says_where_nothing_was_compiled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_reports_missing_compiled_loops(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert check_loops(is_compiled=True) == Check("reading big reports", OK, "by compiled loops")
         monkeypatch.setattr(compiled_loops, "loops", None)
         row = next(row for row in json.loads(invoke("--format", "json").stdout)["rows"] if row["check"] == LOOPS)
@@ -485,7 +485,7 @@ class TestTheCommand:
         assert "ncu, driver and GPUs" in str(result.exception)
         assert "disk space" in result.output
 
-    def test_strict_passes_where_nothing_is_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_strict_passes_without_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
         facts = replace(healthy(), mig_modes=None)
         monkeypatch.setattr(doctor, "gather", lambda: facts)
         assert invoke("--strict").exit_code == 0

@@ -1,4 +1,4 @@
-"""The command lines of every version of ncu and nsys, word by word."""
+"""The exact command lines for every version of ncu and nsys."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_an_unknown_version_counts_as_the_newest() -> None:
     assert ncu_command(NcuOptions(("gpu__time_duration.sum",), "out.csv"), PROGRAM) == MINIMAL[2026, 1]
 
 
-def test_a_launch_skip_of_zero_is_said_and_not_dropped() -> None:
+def test_a_launch_skip_of_zero_is_passed_on() -> None:
     options = NcuOptions(("gpu__time_duration.sum",), "out.csv", (2026, 1), launch_skip=0)
     assert ncu_command(options, PROGRAM) == [
         "ncu", "--csv", "--page", "raw", "--target-processes", "all", "--print-units", "base",
@@ -203,7 +203,7 @@ def test_nsys_traces_a_program_from_its_start(version: Version) -> None:
     ]  # fmt: skip
 
 
-def test_nsys_traces_graphs_as_the_user_says() -> None:
+def test_nsys_traces_graphs_as_the_user_requests() -> None:
     options = NsysOptions("out", (2026, 1), extra=("--cuda-graph-trace=graph",))
     assert nsys_command(options, PROGRAM) == [
         "nsys", "profile", "--trace", "cuda,nvtx", "--sample", "none", "--cpuctxsw", "none",

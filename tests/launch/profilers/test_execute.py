@@ -1,4 +1,4 @@
-"""Running a program: its output goes to the log, and it ends with everything it started."""
+"""Running a program: its output goes to the log, and everything that it started ends with it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pids(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which programs leave their process ids as names of files; whatever still runs afterwards is ended."""
+    """A folder where programs create files named by their process ids; any still running at the end are killed."""
     folder = tmp_path / "pids"
     folder.mkdir()
     yield folder
@@ -54,7 +54,7 @@ def alive(pid: int) -> bool:
 
 
 def soon(*, gone: int, within: float = 20.0) -> bool:
-    """Whether a process has ended, or does so in a moment: init may take that long to collect it."""
+    """True if a process has ended or ends soon: init may take a moment to reap it."""
     deadline = time.monotonic() + within
     while alive(gone) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -109,15 +109,15 @@ class TestItsOutput:
         assert sorted(log.read_text().splitlines()) == ["one", "three", "two"]
         assert capfd.readouterr() == ("", "")
 
-    def test_is_heard_line_by_line(self, log: Path) -> None:
-        heard: list[str] = []
-        subprocesses.run(python("for n in range(3000): print('line', n)"), log, heard=heard.append)
-        assert heard == [f"line {n}" for n in range(3000)]
+    def test_is_passed_on_line_by_line(self, log: Path) -> None:
+        printed: list[str] = []
+        subprocesses.run(python("for n in range(3000): print('line', n)"), log, on_line=printed.append)
+        assert printed == [f"line {n}" for n in range(3000)]
 
-    def test_is_heard_while_the_program_still_runs(self, log: Path) -> None:
+    def test_is_passed_on_while_the_program_still_runs(self, log: Path) -> None:
         times: list[float] = []
         code = "import time; print('first', flush=True); time.sleep(0.7); print('second', flush=True)"
-        subprocesses.run(python(code), log, heard=lambda line: times.append(time.monotonic()))
+        subprocesses.run(python(code), log, on_line=lambda line: times.append(time.monotonic()))
         assert times[1] - times[0] > 0.5
 
     def test_need_not_end_in_a_newline(self, log: Path) -> None:
@@ -128,18 +128,18 @@ class TestItsOutput:
         assert finished.lines == ("caf\ufffd \ufffd\ufffd\x00", "é")
         assert log.read_bytes() == "caf\ufffd \ufffd\ufffd\x00\né\n".encode()
 
-    def test_of_twenty_megabytes_is_all_in_the_log_and_only_its_end_in_memory(self, log: Path) -> None:
+    def test_of_20_mb_is_logged_whole_and_only_its_end_kept_in_memory(self, log: Path) -> None:
         finished = run("line = 'x' * 99\nfor n in range(200_000): print(line)\nprint('last')", log)
         assert log.stat().st_size == 200_000 * 100 + len("last\n")
         assert finished.lines[-1] == "last"
         assert len(finished.lines) <= 2 * subprocesses.LINES_KEPT
 
-    def test_of_twenty_megabytes_in_one_line_is_not_held_whole(self, log: Path) -> None:
+    def test_of_20_mb_in_one_line_is_not_kept_whole_in_memory(self, log: Path) -> None:
         finished = run("import sys\nfor n in range(200): sys.stdout.write('x' * 100_000)", log)
         assert log.read_text().count("x") == 20_000_000
         assert max(len(line) for line in finished.lines) < 1_000_000
 
-    def test_that_a_listener_chokes_on_does_not_stop_the_program(
+    def test_that_makes_the_callback_raise_does_not_stop_the_program(
         self, log: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
@@ -148,13 +148,13 @@ class TestItsOutput:
             raise ValueError(line)
 
         code = "for n in range(20_000): print('line', n)"
-        finished = subprocesses.run(python(code), log, timeout=10, heard=choke)
+        finished = subprocesses.run(python(code), log, timeout=10, on_line=choke)
         assert (finished.exit_code, finished.timed_out) == (0, False)
         assert len(log.read_text().splitlines()) == 20_000
 
 
 class TestTheEnd:
-    def test_a_timeout_ends_the_program_and_keeps_what_it_said(self, log: Path) -> None:
+    def test_a_timeout_ends_the_program_and_keeps_its_output(self, log: Path) -> None:
         finished = run("import time; print('so far', flush=True); time.sleep(60)", log, 1.5)
         assert (finished.timed_out, finished.interrupted) == (True, False)
         assert finished.exit_code == -signal.SIGTERM
@@ -170,14 +170,12 @@ class TestTheEnd:
         finished = run(code, log, 2.0)
         assert (finished.timed_out, finished.exit_code, finished.lines) == (True, 7, ("ready", "in order"))
 
-    def test_a_program_that_ignores_the_polite_signal_is_killed(self, log: Path) -> None:
+    def test_a_program_that_ignores_sigterm_is_killed(self, log: Path) -> None:
         finished = run(BEAR_IT + "time.sleep(60)", log, 2.0)
         assert (finished.timed_out, finished.exit_code) == (True, -signal.SIGKILL)
         assert finished.seconds < 30
 
-    def test_a_timeout_ends_a_grandchild_in_a_session_of_its_own_that_ignores_the_polite_signal(
-        self, log: Path, pids: Path
-    ) -> None:
+    def test_a_timeout_ends_a_grandchild_in_its_own_session_that_ignores_sigterm(self, log: Path, pids: Path) -> None:
         grandchild = (
             BEAR_IT + f"import os, pathlib; (pathlib.Path({str(pids)!r}) / str(os.getpid())).touch(); time.sleep(60)"
         )
@@ -191,7 +189,7 @@ class TestTheEnd:
         assert all(soon(gone=pid) for pid in recorded(pids))
 
     @pytest.mark.parametrize("session", [False, True])
-    def test_a_timeout_ends_what_a_parent_that_has_left_started(self, session: bool, log: Path, pids: Path) -> None:
+    def test_a_timeout_ends_orphaned_processes(self, session: bool, log: Path, pids: Path) -> None:
         orphan = f"import os, pathlib, time; (pathlib.Path({str(pids)!r}) / str(os.getpid())).touch(); time.sleep(60)"
         parent = (
             f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {orphan!r}], start_new_session={session})"
@@ -203,7 +201,7 @@ class TestTheEnd:
         assert soon(gone=recorded(pids)[0])
 
     @pytest.mark.parametrize("session", [False, True])
-    def test_a_daemon_that_holds_the_pipe_does_not_hang_us_and_is_ended(
+    def test_a_daemon_that_keeps_the_pipe_open_is_ended(
         self, session: bool, log: Path, pids: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         trouble: list[object] = []
@@ -224,7 +222,7 @@ class TestTheEnd:
         assert soon(gone=recorded(pids)[0])
         assert trouble == []
 
-    def test_processes_that_are_not_the_programs_are_left_alone(self, log: Path) -> None:
+    def test_processes_that_the_program_did_not_start_keep_running(self, log: Path) -> None:
         import subprocess
 
         with subprocess.Popen(python("import time; time.sleep(60)")) as other:
@@ -273,7 +271,9 @@ class TestCtrlC:
         assert finished.interrupted
 
 
-def test_what_a_program_left_is_found_before_its_environment_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leftover_process_is_found_although_its_environment_is_not_readable_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(subprocesses, "GRACE_S", 20.0)
     mark = f"NCU_BENCH_LEFT_{os.getpid()}"
     before = subprocesses._without_environment()
@@ -284,7 +284,7 @@ def test_what_a_program_left_is_found_before_its_environment_can_be_read(monkeyp
             left.kill()
 
 
-def test_what_never_had_an_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_never_had_an_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocesses, "GRACE_S", 20.0)
     with subprocess.Popen(["/bin/sleep", "61"], env={}) as other:
         try:
@@ -297,7 +297,7 @@ def test_what_never_had_an_environment_is_not_waited_for(monkeypatch: pytest.Mon
 
 
 def soon_bare(pid: int) -> bool:
-    """Whether a process is one without an environment, or is so in a moment."""
+    """True if a process has no environment, or has none soon."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         if pid in {one.pid for one in subprocesses._without_environment()}:
@@ -305,7 +305,7 @@ def soon_bare(pid: int) -> bool:
     return False
 
 
-def test_what_gets_its_environment_between_two_looks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_gets_its_environment_between_two_scans_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     left: set[psutil.Process] = set()
     us = psutil.Process()
 

@@ -1,4 +1,4 @@
-"""The tool's own messages are told while its file grows."""
+"""Progress messages of the tool are passed on while its file grows."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def test_the_newest_message_of_a_growing_file_is_told_and_rows_are_not(tmp_path: Path) -> None:
-    file, heard = tmp_path / "ncu.csv", list[str]()
-    with following(file, heard.append):
+def test_the_newest_message_of_a_growing_file_is_passed_on_without_rows(tmp_path: Path) -> None:
+    file, messages = tmp_path / "ncu.csv", list[str]()
+    with following(file, messages.append):
         file.write_bytes(b'==PROF== Profiling "gemm" - 0: 0%')
         with file.open("ab") as stream:
             stream.write(b'....100% - 8 passes\n"ID","Kernel Name"\n==PROF== half a li')
             stream.flush()
-            assert until(lambda: bool(heard))
-            assert heard == ['==PROF== Profiling "gemm" - 0: 0%....100% - 8 passes']
+            assert until(lambda: bool(messages))
+            assert messages == ['==PROF== Profiling "gemm" - 0: 0%....100% - 8 passes']
             stream.write(b'ne\n"0","gemm"\n')
             stream.flush()
-            assert until(lambda: len(heard) > 1)
-    assert heard[1:] == ["==PROF== half a line"]
+            assert until(lambda: len(messages) > 1)
+    assert messages[1:] == ["==PROF== half a line"]
 
 
-def test_a_file_that_never_comes_is_no_error(tmp_path: Path) -> None:
-    heard = list[str]()
-    with following(tmp_path / "none.csv", heard.append):
+def test_a_file_that_never_appears_is_no_error(tmp_path: Path) -> None:
+    messages = list[str]()
+    with following(tmp_path / "none.csv", messages.append):
         time.sleep(0.4)
-    assert heard == []
+    assert messages == []

@@ -1,4 +1,4 @@
-"""Products and convolutions of known FLOPs: what a target says, what is built from it, and what the collector counts."""
+"""Matrix products and convolutions with known FLOPs: parsing and building targets, and what the collector counts."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_a_target_has_a_name_and_the_flops_of_its_sizes(target: str, name: str, 
     [
         ("gemm:64,64,bf16", "needs 3 sizes and a type"),
         ("gemm:64,64,64", "needs 3 sizes and a type"),
-        ("gemm:64,64,0,bf16", "0 stands where a whole number of at least 1"),
+        ("gemm:64,64,0,bf16", "0 is not a whole number of at least 1"),
         ("gemm:64,64,64,fp12", "fp12 is not one of the types"),
         ("gemm:64,64,64,bf16,batch=2,batch=3", "each once"),
-        ("gemm:64,64,64,bf16,stride=2", "stride is none of its options (batch, epilogue)"),
+        ("gemm:64,64,64,bf16,stride=2", "stride is not one of its options (batch, epilogue)"),
         ("gemm:64,64,64,bf16,epilogue=tanh", "an epilogue is one of bias, relu, gelu"),
         ("gemm:64,64,64,int8,batch=2", "no batched product of int8"),
         ("conv:1,3,8,8,4,3,3,int8", "no plain convolution of int8"),
@@ -52,13 +52,13 @@ def test_a_target_has_a_name_and_the_flops_of_its_sizes(target: str, name: str, 
         ("conv:1,3,8,8,4,9,9,fp32", "kernel is larger than the padded image"),
     ],
 )
-def test_a_target_that_makes_no_sense_says_why(target: str, says: str) -> None:
+def test_a_malformed_target_is_refused_with_the_reason(target: str, says: str) -> None:
     with pytest.raises(WrongUsage) as raised:
         own_dtype(target)
     assert says in str(raised.value)
 
 
-def test_only_known_work_has_a_type_of_its_own_and_runs_forward_only() -> None:
+def test_only_gemm_and_conv_targets_have_their_own_type_and_run_forward_only() -> None:
     assert [own_dtype(target) for target in ("gemm:8,8,8,fp8", "convs", "resnet18")] == ["fp8", MIXED, None]
     assert default_phases("gemms") == ("forward",)
     assert default_phases("resnet18") == ("forward", "backward")
@@ -77,12 +77,14 @@ class TestBuilding:
             ("bf16", {"autocast": True}, "has its type in its name"),
         ],
     )
-    def test_what_contradicts_the_target_is_refused(self, options: str, changes: dict[str, Any], says: str) -> None:
+    def test_options_that_contradict_the_target_are_refused(
+        self, options: str, changes: dict[str, Any], says: str
+    ) -> None:
         with pytest.raises(WrongUsage, match=says):
             build_known_work(forward(f"gemm:64,64,64,{options}", **changes), "cpu")
 
     @pytest.mark.parametrize(("capability", "runs"), [((8, 0), False), ((8, 9), True)])
-    def test_a_type_that_the_device_has_not_is_an_error(
+    def test_a_type_that_the_device_lacks_is_an_error(
         self, capability: tuple[int, int], runs: bool, monkeypatch: pytest.MonkeyPatch, torch: Any
     ) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -1,4 +1,4 @@
-"""Misspelt models and commands: answered at once with the nearest name, before a library is loaded."""
+"""Misspelt models and commands get suggestions at once, before a library is imported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TestAMisspeltModel:
             ("gemm:64,64,bf16", "gemm:4096,4096,4096,bf16"), ("gemm:64,64,64,bf61", "bf16"),
         ],
     )  # fmt: skip
-    def test_is_known_without_its_library_and_told_the_nearest_name(self, target: str, near: str) -> None:
+    def test_is_detected_without_its_library_and_gets_the_nearest_name(self, target: str, near: str) -> None:
         error = misspelt(target)
         assert error is not None
         assert near in error.paragraph
@@ -38,7 +38,7 @@ class TestAMisspeltModel:
         "target",
         ["resnet50", "hf:gpt2", "timm:anything", "gemms", "gemm:64,64,64,bf16", "own.py:model", "package:model"],
     )
-    def test_is_none_that_may_be_there(self, target: str) -> None:
+    def test_is_not_reported_if_only_the_library_can_tell(self, target: str) -> None:
         assert misspelt(target) is None
 
     @pytest.mark.parametrize("command", ["profile", "bench", "estimate"])
@@ -74,7 +74,7 @@ def test_the_names_in_torchvisions_source_are_those_it_builds() -> None:
         ("xyzzy", "No such command 'xyzzy'.\n"),
     ],
 )
-def test_a_mistyped_command_is_answered_with_the_nearest_one(typed: str, says: str) -> None:
+def test_a_mistyped_command_gets_the_nearest_name(typed: str, says: str) -> None:
     result = CliRunner().invoke(cli, [typed, "report.csv"])
     assert result.exit_code == 2
     assert says in result.output

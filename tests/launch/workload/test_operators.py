@@ -261,7 +261,7 @@ class TestTargets:
         assert profile("my_models.py:keyword", "--phase", "backward", "-o", "run", cwd=folder).code == 0
         assert {row["phase"] for row in rows(folder / "run")} == {"backward"}
 
-    def test_a_folder_that_holds_a_run_is_not_written_over(self, folder: Path) -> None:
+    def test_a_folder_that_contains_a_run_is_not_overwritten(self, folder: Path) -> None:
         assert profile("my_models.py:keyword", "--phase", "forward", "-o", "run", cwd=folder).code == 0
         again = profile("my_models.py:keyword", "-o", "run", cwd=folder)
         assert again.code == 2

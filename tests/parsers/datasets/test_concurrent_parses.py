@@ -1,4 +1,4 @@
-"""Two parses at the same time into the same place: what is there afterwards is whole, and is one of the two."""
+"""Concurrent parses into the same place leave complete files, each from one of the parses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPORTS = ("d01-wide-raw.csv", "d04-long-metrics.csv")
 
 
 def parsed_at_once(*pairs: tuple[str, Path]) -> None:
-    """Parse each sample into its file, all at the same time; every one must succeed."""
+    """Parse each sample into its file, all concurrently; every one must succeed."""
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     running = [
         subprocess.Popen(
@@ -36,7 +36,7 @@ def parsed_at_once(*pairs: tuple[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("same_report", [True, False], ids=["of one report", "of two reports"])
-def test_leave_one_whole_file_and_nothing_else(tmp_path: Path, *, same_report: bool) -> None:
+def test_leave_one_complete_file_and_nothing_else(tmp_path: Path, *, same_report: bool) -> None:
     output = tmp_path / "launches.parquet"
     reports = [REPORTS[0] if same_report else REPORTS[number % 2] for number in range(6)]
     parsed_at_once(*((report, output) for report in reports))
@@ -48,7 +48,7 @@ def test_leave_one_whole_file_and_nothing_else(tmp_path: Path, *, same_report: b
     assert leftovers == set()
 
 
-def test_of_two_reports_into_two_files_of_one_folder_each_have_their_own_kernels(tmp_path: Path) -> None:
+def test_into_two_files_of_one_folder_do_not_mix_their_kernels(tmp_path: Path) -> None:
     parsed_at_once(*((report, tmp_path / f"{report}.parquet") for report in REPORTS))
     for report in REPORTS:
         found = process("hotspots", str(tmp_path / f"{report}.parquet"), "--format", "json")
@@ -56,7 +56,7 @@ def test_of_two_reports_into_two_files_of_one_folder_each_have_their_own_kernels
         assert json.loads(found.out)["rows"] == json.loads(alone.out)["rows"]
 
 
-def test_into_one_dataset_all_have_their_lines_in_the_log(tmp_path: Path) -> None:
+def test_into_one_dataset_all_are_recorded_in_the_log(tmp_path: Path) -> None:
     script = (
         "import sys; from ncu_parsers.parse.parse_dataset import parse_into_dataset; from ncu_parsers.sources.sources import Source\n"
         "for at in range(40): parse_into_dataset(sys.argv[1], [Source(f'/missing/{sys.argv[2]}-{at}.csv')], run='r')"

@@ -1,4 +1,4 @@
-"""Datasets: a file for each report, on disk and behind URLs, of which every command reads only what it needs."""
+"""Datasets: one file per report, on disk and at URLs; every command reads only the columns it needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ncu_parsers.datasets.remote_files import RemoteFile, file_at
 from ncu_parsers.parquet.reader import contents, filled_columns, read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse, parse_into
-from ncu_parsers.parse.parse_dataset import parse_into_dataset, run_of, works_of
+from ncu_parsers.parse.parse_dataset import parse_into_dataset, reports_to_read, run_of
 from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import with_metadata
 from ncu_parsers.sources.sources import Source
@@ -50,7 +50,7 @@ WIDE = SAMPLES / "d01-wide-raw.csv"
 
 @dataclass
 class Ended:
-    """A command that has ended."""
+    """A finished command."""
 
     exit_code: int
     stdout: str
@@ -64,7 +64,7 @@ def bench(*arguments: str) -> Ended:
 
 
 def shown(*arguments: str) -> Any:
-    """What a command prints as JSON."""
+    """The JSON output of a command."""
     result = bench(*arguments, "--format", "json")
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
@@ -86,7 +86,7 @@ def ranks(tmp_path: Path) -> list[Source]:
 
 @pytest.fixture
 def store() -> Iterator[str]:
-    """A place in memory behind a URL."""
+    """A URL of an in-memory file system."""
     yield "memory://bucket/fleet"
     fsspec.filesystem("memory").store.clear()
 
@@ -121,7 +121,7 @@ class TestTheLayout:
         rows = duckdb.sql(f"SELECT DISTINCT run, CAST(rank AS INT) FROM {files}").fetchall()  # noqa: S608
         assert set(rows) == {("train", rank) for rank in range(3)}
 
-    def test_says_so_where_no_rank_is_known(self, tmp_path: Path) -> None:
+    def test_marks_an_unknown_rank(self, tmp_path: Path) -> None:
         parse_into_dataset(str(tmp_path), [Source(str(WIDE))], run="a b/ü")
         dataset = find_dataset(str(tmp_path))
         assert dataset is not None
@@ -129,9 +129,9 @@ class TestTheLayout:
         assert (one.run, one.rank, one.report) == ("a b/ü", None, WIDE.name)
         assert "run=a%20b%2F%C3%BC/rank=__HIVE_DEFAULT_PARTITION__" in str(one.file)
 
-    def test_tells_reports_of_the_same_name_apart_by_their_folders(self, tmp_path: Path) -> None:
+    def test_distinguishes_reports_of_the_same_name_by_their_folders(self, tmp_path: Path) -> None:
         sources = [Source(f"/x/{name}/r.csv") for name in ("a/one", "b/one", "b/two")] + [Source("/x/s.csv")]
-        names = [work.name for work in works_of(str(tmp_path), sources, "run", None)]
+        names = [work.name for work in reports_to_read(str(tmp_path), sources, "run", None)]
         assert names == ["a/one/r.csv", "b/one/r.csv", "two/r.csv", "s.csv"]
 
     def test_takes_the_run_from_the_folder_of_a_report(self) -> None:
@@ -139,7 +139,7 @@ class TestTheLayout:
         assert run_of("/data/train/reports/ncu.ncu-rep") == "train"
         assert run_of("/data/node7/report.csv") == "node7"
 
-    def test_keeps_very_long_names_apart_and_short_enough(self) -> None:
+    def test_shortens_very_long_names_and_keeps_them_unique(self) -> None:
         names = [encoded("ü" * 300 + end) for end in "ab"]
         assert names[0] != names[1]
         assert all(len(name) <= 180 for name in names)
@@ -164,7 +164,7 @@ class TestTheLayout:
 
 
 class TestReportsParsedIntoADataset:
-    def test_have_the_rows_of_one_file(self, tmp_path: Path, ranks: list[Source]) -> None:
+    def test_have_the_same_rows_as_one_file(self, tmp_path: Path, ranks: list[Source]) -> None:
         parse_into_dataset(str(tmp_path / "fleet"), ranks)
         parse_into(tmp_path / "one.parquet", ranks, join=False)
         rows = load(str(tmp_path / "fleet")).table
@@ -172,12 +172,12 @@ class TestReportsParsedIntoADataset:
         assert rows.drop_columns(["run"]).to_pylist() == one.to_pylist()
         assert set(rows.column("run").to_pylist()) == {"train"}
 
-    def test_that_are_parsed_again_are_there_once(self, tmp_path: Path, ranks: list[Source]) -> None:
+    def test_that_are_parsed_again_are_replaced(self, tmp_path: Path, ranks: list[Source]) -> None:
         for _ in range(2):
             parse_into_dataset(str(tmp_path / "fleet"), ranks)
         assert len(load(str(tmp_path / "fleet")).table) == 3 * len(load(str(WIDE)).table)
 
-    def test_that_get_a_rank_later_leave_their_old_place(self, tmp_path: Path, ranks: list[Source]) -> None:
+    def test_that_get_a_rank_later_are_moved(self, tmp_path: Path, ranks: list[Source]) -> None:
         manifest = Path(ranks[0].path).parents[1] / "manifest.json"
         said = manifest.read_text("utf-8")
         manifest.write_text(json.dumps({"place": {"host": "node0", "processes": []}}), encoding="utf-8")
@@ -188,7 +188,7 @@ class TestReportsParsedIntoADataset:
             "run=train/rank=0/report=ncu.csv/launches.parquet"
         ]
 
-    def test_that_cannot_be_read_are_lines_of_the_log(self, tmp_path: Path, ranks: list[Source]) -> None:
+    def test_that_cannot_be_read_are_recorded_in_the_log(self, tmp_path: Path, ranks: list[Source]) -> None:
         bad = Path(ranks[1].path)
         bad.write_text("no report\n", encoding="utf-8")
         result = parse_into_dataset(str(tmp_path / "fleet"), ranks)
@@ -198,7 +198,7 @@ class TestReportsParsedIntoADataset:
         assert log[str(bad)].reason == result.refused[str(bad)].paragraph
         assert any("holds no table" in note for note in load(str(tmp_path / "fleet")).notes)
 
-    def test_that_can_no_longer_be_read_stay_as_they_were(self, tmp_path: Path, ranks: list[Source]) -> None:
+    def test_that_can_no_longer_be_read_keep_their_launches(self, tmp_path: Path, ranks: list[Source]) -> None:
         parse_into_dataset(str(tmp_path / "fleet"), ranks)
         before = load(str(tmp_path / "fleet")).table
         Path(ranks[1].path).write_text("no report\n", encoding="utf-8")
@@ -208,7 +208,7 @@ class TestReportsParsedIntoADataset:
         assert line.outcome == "read"
         assert "kept as it was" in (line.reason or "")
 
-    def test_that_may_hold_the_same_launches_are_noted(self, tmp_path: Path) -> None:
+    def test_that_may_contain_the_same_launches_get_a_note(self, tmp_path: Path) -> None:
         for name in ("a.csv", "b.csv"):
             shutil.copy(WIDE, tmp_path / name)
         result = parse_into_dataset(
@@ -216,10 +216,10 @@ class TestReportsParsedIntoADataset:
         )
         assert any("count twice" in note for note in result.notes)
 
-    def test_of_one_rank_each_are_not_the_same_launches(self, tmp_path: Path, ranks: list[Source]) -> None:
+    def test_of_different_ranks_get_no_note_on_equal_launches(self, tmp_path: Path, ranks: list[Source]) -> None:
         assert parse_into_dataset(str(tmp_path / "fleet"), ranks).notes == []
 
-    def test_on_which_a_reader_stumbles_are_refused_alone(
+    def test_that_make_a_reader_raise_are_refused_alone(
         self, tmp_path: Path, ranks: list[Source], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from ncu_parsers.parse import parse_dataset
@@ -234,12 +234,12 @@ class TestReportsParsedIntoADataset:
         assert len(result.reports) == 2
         assert "ZeroDivisionError" in result.refused[ranks[1].path].paragraph
 
-    def test_leave_nothing_else_behind(self, tmp_path: Path, ranks: list[Source]) -> None:
+    def test_leave_no_temporary_files(self, tmp_path: Path, ranks: list[Source]) -> None:
         parse_into_dataset(str(tmp_path / "fleet"), ranks)
         assert {entry.name for entry in (tmp_path / "fleet").iterdir()} == {"run=train"}
 
 
-def test_a_log_that_is_broken_is_as_if_there_were_none(tmp_path: Path) -> None:
+def test_a_broken_log_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "_log.jsonl").write_text('{"report": "x"\n', encoding="utf-8")
     assert read_log(tmp_path / "_log.jsonl") == {}
     assert LogLine("x", "read").reason is None
@@ -249,7 +249,7 @@ def test_a_log_that_is_broken_is_as_if_there_were_none(tmp_path: Path) -> None:
 
 
 def nearly(one: Hotspot, other: Hotspot) -> bool:
-    """Whether two rows are the same but for the last digits of sums of floats."""
+    """True if two rows are equal up to the last digits of floating-point sums."""
     mine, theirs = ([*astuple(replace(row, work={}))[:-1], *row.work.items()] for row in (one, other))
     mine, theirs = (
         [cell for part in row for cell in (part if isinstance(part, tuple) else [part])] for row in (mine, theirs)
@@ -287,7 +287,7 @@ class TestHotspotsOfADataset:
         assert len(result.rows) == len(expected.rows)
         assert all(nearly(one, other) for one, other in zip(result.rows, expected.rows, strict=True))
 
-    def test_do_not_depend_on_how_many_files_are_in_a_row(
+    def test_do_not_depend_on_the_number_of_files_summed_at_once(
         self, tmp_path: Path, ranks: list[Source], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from ncu_tools.runs import partition_sums
@@ -299,7 +299,7 @@ class TestHotspotsOfADataset:
         monkeypatch.setattr(partition_sums, "TASKS", 1)
         assert all(nearly(*pair) for pair in zip(hotspots_of(run).rows, alone.rows, strict=True))
 
-    def test_leave_out_a_file_that_is_damaged_and_say_so(self, tmp_path: Path, ranks: list[Source]) -> None:
+    def test_skip_a_damaged_file_with_a_note(self, tmp_path: Path, ranks: list[Source]) -> None:
         parse_into_dataset(str(tmp_path / "fleet"), ranks)
         run = on_disk(str(tmp_path / "fleet"))
         assert run is not None
@@ -322,7 +322,7 @@ class TestHotspotsOfADataset:
                 read(run)
 
 
-def test_sums_merged_in_the_same_order_have_the_spread_and_the_flags_of_the_whole() -> None:
+def test_sums_merged_in_order_equal_those_of_the_whole() -> None:
     rows = table(
         *(
             launch(f"k{n % 3}", sass(ffma=n * 1e9) | tensor(tf32_dst_fp32=n), ns=10.0 + n % 7, dram=n * 64.0)
@@ -345,7 +345,7 @@ def test_sums_merged_in_the_same_order_have_the_spread_and_the_flags_of_the_whol
     assert any(row.flag for row in whole.kernels())
 
 
-def test_many_files_are_summed_in_rows_that_depend_on_their_number_alone() -> None:
+def test_the_order_of_summation_depends_only_on_the_number_of_files() -> None:
     def lengths(files: int) -> set[int]:
         rows = _in_rows([Partition(Path(str(n))) for n in range(files)])
         assert sum(map(len, rows)) == files
@@ -380,7 +380,7 @@ def test_a_roofline_of_many_files_takes_its_ceilings_from_some_launches_of_each(
 
 
 class _Counting:
-    """A file that counts the bytes that are read of it."""
+    """A file that counts the bytes read from it."""
 
     def __init__(self, stream: Any, read: list[int]) -> None:
         self._stream, self._read = stream, read
@@ -402,7 +402,7 @@ class _Counting:
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of all that is read through URLs."""
+    """The sizes of all reads through URLs."""
     read: list[int] = []
     plain = RemoteFile.open
     monkeypatch.setattr(RemoteFile, "open", lambda self: _Counting(plain(self), read))
@@ -410,7 +410,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 class TestBehindAUrl:
-    def test_is_what_is_on_disk(self, tmp_path: Path, store: str, ranks: list[Source]) -> None:
+    def test_is_read_as_on_disk(self, tmp_path: Path, store: str, ranks: list[Source]) -> None:
         for root in (store, str(tmp_path / "fleet")):
             parse_into_dataset(root, ranks)
         remote, local = (on_disk(root) for root in (store, str(tmp_path / "fleet")))
@@ -426,7 +426,7 @@ class TestBehindAUrl:
         columns = {name: values + number for number, name in enumerate(("duration_ns", *(f"m{n}" for n in range(20))))}
         write_table(with_metadata(pa.table(columns), {"schema_version": 1}), tmp_path / "launches.parquet")
         file = RemoteFile(store).joinpath("run=r", "rank=0", "report=x", "launches.parquet")
-        file.take(tmp_path / "launches.parquet")
+        file.upload(tmp_path / "launches.parquet")
         run = on_disk(store)
         assert run is not None
         run.read()
@@ -464,7 +464,7 @@ class TestBehindAUrl:
 
     def test_a_single_file_is_a_run(self, store: str, tmp_path: Path) -> None:
         parse_into(tmp_path / "launches.parquet", [Source(str(WIDE))])
-        RemoteFile(store).joinpath("launches.parquet").take(tmp_path / "launches.parquet")
+        RemoteFile(store).joinpath("launches.parquet").upload(tmp_path / "launches.parquet")
         for url in (store, f"{store}/launches.parquet"):
             run = on_disk(url)
             assert run is not None
@@ -479,7 +479,7 @@ class TestBehindAUrl:
 
 
 class TestErrors:
-    """One paragraph each, with what to type."""
+    """Each error is one paragraph with advice."""
 
     def failing(self, monkeypatch: pytest.MonkeyPatch, error: Exception) -> NcuBenchError:
         def fail(*_: object) -> Any:
@@ -494,14 +494,14 @@ class TestErrors:
     def test_name_the_package_that_a_scheme_needs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "pip install s3fs" in self.failing(monkeypatch, ImportError("Install s3fs to access S3")).paragraph
 
-    def test_name_a_scheme_that_nobody_knows(self) -> None:
-        with pytest.raises(NcuBenchError, match="no URL of a file system that is known"):
+    def test_name_an_unknown_scheme(self) -> None:
+        with pytest.raises(NcuBenchError, match="not a URL of a supported file system"):
             find_dataset("nonsense://bucket/fleet")
 
-    def test_say_that_a_place_is_forbidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_report_missing_permissions(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "credentials" in self.failing(monkeypatch, PermissionError("Access\nDenied")).paragraph
 
-    def test_say_what_a_store_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_quote_the_error_of_the_store(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class NoCredentialsError(Exception):
             pass
 
@@ -514,7 +514,7 @@ class TestErrors:
         with pytest.raises(NcuBenchError, match=r"pip install 'ncu-bench\[remote\]'"):
             find_dataset("s3://bucket/fleet")
 
-    def test_say_that_nothing_is_there(self, store: str) -> None:
+    def test_report_a_missing_dataset(self, store: str) -> None:
         result = bench("hotspots", store)
         assert result.exit_code == 1
         assert "no dataset and no Parquet file at memory://bucket/fleet" in result.stderr
@@ -529,7 +529,7 @@ class TestErrors:
             (["-o", "memory://x", "--dask", "local"], "memory of one process"),
         ],
     )
-    def test_of_parse_are_of_usage(self, arguments: list[str], words: str) -> None:
+    def test_of_parse_are_wrong_usage(self, arguments: list[str], words: str) -> None:
         result = bench("parse", str(WIDE), *arguments)
         assert result.exit_code == 2
         assert words in result.stderr
@@ -540,7 +540,7 @@ class TestErrors:
         assert result.exit_code == 1
         assert "could not be made" in result.stderr
 
-    def test_a_run_folder_is_no_place_for_a_dataset(self, tmp_path: Path) -> None:
+    def test_a_run_folder_is_refused_as_a_dataset(self, tmp_path: Path) -> None:
         (tmp_path / "manifest.json").write_text("{}", encoding="utf-8")
         assert "is a run folder" in bench("parse", str(WIDE), "-o", f"{tmp_path}/").stderr
 
@@ -555,7 +555,7 @@ def test_file_urls_are_paths_on_disk() -> None:
 
 class TestEveryCommand:
     def read_back(self, tmp_path: Path, ranks: list[Source], *command: str) -> tuple[Any, Any]:
-        """What a command says of a dataset, and of one file with the same rows."""
+        """The output of a command for a dataset, and for one file with the same rows."""
         fleet, one = str(tmp_path / "fleet"), str(tmp_path / "one.parquet")
         parse_into_dataset(fleet, ranks)
         parse_into(Path(one), ranks, join=False)
@@ -595,9 +595,7 @@ class TestEveryCommand:
         result = bench("report", fleet, "-o", str(tmp_path / "out.html"))
         assert result.exit_code == 0, result.stderr
 
-    def test_parse_writes_one_where_a_folder_or_url_is_named(
-        self, tmp_path: Path, store: str, ranks: list[Source]
-    ) -> None:
+    def test_parse_writes_a_dataset_to_a_folder_or_url(self, tmp_path: Path, store: str, ranks: list[Source]) -> None:
         paths = [source.path for source in ranks]
         for output in (f"{tmp_path}/fleet/", store):
             assert len(shown("parse", *paths, "-o", output)["rows"]) == 3
@@ -617,18 +615,18 @@ class TestEveryCommand:
             )
         assert shown("scaling", store) == named
 
-    def test_scaling_says_where_it_finds_no_sweep(self, tmp_path: Path) -> None:
+    def test_scaling_reports_a_folder_without_sweep(self, tmp_path: Path) -> None:
         assert "bench.parquet does not exist" in bench("scaling", str(tmp_path)).stderr
 
 
 def sweeps(folder: Path) -> None:
-    """Two sweeps of two models, in folders of their own."""
+    """Two sweeps of two models, in separate folders."""
     for name, exponent in (("one", 0.5), ("two", 1.0)):
         (folder / name).mkdir()
         write_table(bench_table(sweep(exponent, name)), folder / name / "bench.parquet")
 
 
-def test_a_dataset_of_refused_reports_says_why(tmp_path: Path) -> None:
+def test_the_error_for_a_dataset_of_refused_reports_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("no report\n", encoding="utf-8")
     parse_into_dataset(str(tmp_path / "fleet"), [Source(str(tmp_path / "bad.csv"))])
     for read in (lambda: load(str(tmp_path / "fleet")), lambda: read_launches(find_dataset(str(tmp_path / "fleet")))):  # type: ignore[arg-type]
@@ -637,7 +635,7 @@ def test_a_dataset_of_refused_reports_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["../../victim.parquet", "/victim.parquet", "rank=0/report=x/../../../victim.parquet"])
-def test_a_log_removes_no_file_but_that_of_a_report(file: str, tmp_path: Path) -> None:
+def test_files_named_in_a_log_are_deleted_only_if_they_are_those_of_a_report(file: str, tmp_path: Path) -> None:
     victim = tmp_path / "victim.parquet"
     victim.write_text("mine")
     root = tmp_path / "fleet"
@@ -651,7 +649,7 @@ def test_a_log_removes_no_file_but_that_of_a_report(file: str, tmp_path: Path) -
     assert json.loads(log.read_text("utf-8"))["file"] == line["file"]
 
 
-def test_a_log_that_is_a_link_is_replaced_and_what_it_pointed_to_stays(tmp_path: Path) -> None:
+def test_a_log_that_is_a_link_is_replaced_and_its_target_unchanged(tmp_path: Path) -> None:
     (tmp_path / "fleet" / "run=r").mkdir(parents=True)
     log = tmp_path / "fleet" / "run=r" / "_log.jsonl"
     log.symlink_to(tmp_path / "elsewhere")
@@ -662,7 +660,7 @@ def test_a_log_that_is_a_link_is_replaced_and_what_it_pointed_to_stays(tmp_path:
 
 
 @pytest.mark.parametrize("line", ['{"report": [1], "outcome": "read"}', "[1]", '{"x": 1}', "[" * 100_000, "{"])
-def test_a_line_of_a_log_that_is_none_is_passed_over_alone(line: str, tmp_path: Path) -> None:
+def test_an_invalid_line_of_a_log_is_skipped_alone(line: str, tmp_path: Path) -> None:
     log = tmp_path / "_log.jsonl"
     log.write_text(f'{line}\n{{"report": "a.csv", "outcome": "refused", "reason": "r"}}\n', encoding="utf-8")
     assert read_log(log) == {"a.csv": LogLine("a.csv", "refused", reason="r")}

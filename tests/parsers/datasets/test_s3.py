@@ -1,4 +1,4 @@
-"""Datasets behind s3://, through s3fs and the real protocol: a server of moto's on this machine stands in for the store."""
+"""Datasets at s3:// through s3fs and the real protocol; a local server of moto replaces the object store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 class _Asked:
-    """A WSGI application that notes the objects and ranges that are asked of it."""
+    """A WSGI application that records the requested objects and ranges."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -51,7 +51,7 @@ class _Asked:
 
 @dataclass
 class Store:
-    """A bucket, and the environment of a shell that has its credentials."""
+    """A bucket, and environment variables with its credentials."""
 
     url: str
     asked: _Asked
@@ -144,7 +144,7 @@ def test_columns_that_are_not_needed_are_not_fetched(store: Store, tmp_path: Pat
     assert 0 < sum(store.asked.ranges) < file.stat().st_size / 5
 
 
-def test_a_bucket_that_is_not_there_is_one_paragraph(store: Store) -> None:
+def test_a_missing_bucket_gives_an_error_of_one_paragraph(store: Store) -> None:
     done = store.run("hotspots", "s3://no-such-bucket-at-all/fleet")
     assert done.returncode == 1
     assert done.stderr.startswith("Error: s3://no-such-bucket-at-all/fleet does not exist. Check the URL")

@@ -1,7 +1,7 @@
-"""A report of every chip that ncu knows, written from arithmetic: what goes in as operations and bytes comes out.
+"""A synthetic report of every chip that ncu supports: the table returns the chosen operations and bytes.
 
-The counts of a launch are chosen, its report is written as ncu writes one, and the table must give the chosen numbers
-back: in total, in parts, and never counted twice.
+The test chooses a launch's counts and writes its report in ncu's format; the table must contain these numbers, in total
+and in parts, and count none twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ncu_parsers.parse.parse import parse
 from ncu_parsers.sources.sources import Source
 
 Counts = dict[str, int]
-"""Metric -> what the report prints for it, in base units."""
+"""Metric -> its value in the report, in base units."""
 
 each_chip = pytest.mark.parametrize("chip", chips(), ids=lambda chip: chip.name)
 each_chip_with_tensor_cores = pytest.mark.parametrize(
@@ -55,16 +55,16 @@ COLUMNS = {
     "fp4_fp6_fp8": "tensor_flops_fp8", "fp4_fp6": "tensor_flops_fp6", "fp4": "tensor_flops_fp4",
     "int8": "tensor_ops_int8", "int4": "tensor_ops_int4", "int1": "tensor_ops_int1",
 }  # fmt: skip
-"""Where operations on each input type are counted."""
+"""Total counters of operations, by input type."""
 
 FREE_OF_CONSTANT_MOVES = ("7.5", "8.6")
 
 WITHOUT_TENSOR_CORES = {"TU116": "NVIDIA GeForce GTX 1660 Ti", "TU117": "NVIDIA GeForce GTX 1650"}
-"""They share their compute capability with chips that have them, so only the name of the device tells."""
+"""Chips that share a compute capability with chips that have tensor cores; only the device name distinguishes them."""
 
 
 class Part(NamedTuple):
-    """What a tensor counter is restricted to: `source` with or without `result`, instruction and sparsity."""
+    """The restriction of a tensor counter: input type with or without result type, instruction and sparsity."""
 
     source: str
     result: str
@@ -92,12 +92,12 @@ def by_column(counts: Counts) -> Counts:
 
 
 def floating(counts: Counts) -> int:
-    """The sum of tensor counts of floating-point types."""
+    """The sum of tensor counts of all floating-point types."""
     return sum(number for metric, number in counts.items() if "_src_int" not in metric)
 
 
 def gemms(metrics: tuple[str, ...]) -> Counts:
-    """A GEMM of another size for each counter: 2mnk operations."""
+    """A different GEMM size for each counter: 2mnk operations."""
     return {metric: 2 * 16 * 8 * 16 * (index + 1) for index, metric in enumerate(metrics)}
 
 
@@ -108,7 +108,7 @@ def instructions(chip: Chip) -> Counts:
 
 
 def memory(chip: Chip) -> Counts:
-    """The DRAM counters of the chip, in bytes, or in sectors of L2 where it has none."""
+    """The DRAM counters of the chip in bytes, or in sectors of L2 if it has no DRAM."""
     if exists("dram__bytes.sum", chip, None):
         return {"dram__bytes.sum": READ + WRITTEN}
     return {
@@ -127,7 +127,7 @@ UNITS = {"gpu__time_duration": "ns", "dram__bytes": "byte", "lts__t_bytes": "byt
 
 
 def row(folder: Path, chip: Chip, counts: Counts) -> dict[str, Any]:
-    """What the parsers make of a wide page, in base units, that holds one launch with these counts."""
+    """The parsed table of a wide page, in base units, with one launch that has these counts."""
     texts = {
         "ID": "0", "Process ID": "4711", "Process Name": "gemm", "Host Name": "127.0.0.1",
         "Kernel Name": "gemm(float *, float *, float *)", "Context": "1", "Stream": "7",
@@ -147,7 +147,7 @@ def row(folder: Path, chip: Chip, counts: Counts) -> dict[str, Any]:
 
 
 def tensor_columns(found: dict[str, Any]) -> dict[str, float]:
-    """The tensor columns that are known."""
+    """The tensor columns with a value."""
     return {name: found[name] for name in COLUMNS.values() if found[name] is not None}
 
 
@@ -177,7 +177,7 @@ def test_the_counts_of_every_total_are_known_to_be_complete(chip: Chip, tmp_path
 
 
 @each_chip
-def test_integer_work_is_no_part_of_the_flops(chip: Chip, tmp_path: Path) -> None:
+def test_integer_operations_are_no_part_of_the_flops(chip: Chip, tmp_path: Path) -> None:
     integers = {metric: 10**12 for metric in chip.tensor_totals if "_src_int" in metric}
     zeros = {metric: 0 for metric in chip.tensor_totals if metric not in integers}
     found = row(tmp_path, chip, instructions(chip) | zeros | integers)
@@ -186,7 +186,7 @@ def test_integer_work_is_no_part_of_the_flops(chip: Chip, tmp_path: Path) -> Non
 
 
 @each_chip
-def test_hfma_alone_is_left_out_where_compilers_move_constants_with_it(chip: Chip, tmp_path: Path) -> None:
+def test_hfma_alone_is_excluded_on_chips_that_move_constants_with_it(chip: Chip, tmp_path: Path) -> None:
     counted = instructions(chip) | {SASS.format("hadd"): 0, SASS.format("hmul"): 0, SASS.format("hfma"): 1000}
     found = row(tmp_path, chip, counted | gemms(chip.tensor_totals))
     phantom = 0 if chip.compute_capability in FREE_OF_CONSTANT_MOVES else 4 * 1000
@@ -204,7 +204,7 @@ def test_packed_fp32_that_was_not_collected_makes_a_lower_bound(chip: Chip, tmp_
 
 
 @each_chip_with_tensor_cores
-def test_dense_and_sparse_parts_stand_in_for_the_totals(chip: Chip, tmp_path: Path) -> None:
+def test_dense_and_sparse_parts_replace_missing_totals(chip: Chip, tmp_path: Path) -> None:
     parts = gemms(chip.tensor_dense + chip.tensor_sparse)
     found = row(tmp_path, chip, instructions(chip) | parts)
     assert tensor_columns(found) == by_column(parts)
@@ -233,30 +233,30 @@ def test_totals_beside_all_of_their_parts_are_counted_once(chip: Chip, tmp_path:
 
 
 PARTS_WITHOUT_RESULT = {"GH100": ("sm__ops_path_tensor_op_hmma_src_fp16.sum",)}
-"""Hopper counts fp16 whatever the result, in total and per instruction, beside its parts by result."""
+"""Hopper counts fp16 for any result type, in total and per instruction, and also by result type."""
 
 
 def leaves(chip: Chip) -> tuple[str, ...]:
-    """The counters of the chip that are not made of others: the parts of each total, or the total itself."""
+    """The chip's counters that are no sums of others: the parts of each total, or the total itself."""
     return tuple(dict.fromkeys(chip.tensor_dense + chip.tensor_sparse))
 
 
 def is_in(leaf: Part, whole: Part) -> bool:
-    """Whether what `leaf` counts is a part of what `whole` counts."""
+    """True if the operations counted by `leaf` are a part of those counted by `whole`."""
     return leaf.source == whole.source and all(
         wanted in ("", got) for got, wanted in zip(leaf[1:], whole[1:], strict=True)
     )
 
 
 def consistent(chip: Chip, counts: Counts) -> Counts:
-    """The counts of the leaves, and what follows from them for instructions of any sparsity and for totals."""
+    """The counts of the leaves, and the counts that follow for instructions of any sparsity and for totals."""
     instructions = [re.sub(r"_sparsity_(on|off)", "", metric) for metric in counts]
     wholes = dict.fromkeys([*counts, *instructions, *PARTS_WITHOUT_RESULT.get(chip.name, ()), *chip.tensor_totals])
     return {whole: sum(number for leaf, number in counts.items() if is_in(part(leaf), part(whole))) for whole in wholes}
 
 
 class Launch(NamedTuple):
-    """The true tensor totals of a launch, and whatever tensor counters somebody happened to collect of it."""
+    """The true tensor totals of a launch, and a random subset of its tensor counters as collected."""
 
     totals: Counts
     collected: Counts
@@ -301,7 +301,7 @@ def test_tensor_operations_are_the_totals_where_these_were_collected(chip: Chip,
 @each_family_with_tensor_cores
 @settings(max_examples=25)
 @given(data=st.data())
-def test_a_count_that_is_called_complete_is_the_whole(chip: Chip, data: st.DataObject) -> None:
+def test_a_count_marked_complete_equals_the_total(chip: Chip, data: st.DataObject) -> None:
     totals, collected = data.draw(launches(chip))
     for most in (collected, collected | totals):
         found = measured(chip, most)

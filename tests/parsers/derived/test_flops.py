@@ -1,4 +1,4 @@
-"""FLOPs, bytes, time and ceilings from counters, under every rule of ncu_parsers.derived.flops."""
+"""FLOPs, bytes, time and ceilings from counters, by every rule in ncu_parsers.derived.flops."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def test_a_precision_with_a_missing_counter_is_unknown() -> None:
     assert found["flops_fp64"] == 0
 
 
-def test_packed_fp32_of_blackwell_is_counted_and_asked_for() -> None:
+def test_packed_fp32_of_blackwell_is_counted_and_requested() -> None:
     packed = {SASS.format("ffma2"): metric(10.0), SASS.format("fadd2"): metric(1.0), SASS.format("fmul2"): metric(2.0)}
     assert row(launch(metrics=sass(ffma=5) | packed, capability="10.0"))["flops_fp32"] == 10 + 40 + 2 + 4
     assert "packed fp32" in row(launch(metrics=sass(ffma=5), capability="10.0"))["flops_basis"]
     assert "packed fp32" not in row(launch(metrics=sass(ffma=5), capability="12.0"))["flops_basis"]
 
 
-def test_packed_fp32_is_part_of_the_total_and_as_missing_makes_it_a_lower_bound() -> None:
+def test_packed_fp32_is_part_of_the_total_which_is_a_lower_bound_without_it() -> None:
     packed = {SASS.format(opcode): metric(1.0) for opcode in ("fadd2", "fmul2", "ffma2")}
     idle = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
     whole = row(launch(metrics=sass(ffma=5) | packed | idle, capability="10.0"))
@@ -82,7 +82,7 @@ def test_packed_fp32_is_part_of_the_total_and_as_missing_makes_it_a_lower_bound(
 
 
 class TestTensorOperations:
-    def test_totals_of_every_type_add_up_and_land_in_their_columns(self) -> None:
+    def test_totals_of_every_type_are_summed_in_their_columns(self) -> None:
         found = row(
             launch(metrics=sass() | tensor("9.0", bf16_dst_fp32=8, fp16=16, fp8=32, tf32_dst_fp32=64), capability="9.0")
         )
@@ -98,7 +98,7 @@ class TestTensorOperations:
         assert row(launch(metrics=tensor(bf16_dst_fp32=100) | parts))["tensor_flops"] == 100
         assert row(launch(metrics=parts))["tensor_flops"] == 100
 
-    def test_the_instructions_of_hopper_add_up_where_there_is_no_total(self) -> None:
+    def test_counts_per_instruction_of_hopper_are_summed_without_a_total(self) -> None:
         parts = {
             f"sm__ops_path_tensor_op_{op}_src_bf16_dst_fp32_sparsity_{sparsity}.sum": metric(value)
             for op, sparsity, value in (("hgmma", "off", 100.0), ("hgmma", "on", 20.0), ("hmma", "off", 3.0))
@@ -110,7 +110,7 @@ class TestTensorOperations:
         assert found["tensor_ops_int8"] == 1e9
         assert found["flops"] == found["tensor_flops"] == 0
 
-    def test_duplicates_made_for_sampling_are_refused(self) -> None:
+    def test_realtime_duplicates_are_ignored(self) -> None:
         assert tensor_counter("sm__ops_path_tensor_src_bf16_dst_fp32_realtime") is None
         assert tensor_counter("sm__inst_executed_pipe_tensor") is None
 
@@ -120,9 +120,9 @@ class TestTensorOperations:
 
 
 class TestConstantMoves:
-    """HFMA2.MMA moves constants on A100 and H100 and counts as hfma, and as activity of the tensor pipe."""
+    """HFMA2.MMA moves constants on A100 and H100; it counts as hfma and as tensor pipe activity."""
 
-    def test_hfma_alone_is_left_out_where_other_work_outweighs_it(self) -> None:
+    def test_hfma_alone_is_excluded_if_other_operations_outweigh_it(self) -> None:
         found = row(launch(metrics=sass(ffma=1000, hfma=10) | tensor()))
         assert found["flops_fp16"] == 40
         assert found["flops"] == 2000
@@ -139,7 +139,7 @@ class TestConstantMoves:
         assert found["flops"] == 4002
         assert "may be constant moves" in found["flops_basis"]
 
-    def test_what_they_show_as_activity_of_the_tensor_pipe_is_no_tensor_work(self) -> None:
+    def test_their_tensor_pipe_activity_is_no_tensor_work(self) -> None:
         active = {
             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(2.1, "%"),
             "sm__inst_executed_pipe_tensor.sum": metric(10.0),
@@ -161,7 +161,7 @@ class TestTensorWorkThatWasNotCounted:
         assert "tensor, which was busy" in found["flops_basis"]
         assert found["flops_fp32"] == 100
 
-    def test_is_not_seen_where_hfma_explains_the_instructions_of_the_pipe(self) -> None:
+    def test_is_excluded_if_hfma_explains_the_instructions_of_the_pipe(self) -> None:
         found = row(launch(metrics=sass(ffma=10**6, hfma=3200) | {self.EXECUTED: metric(100.0)}))
         assert found["flops"] == 2 * 10**6
         assert "not collected" not in found["flops_basis"]
@@ -177,16 +177,16 @@ class TestTensorWorkThatWasNotCounted:
         }
         assert "tensor" not in row(launch(metrics=sass(ffma=1) | integer, capability="8.6"))["flops_basis"]
 
-    def test_is_certain_from_the_pipe_alone_only_where_constants_are_not_moved(self) -> None:
+    def test_is_proven_by_the_pipe_only_on_chips_without_constant_moves(self) -> None:
         busy = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed": metric(2.1, "%")}
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.6"))["flops"] is None
         assert row(launch(metrics=sass(ffma=1) | busy, capability="8.0"))["flops"] == 2
 
-    def test_cannot_be_on_a_gpu_without_tensor_cores(self) -> None:
+    def test_is_impossible_on_a_gpu_without_tensor_cores(self) -> None:
         name = {"device__attribute_display_name": metric("NVIDIA GeForce GTX 1660 Ti")}
         assert "tensor" not in row(launch(metrics=sass(ffma=1) | name, capability="7.5"))["flops_basis"]
 
-    def test_makes_flops_a_lower_bound_where_nothing_is_known_about_it(self) -> None:
+    def test_makes_flops_a_lower_bound_without_any_evidence(self) -> None:
         found = row(launch(metrics=sass(ffma=5)))
         assert found["flops"] == 10
         assert found["flops_basis"].endswith("not collected: tensor")
@@ -245,7 +245,9 @@ def test_time_comes_from_the_duration_or_from_cycles_and_their_rate(
         ({}, None),
     ],
 )
-def test_dram_bytes_come_under_every_name_they_have_had(metrics: dict[str, float], expected: float | None) -> None:
+def test_dram_bytes_are_read_from_every_name_of_their_counter(
+    metrics: dict[str, float], expected: float | None
+) -> None:
     found = row(launch(metrics={name: metric(value) for name, value in metrics.items()}, ns=1.0))
     assert found["dram_bytes"] == (None if expected is None else pytest.approx(expected))
 
@@ -259,7 +261,7 @@ class TestAveragesOverLaunches:
         return only, report.notes
 
     @pytest.mark.parametrize(("invocations", "is_estimate"), [(None, False), (1, False), (3, True)])
-    def test_say_that_bytes_of_mean_rates_are_estimates_unless_it_was_one_launch(
+    def test_mark_bytes_of_mean_rates_as_estimates_unless_they_average_one_launch(
         self, invocations: int | None, is_estimate: bool
     ) -> None:
         found, notes = self.made(invocations, self.RATES)
@@ -269,12 +271,12 @@ class TestAveragesOverLaunches:
             "of them"
         ]
 
-    def test_say_nothing_of_averages_of_sums(self) -> None:
+    def test_do_not_mark_averages_of_sums(self) -> None:
         found, notes = self.made(3, {**self.RATES, **sass(ffma=7), **tensor(), "dram__bytes.sum": metric(120.0)})
         assert (found["dram_bytes"], found["flops"], notes) == (120.0, 14.0, [])
         assert "estimated" not in found["flops_basis"]
 
-    def test_say_in_the_basis_that_flops_are_estimates(self) -> None:
+    def test_mark_estimated_flops_in_the_basis(self) -> None:
         rates = {name.replace(".sum", ".sum.per_cycle_elapsed"): value for name, value in sass(ffma=7).items()}
         found, notes = self.made(3, {**self.RATES, **rates})
         assert found["flops"] == 1400
@@ -286,7 +288,7 @@ SYSTEM_MEMORY = {"lts__d_sectors_fill_sysmem.sum": 1.0, "lts__t_sectors_aperture
 
 
 @pytest.mark.parametrize("capability", [*(chip.compute_capability for chip in chips()), "10.1", None])
-def test_memory_of_the_cpu_is_dram_on_gpus_that_have_none_of_their_own(capability: str | None) -> None:
+def test_system_memory_counts_as_dram_on_gpus_without_their_own(capability: str | None) -> None:
     alike = [chip for chip in chips() if capability is not None and chip.compute_capability == capability]
     integrated = capability == "10.1" or (bool(alike) and not exists("dram__bytes.sum", alike[0], None))
     metrics = {name: metric(value) for name, value in SYSTEM_MEMORY.items()}
@@ -294,7 +296,7 @@ def test_memory_of_the_cpu_is_dram_on_gpus_that_have_none_of_their_own(capabilit
     assert found["dram_bytes"] == (64.0 if integrated else None)
 
 
-def test_memory_of_the_cpu_is_not_preferred_to_a_rate_of_dram() -> None:
+def test_a_rate_of_dram_is_preferred_to_system_memory() -> None:
     metrics = {**SYSTEM_MEMORY, "dram__bytes.sum.per_second": 1e12}
     found = row(launch(metrics={name: metric(value) for name, value in metrics.items()}, ns=1.0, capability="8.6"))
     assert found["dram_bytes"] == pytest.approx(1000.0)
@@ -312,7 +314,7 @@ def test_derived_rates_count_each_operation(opcode: str, operations: int, weight
     assert found["flops_fp32" if opcode == "ffma" else "flops_fp16"] == 400.0 * 1000 / operations * weight
 
 
-def test_a_count_of_any_result_on_one_chip_leaves_those_by_result_of_another_complete() -> None:
+def test_a_count_of_any_result_on_one_chip_does_not_affect_counts_by_result_on_another() -> None:
     ampere = launch("a", {**sass(ffma=1), **tensor("8.0", bf16_dst_fp32=10, fp16_dst_fp32=5)}, ns=1.0, capability="8.0")
     hopper = launch("h", {**sass(ffma=1), **tensor("9.0", bf16_dst_fp32=10, fp16=5)}, ns=1.0, capability="9.0")
     rows = table(ampere, hopper).to_pylist()
@@ -337,30 +339,30 @@ NO_CLUSTER = {
 
 
 class TestL1ByParts:
-    """Where neither counter of all L1 traffic was collected, as in full sets, its parts are added up."""
+    """If no counter of all L1 traffic was collected, as in full sets, the parts are summed."""
 
     def bytes_at_l1(self, metrics: dict[str, Metric], capability: str | None = "7.5") -> float | None:
         found: float | None = row(launch(metrics=metrics, capability=capability))["l1_bytes"]
         return found
 
-    def test_loads_stores_reductions_and_atomics_of_every_memory_are_added_up(self) -> None:
+    def test_loads_stores_reductions_and_atomics_of_every_memory_are_summed(self) -> None:
         assert self.bytes_at_l1(L1_PARTS) == 32 * (7 + 5 + 3 + 2 + 7 * 10)
 
     @pytest.mark.parametrize("missing", sorted(L1_PARTS))
     def test_a_part_that_was_not_collected_leaves_the_bytes_unknown(self, missing: str) -> None:
         assert self.bytes_at_l1({name: value for name, value in L1_PARTS.items() if name != missing}) is None
 
-    def test_the_counter_of_the_whole_comes_first(self) -> None:
+    def test_the_total_counter_is_preferred(self) -> None:
         assert self.bytes_at_l1(L1_PARTS | {"l1tex__t_bytes.sum": metric(64.0)}) == 64
 
     @pytest.mark.parametrize("capability", ["8.0", "8.9", "9.0", "12.0", None])
-    def test_copies_that_may_not_be_among_the_parts_leave_the_bytes_unknown(self, capability: str | None) -> None:
+    def test_traffic_that_the_parts_miss_leaves_the_bytes_unknown(self, capability: str | None) -> None:
         other = NO_CP_ASYNC | NO_CLUSTER
         assert self.bytes_at_l1(L1_PARTS | other, capability) == 32 * 87
         assert self.bytes_at_l1(L1_PARTS, capability) is None
         assert self.bytes_at_l1(L1_PARTS | other | {CP_ASYNC: metric(1.0)}, capability) is None
 
-    def test_only_chips_with_clusters_have_to_show_that_none_shared_its_memory(self) -> None:
+    def test_only_chips_with_clusters_need_a_zero_count_of_shared_cluster_memory(self) -> None:
         assert self.bytes_at_l1(L1_PARTS | NO_CP_ASYNC, "8.6") == 32 * 87
         assert self.bytes_at_l1(L1_PARTS | NO_CP_ASYNC, "9.0") is None
 
@@ -411,7 +413,7 @@ class TestCeilings:
         assert row(launch(metrics={"dram__bytes.sum.peak_sustained": metric(1280.0)}))["peak_dram_bytes"] is None
 
 
-def test_launches_with_different_metrics_each_get_what_they_have() -> None:
+def test_launches_with_different_metrics_each_use_their_own() -> None:
     rows = table(
         launch("a", sass(ffma=1) | tensor(), ns=1), launch("b", ns=2), launch("c", sass(dfma=1), dram=3)
     ).to_pylist()

@@ -1,7 +1,7 @@
-"""The verified recipes, worked out in exact arithmetic from the cells of real reports, against what the parsers say.
+"""The verified recipes, computed in exact arithmetic from the cells of real reports, compared with the parsers.
 
-Nothing of the parsers is used for the expected numbers: cells are read with the csv module, .ncu-rep files with
-NVIDIA's own reader, and the recipes come from NVIDIA's metric lists of each chip.
+Expected numbers do not use the parsers: cells are read with csv, .ncu-rep files with NVIDIA's reader, and the
+recipes come from NVIDIA's metric lists of each chip.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHIP_OF_AUTHOR = {
     "Olajide-Badejo": "GB205", "brycelelbach": "TU104", "cfregly": "GB100", "eschnett": "GA102",
     "josiahls": "TU116", "leonsuaudeau": "GA100", "rashwanth": "AD107", "report-too-new-for-ncu2022.3.csv": "GH100",
 }  # fmt: skip
-"""Whose GPU it was, from the reports' index. leonsuaudeau's is unknown, and only has times."""
+"""The GPU of each author, from the reports' index. leonsuaudeau's is unknown; the reports contain only times."""
 
 CHIP_OF_DEVICE = {
     "NVIDIA A10G": "GA102", "NVIDIA A40": "GA102", "NVIDIA GH200 120GB": "GH100",
@@ -50,7 +50,7 @@ CHIP_OF_DEVICE = {
 
 
 class Cell(NamedTuple):
-    """A printed number in base units, exactly, and what its last digit is worth."""
+    """A printed number in base units, exactly, and the step of its last digit."""
 
     value: Fraction
     step: Fraction
@@ -73,12 +73,12 @@ def recipes() -> dict[str, Any]:
 
 
 def value(cells: Cells, *names: str) -> Fraction | None:
-    """The first of the metrics that there is."""
+    """The first of the metrics that is present."""
     return next((cells[name].value for name in names if name in cells), None)
 
 
 def product(*factors: Fraction | None) -> Fraction | None:
-    """None when a factor is missing."""
+    """The product; None if a factor is missing."""
     result = Fraction(1)
     for factor in factors:
         if factor is None:
@@ -88,7 +88,7 @@ def product(*factors: Fraction | None) -> Fraction | None:
 
 
 def nanoseconds(cells: Cells) -> Fraction | None:
-    """The duration of a kernel, or of a range (.avg), else elapsed cycles by their rate."""
+    """The duration of a kernel, or of a range (.avg), else elapsed cycles / rate."""
     duration = value(cells, "gpu__time_duration.sum", "gpu__time_duration.avg")
     if duration is not None:
         return duration
@@ -101,7 +101,7 @@ def nanoseconds(cells: Cells) -> Fraction | None:
 
 
 def amount(cells: Cells, name: str) -> Fraction | None:
-    """A sum as printed, else its rate times the cycles or the time of the launch."""
+    """A sum as printed, else its rate x cycles or time of the launch."""
     for spelling in (name, name.replace("smsp__sass_", "sm__sass_")):
         if spelling in cells:
             return cells[spelling].value
@@ -118,14 +118,14 @@ def amount(cells: Cells, name: str) -> Fraction | None:
 
 
 def total(cells: Cells, weights: dict[str, int]) -> Fraction | None:
-    """None unless every part of the total is there."""
+    """The sum of the parts; None if one is missing."""
     parts = [product(amount(cells, name), Fraction(weight)) for name, weight in weights.items()]
     known = [part for part in parts if part is not None]
     return sum(known, Fraction()) if len(known) == len(parts) else None
 
 
 def first_total(cells: Cells, *alternatives: dict[str, int]) -> Fraction | None:
-    """The first alternative with printed sums, else the first that rates give."""
+    """The first alternative with printed sums, else the first computed from rates."""
     for weights in alternatives:
         if all(name in cells for name in weights):
             return total(cells, weights)
@@ -133,9 +133,9 @@ def first_total(cells: Cells, *alternatives: dict[str, int]) -> Fraction | None:
 
 
 def expected_measures(cells: Cells, chip: str, *, names_chip: bool = True) -> dict[str, Fraction | None]:
-    """Every number the recipe of the chip gives for a launch; None where the report does not hold it.
+    """Every number that the chip's recipe gives for a launch; None if the report lacks a metric for it.
 
-    Where the report does not name its chip, the parts of L1 must hold for the newest one.
+    If the report does not name its chip, the parts of L1 must be valid for the newest one.
     """
     recipe = recipes()[chip]
     result = {"duration_ns": nanoseconds(cells)}
@@ -163,7 +163,7 @@ L1_ACCESSES = (
 
 
 def l1_by_parts(cells: Cells, compute_capability: str) -> Fraction | None:
-    """Sectors of every kind of access, unless the kernel also copied in a way that may not be among them."""
+    """Sectors of every kind of access; None if the kernel may have used copies that they do not include."""
     others = ["smsp__inst_executed_op_ldgsts.sum"] if float(compute_capability) >= 8 else []
     if float(compute_capability) >= 9:
         others += [f"l1tex__t_requests_pipe_lsu_mem_dshared_op_{kind}.sum" for kind in ("ld", "st", "redas", "atom")]
@@ -186,7 +186,7 @@ def expected_tensor_operations(cells: Cells, recipe: dict[str, Any]) -> dict[str
 
 
 def expected_peaks(cells: Cells, chip: str) -> dict[str, Fraction | None]:
-    """The ceilings the report holds: peak per cycle times factor times the clock of the launch."""
+    """Ceilings in the report: peak per cycle x factor x clock of the launch."""
     recipe = recipes()[chip]
     result = {}
     for precision, opcode in (("fp64", "dfma"), ("fp32", "ffma"), ("fp16", "hfma")):
@@ -199,7 +199,7 @@ def expected_peaks(cells: Cells, chip: str) -> dict[str, Fraction | None]:
 
 
 def disagreements(found: dict[str, Any], expected: dict[str, Fraction | None]) -> dict[str, tuple[Any, Any]]:
-    """Columns in which a row of the table is not the expected number, or is one where there is none."""
+    """Columns in which a row of the table differs from the expected number, or has one where none is expected."""
     result = {}
     for column, fraction in expected.items():
         here = found[column]
@@ -222,14 +222,14 @@ LABELS = {
         for opcode in ("DADD", "DMUL", "DFMA", "FADD", "FMUL", "FFMA")
     },
 }  # fmt: skip
-"""What the details page calls the metrics that the recipes need."""
+"""Labels on the details page of the metrics that the recipes need."""
 
 SCALES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 NANOSECONDS = {"n": 1, "u": 10**3, "m": 10**6, "s": 10**9}
 
 
 def scale(unit: str) -> Fraction:
-    """What one of a printed unit is in base units: ns, byte, hz, and anything per second."""
+    """The factor from a printed unit to base units: ns, byte, hz, and anything per second."""
     above, _, below = unit.partition("/")
     result = Fraction(1)
     if above[:1] in SCALES and above[1:] in ("byte", "hz"):
@@ -242,7 +242,7 @@ def scale(unit: str) -> Fraction:
 
 
 def cell_of(text: str, unit: str) -> Cell | None:
-    """The number that a cell begins with; None for words and for what is not there."""
+    """The number at the beginning of a cell; None for texts and missing values."""
     digits = text.split(" ")[0].replace(",", "")
     if not re.fullmatch(r"-?\d+(\.\d+)?", digits):
         return None
@@ -257,7 +257,7 @@ class Printed:
     cells: Cells = field(default_factory=dict)
 
     def take(self, name: str, text: str, unit: str) -> None:
-        """Keep a cell under its metric name; of two prints of one metric the one with more digits."""
+        """Store a cell under its metric name; of two prints of one metric, the one with more digits."""
         cell = cell_of(text, unit)
         if name == "Memory Throughput" and unit.split("/")[-1] in ("s", "second"):
             name = "dram__bytes.sum.per_second"
@@ -267,7 +267,7 @@ class Printed:
 
 
 def printed(text: str) -> list[Printed]:
-    """The launches of a report; [] when it has no table."""
+    """The launches of a report; [] without a table."""
     header = re.search(r'^"?(ID|Process ID)"?,', text, re.MULTILINE)
     if header is None:
         return [launch_of_text(*match) for match in re.findall(r"^ +Duration +(\w+) .*?([\d.,]+)$", text, re.MULTILINE)]
@@ -276,7 +276,7 @@ def printed(text: str) -> list[Printed]:
 
 
 def launch_of_text(unit: str, number: str) -> Printed:
-    """The text tables of these reports hold only the time that the recipes need."""
+    """The text tables of these reports contain only the time that the recipes need."""
     result = Printed("")
     result.take("Duration", number, unit)
     return result
@@ -314,7 +314,7 @@ def printed_file(path: Path) -> list[Printed]:
 
 
 def parsed_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of our table; [] when the parsers refuse the report."""
+    """The rows of our table; [] if the parsers refuse the report."""
     table = parse([Source(str(path))]).table
     return [] if table is None else [dict(row) for row in table.to_pylist()]
 
@@ -333,7 +333,7 @@ def test_every_launch_of_a_text_report_has_what_the_recipe_gives_and_nothing_els
         assert disagreements(row, expected_measures(launch.cells, chip, names_chip=names_chip)) == {}
 
 
-def test_the_reports_hold_enough_for_the_recipes_to_prove_something() -> None:
+def test_the_reports_have_nonzero_values_in_every_checked_column() -> None:
     known = {
         column
         for path in TEXT_REPORTS
@@ -353,12 +353,12 @@ BINARY_REPORTS = shared_reports("ncu_rep")
 PRINTED_BY_NCU_2022_3 = [
     path for path in BINARY_REPORTS if path.name.startswith(("AveryClapp", "eschnett", "josiahls", "strrules105"))
 ]
-"""Written by an ncu that is no newer than Debian's."""
+"""Reports written by an ncu not newer than Debian's."""
 
 
 @dataclass
 class Action:
-    """A launch in NVIDIA's reader: its numbers with every digit they have, and its device."""
+    """A launch as read by NVIDIA's reader: its numbers with all digits, and its device."""
 
     cells: Cells
     device: str
@@ -369,7 +369,7 @@ class Action:
 
 @cache
 def actions(path: Path) -> list[Action]:
-    """The launches of a binary report as NVIDIA's reader gives them."""
+    """The launches of a binary report as returned by NVIDIA's reader."""
     reader = pytest.importorskip("ncu_report", reason="ncu-report is not installed (pip install 'ncu-bench[ncu-rep]')")
     report = reader.load_report(str(path))
     ranges = [report.range_by_idx(index) for index in range(report.num_ranges())]
@@ -393,7 +393,7 @@ def action_of(action: Any) -> Action:
 
 
 def measured(launches: list[Action]) -> list[dict[str, Any]]:
-    """What ncu_parsers.derived.flops makes of the launches."""
+    """The measures that ncu_parsers.derived.flops computes for the launches."""
     values = {
         name: np.array([float(launch.cells[name].value) if name in launch.cells else np.nan for launch in launches])
         for name in sorted({name for launch in launches for name in launch.cells})
@@ -418,7 +418,7 @@ def test_every_launch_of_a_binary_report_has_what_the_recipe_of_its_chip_gives(p
 
 
 def wrong_digits(row: dict[str, Any], launch: Printed, action: Action) -> dict[str, tuple[Any, float]]:
-    """Metrics of a row of our table that are not NVIDIA's value to the last digit that was printed."""
+    """Metrics in a row of our table that differ from NVIDIA's value in a printed digit."""
     result = {}
     for name in launch.cells.keys() & action.cells.keys():
         true = action.cells[name].value
@@ -430,7 +430,7 @@ def wrong_digits(row: dict[str, Any], launch: Printed, action: Action) -> dict[s
 
 @needs_ncu
 @pytest.mark.parametrize("path", PRINTED_BY_NCU_2022_3, ids=[path.name for path in PRINTED_BY_NCU_2022_3])
-def test_what_ncu_prints_of_a_binary_report_is_read_as_nvidias_reader_reads_it(path: Path, tmp_path: Path) -> None:
+def test_a_page_printed_by_ncu_gives_the_launches_of_nvidias_reader(path: Path, tmp_path: Path) -> None:
     command = ["ncu", "--import", str(path), "--csv", "--page", "raw", "--print-units", "base"]
     csv_path = tmp_path / "report.csv"
     csv_path.write_text(subprocess.run(command, check=True, capture_output=True, text=True).stdout, "utf-8")
@@ -445,7 +445,7 @@ PAGES = [path for path in TEXT_REPORTS if ".ncu2022.3." in path.name]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=[path.name for path in PAGES])
-def test_every_page_of_a_binary_report_is_read_as_nvidias_reader_reads_the_report(path: Path) -> None:
+def test_every_page_of_a_binary_report_gives_the_launches_of_nvidias_reader(path: Path) -> None:
     author = path.name.partition("__")[0]
     (binary,) = (binary for binary in BINARY_REPORTS if binary.name.startswith(author))
     rows, launches = parsed_rows(path), printed_file(path)
@@ -491,7 +491,7 @@ FULL_REPORTS = [*shared_reports("ncu_rep_full"), *(path for path in BINARY_REPOR
 
 @pytest.mark.parametrize("path", FULL_REPORTS, ids=[path.name for path in FULL_REPORTS])
 def test_the_parts_of_l1_are_the_sectors_that_ncus_own_hit_rate_is_of(path: Path) -> None:
-    """It is hits / sectors, counted in other passes. So no part is missing, and none stands twice."""
+    """The hit rate is hits / sectors, counted in other passes: so no part is missing or counted twice."""
     for launch, row in zip(actions(path), measured(actions(path)), strict=True):
         hits = sum(launch.cells[f"l1tex__t_sectors_pipe_{access}_lookup_hit.sum"].value for access in L1_ACCESSES)
         assert row["l1_bytes"] > 0
@@ -521,7 +521,7 @@ def test_kernels_without_floating_point_in_their_opcodes_have_zero_flops_and_no_
     ids=["GH200", "A100"],
 )
 def test_hfma_is_counted_once_per_thread_and_packed_instruction(rate: str, cycles: str, instructions: int) -> None:
-    """Figures of two public reports: 32 x their warp-level HFMA2, on the A100 less 62 lanes that were off."""
+    """Two public reports: 32 x their warp-level HFMA2; on the A100 minus 62 inactive lanes."""
     name = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
     cells = {name.format("hadd"): "0", name.format("hmul"): "0", name.format("hfma"): rate}
     values = {key: np.array([float(text)]) for key, text in {**cells, "sm__cycles_elapsed.avg": cycles}.items()}

@@ -1,4 +1,4 @@
-"""Ceilings that a report holds: peak per cycle times the clock, and sparse tensor peaks kept apart from dense ones."""
+"""Ceilings contained in a report: peak per cycle x clock, with sparse and dense tensor peaks separated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_total_is_the_dense_peak_on_chips_without() -> None:
     assert peaks(BF16, "7.0", 2048.0) == [("bf16", "", False, [2048.0])]
 
 
-def test_of_an_unknown_chip_a_total_is_neither() -> None:
+def test_on_an_unknown_chip_a_total_is_neither() -> None:
     assert peaks(BF16, None, 2048.0) == []
 
 
@@ -39,7 +39,7 @@ def test_fp64_has_no_sparse_operations_on_any_chip() -> None:
     assert peaks("sm__ops_path_tensor_src_fp64", "8.0", 128.0) == [("fp64", "", False, [128.0])]
 
 
-def test_other_metrics_hold_no_tensor_peak() -> None:
+def test_other_metrics_give_no_tensor_peak() -> None:
     assert tensor_peaks({f"{BF16}.sum": np.ones(1), f"dram__bytes.{PEAK}": np.ones(1)}, ["8.0"]) == []
 
 

@@ -1,4 +1,4 @@
-"""Tensor operations of old reports: from the shapes of opcodes, on Volta from instructions, else unknown."""
+"""Tensor operations of old reports: from opcode shapes, on Volta from instructions, else unknown."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ REPORT = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_prof
         ("HGMMA.64x128x16.F32", None), ("UTCHMMA", None), ("HMMA.SP.16832.F32", None), ("HFMA2.MMA", None), ("FFMA", None),
     ],
 )  # fmt: skip
-def test_an_opcode_says_its_type_and_two_m_n_k(opcode: str, found: tuple[str, int] | None) -> None:
+def test_an_opcode_gives_its_type_and_2mnk(opcode: str, found: tuple[str, int] | None) -> None:
     assert operations(opcode) == found
 
 
-def test_opcodes_add_up_by_type_with_zero_for_the_others() -> None:
+def test_opcodes_are_summed_by_type_with_zero_for_unused_types() -> None:
     counted = tensor_operations({"HMMA.16816.F32": 10, "HMMA.1688.F16": 1, "IMMA.8816.S8.S8": 2, "FFMA": 1000})
     assert counted is not None
     assert (counted["fp16"], counted["int8"], counted["bf16"]) == (43008, 4096, 0)
@@ -49,7 +49,7 @@ def test_names_and_counts_are_read_from_printed_instances() -> None:
 
 
 def launch(folder: Path, capability: str, **metrics: float | str) -> dict[str, Any]:
-    """The only launch of a wide report with these metrics, as parsed."""
+    """The parsed launch of a wide report that has only this launch with these metrics."""
     values = {"gpu__time_duration.sum": 1000, **dict.fromkeys(SASS, 0), **metrics}
     written = io.StringIO()
     writer = csv.writer(written, quoting=csv.QUOTE_ALL)
@@ -69,7 +69,7 @@ def launch(folder: Path, capability: str, **metrics: float | str) -> dict[str, A
 
 
 class TestALaunchWithoutOperationCounters:
-    def test_has_them_from_its_opcodes_and_says_so(self, tmp_path: Path) -> None:
+    def test_gets_them_from_its_opcodes_and_the_basis_names_that(self, tmp_path: Path) -> None:
         row = launch(tmp_path, "8.6", **{OPCODES: "15 (HMMA.16816.F32.BF16: 10; IMMA.8816.S8.S8: 5)"})
         assert (row["tensor_flops_bf16"], row["tensor_ops_int8"], row["flops"]) == (40960, 10240, 40960)
         assert "tensor ops from the shapes of opcodes" in row["flops_basis"]
@@ -86,7 +86,7 @@ class TestALaunchWithoutOperationCounters:
         assert (row["tensor_flops"], row["flops"]) == (None, None)
         assert "tensor, which was busy" in row["flops_basis"]
 
-    def test_prefers_the_counters_where_there_are_some(self, tmp_path: Path) -> None:
+    def test_prefers_operation_counters(self, tmp_path: Path) -> None:
         counter = "sm__ops_path_tensor_src_fp16_dst_fp32.sum"
         row = launch(tmp_path, "7.0", **{counter: 7, "sm__inst_executed_pipe_tensor.sum": 100})
         assert row["tensor_flops_fp16"] == 7
@@ -95,7 +95,7 @@ class TestALaunchWithoutOperationCounters:
 
 @pytest.mark.skipif(not REPORT.is_file(), reason="the folder ../shared/reports is missing")
 def test_opcodes_of_a_real_report_agree_with_the_activity_of_its_tensor_pipe() -> None:
-    """An int8 kernel on an A40: its pipe was active for as long as its IMMA need at 2048 dense operations per cycle."""
+    """An int8 kernel on an A40: the pipe's active cycles match its IMMA at 2048 dense operations per cycle."""
     ncu_report = pytest.importorskip(
         "ncu_report", reason="NVIDIA's reader is missing: pip install 'ncu-bench[ncu-rep]'"
     )

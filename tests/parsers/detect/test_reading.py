@@ -1,4 +1,4 @@
-"""What a reader of reports must survive: noise, several runs and dialects in one file, broken rows, joins, refusals."""
+"""Robust reading of reports: noise, several runs and dialects in one file, broken rows, joins, refusals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestNoise:
         assert report.lines[kinds.BROKEN] == 1
         assert report.examples[kinds.BROKEN] == (2, first[:60])
 
-    def test_a_row_cut_off_at_the_end_of_the_file_is_called_so(self, tmp_path: Path) -> None:
+    def test_a_row_cut_off_at_the_end_of_the_file_is_counted_as_such(self, tmp_path: Path) -> None:
         text = dialects.long([one_launch(0), one_launch(1)], PLAIN)
         report = read(text[: text.rindex('"Command line')], tmp_path)
         assert len(report.launches) == 1
@@ -110,19 +110,19 @@ class TestSeveralRunsUnderOneHeader:
         return read(dialects.long(first, PLAIN) + below, folder)
 
     @pytest.mark.parametrize("count", [1, 3])
-    def test_are_launches_of_their_own_where_their_values_differ(self, tmp_path: Path, count: int) -> None:
+    def test_are_separate_launches_if_their_values_differ(self, tmp_path: Path, count: int) -> None:
         first, second = ([one_launch(n, time + n) for n in range(count)] for time in (1000, 2000))
         report = self.appended(first, second, tmp_path)
         assert values(report, "gpu__time_duration.sum") == [time + n for time in (1000, 2000) for n in range(count)]
         assert report.notes == ["ids of launches begin anew under one header, so its rows were read as 2 runs"]
 
-    def test_are_joined_where_all_agrees_as_under_two_headers(self, tmp_path: Path) -> None:
+    def test_are_joined_if_all_values_agree(self, tmp_path: Path) -> None:
         launches = [one_launch(n) for n in range(2)]
         report = self.appended(launches, launches, tmp_path)
         assert len(report.launches) == 2
         assert "2 launches stand in several tables of the file and were joined" in report.notes
 
-    def test_have_their_own_rows_each_when_they_launch_different_numbers_of_kernels(self, tmp_path: Path) -> None:
+    def test_have_separate_rows_if_they_launch_different_numbers_of_kernels(self, tmp_path: Path) -> None:
         first, second = (
             [Printed(n, "k", [Cell("a__b.sum", value), Cell("c__d.sum", value + n)]) for n in range(count)]
             for value, count in ((10, 3), (20, 2))
@@ -131,7 +131,7 @@ class TestSeveralRunsUnderOneHeader:
         assert values(report, "a__b.sum") == [10, 10, 10, 20, 20]
         assert values(report, "c__d.sum") == [10, 11, 12, 20, 21]
 
-    def test_are_not_seen_in_rows_that_somebody_sorted_by_metric(self, tmp_path: Path) -> None:
+    def test_are_not_assumed_in_rows_sorted_by_metric(self, tmp_path: Path) -> None:
         first = [one_launch(n) for n in range(3)]
         second = [one_launch(n, 64 + n, "dram__bytes.sum", "byte") for n in range(3)]
         report = self.appended(first, second, tmp_path)
@@ -143,13 +143,13 @@ class TestOneMetricTwice:
     def both(self, first: Cell, second: Cell, folder: Path) -> Report:
         return read(dialects.long([Printed(0, "k", [first, second])], PLAIN), folder)
 
-    def test_under_its_name_and_its_label_is_one_metric_with_the_more_precise_value(self, tmp_path: Path) -> None:
+    def test_by_name_and_by_label_is_one_metric_with_the_more_precise_value(self, tmp_path: Path) -> None:
         label = Cell("Duration", 675, "us", 2, "GPU Speed Of Light Throughput")
         report = self.both(label, Cell("gpu__time_duration.sum", 6752, "ns"), tmp_path)
         assert values(report, "gpu__time_duration.sum") == [6752]
         assert report.notes == []
 
-    def test_with_conflicting_values_is_reported_and_the_first_kept(self, tmp_path: Path) -> None:
+    def test_with_conflicting_values_keeps_the_first_with_a_note(self, tmp_path: Path) -> None:
         report = self.both(Cell("a__b.sum", 10), Cell("a__b.sum", 20, section="Occupancy"), tmp_path)
         assert values(report, "a__b.sum") == [10]
         assert report.notes == [
@@ -176,10 +176,10 @@ class TestLabels:
             ("Command line profiler metrics", "gpu__time_duration.sum", "gpu__time_duration.sum"),
         ],
     )
-    def test_a_label_that_nvidia_fixes_stands_for_its_metric(self, section: str, label: str, metric: str) -> None:
+    def test_a_label_with_a_fixed_metric_becomes_that_metric(self, section: str, label: str, metric: str) -> None:
         assert metric_of_label(section, "", label).name == metric
 
-    def test_any_other_label_keeps_a_column_of_its_own_with_section_body_and_label(self) -> None:
+    def test_any_other_label_becomes_a_column_named_by_section_body_and_label(self) -> None:
         assert metric_of_label("Some Section", "", "New Thing").name == "Some Section: New Thing"
         assert metric_of_label("Some Section", "A Chart", "New Thing").name == "Some Section: A Chart: New Thing"
 
@@ -192,7 +192,7 @@ class TestRanges:
         assert found.nvtx_path == ("step", "layer:1:forward")
         assert (found.kernel_name, found.grid, found.stream) == ("range", None, None)
 
-    def test_push_pop_ranges_stand_behind_their_thread(self, tmp_path: Path) -> None:
+    def test_push_pop_ranges_are_printed_per_thread(self, tmp_path: Path) -> None:
         text = dialects.long([Printed(0, "k", [Cell("a__b.sum", 1)], ranges=("x",))], PLAIN, nvtx=True)
         cell = (
             '7  ""<default domain>:outer:none:none:none:none:none:none"" ""mine:inner:none:none:none:none:none:none""'
@@ -202,7 +202,7 @@ class TestRanges:
         )
         assert read(text, tmp_path).launches[0].nvtx_path == ("outer", "inner")
 
-    def test_ranges_of_our_launcher_say_iteration_phase_and_module(self, tmp_path: Path) -> None:
+    def test_ranges_of_our_launcher_set_iteration_phase_and_module(self, tmp_path: Path) -> None:
         text = dialects.long([Printed(0, "k", [Cell("a__b.sum", 1)], ranges=("x",))], PLAIN, nvtx=True)
         rest = ":none:none:none:none:none:none"
         process = f'" ""5:ncu_bench:iteration 3{rest}""  ""6:ncu_bench:backward{rest}"" "'
@@ -262,7 +262,7 @@ class TestJoiningFiles:
         assert [(row["a__x.sum"], row["b__y.sum"]) for row in rows] == [(1, None), (None, 2)]
         assert [row["word__w"] for row in rows] == ["Yes", "3"]
 
-    def test_a_file_that_cannot_be_read_leaves_the_others_alone(self, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_read_does_not_affect_the_others(self, tmp_path: Path) -> None:
         sources = self.write(tmp_path, good=dialects.long([one_launch()], PLAIN), bad="==ERROR== ERR_NVGPUCTRPERM\n")
         parsed = parse([*sources, Source(str(tmp_path / "missing.csv"))])
         assert parsed.table is not None
@@ -282,7 +282,7 @@ class TestJoiningFiles:
         (row,) = parsed.table.to_pylist()
         assert (row["device_name"], row["compute_capability"]) == ("NVIDIA A40", "8.6")
 
-    def test_a_session_page_names_the_report_whose_name_it_is_nearest_to(self, tmp_path: Path) -> None:
+    def test_a_session_page_applies_to_the_report_with_the_most_similar_name(self, tmp_path: Path) -> None:
         session = '"Device Attribute","Device 0"\n"display_name","NVIDIA A40"\n'
         for name in ("a", "b"):
             (tmp_path / name).write_text(dialects.long([one_launch()], PLAIN, legacy=True), encoding="utf-8")
@@ -307,13 +307,13 @@ class TestRefusals:
             assert sign in str(caught.value)
             assert known.advice in str(caught.value)
 
-    def test_the_cause_is_named_before_its_consequence(self) -> None:
+    def test_the_cause_is_recognised_before_its_consequence(self) -> None:
         lines = ["==WARNING== No kernels were profiled.", "==ERROR== ERR_NVGPUCTRPERM - no"]
         found = recognise(lines)
         assert found is not None
         assert found[0].slug == "counter-permission"
 
-    def test_a_failure_in_a_file_with_launches_is_no_refusal(self, tmp_path: Path) -> None:
+    def test_a_failure_message_in_a_file_with_launches_does_not_refuse_it(self, tmp_path: Path) -> None:
         assert len(read("==ERROR== LaunchFailed\n" + dialects.long([one_launch()], PLAIN), tmp_path).launches) == 1
 
     @pytest.mark.parametrize(
@@ -328,13 +328,13 @@ class TestRefusals:
             ("SQLite format 3\0", "is an SQLite file"),
         ],
     )
-    def test_what_is_no_report_is_refused_with_the_reason(self, text: str, says: str, tmp_path: Path) -> None:
+    def test_files_that_are_no_reports_are_refused_with_the_reason(self, text: str, says: str, tmp_path: Path) -> None:
         with pytest.raises(NotAReport, match=says):
             read(text, tmp_path)
 
 
 class TestTextPages:
-    def test_a_value_too_long_for_its_column_goes_on_in_the_next_line(self, tmp_path: Path) -> None:
+    def test_a_value_too_long_for_its_column_continues_in_the_next_line(self, tmp_path: Path) -> None:
         text = "\n".join([
             "[7] app@host",
             "  kernel(int) (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 8.9",

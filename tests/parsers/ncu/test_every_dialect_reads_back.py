@@ -80,7 +80,7 @@ dimensions = st.tuples(st.integers(1, 65535), st.integers(1, 99), st.integers(1,
 def cells(
     draw: st.DrawFn, names: list[str], units: tuple[str, ...], fixed_units: dict[str, str] | None = None
 ) -> list[Cell]:
-    """Cells as ncu prints them: counts whole or with two decimals, everything else with two or six."""
+    """Cells as printed by ncu: counts without or with two decimals, all others with two or six."""
     result = []
     for name in names:
         unit_text = fixed_units[name] if fixed_units else draw(st.sampled_from(units))
@@ -91,7 +91,7 @@ def cells(
 
 @st.composite
 def launches(draw: st.DrawFn, *, one_unit_per_metric: bool = False, old: bool = False) -> list[Printed]:
-    """One to five launches that share their metrics; ids restart in the second process."""
+    """One to five launches with the same metrics; ids restart in the second process."""
     names = draw(metric_names)
     units = UNITS_OLD if old else UNITS_NEW
     fixed = {name: draw(st.sampled_from(units)) for name in names} if one_unit_per_metric else None
@@ -137,7 +137,7 @@ def read(text: str, encoding: str = "utf-8") -> Report:
 
 
 def is_ambiguous(printed: list[Printed], style: Style) -> bool:
-    """Whether no number of the table shows its locale: then only a reader who knows it could tell."""
+    """True if every number of the table is ambiguous, so that its locale cannot be inferred."""
     texts = [style.number(cell) for launch in printed for cell in launch.cells]
     return style.decimal == "," and not any("," in text or text.count(".") > 1 for text in texts)
 
@@ -213,7 +213,7 @@ def test_summaries(printed: list[Printed], style: Style, count: int) -> None:
 
 @given(first=launches(), second=launches(old=True), style=styles())
 def test_two_runs_appended_to_one_file(first: list[Printed], second: list[Printed], style: Style) -> None:
-    """A long page and a legacy one behind it; the processes are told apart so that nothing is joined."""
+    """A long page followed by a legacy page; different processes, so that nothing is joined."""
     if is_ambiguous(first, style) or is_ambiguous(second, style):
         style.decimal, style.thousands = ".", ","
     for launch in second:

@@ -1,4 +1,4 @@
-"""Binary reports (.ncu-rep): read as ncu itself prints them, and a reader that gives too little is not believed."""
+"""Binary reports (.ncu-rep) give the values that ncu prints, and readers that return too few launches are rejected."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ncu_launch.profilers.installed_tools import Tool, find_tool, imported_page
+from ncu_launch.profilers.installed_tools import Tool, find_tool, print_raw_page
 from ncu_parsers.derived.tensor_opcodes import OPCODES
 from ncu_parsers.ncu_rep import report_file
-from ncu_parsers.ncu_rep.report_file import read_report, without_links
+from ncu_parsers.ncu_rep.report_file import read_report, replace_links
 from ncu_parsers.ncu_rep.report_file_blocks import read_blocks
 from ncu_parsers.parse.file_kinds import read_with
 from ncu_parsers.parse.parse import parse
@@ -38,11 +38,11 @@ LAUNCHES = {
     "scripts_output5.": (4, "2024.2.1.0", "NVIDIA GeForce RTX 4060 Laptop GPU"),
     "strrules105__": (30, None, "Tesla V100-PCIE-16GB"),
 }
-"""A part of the file's name, and what the reports' index says of it."""
+"""Part of the file name -> version, launches and device in the reports' index."""
 
 PRINTABLE_BY_NCU_2022_3 = ["AveryClapp__", "eschnett__", "josiahls__", "strrules105__"]
 KNOWN_TO_THE_FILE_ONLY = {"device_id", "grid", "block", "rules", "nvtx_path", "flops_basis"}
-"""What the pages of ncu 2022.3 do not print, or in fewer words."""
+"""Columns that pages of ncu 2022.3 lack or abbreviate."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,7 +85,7 @@ def without_ncu(monkeypatch: pytest.MonkeyPatch) -> None:
 # --------------------------------------------------------------------------------------------- what a report holds
 
 
-def test_every_report_of_the_index_is_expected() -> None:
+def test_every_report_of_the_index_is_covered() -> None:
     assert {part for part in LAUNCHES for path in REPORTS if part in path.name} == set(LAUNCHES)
     assert len(REPORTS) == len(LAUNCHES)
 
@@ -104,11 +104,11 @@ def test_every_report_gives_the_launches_version_and_device_of_the_index(part: s
 
 @cache
 def printed(part: str, folder: Path) -> Path:
-    """The raw page that real ncu prints of a report."""
+    """The raw page that real ncu prints for a report."""
     ncu = find_tool("ncu")
     assert ncu is not None
     page = folder / f"{part}.csv"
-    assert imported_page(ncu, report(part), page)
+    assert print_raw_page(ncu, report(part), page)
     return page
 
 
@@ -118,14 +118,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def digits(page: Path) -> dict[str, float]:
-    """Half of what the last digit of each metric is worth, over the launches of a page as read."""
+    """Half the step of the last digit of each metric, over the launches of a parsed page."""
     read = parse([Source(str(page))]).reports[0]
     return {name: metric.step / 2 for launch in read.launches for name, metric in launch.metrics.items()}
 
 
 @needs_ncu
 @pytest.mark.parametrize("part", PRINTABLE_BY_NCU_2022_3)
-def test_every_metric_is_the_one_that_ncu_prints_to_the_last_digit(part: str, pages: Path) -> None:
+def test_every_metric_equals_the_one_printed_by_ncu_to_the_last_digit(part: str, pages: Path) -> None:
     page = printed(part, pages)
     step = digits(page)
     wrong: dict[str, tuple[Any, Any]] = {}
@@ -147,11 +147,11 @@ EXPORTED = {
     "eschnett__": ("2022.3.raw.base.csv", "2022.3.raw.csv", "2022.3.raw.fp.csv", "2022.3.details.csv"),
     "josiahls__": ("josiahls__cuda_learning_mojo.ncu2022.3.raw.csv",),
 }
-"""Pages that others exported of the same reports: in base units, scaled ones, with all digits, and by labels."""
+"""Pages of the same reports exported by others: in base units, scaled units, with all digits, and by labels."""
 
 
 @pytest.mark.parametrize(("part", "page"), [(part, page) for part, pages in EXPORTED.items() for page in pages])
-def test_every_metric_is_that_of_a_page_which_others_exported_of_the_report(part: str, page: str) -> None:
+def test_every_metric_equals_that_of_a_page_exported_by_others(part: str, page: str) -> None:
     (path,) = (path for path in shared_reports("ncu_csv") if part in path.name and path.name.endswith(page))
     ours, parsed = rows(report(part)), parse([Source(str(path))])
     assert len(ours) == len(parsed.reports[0].launches)
@@ -167,7 +167,7 @@ def test_every_metric_is_that_of_a_page_which_others_exported_of_the_report(part
 
 @needs_ncu
 @pytest.mark.parametrize("part", PRINTABLE_BY_NCU_2022_3)
-def test_every_other_column_is_that_of_the_printed_page(part: str, pages: Path) -> None:
+def test_every_other_column_equals_that_of_the_printed_page(part: str, pages: Path) -> None:
     page = printed(part, pages)
     metrics = digits(page).keys()
     for ours, theirs in zip(rows(report(part)), rows(page), strict=True):
@@ -197,7 +197,7 @@ def test_rules_are_those_of_the_details_page() -> None:
     assert [sorted_rules(row) for row in ours] == [sorted_rules(row) for row in theirs]
 
 
-def test_rules_of_newer_reports_say_what_they_may_gain() -> None:
+def test_rules_of_newer_reports_have_estimated_speedups() -> None:
     (row,) = rows(report("bobschreiner__"))
     gains = [(rule["kind"], rule["speedup_type"], rule["speedup"]) for rule in row["rules"]]
     assert gains == [("INF", "", ""), ("OPT", "local", "18.79"), ("OPT", "local", "43.75"), ("OPT", "global", "13.98")]
@@ -214,10 +214,10 @@ def test_rules_of_newer_reports_say_what_they_may_gain() -> None:
     ],
 )
 def test_links_in_rules_become_text(message: str, text: str) -> None:
-    assert without_links(message) == text
+    assert replace_links(message) == text
 
 
-def test_named_opcodes_give_the_tensor_operations_of_a_report_that_counts_none() -> None:
+def test_named_opcodes_give_tensor_operations_without_counters() -> None:
     fill, beam = rows(report("eschnett__"))
     assert beam["tensor_ops_int8"] == 528_482_304 * 2 * 8 * 8 * 16
     assert fill["tensor_ops_int8"] == 0
@@ -231,7 +231,7 @@ def test_named_opcodes_give_the_tensor_operations_of_a_report_that_counts_none()
 def made(
     tmp_path: Path, *, nvtx: bytes | None = None, processes: dict[int, str] | None = None, turns: bool = False
 ) -> Path:
-    """The A10G's report again, with an NVTX state, or of several processes that ran one after the other or in turns."""
+    """The A10G's report again, with an NVTX state, or from several processes that ran consecutively or interleaved."""
     beginning, blocks = taken_apart(report("AveryClapp__").read_bytes())
     if nvtx is not None:
         blocks = [block.with_nvtx(nvtx) if block.has_result else block for block in blocks]
@@ -244,7 +244,7 @@ def made(
     return path
 
 
-def test_taking_a_report_apart_loses_nothing(tmp_path: Path) -> None:
+def test_splitting_a_report_into_blocks_loses_nothing(tmp_path: Path) -> None:
     assert made(tmp_path).read_bytes() == report("AveryClapp__").read_bytes()
 
 
@@ -254,7 +254,7 @@ NVTX = nvtx_state(
 )
 
 
-def test_nvtx_ranges_say_phase_module_and_iteration(tmp_path: Path) -> None:
+def test_nvtx_ranges_set_phase_module_and_iteration(tmp_path: Path) -> None:
     for row in rows(made(tmp_path, nvtx=NVTX)):
         path = ["whole run", "twice", "outer", "a:inner", "iteration 3", "forward", "resnet18.layer1"]
         assert row["nvtx_path"] == path
@@ -305,7 +305,7 @@ def compressed_half(whole: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_of_a_report_that_was_cut_off_only_whole_launches_are_read(compressed: bool, tmp_path: Path) -> None:
+def test_only_complete_launches_of_a_truncated_report_are_read(compressed: bool, tmp_path: Path) -> None:
     whole = report("AveryClapp__").read_bytes()
     path = tmp_path / "cut.ncu-rep"
     path.write_bytes(compressed_half(whole) if compressed else whole[:200_000])
@@ -322,23 +322,21 @@ def test_a_report_cut_before_its_first_launch_is_refused(count: int, tmp_path: P
     assert "damaged before its first launch" in refusal(path)
 
 
-def test_what_only_begins_like_a_report_is_refused_in_one_paragraph(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_only_begins_like_a_report_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "garbage.ncu-rep"
     path.write_bytes(b"NVR\0" + bytes(range(256)) * 40)
     assert "could not be read" in refusal(path)
     assert capfd.readouterr().err == ""
 
 
-def test_a_report_without_a_launch_says_so(tmp_path: Path) -> None:
+def test_a_report_without_a_launch_is_refused(tmp_path: Path) -> None:
     beginning, blocks = taken_apart(report("AveryClapp__").read_bytes())
     path = tmp_path / "none.ncu-rep"
     path.write_bytes(put_together(beginning, [block for block in blocks if not block.has_result]))
     assert "holds no launch" in refusal(path)
 
 
-def test_no_damage_of_a_report_makes_launches_or_an_error() -> None:
+def test_no_damage_of_a_report_invents_launches_or_raises() -> None:
     whole = report("AveryClapp__").read_bytes()
     for at in range(0, len(whole), 4001):
         damaged = bytearray(whole)
@@ -366,7 +364,7 @@ def test_without_the_package_an_installed_ncu_reads_the_same_launches(part: str)
 
 @needs_ncu
 @pytest.mark.usefixtures("without_package")
-def test_an_ncu_older_than_the_report_is_told_from_a_broken_report() -> None:
+def test_an_ncu_older_than_the_report_is_distinguished_from_a_broken_report() -> None:
     text = refusal(report("bobschreiner__"))
     assert "the package ncu_report is not installed" in text
     assert "ncu 2022.3.0.0 could not load it" in text
@@ -375,7 +373,7 @@ def test_an_ncu_older_than_the_report_is_told_from_a_broken_report() -> None:
 
 
 @pytest.mark.usefixtures("without_package", "without_ncu")
-def test_with_no_way_to_read_a_paragraph_says_what_to_install() -> None:
+def test_without_any_reader_the_error_says_what_to_install() -> None:
     text = refusal(report("AveryClapp__"))
     assert text.startswith(
         f"{report('AveryClapp__')} is a binary report of ncu 2023.1.1.0, and nothing on this machine"
@@ -387,7 +385,7 @@ def test_with_no_way_to_read_a_paragraph_says_what_to_install() -> None:
 
 
 class _Nothing:
-    """NVIDIA's reader as it is when it is older than a report: no launch, and no error."""
+    """NVIDIA's reader when it is older than a report: it returns no launch and no error."""
 
     IMetric = SimpleNamespace(unit=None)
 
@@ -396,13 +394,13 @@ class _Nothing:
 
 
 @pytest.mark.usefixtures("without_ncu")
-def test_a_reader_that_returns_nothing_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_returns_no_launch_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ncu_report", _Nothing())
     assert "ncu_report 2021.1 gave 0 of its 4 launches and no error" in refusal(report("AveryClapp__"))
 
 
 @needs_ncu
-def test_after_a_reader_that_returns_nothing_ncu_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ncu_is_used_after_a_reader_that_returns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ncu_report", _Nothing())
     assert len(rows(report("AveryClapp__"))) == 4
 
@@ -414,16 +412,16 @@ def test_a_reader_without_units_is_too_old(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("without_ncu")
-def test_a_reader_that_cannot_be_loaded_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_for_a_reader_that_cannot_be_loaded_gives_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "ncu_report.py").write_text("raise ImportError('libnvperf_host.so: no such file')")
     monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     assert "cannot be loaded (libnvperf_host.so: no such file)" in refusal(report("AveryClapp__"))
 
 
-def test_what_reads_a_report_now_tells_when_a_kept_table_is_out_of_date(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_change_of_the_reader_makes_a_cached_table_outdated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "page.csv").write_text('"ID","Kernel Name"')
     binary, page = Source(str(report("AveryClapp__"))), Source(str(tmp_path / "page.csv"))
     installed = read_with([binary])
@@ -449,7 +447,7 @@ def test_importing_the_parsers_does_not_import_the_package() -> None:
 
 @needs_ncu
 @pytest.mark.usefixtures("without_package")
-def test_a_file_that_is_called_like_an_option_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_named_like_an_option_is_passed_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("--help", "-o x; touch y", "a'b c"):
         shutil.copy(report("josiahls__"), tmp_path / name)
@@ -465,19 +463,17 @@ def stand_in(tmp_path: Path, version: tuple[int, int], script: str) -> Tool:
 
 
 @pytest.mark.parametrize(("version", "option"), [((2020, 2), "--units"), ((2020, 3), "--print-units")])
-def test_ncu_is_asked_for_base_units_in_the_words_of_its_version(
-    version: tuple[int, int], option: str, tmp_path: Path
-) -> None:
+def test_ncu_gets_the_base_units_option_of_its_version(version: tuple[int, int], option: str, tmp_path: Path) -> None:
     page = tmp_path / "page"
-    assert imported_page(stand_in(tmp_path, version, 'printf "%s|" "$@"\n'), tmp_path / "-x", page)
+    assert print_raw_page(stand_in(tmp_path, version, 'printf "%s|" "$@"\n'), tmp_path / "-x", page)
     assert page.read_text() == f"--import|{tmp_path}/-x|--csv|--page|raw|{option}|base|"
 
 
 def test_an_ncu_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ncu_launch.profilers.installed_tools.IMPORT_TIMEOUT_S", 0.2)
-    assert not imported_page(stand_in(tmp_path, (2025, 1), "sleep 60\n"), tmp_path / "x", tmp_path / "page")
+    assert not print_raw_page(stand_in(tmp_path, (2025, 1), "sleep 60\n"), tmp_path / "x", tmp_path / "page")
 
 
-def test_an_ncu_that_does_not_start_is_no_reader(tmp_path: Path) -> None:
+def test_an_ncu_that_does_not_start_is_not_used(tmp_path: Path) -> None:
     nowhere = Tool("ncu", str(tmp_path / "nowhere"), (2025, 1), "2025.1")
-    assert not imported_page(nowhere, tmp_path / "x", tmp_path / "page")
+    assert not print_raw_page(nowhere, tmp_path / "x", tmp_path / "page")

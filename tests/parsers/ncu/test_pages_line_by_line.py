@@ -1,4 +1,4 @@
-"""Pages of ncu fed line by line: which line opens which page, and what each following line was."""
+"""Pages of ncu read line by line: which line opens which page, and the kind of each following line."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class TestSessionPages:
 
 
 class TestSourcePages:
-    def test_are_told_from_wide_pages_by_their_second_column(self) -> None:
+    def test_are_distinguished_from_wide_pages_by_their_second_column(self) -> None:
         assert opens_source_page('"Kernel Name","gemm(float *)"')
         assert opens_source_page('"#","Address","Source","# Samples"')
         assert not opens_source_page('"Kernel Name","Block Size","Grid Size"')
         assert not opens_source_page(LONG.splitlines()[0])
 
-    def test_are_passed_over(self) -> None:
+    def test_are_skipped(self) -> None:
         page = SourcePage()
         assert [page.feed("0x10,IADD3"), page.feed(" ")] == [report.SOURCE, report.BLANK]
         assert page.launches() == []

@@ -1,4 +1,4 @@
-"""Why footers are read by a reader of our own: over a damaged one pyarrow ends the process."""
+"""Why footers are parsed without Arrow: pyarrow crashes the process on a damaged one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASK_ARROW = (
     "print(columns.column(1).statistics)"
 )
 INT64, BYTE_ARRAY = b"\x15\x04", b"\x15\x0c"
-"""Types of columns as a footer has them: field 1, a number."""
+"""Column types in the footer's encoding: field 1, a number."""
 
 
 @pytest.fixture(params=[False, True], ids=["as written", "damaged"])
@@ -28,7 +28,7 @@ def is_damaged(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def file(is_damaged: bool) -> bytes:
-    """A Parquet file of numbers and texts; in the damaged one the footer says that the texts are numbers."""
+    """A Parquet file with numbers and texts; the damaged one declares the texts as numbers."""
     stream = io.BytesIO()
     pq.write_table(pa.table({"numbers": [1, 2], "texts": ["x", "y"]}), stream)
     whole = stream.getvalue()
@@ -37,8 +37,8 @@ def file(is_damaged: bool) -> bytes:
     return whole[:begin] + (footer.replace(BYTE_ARRAY, INT64, 1) if is_damaged else footer)
 
 
-def test_arrow_ends_the_process_that_asks_for_a_column_of_a_damaged_footer(file: bytes, is_damaged: bool) -> None:
-    """Once this fails, with a newer pyarrow, the reader of our own may go."""
+def test_arrow_crashes_on_the_metadata_of_a_column_in_a_damaged_footer(file: bytes, is_damaged: bool) -> None:
+    """If this fails with a newer pyarrow, our own footer reader can be removed."""
     asked = subprocess.run([sys.executable, "-c", ASK_ARROW], input=file, capture_output=True, check=False)
     assert asked.returncode == (-signal.SIGABRT if is_damaged else 0)
 

@@ -1,6 +1,6 @@
-"""Queries of launches in Parquet: answered as from the whole table, of which only what is needed is read.
+"""Queries on Parquet files give the answer of the whole table, but read only what they need.
 
-What is not read shows in damage: a file with a changed page answers whoever does not need that page.
+Damage shows what is read: a query on a file with a changed page succeeds if it does not need that page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROWS_OF_A_GROUP = 2
 
 @pytest.fixture
 def grouped(tmp_path: Path) -> Path:
-    """A file of ten launches in five row groups; ids rise from one group to the next."""
+    """A file of ten launches in five row groups, with ids that increase from group to group."""
     table = pa.concat_tables([parse([Source(str(FIRST))]).table] * 5).slice(0, 10)
     ids = pa.array(range(10), table.schema.field("launch_id").type)
     table = table.set_column(table.schema.get_field_index("launch_id"), table.schema.field("launch_id"), ids)
@@ -52,12 +52,12 @@ def damage(file: Path, column: str, group: int) -> None:
 
 
 class TestAFile:
-    def test_answers_as_the_whole_table_does(self, grouped: Path) -> None:
+    def test_gives_the_same_answer_as_the_whole_table(self, grouped: Path) -> None:
         asked = "SELECT kernel_name, launch_id, grid, duration_ns FROM launches WHERE launch_id >= 3 ORDER BY launch_id"
         table = read_launches(grouped).select(["kernel_name", "launch_id", "grid", "duration_ns"])
         assert shown("query", str(grouped), asked)["rows"] == table.slice(3).to_pylist()
 
-    def test_can_be_asked_for_texts_that_are_dictionaries(self, grouped: Path) -> None:
+    def test_can_be_filtered_by_dictionary_encoded_texts(self, grouped: Path) -> None:
         names = read_launches(grouped).column("kernel_name").to_pylist()
         (name,) = {name for name in names if name.startswith("void sgemm")}
         asked = "SELECT count(*) AS n FROM launches WHERE kernel_name = '{}'"
@@ -77,7 +77,7 @@ class TestAFile:
         assert shown("query", str(grouped), asked)["rows"] == [{"n": 6}]
         assert bench("query", str(grouped), asked.replace(">= 4", ">= 3")).exit_code == 1
 
-    def test_kernels_are_summed_only_for_a_query_of_them(self, grouped: Path) -> None:
+    def test_kernels_are_summed_only_if_a_query_names_them(self, grouped: Path) -> None:
         damage(grouped, "duration_ns", 0)
         assert bench("query", str(grouped), "SELECT launch_id FROM launches").exit_code == 0
         assert bench("query", str(grouped), "SELECT kernel FROM kernels").exit_code == 1
@@ -92,7 +92,7 @@ class TestADataset:
             parse_into_dataset(str(root), [Source(str(report))], run=run)
         return root
 
-    def test_answers_as_the_whole_table_does(self, root: Path) -> None:
+    def test_gives_the_same_answer_as_the_whole_table(self, root: Path) -> None:
         asked = "SELECT * FROM launches"
         whole = read_launches(dataset_of(root))
         rows = shown("query", str(root), asked)["rows"]
@@ -107,7 +107,7 @@ class TestADataset:
         assert shown("query", str(root), asked)["rows"] == [{"some": True}]
         assert bench("query", str(root), asked.replace("second", "first")).exit_code == 1
 
-    def test_leaves_a_file_out_that_is_none_and_says_so(self, root: Path) -> None:
+    def test_skips_a_file_that_is_not_parquet_with_a_note(self, root: Path) -> None:
         (file,) = root.glob("run=first/**/launches.parquet")
         file.write_bytes(b"PAR1 no more")
         result = bench("query", str(root), "SELECT DISTINCT run FROM launches")
@@ -115,7 +115,7 @@ class TestADataset:
         assert "first" not in result.stdout
         assert "was left out" in result.stderr
 
-    def test_whose_files_disagree_on_a_type_is_read_whole(self, root: Path) -> None:
+    def test_with_different_column_types_is_read_at_once(self, root: Path) -> None:
         (file,) = root.glob("run=first/**/launches.parquet")
         table = read_launches(file)
         index = table.schema.get_field_index("context")
@@ -125,7 +125,7 @@ class TestADataset:
             read_launches(dataset_of(root))
         )
 
-    def test_may_be_behind_a_url(self, root: Path) -> None:
+    def test_may_be_at_a_url(self, root: Path) -> None:
         fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (pip install 'ncu-bench[remote]')")
         system = fsspec.filesystem("memory")
         try:
@@ -144,7 +144,7 @@ def dataset_of(root: Path) -> Dataset:
 
 
 @pytest.mark.parametrize("sample", ["d01-wide-raw.csv", "d02-long-rules.csv"])
-def test_a_bit_that_changes_in_a_page_is_noticed(sample: str, tmp_path: Path) -> None:
+def test_a_flipped_bit_in_a_page_is_detected(sample: str, tmp_path: Path) -> None:
     file = tmp_path / "launches.parquet"
     parse_into(file, [Source(str(SAMPLES / sample))])
     whole, sound = file.read_bytes(), read_launches(file)
@@ -154,7 +154,7 @@ def test_a_bit_that_changes_in_a_page_is_noticed(sample: str, tmp_path: Path) ->
 
 
 def _with_a_changed_bit(whole: bytes) -> Iterator[bytes]:
-    """The file with a bit changed, at 150 places before the footer."""
+    """Yield the file with one bit changed, at 150 positions before the footer."""
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
     for at, bit in zip(np.linspace(4, footer - 1, 150).astype(int), np.arange(150) % 8, strict=True):
         changed = bytearray(whole)
@@ -163,7 +163,7 @@ def _with_a_changed_bit(whole: bytes) -> Iterator[bytes]:
 
 
 def _outcome(file: Path, changed: bytes, sound: pa.Table) -> str:
-    """Places between pages belong to nobody, and change nothing."""
+    """Bytes between pages are unused; changing them has no effect."""
     file.write_bytes(changed)
     try:
         return "same" if read_launches(file).equals(sound) else "wrong"

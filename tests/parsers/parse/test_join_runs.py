@@ -1,4 +1,4 @@
-"""Two runs of one program become one table of launches, or are said not to match."""
+"""Two runs of one program are joined to one table of launches, or reported as not matching."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def launch(name: str, number: float, metric: str, process: int, **more: object) 
 
 
 def runs(names: list[str], again: list[str]) -> tuple[list[Launch], list[Launch]]:
-    """Two runs; the counters of each launch are its number among those of its name."""
+    """Two runs in which the counter of each launch is its index among launches of that name."""
     first: list[Launch] = []
     second: list[Launch] = []
     for metric, process, order, into in ((BYTES, 1, names, first), (ADDS, 2, again, second)):
@@ -29,7 +29,7 @@ def runs(names: list[str], again: list[str]) -> tuple[list[Launch], list[Launch]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.randoms())
-def test_launches_of_a_kernel_meet_in_their_order_however_kernels_overtake_each_other(
+def test_launches_of_a_kernel_are_matched_in_order_whatever_the_order_of_kernels(
     names: list[str], chance: random.Random
 ) -> None:
     again = names.copy()
@@ -43,7 +43,7 @@ def test_launches_of_a_kernel_meet_in_their_order_however_kernels_overtake_each_
         assert one.process_id == 1
 
 
-def test_a_kernel_that_runs_more_often_the_second_time_is_named_and_not_joined() -> None:
+def test_a_kernel_launched_more_often_in_the_second_run_is_named_and_not_joined() -> None:
     first, second = runs(["a", "b", "b"], ["a", "b", "b", "b"])
     joined = join_runs(first, second)
     assert joined.matched == 1
@@ -52,19 +52,19 @@ def test_a_kernel_that_runs_more_often_the_second_time_is_named_and_not_joined()
     assert [ADDS in one.metrics for one in first] == [True, False, False]
 
 
-def test_a_kernel_of_the_second_run_alone_is_a_mismatch() -> None:
+def test_a_kernel_only_in_the_second_run_is_a_mismatch() -> None:
     first, second = runs(["a"], ["a", "z"])
     assert "z 0 and 1 launches" in join_runs(first, second).mismatch
 
 
-def test_a_second_run_that_was_broken_off_gives_what_it_has() -> None:
+def test_an_aborted_second_run_joins_the_launches_that_it_has() -> None:
     first, second = runs(["a", "b", "b"], ["a", "b"])
     joined = join_runs(first, second, ended_early=True)
     assert joined == type(joined)(2, "")
     assert [ADDS in one.metrics for one in first] == [True, True, False]
 
 
-def test_shape_and_range_tell_launches_apart() -> None:
+def test_shape_and_range_distinguish_launches() -> None:
     first = [
         launch("a", 1, BYTES, 1, nvtx_path=("forward",)),
         launch("a", 2, BYTES, 1, nvtx_path=("backward",)),

@@ -1,4 +1,4 @@
-"""Several reports at once: read in processes or one by one, the file is that of the table that `parse` makes of them."""
+"""Several reports at once: whether read in child processes or one by one, the file equals the table of `parse`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ OTHER = "sm__cycles_elapsed.avg"
 
 
 def report(path: Path, process: int, *metrics: tuple[str, str], value: str = "1.5", rows: int = 40) -> Source:
-    """A page of --page raw of one process, with the same value everywhere."""
+    """A raw page of one process, with the same value everywhere."""
     lines = [row(*launch_cells(number, process=process), *(value for _ in metrics)) for number in range(rows)]
     path.write_text("\n".join([*wide_header(*metrics), *lines, ""]), encoding="utf-8")
     return Source(str(path))
 
 
 def different_reports(folder: Path) -> list[Source]:
-    """Reports whose columns differ in names and types, one that is none, and one of another dialect."""
+    """Reports with different column names and types, one of another dialect, and a file that is no report."""
     folder.mkdir(exist_ok=True)
     sources = [
         report(folder / "a.csv", 7, (TIME, "us")),
@@ -49,7 +49,7 @@ def different_reports(folder: Path) -> list[Source]:
 
 @pytest.fixture
 def all_are_big(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small files are streamed, and worth a process, too."""
+    """Make small files count as big: they are streamed, and read in child processes."""
     monkeypatch.setattr(parse, "STREAMED_FROM_BYTES", 100)
     monkeypatch.setattr(parallel_parse, "WORTH_A_PROCESS", 100)
     monkeypatch.setattr(parallel_parse, "WORTH_A_PROCESS_IF_SLOW", 100)
@@ -81,7 +81,7 @@ def assert_same(folder: Path, sources: Sequence[Source], result: parse.Parsed) -
 @pytest.mark.usefixtures("all_are_big")
 class TestSeveralBigReports:
     @pytest.mark.parametrize("processes", [1, 2])
-    def test_give_the_file_that_their_table_would(self, tmp_path: Path, processes: int) -> None:
+    def test_give_the_same_file_as_their_table(self, tmp_path: Path, processes: int) -> None:
         sources = different_reports(tmp_path / "reports")
         heard: list[Source] = []
         result = parse.parse_into(tmp_path / "out.parquet", sources, processes=processes, reading=heard.append)
@@ -89,20 +89,20 @@ class TestSeveralBigReports:
         assert set(heard) == set(sources)
         assert_same(tmp_path, sources, result)
 
-    def test_are_joined_where_they_hold_the_same_launches(self, tmp_path: Path) -> None:
+    def test_are_joined_if_they_contain_the_same_launches(self, tmp_path: Path) -> None:
         (tmp_path / "reports").mkdir()
         sources = [report(tmp_path / "reports" / f"{name}.csv", 7, (name, "us")) for name in (TIME, OTHER)]
         result = parse.parse_into(tmp_path / "out.parquet", sources)
         assert len(read_launches(tmp_path / "out.parquet")) == 40
         assert_same(tmp_path, sources, result)
 
-    def test_are_kept_apart_where_that_is_asked_for(self, tmp_path: Path) -> None:
+    def test_are_kept_apart_on_request(self, tmp_path: Path) -> None:
         sources = [report(tmp_path / f"{name}.csv", 7, (name, "us")) for name in (TIME, OTHER)]
         result = parse.parse_into(tmp_path / "out.parquet", sources, join=False)
         assert result.table is None
         assert len(read_launches(tmp_path / "out.parquet")) == 80
 
-    def test_are_joined_also_where_only_later_launches_are_the_same(self, tmp_path: Path) -> None:
+    def test_are_joined_even_if_only_later_launches_are_the_same(self, tmp_path: Path) -> None:
         (tmp_path / "reports").mkdir()
         sources = [
             report(tmp_path / "reports" / "a.csv", 7, (TIME, "us")),
@@ -121,17 +121,17 @@ class TestSeveralBigReports:
         result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
         assert_same(tmp_path, sources, result)
 
-    def test_are_read_here_where_a_process_dies(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_read_in_this_process_if_a_child_dies(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         sources = different_reports(tmp_path / "reports")
         monkeypatch.setattr(parallel_parse, "read_apart", die)
         result = parse.parse_into(tmp_path / "out.parquet", sources, processes=2)
         assert_same(tmp_path, sources, result)
 
     @pytest.mark.parametrize("missing", [ImportError, NotImplementedError, OSError])
-    def test_are_read_here_where_there_are_no_processes_to_be_had(
+    def test_are_read_in_this_process_without_semaphores(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: type[Exception]
     ) -> None:
-        """As on a machine without semaphores, which concurrent.futures finds out."""
+        """Fail like concurrent.futures on a machine without semaphores."""
         asked: list[int] = []
 
         def none_to_be_had(count: int, *_: object) -> None:
@@ -144,7 +144,7 @@ class TestSeveralBigReports:
         assert asked
         assert_same(tmp_path, sources, result)
 
-    def test_leave_no_file_where_none_can_be_read(self, tmp_path: Path) -> None:
+    def test_leave_no_file_if_none_can_be_read(self, tmp_path: Path) -> None:
         sources = [Source(str(tmp_path / name)) for name in ("a.csv", "b.csv")]
         for source in sources:
             Path(source.path).write_text("no report\n" * 100, encoding="utf-8")
@@ -155,7 +155,7 @@ class TestSeveralBigReports:
 
 
 class TestManySmallReports:
-    """They are so many that together they are worth processes, which read some of them each."""
+    """Together the reports are big enough for child processes, each of which reads several."""
 
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,27 +170,27 @@ class TestManySmallReports:
         more = [report(folder / f"{number}.csv", number, (TIME, "us"), (OTHER, "")) for number in range(20, 32)]
         return [*more[:5], *found, *more[5:]]
 
-    def test_are_shared_out_in_their_order(self, sources: list[Source]) -> None:
+    def test_are_assigned_to_processes_in_order(self, sources: list[Source]) -> None:
         batches = parallel_parse._batches(sources)
         assert len(batches) > 2
         assert [source for batch in batches for source in batch] == sources
         assert min(len(batch) for batch in batches[:-1]) > 1
 
     @pytest.mark.parametrize("processes", [1, 2])
-    def test_give_the_file_that_their_table_would(self, tmp_path: Path, sources: list[Source], processes: int) -> None:
+    def test_give_the_same_file_as_their_table(self, tmp_path: Path, sources: list[Source], processes: int) -> None:
         result = parse.parse_into(tmp_path / "out.parquet", sources, processes=processes)
         assert result.table is None
         assert len(result.refused) == 1
         assert_same(tmp_path, sources, result)
 
-    def test_are_read_here_where_a_process_dies(
+    def test_are_read_in_this_process_if_a_child_dies(
         self, tmp_path: Path, sources: list[Source], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(parallel_parse, "read_apart", die)
         assert_same(tmp_path, sources, parse.parse_into(tmp_path / "out.parquet", sources, processes=2))
 
 
-def test_ids_are_noted_exactly_however_large() -> None:
+def test_ids_are_recorded_exactly_however_large() -> None:
     large = 2**53
     columns = {
         "process_id": pa.array([7, None, 7, large + 1, None], pa.int64()),
@@ -221,7 +221,7 @@ def is_running(group: int) -> bool:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_parse_that_is_stopped_leaves_no_process_and_no_half_file(tmp_path: Path, how: signal.Signals) -> None:
+def test_an_interrupted_parse_leaves_no_process_and_no_partial_file(tmp_path: Path, how: signal.Signals) -> None:
     for process in (7, 8):
         report(tmp_path / f"{process}.csv", process, (TIME, "us"), value="1.5" + "0" * 400, rows=40_000)
     out = tmp_path / "out"
@@ -241,7 +241,7 @@ def test_a_parse_that_is_stopped_leaves_no_process_and_no_half_file(tmp_path: Pa
         assert list(out.iterdir()) == []
 
 
-def test_many_small_reports_are_gathered_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_reports_are_combined_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parse, "MANY_BYTES", 1000)
     monkeypatch.setattr(parallel_parse, "ENOUGH_ROWS", 90)
     (tmp_path / "reports").mkdir()
@@ -254,9 +254,9 @@ def test_many_small_reports_are_gathered_in_their_order(tmp_path: Path, monkeypa
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python knows the setting from 3.11 on")
-def test_processes_that_read_have_no_current_folder_on_their_path() -> None:
+def test_child_processes_have_no_current_folder_on_sys_path() -> None:
     program = [sys.executable, "-c", "import sys; print('' in sys.path)"]
     before = dict(os.environ)
-    with parallel_parse.without_the_current_folder():
+    with parallel_parse.hide_current_folder():
         assert subprocess.run(program, capture_output=True, text=True, check=True).stdout == "False\n"
     assert dict(os.environ) == before

@@ -1,4 +1,4 @@
-"""Reports in the run folder of a distributed run know their rank, host and device; every other report knows none."""
+"""Rank, host and device of reports in the run folder of a distributed run; other reports have none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.launches import launch, table
 
 
 def report_in(folder: Path, manifest: Any = None, state: Any = None) -> str:
-    """The path of a report in the `reports` of a folder with this manifest."""
+    """The path of a report in the `reports` folder of a run folder with this manifest."""
     (folder / "reports").mkdir(parents=True)
     for name, content in (("manifest.json", manifest), ("state.json", state)):
         if content is not None:
@@ -22,19 +22,19 @@ def report_in(folder: Path, manifest: Any = None, state: Any = None) -> str:
     return str(folder / "reports" / "report.csv")
 
 
-def test_a_report_knows_the_rank_host_and_device_of_its_manifest(tmp_path: Path) -> None:
+def test_a_report_gets_rank_host_and_device_from_its_manifest(tmp_path: Path) -> None:
     path = report_in(tmp_path, {"place": {"rank": 3, "host": "node1"}, "facts": {"device_id": 1}})
     assert origin_of(path) == RankOrigin("node1", 3, 1)
     rows = with_origin(table(launch(), launch()), path).to_pylist()
     assert [(row["rank"], row["host"], row["device_id"]) for row in rows] == [(3, "node1", 1)] * 2
 
 
-def test_of_a_killed_rank_the_folder_says_which_one_it_was(tmp_path: Path) -> None:
+def test_a_killed_rank_is_identified_by_its_folder(tmp_path: Path) -> None:
     assert origin_of(report_in(tmp_path / "ranks" / "12")) == RankOrigin(None, 12)
     assert origin_of(report_in(tmp_path / "ranks" / "last")) is None
 
 
-def test_of_a_node_each_process_has_its_rank_and_others_have_none(tmp_path: Path) -> None:
+def test_processes_of_a_node_have_their_ranks_and_others_none(tmp_path: Path) -> None:
     processes = [{"process_id": 7, "rank": 0}, {"process_id": 8, "rank": 1}, {"process_id": "9", "rank": 2}, "x"]
     path = report_in(tmp_path, {"place": {"host": "node1", "processes": processes}})
     launches = [launch(process_id=process) for process in (8, 7, 9, None)]
@@ -49,7 +49,7 @@ def test_the_reports_own_device_numbers_are_not_replaced(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "place", [{"rank": True}, {"rank": -1}, {"rank": "1"}, {"rank": 2**31}], ids=["truth", "negative", "text", "big"]
 )
-def test_what_is_no_rank_is_unknown_rather_than_guessed(tmp_path: Path, place: Any) -> None:
+def test_an_invalid_rank_is_unknown(tmp_path: Path, place: Any) -> None:
     assert origin_of(report_in(tmp_path, {"place": place})) == RankOrigin(None)
 
 

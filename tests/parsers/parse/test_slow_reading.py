@@ -45,7 +45,7 @@ def test_a_big_report_read_by_compiled_loops_has_no_such_note(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("not_compiled")
-def test_a_small_report_is_read_as_fast_without_them_and_has_no_such_note(tmp_path: Path) -> None:
+def test_a_small_report_has_no_such_note(tmp_path: Path) -> None:
     result = parse.parse_into(tmp_path / "out.parquet", SOURCES, join=False)
     assert [NOT_COMPILED in report.notes for report in result.reports] == [False, False]
 

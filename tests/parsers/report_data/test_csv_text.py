@@ -1,4 +1,4 @@
-"""Cells of CSV lines: rows with their quotes, whole numbers, grids, and cells that hold nothing."""
+"""Cells of CSV lines: quoted rows, whole numbers, grids, and empty cells."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_whole_numbers_are_read(text: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "n/a", "-1", "1.0", "1,000", "0x1", str(2**63), "0" * 40 + "1", "1 2", "²"])
-def test_what_is_no_whole_number_of_63_bits_is_none(text: str | None) -> None:
+def test_any_text_but_a_whole_number_of_63_bits_is_none(text: str | None) -> None:
     assert whole(text) is None
 
 
@@ -53,5 +53,5 @@ def test_a_grid_or_block_is_three_numbers_of_31_bits(text: str | None, shape: tu
 
 
 @pytest.mark.parametrize(("text", "cell"), [(" a b ", "a b"), ("0", "0"), ("", None), (" n/a ", None), (None, None)])
-def test_a_cell_that_holds_nothing_is_none(text: str | None, cell: str | None) -> None:
+def test_an_empty_cell_is_none(text: str | None, cell: str | None) -> None:
     assert present(text) == cell

@@ -1,4 +1,4 @@
-"""Numbers in any locale and units in any scale come to the same base value."""
+"""Numbers in any locale and units in any scale are converted to the same base value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POINT, COMMA = NumberFormat("."), NumberFormat(",")
         ("18446744073709551615", 18446744073709551615.0),
     ],
 )
-def test_a_number_that_can_be_read_in_one_way_is_read_so_in_every_locale(text: str, value: float) -> None:
+def test_an_unambiguous_number_is_parsed_the_same_in_every_locale(text: str, value: float) -> None:
     for number_format in (POINT, COMMA):
         number = number_format.parse(text)
         assert number is not None
@@ -51,12 +51,12 @@ def test_an_ambiguous_number_follows_the_locale_of_its_table(text: str, with_poi
     "text",
     ["", "nan", "n/a", "CachePreferNone", "0x12", "12 13", "1,2,3", "127.0.0.1", "--", "-", "1e400", "(1, 1, 1)"],
 )
-def test_what_is_no_number_is_none(text: str) -> None:
+def test_texts_that_are_no_numbers_give_none(text: str) -> None:
     assert POINT.parse(text) is None
     assert COMMA.parse(text) is None
 
 
-def test_a_number_knows_the_step_of_its_last_digit() -> None:
+def test_a_number_has_the_step_of_its_last_digit() -> None:
     numbers = [POINT.parse(text) for text in ("12", "1,234.50", "0.000019")]
     assert [number and number.step for number in numbers] == pytest.approx([1, 0.01, 1e-6])
 
@@ -140,7 +140,7 @@ def test_the_step_is_that_of_the_last_digit_with_its_exponent(text: str, step: f
      ("1.2345", "."), ("1.234.567", ","), ("1.234,5", ","), ("1,234.5", "."), ("10.2.1.5", ""), ("abc", ""),
      ("-1,234", "?"), ("1.234e5", "?"), ("a,234", "")],
 )  # fmt: skip
-def test_a_cell_votes_for_the_decimal_mark_that_it_needs(text: str, mark: str) -> None:
+def test_a_cell_votes_for_the_decimal_mark_that_it_requires(text: str, mark: str) -> None:
     assert vote(text) == mark
 
 
@@ -165,12 +165,12 @@ def test_a_unit_of_any_year_has_its_base_and_factor(text: str, base: str, factor
     assert unit(text).factor == pytest.approx(factor)
 
 
-def test_instances_behind_a_value_are_told_from_it() -> None:
+def test_instances_behind_a_value_are_split_off() -> None:
     assert instances("30 (10; 20)") == ("30", "10; 20")
     assert instances("1944 (0: 24; 512: 24)") == ("1944", "0: 24; 512: 24")
     assert instances("5280946840 {929}") == ("5280946840", None)
     assert instances("(1, 1, 1)") == ("(1, 1, 1)", None)
 
 
-def test_words_for_nothing_are_absent() -> None:
+def test_texts_for_missing_values_are_absent() -> None:
     assert {"", "n/a", "nan", "no data"} <= ABSENT

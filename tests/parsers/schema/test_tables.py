@@ -1,4 +1,4 @@
-"""The contract of the table, kernel names, and the Parquet files that hold both."""
+"""The columns of the table of launches, kernel names, and Parquet files with both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_table_has_every_column_of_the_contract_first_and_in_order() -> No
     assert names[len(COLUMNS) :] == ["aa__a.sum", "gpu__time_duration.sum", "zz__z.sum"]
 
 
-def test_every_column_of_the_contract_says_its_unit_meaning_and_null() -> None:
+def test_every_column_of_the_contract_has_unit_meaning_and_null() -> None:
     for column in COLUMNS:
         assert column.meaning
         assert column.null
@@ -43,7 +43,7 @@ def test_a_metric_keeps_its_unit_section_and_label_in_the_fields_metadata() -> N
     assert tables.field_entries(made.schema.field("duration_ns"))["unit"] == "ns"
 
 
-def test_a_word_among_numbers_is_left_out_and_a_column_of_words_is_text() -> None:
+def test_text_among_numbers_is_dropped_and_a_column_of_texts_kept() -> None:
     made = table(
         launch("a", {"m__x": metric(1.0), "w": metric("Yes")}), launch("b", {"m__x": metric("odd"), "w": metric("No")})
     )
@@ -91,7 +91,7 @@ def test_numbers_go_to_arrow_and_back_with_null_for_nan(numbers: list[float | No
     np.testing.assert_array_equal(back, np.concatenate([values, values])[offset:])
 
 
-def test_words_become_codes_across_chunks_with_different_dictionaries() -> None:
+def test_texts_become_codes_across_chunks_with_different_dictionaries() -> None:
     chunks = [pa.array(["a", "b", None]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
     numbers, texts = tables.codes(pa.table({"x": pa.chunked_array(chunks)}), "x")
     assert [texts[number] for number in numbers] == ["a", "b", None, "c", "a"]
@@ -113,7 +113,7 @@ class TestParquet:
             "kernel_name",
         ]
 
-    def test_names_are_dictionaries_ids_are_steps_and_everything_is_zstd(self, tmp_path: Path) -> None:
+    def test_names_are_dictionaries_ids_delta_encoded_and_all_columns_zstd(self, tmp_path: Path) -> None:
         write_table(with_metadata(table(launch(metrics=sass(ffma=1), ns=5)), OURS), tmp_path / "l.parquet")
         group = pq.ParquetFile(tmp_path / "l.parquet").metadata.row_group(0)
         columns = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
@@ -146,7 +146,7 @@ class TestParquet:
         with pytest.raises(NcuBenchError, match="Update ncu-bench"):
             read_launches(tmp_path / "l.parquet")
 
-    def test_somebody_elses_parquet_is_refused_with_advice(self, tmp_path: Path) -> None:
+    def test_parquet_of_another_program_is_refused_with_advice(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
         with pytest.raises(NcuBenchError, match="not one of ncu-bench"):
             read_launches(tmp_path / "other.parquet")
@@ -217,6 +217,6 @@ def test_numbers_of_two_types_in_one_column_stay_numbers() -> None:
     assert joined.column("bytes").to_pylist() == [1.0, None, 2.5]
 
 
-def test_a_number_here_and_a_word_there_become_text() -> None:
+def test_numbers_in_one_table_and_texts_in_another_become_text() -> None:
     joined = concatenated([pa.table({"m": [1.5]}), pa.table({"m": ["CachePreferNone"]})])
     assert joined.column("m").to_pylist() == ["1.5", "CachePreferNone"]

@@ -1,9 +1,9 @@
-"""Of the files that nsys makes of one timeline, a folder gives the one that says most, once."""
+"""Of the files that nsys creates for one timeline, a folder gives the most detailed one."""
 
 from __future__ import annotations
 
 import pytest
-from ncu_parsers.sources.nsys_siblings import without_repeats
+from ncu_parsers.sources.nsys_siblings import drop_repeats
 
 
 @pytest.mark.parametrize(
@@ -18,9 +18,9 @@ from ncu_parsers.sources.nsys_siblings import without_repeats
         (["a_cuda_gpu_kern_sum.csv", "a_nvtx_kern_sum.csv"], ["a_cuda_gpu_kern_sum.csv"]),
     ],
 )  # fmt: skip
-def test_the_form_that_says_most_is_kept(paths: list[str], kept: list[str]) -> None:
-    assert without_repeats(paths) == kept
-    assert without_repeats(paths[::-1]) == kept[::-1]
+def test_the_most_detailed_form_is_kept(paths: list[str], kept: list[str]) -> None:
+    assert drop_repeats(paths) == kept
+    assert drop_repeats(paths[::-1]) == kept[::-1]
 
 
 @pytest.mark.parametrize(
@@ -33,5 +33,5 @@ def test_the_form_that_says_most_is_kept(paths: list[str], kept: list[str]) -> N
     ],
     ids=["another timeline", "another folder", "reports of ncu", "a single file"],
 )
-def test_what_may_be_of_another_timeline_stays(paths: list[str]) -> None:
-    assert without_repeats(paths) == paths
+def test_files_that_may_be_of_another_timeline_are_kept(paths: list[str]) -> None:
+    assert drop_repeats(paths) == paths

@@ -1,4 +1,4 @@
-"""A setting of the whole process holds while any thread is inside, and is as it was when all have left."""
+"""A process-wide setting is in force while any thread is in its block, and restored when the last one leaves."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
-from ncu_parsers.parse.parallel_parse import SAFE_PATH, without_the_current_folder
+from ncu_parsers.parse.parallel_parse import SAFE_PATH, hide_current_folder
 from ncu_parsers.sources.process_settings import process_wide
 
 
 @pytest.mark.parametrize("before", [None, "", "1"])
-def test_blocks_that_overlap_leave_what_was_there(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlapping_blocks_restore_the_original_setting(before: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if before is None:
         monkeypatch.delenv(SAFE_PATH, raising=False)
     else:
         monkeypatch.setenv(SAFE_PATH, before)
-    one, other = without_the_current_folder(), without_the_current_folder()
+    one, other = hide_current_folder(), hide_current_folder()
     one.__enter__()
     other.__enter__()
     assert os.environ[SAFE_PATH] == "1"
@@ -27,7 +27,7 @@ def test_blocks_that_overlap_leave_what_was_there(before: str | None, monkeypatc
     assert os.environ.get(SAFE_PATH) == before
 
 
-def test_it_is_made_once_and_put_back_once_also_after_an_error() -> None:
+def test_a_setting_is_applied_and_restored_once_also_after_an_error() -> None:
     said: list[str] = []
 
     @process_wide

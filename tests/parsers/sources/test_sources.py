@@ -1,4 +1,4 @@
-"""Reports come from files, folders, patterns, compressed files and standard input, in the encodings of their machines."""
+"""Reports from files, folders, globs, compressed files and standard input, in several encodings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_compressed_report_reads_like_the_plain_one_whatever_its_suffix(tmp_pa
         assert read_report(Source(str(tmp_path / name))).launches == plain
 
 
-def test_a_compressed_report_cut_in_the_middle_keeps_what_came_before(tmp_path: Path) -> None:
+def test_a_truncated_compressed_report_keeps_what_came_before(tmp_path: Path) -> None:
     data = gzip.compress(SAMPLE.read_bytes(), compresslevel=1)
     (tmp_path / "cut.csv.gz").write_bytes(data[: len(data) * 3 // 4])
     report = read_report(Source(str(tmp_path / "cut.csv.gz")))
@@ -56,7 +56,7 @@ def test_a_folder_stands_for_every_report_below_it(tmp_path: Path) -> None:
     ]
 
 
-def test_a_pattern_the_shell_left_alone_is_expanded(tmp_path: Path) -> None:
+def test_a_glob_that_the_shell_did_not_expand_is_expanded(tmp_path: Path) -> None:
     for name in ("a1.csv", "a2.csv", "b.csv"):
         (tmp_path / name).write_text("x")
     assert [Path(source.path).name for source in find_sources([str(tmp_path / "a*.csv")])] == ["a1.csv", "a2.csv"]
@@ -66,7 +66,7 @@ def test_a_report_named_twice_is_read_once() -> None:
     assert find_sources([str(SAMPLE), str(SAMPLE)]) == [Source(str(SAMPLE))]
 
 
-def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> None:
+def test_a_file_whose_name_looks_like_a_glob_is_read(tmp_path: Path) -> None:
     odd = tmp_path / "run[1].csv"
     odd.write_bytes(SAMPLE.read_bytes())
     assert find_sources([str(odd)]) == [Source(str(odd))]
@@ -83,7 +83,7 @@ def test_a_folder_without_reports_is_an_error(tmp_path: Path) -> None:
         find_sources([str(tmp_path)])
 
 
-def test_what_cannot_be_opened_is_an_error_with_the_reason(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_an_error_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(NcuBenchError, match="Is a directory"):
         read_report(Source(str(tmp_path)))
 
@@ -97,7 +97,7 @@ def test_standard_input_is_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def piped(monkeypatch: pytest.MonkeyPatch, data: bytes) -> Parsed:
-    """What parsing standard input gives, when a program pipes `data` into it."""
+    """The result of parsing standard input, into which a program pipes `data`."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
     return parse(find_sources(["-"]))
 
@@ -122,7 +122,7 @@ def test_a_trace_on_standard_input_is_read_like_the_file(
 
 
 @pytest.mark.parametrize("compressed", COMPRESSIONS.values(), ids=COMPRESSIONS)
-def test_a_report_on_standard_input_loses_nothing_to_the_look_at_its_beginning(
+def test_detecting_the_format_of_standard_input_loses_no_data(
     compressed: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (report,) = piped(monkeypatch, compressed(SAMPLE.read_bytes())).reports
@@ -139,7 +139,7 @@ def test_a_report_on_standard_input_loses_nothing_to_the_look_at_its_beginning(
         (b"", "is empty"),
     ],
 )
-def test_what_standard_input_cannot_be_is_refused_with_advice(
+def test_formats_that_standard_input_does_not_support_are_refused_with_advice(
     data: bytes, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (error,) = piped(monkeypatch, data).refused.values()
@@ -158,5 +158,5 @@ def test_what_standard_input_cannot_be_is_refused_with_advice(
         (b"x", "utf-8"),
     ],
 )
-def test_the_encoding_shows_in_the_first_bytes(data: bytes, encoding: str) -> None:
+def test_the_encoding_is_detected_from_the_first_bytes(data: bytes, encoding: str) -> None:
     assert encoding_of(data) == encoding

@@ -1,4 +1,4 @@
-"""What comes through a pipe is read as a file is: as fast, as often as it takes, with the same launches."""
+"""Input from a pipe is read like a file: as fast, repeatedly, and with the same launches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report that is streamed, and that would be kept in the cache if it were a file."""
+    """A report big enough to be streamed, and to be cached if it were a file."""
     path = tmp_path_factory.mktemp("big") / "report.csv"
     report(path, 7, (TIME, "us"), value="1.5" + "0" * 400, rows=10_000)
     return path
@@ -55,7 +55,7 @@ def program(*arguments: str, stdin: io.BufferedReader | None = None, data: bytes
 
 class TestABigReport:
     @pytest.mark.parametrize("packed", [False, True])
-    def test_through_a_pipe_gives_the_launches_of_the_file(self, packed: bool, big: Path, tmp_path: Path) -> None:
+    def test_through_a_pipe_gives_the_same_launches_as_the_file(self, packed: bool, big: Path, tmp_path: Path) -> None:
         data = gzip.compress(big.read_bytes(), 1) if packed else big.read_bytes()
         program("parse", "-", "-o", str(tmp_path / "piped.parquet"), data=data)
         program("parse", str(big), "-o", str(tmp_path / "file.parquet"))
@@ -63,7 +63,7 @@ class TestABigReport:
         assert set(found.column("report").to_pylist()) == {"standard input"}
         assert found.drop_columns(["report"]).equals(expected.drop_columns(["report"]))
 
-    def test_behind_a_sign_of_the_shell_is_read_from_where_the_shell_is(self, big: Path, tmp_path: Path) -> None:
+    def test_redirected_by_the_shell_is_read_from_the_current_position(self, big: Path, tmp_path: Path) -> None:
         (tmp_path / "with-noise.csv").write_bytes(b"a line that head took\n" + big.read_bytes())
         with (tmp_path / "with-noise.csv").open("rb") as rest:
             os.lseek(rest.fileno(), len(b"a line that head took\n"), os.SEEK_SET)
@@ -71,7 +71,7 @@ class TestABigReport:
         (row,) = json.loads(said)["rows"]
         assert (row["launches"], row["skipped"]) == (10_000, None)
 
-    def test_has_the_kernels_of_the_file(self, big: Path) -> None:
+    def test_gives_the_same_kernels_as_the_file(self, big: Path) -> None:
         found = json.loads(program("hotspots", "-", "--format", "json", data=big.read_bytes()))
         assert found["rows"] == json.loads(program("hotspots", str(big), "--format", "json"))["rows"]
         assert found["rows"][0]["launches"] == 10_000
@@ -102,15 +102,15 @@ class TestABigReport:
         assert 4000 < len(read_launches(tmp_path / "l.parquet")) < 6000
 
 
-def test_a_page_of_what_came_through_a_pipe_is_titled_by_it(tmp_path: Path) -> None:
+def test_a_page_of_piped_input_is_titled_standard_input(tmp_path: Path) -> None:
     program("report", "-", "-o", str(tmp_path / "page.html"), data=(SAMPLES / "d01-wide-raw.csv").read_bytes())
     assert re.search(r'"title": *"standard input"', (tmp_path / "page.html").read_text("utf-8"))
 
 
-class TestWhatCame:
+class TestBufferedInput:
     @pytest.mark.parametrize("size", [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, LOOKED_AT_BYTES + 3])
     @pytest.mark.parametrize("in_memory", [1, IN_MEMORY_BYTES])
-    def test_is_all_there_each_time_it_is_opened(
+    def test_is_complete_each_time_it_is_opened(
         self, size: int, in_memory: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(standard_input, "IN_MEMORY_BYTES", in_memory)
@@ -122,7 +122,7 @@ class TestWhatCame:
             halves = one.read(size // 2), other.read(size // 3), one.read(), other.read()
         assert halves[0] + halves[2] == halves[1] + halves[3] == data
 
-    def test_is_waited_for_where_the_pipe_does_not_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_waited_for_on_a_non_blocking_pipe(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         data = os.urandom(3 * BLOCK_BYTES + 5)
@@ -140,7 +140,7 @@ class TestWhatCame:
             assert opened(standard_input.standard_input()).read() == data
             writer.join()
 
-    def test_of_a_file_is_what_the_shell_left_of_it(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_of_a_file_starts_at_its_current_position(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"0123456789")
         with (tmp_path / "file").open(encoding="utf-8") as file:
             os.lseek(file.fileno(), 4, os.SEEK_SET)
@@ -148,14 +148,14 @@ class TestWhatCame:
             assert Source("-").size == 6
             assert [Source("-").head(3), Source("-").head(99)] == [b"456", b"456789"]
 
-    def test_is_refused_each_time_where_it_takes_too_much_of_the_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_refused_each_time_if_it_exceeds_the_disk_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory, "limit", lambda: BLOCK_BYTES)
         piped(monkeypatch, os.urandom(6 * BLOCK_BYTES))
         for _ in range(2):  # what is left of it is no report
             with pytest.raises(memory.TooBig, match=r"Standard input takes more than 4\.19MB.* Save it to a file"):
                 Source("-").head(5 * BLOCK_BYTES)
 
-    def test_that_cannot_be_kept_says_where_else_it_could_be(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_that_cannot_be_stored_is_an_error_with_advice(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(standard_input, "IN_MEMORY_BYTES", 1)
         monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
         piped(monkeypatch, bytes(99))

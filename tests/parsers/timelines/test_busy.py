@@ -11,20 +11,20 @@ OPERATIONS = st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 2), st.intege
 
 
 def times_of(operations: list[tuple[int, int, int, int]]) -> list[Busy]:
-    """Of operations as (process, device, start, duration)."""
+    """Busy times of operations given as (process, device, start, duration)."""
     process, device, start, duration = np.array(operations, np.int64).reshape(-1, 4).T
     return busy_times(process, device, start.astype(float), duration.astype(float))
 
 
 def notes_of(operations: list[tuple[int, int, float, float]], copies: int = 0) -> list[str]:
-    """Of operations as above, of which the last ones are copies."""
+    """Notes on such operations, of which the last `copies` are copies."""
     columns = np.array(operations).reshape(-1, 4).T
     is_kernel = np.arange(len(operations)) < len(operations) - copies
     return busy_notes(columns[0].astype(np.int64), columns[1].astype(np.int64), columns[2], columns[3], is_kernel)
 
 
 @given(OPERATIONS)
-def test_a_gpu_is_busy_in_each_ns_in_which_some_operation_runs(operations: list[tuple[int, int, int, int]]) -> None:
+def test_busy_time_counts_each_ns_in_which_some_operation_runs(operations: list[tuple[int, int, int, int]]) -> None:
     gpus = sorted({(process, device) for process, device, _, _ in operations})
     expected = []
     for gpu in gpus:
@@ -37,12 +37,12 @@ def test_a_gpu_is_busy_in_each_ns_in_which_some_operation_runs(operations: list[
     assert times_of(operations) == expected
 
 
-def test_a_gpu_that_waits_is_busy_for_a_part_of_the_time() -> None:
+def test_the_note_gives_the_busy_share_of_a_gpu_that_waits() -> None:
     (note,) = notes_of([(7, 0, 0, 2e6), (7, 0, 6e6, 2e6)])
     assert note == "the GPU was busy for 50.0 % of the 8.000 ms from its first operation to its last"
 
 
-def test_time_with_kernels_is_told_from_that_with_copies_alone() -> None:
+def test_the_note_separates_time_with_kernels_from_time_with_copies_only() -> None:
     note, _ = notes_of([(7, 0, 0, 2e6), (7, 0, 1e6, 3e6), (7, 0, 6e6, 2e6)], copies=2)
     assert "busy for 75.0 % (25.0 % with kernels) of the 8.000 ms from" in note
 
@@ -58,11 +58,11 @@ def test_processes_number_their_gpus_each_for_itself() -> None:
     assert "device 0 of process 8 for 50.0 %" in note
 
 
-def test_of_many_gpus_the_last_ones_are_summed_up() -> None:
+def test_beyond_eight_gpus_the_note_gives_a_range_of_shares() -> None:
     (note,) = notes_of([(7, gpu, at, 1e6) for gpu in range(GPUS_NAMED + 2) for at in (0, 3e6)])
     assert note.endswith(f"device {GPUS_NAMED - 1} for 50.0 % of the 4.000 ms, 2 more for 50.0 to 50.0 %")
 
 
-def test_nothing_is_said_of_one_operation_or_none() -> None:
+def test_one_operation_or_none_gives_no_note() -> None:
     assert notes_of([]) == []
     assert notes_of([(7, 0, 5e6, 2e6)]) == []

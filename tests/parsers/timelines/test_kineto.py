@@ -1,6 +1,6 @@
-"""Traces of the PyTorch profiler: real ones of the CPU, made here, and synthetic ones of a GPU.
+"""Traces of the PyTorch profiler: real CPU traces recorded here, and synthetic GPU traces.
 
-The synthetic ones are written from the fields that libkineto writes: no GPU is needed, and none has seen them.
+Synthetic traces have the fields that libkineto writes; no GPU was involved.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def gpu(category: str, name: str, start: float, duration: float, correlation: in
 
 
 def synthetic_gpu_events() -> list[dict[str, Any]]:
-    """A step with a matrix product, its backward pass on a thread of autograd's, an update, and a copy."""
+    """A step with a matrix product, its backward pass on an autograd thread, an update, and a copy."""
     return [
         {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "ts": 0, "args": {"name": "python"}},
         host("user_annotation", "ProfilerStep#3", 1000, 900),
@@ -90,7 +90,7 @@ def synthetic(tmp_path: Path) -> Report:
 
 
 def test_a_note_says_how_long_the_gpu_was_busy(synthetic: Report) -> None:
-    """(12.345 + 20 + 4 + 1) of 900.75 us, from 1100.25 to 2001, the 4 with a copy."""
+    """(12.345 + 20 + 4 + 1) of 900.75 us, from 1100.25 to 2001; the 4 us are a copy."""
     assert any("busy for 4.1 % (3.7 % with kernels) of the 0.901 ms" in note for note in synthetic.notes)
 
 
@@ -106,7 +106,7 @@ def test_a_kernel_has_its_time_shape_and_device(synthetic: Report) -> None:
     assert kernel["flops"] is None
 
 
-def test_a_kernel_belongs_to_the_innermost_operator_and_the_ranges_of_the_thread_that_launched_it(
+def test_a_kernel_gets_the_innermost_operator_and_ranges_of_the_launching_thread(
     synthetic: Report,
 ) -> None:
     forward, backward, copy, lone = rows(synthetic)
@@ -121,20 +121,20 @@ def test_a_kernel_belongs_to_the_innermost_operator_and_the_ranges_of_the_thread
     assert (lone["nvtx_path"], lone["operator"], lone["iteration"]) == (None, None, None)
 
 
-def test_what_has_no_launching_call_is_noted_and_other_events_are_counted(synthetic: Report) -> None:
+def test_kernels_without_a_launching_call_are_noted_and_other_events_counted(synthetic: Report) -> None:
     assert any(note.startswith("1 of 4 rows have no launching call") for note in synthetic.notes)
     assert synthetic.lines == {"metric row": 4, "range or call of the host": 11, "event of another kind": 2}
     assert synthetic.lines.total() == len(synthetic_gpu_events())
 
 
-def test_extra_columns_carry_their_units(synthetic: Report) -> None:
+def test_extra_columns_have_their_units(synthetic: Report) -> None:
     assert synthetic.table is not None
     units = {name: field_entries(synthetic.table.schema.field(name)).get("unit") for name in ("start_ns", "bytes")}
     assert units == {"start_ns": "ns", "bytes": "byte"}
 
 
 @pytest.mark.parametrize("name", ["trace.json", "t.pt.trace.json.gz", "unknown.bin"])
-def test_a_trace_is_known_by_its_content_also_as_a_bare_list(tmp_path: Path, name: str) -> None:
+def test_a_trace_is_recognised_by_its_content_also_as_a_bare_list(tmp_path: Path, name: str) -> None:
     read(tmp_path, synthetic_gpu_events(), name)
     parsed = parse([Source(str(tmp_path / name))])
     assert parsed.table is not None
@@ -142,13 +142,13 @@ def test_a_trace_is_known_by_its_content_also_as_a_bare_list(tmp_path: Path, nam
     assert len(parsed.table) == 4
 
 
-def test_json_of_a_folder_is_read_only_where_it_is_a_trace(tmp_path: Path) -> None:
+def test_json_files_in_a_folder_are_read_only_if_they_are_traces(tmp_path: Path) -> None:
     read(tmp_path, {"traceEvents": synthetic_gpu_events()})
     (tmp_path / "manifest.json").write_text('{"schema_version": 1}')
     assert [Path(source.path).name for source in find_sources([str(tmp_path)])] == ["trace.json"]
 
 
-def test_names_of_categories_of_old_traces_are_known(tmp_path: Path) -> None:
+def test_category_names_of_old_traces_are_recognised(tmp_path: Path) -> None:
     old = {"kernel": "Kernel", "gpu_memcpy": "Memcpy", "cpu_op": "Operator", "cuda_runtime": "Runtime"}
     events = [{**event, "cat": old.get(event.get("cat", ""), event.get("cat"))} for event in synthetic_gpu_events()]
     assert rows(read(tmp_path, events))[0]["operator"] == "aten::mm"
@@ -237,7 +237,7 @@ def test_fields_of_the_wrong_type_are_null(tmp_path: Path) -> None:
     assert "bytes" not in row  # a column without any value is left out
 
 
-def test_an_event_that_is_no_json_costs_only_itself(tmp_path: Path) -> None:
+def test_an_event_with_invalid_json_is_skipped_alone(tmp_path: Path) -> None:
     events = [json.dumps(event) for event in synthetic_gpu_events()]
     events.insert(3, r'{"ph": "X", "cat": "python_function", "name": "C:\user\x", "pid": 7}')
     events.insert(5, '{"ph": "X", "args": ' + "[" * 100_000 + "}")
@@ -247,7 +247,7 @@ def test_an_event_that_is_no_json_costs_only_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", [1, 3, 40, 400])
-def test_a_cut_file_is_read_up_to_its_end(tmp_path: Path, missing: int) -> None:
+def test_a_truncated_file_is_read_up_to_its_end(tmp_path: Path, missing: int) -> None:
     whole = json.dumps({"schemaVersion": 1, "traceEvents": synthetic_gpu_events()})
     report = read(tmp_path, whole[:-missing])
     assert 2 <= report.rows <= 4
@@ -279,7 +279,7 @@ def test_events_across_the_blocks_of_a_large_file_are_whole(tmp_path: Path) -> N
         ("", "JSON without the events of a trace"),
     ],
 )
-def test_what_is_no_trace_of_pytorch_is_refused_with_the_reason(tmp_path: Path, content: object, words: str) -> None:
+def test_json_that_is_no_pytorch_trace_is_refused_with_the_reason(tmp_path: Path, content: object, words: str) -> None:
     with pytest.raises(NotAReport, match=words):
         read(tmp_path, content)
 
@@ -314,7 +314,7 @@ def test_no_bytes_make_the_reader_crash(tmp_path_factory: pytest.TempPathFactory
         read_report(Source(str(path)))
 
 
-def test_ranges_around_a_moment_are_those_that_are_open_outermost_first() -> None:
+def test_ranges_around_a_moment_are_the_open_ones_outermost_first() -> None:
     nested = ThreadRanges([HostRange(0, 100, "k", "a"), HostRange(10, 20, "k", "b"), HostRange(40, 20, "k", "c")])
     found = nested.around([60, 15, 35, 101])
     assert [[one.name for one in ranges] for ranges in found] == [["a", "c"], ["a", "b"], ["a"], []]
@@ -335,7 +335,7 @@ def test_ranges_around_many_moments_are_those_around_each(spans: list[tuple[int,
 
 
 class TestRangesWithoutEnd:
-    """More ranges around a row than anybody reads: the innermost are kept, and a note says so."""
+    """Too many ranges around a row: only the innermost are kept, with a note."""
 
     def ranges(self, kind: str, count: int) -> list[dict[str, Any]]:
         return [host(kind, f"level {at}", at, 10_000 - 2 * at) for at in range(count)]
@@ -353,12 +353,12 @@ class TestRangesWithoutEnd:
         assert row["nvtx_path"] == [f"level {at}" for at in range(6, DEEPEST + 5)]
         assert "more than 100 ranges are open at once around 1 of 1 rows; the innermost are kept" in report.notes
 
-    def test_are_no_more_than_a_program_may_have(self, tmp_path: Path) -> None:
+    def test_give_no_note_up_to_the_maximum_depth(self, tmp_path: Path) -> None:
         report = read(tmp_path, {"traceEvents": self.ranges("cpu_op", DEEPEST)})
         assert not [note for note in report.notes if "open at once" in note]
 
 
-def test_a_long_value_beside_the_events_is_tried_a_few_times_not_once_a_block(
+def test_a_long_value_beside_the_events_is_parsed_a_few_times_not_once_per_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []

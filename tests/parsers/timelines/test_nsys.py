@@ -53,7 +53,7 @@ GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 @needs_shared_reports
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem[-24:])
 class TestRealTimelines:
-    def test_counts_and_times_are_those_of_plain_sql(self, path: Path) -> None:
+    def test_counts_and_times_equal_those_of_plain_sql(self, path: Path) -> None:
         rows = table_of(path).to_pylist()
         with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as plain:
             tables = {name for (name,) in plain.execute("SELECT name FROM sqlite_master")}
@@ -63,7 +63,7 @@ class TestRealTimelines:
                 expected = plain.execute(query).fetchone() if table in tables else (0, 0.0)
                 assert (len(mine), sum(mine)) == expected, operation
 
-    def test_every_kernel_has_the_time_of_its_name_in_plain_sql(self, path: Path) -> None:
+    def test_every_kernel_has_the_time_that_plain_sql_gives(self, path: Path) -> None:
         by_name: dict[str, float] = {}
         for row in table_of(path).to_pylist():
             if row["operation"] == "kernel":
@@ -72,7 +72,7 @@ class TestRealTimelines:
         with sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True) as plain:
             assert by_name == dict(plain.execute(query).fetchall())
 
-    def test_ranges_are_those_that_a_join_finds(self, path: Path) -> None:
+    def test_ranges_are_those_found_by_an_sql_join(self, path: Path) -> None:
         query = f"""
             SELECT k.start, k.globalPid, group_concat(coalesce(n.text, s.value), '\n')
             FROM (SELECT *, rowid AS number FROM {KERNELS} ORDER BY start DESC LIMIT 150) k
@@ -96,8 +96,8 @@ class TestRealTimelines:
         assert roofline({"run": table}).drawable == []
 
 
-class TestWhatIsAbsent:
-    def test_an_old_export_of_kernels_alone_says_what_is_not_known(self, tmp_path: Path) -> None:
+class TestMissingTables:
+    def test_an_old_export_of_kernels_only_notes_what_is_unknown(self, tmp_path: Path) -> None:
         report = read(database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1)]}))
         assert report.table is not None
         (row,) = report.table.to_pylist()
@@ -117,13 +117,13 @@ class TestWhatIsAbsent:
         outside = database(tmp_path / "b.sqlite", {**tables, RANGES: [pushed("later", 2, 3)]})
         assert table_of(outside).column("nvtx_path").to_pylist() == [[]]
 
-    def test_a_timeline_without_gpu_work_says_how_many_ranges_it_holds(self, tmp_path: Path) -> None:
+    def test_a_timeline_without_gpu_work_is_refused_with_its_number_of_ranges(self, tmp_path: Path) -> None:
         said = {"DIAGNOSTIC_EVENT": [{"text": "No CUDA events collected."}]}
         path = database(tmp_path / "t.sqlite", {RANGES: [pushed("a", 1, 2), pushed("b", 1, 2)], **said})
         with pytest.raises(NoGpuWork, match=r"2 NVTX ranges.*No CUDA events collected\."):
             read(path)
 
-    def test_an_operation_whose_call_was_cut_off_has_no_path_and_is_counted(self, tmp_path: Path) -> None:
+    def test_an_operation_without_api_call_has_no_path_and_is_counted(self, tmp_path: Path) -> None:
         tables = {KERNELS: [kernel(5, 1), kernel(20, 2)], CALLS: [call(1, 2)], RANGES: [pushed("a", 0, 9)]}
         report = read(database(tmp_path / "t.sqlite", tables))
         assert report.table is not None
@@ -147,7 +147,7 @@ def paths(
 
 
 class TestRanges:
-    def test_nest_outermost_first_in_whatever_order_they_stand(self, tmp_path: Path) -> None:
+    def test_nest_outermost_first_whatever_their_order_in_the_file(self, tmp_path: Path) -> None:
         ranges = [pushed("inner", 3, 8), pushed("outer", 1, 20), pushed("next", 8, 12)]
         assert paths(tmp_path, ranges, call(2, 1), call(5, 2), call(8, 3), call(20, 4)) == [
             ["outer"], ["outer", "inner"], ["outer", "next"], [],
@@ -160,16 +160,16 @@ class TestRanges:
         ranges = [pushed("here", 1, 9, thread=1), pushed("there", 1, 9, thread=2)]
         assert paths(tmp_path, ranges, call(2, 1, thread=1), call(3, 2, thread=2)) == [["here"], ["there"]]
 
-    def test_started_on_one_thread_hold_for_autograds_threads_too(self, tmp_path: Path) -> None:
+    def test_started_on_one_thread_cover_autograd_threads_too(self, tmp_path: Path) -> None:
         ranges = [started("backward", 1, 9, thread=1), pushed("conv1", 3, 5, thread=2)]
         assert paths(tmp_path, ranges, call(2, 1, thread=2), call(4, 2, thread=2), call(9, 3, thread=2)) == [
             ["backward"], ["backward", "conv1"], [],
         ]  # fmt: skip
 
-    def test_of_both_forms_under_one_name_are_given_once(self, tmp_path: Path) -> None:
+    def test_pushed_and_started_under_one_name_are_listed_once(self, tmp_path: Path) -> None:
         assert paths(tmp_path, [started("step", 1, 9), pushed("step", 2, 8)], call(3, 1)) == [["step"]]
 
-    def test_with_registered_names_and_without_a_name(self, tmp_path: Path) -> None:
+    def test_with_registered_names_are_read_and_without_a_name_dropped(self, tmp_path: Path) -> None:
         ranges = [pushed(2, 1, 9), pushed(99, 1, 9), pushed("own", 2, 9)]
         assert paths(tmp_path, ranges, call(3, 1), strings=("k", "registered")) == [["registered", "own"]]
 
@@ -181,7 +181,7 @@ class TestRanges:
     def test_that_never_ended_are_open_to_the_end(self, tmp_path: Path, end: int | None) -> None:
         assert paths(tmp_path, [pushed("training", 1, end)], call(10**12, 1)) == [["training"]]
 
-    def test_that_leak_keep_the_innermost(self, tmp_path: Path) -> None:
+    def test_that_leak_are_cut_to_the_innermost(self, tmp_path: Path) -> None:
         leaked = [pushed(f"r{number}", number + 1, None) for number in range(DEEPEST + 5)]
         (path,) = paths(tmp_path, leaked, call(10**6, 1))
         assert path == [f"r{number}" for number in range(5, DEEPEST + 5)]
@@ -190,14 +190,14 @@ class TestRanges:
         others = [{**pushed("mark", 1, None), "eventType": 34}, {**pushed("category", 1, None), "eventType": 33}]
         assert paths(tmp_path, others, call(3, 1)) == [[]]
 
-    def test_follow_the_numbers_of_the_files_own_table_of_event_types(self, tmp_path: Path) -> None:
+    def test_use_the_event_type_numbers_of_the_file(self, tmp_path: Path) -> None:
         tables = {
             KERNELS: [kernel(5, 1)], CALLS: [call(3, 1)], RANGES: [{**pushed("a", 1, 9), "eventType": 159}],
             "ENUM_NSYS_EVENT_TYPE": [{"id": 159, "name": "NvtxPushPopRange"}],
         }  # fmt: skip
         assert table_of(database(tmp_path / "t.sqlite", tables)).column("nvtx_path").to_pylist() == [["a"]]
 
-    def test_of_our_own_domain_say_phase_module_and_iteration(self, tmp_path: Path) -> None:
+    def test_of_our_domain_set_phase_module_and_iteration(self, tmp_path: Path) -> None:
         names = ("iteration 3", "backward", "net.layer1.0")
         ranges = [domain("ncu_bench", 1), *(started(name, at, 20, domain=1) for at, name in enumerate(names, start=1))]
         tables = {KERNELS: [kernel(9, 1)], CALLS: [call(5, 1, thread=9)], RANGES: [*ranges, pushed("mine", 4, 9)]}
@@ -205,14 +205,14 @@ class TestRanges:
         assert (row["iteration"], row["phase"], row["module"]) == (3, "backward", "net.layer1.0")
         assert (row["nvtx_path"], row["thread_id"]) == ([*names], 9)
 
-    def test_of_the_same_names_in_another_domain_say_nothing(self, tmp_path: Path) -> None:
+    def test_with_the_same_names_in_another_domain_set_nothing(self, tmp_path: Path) -> None:
         tables = {KERNELS: [kernel(9, 1)], CALLS: [call(5, 1)], RANGES: [pushed("backward", 1, 9)]}
         (row,) = table_of(database(tmp_path / "t.sqlite", tables)).to_pylist()
         assert (row["nvtx_path"], row["phase"]) == (["backward"], None)
 
 
 class TestOperations:
-    def test_equal_correlation_ids_of_two_processes_are_kept_apart(self, tmp_path: Path) -> None:
+    def test_equal_correlation_ids_of_two_processes_are_distinguished(self, tmp_path: Path) -> None:
         tables = {
             KERNELS: [kernel(5, 1, process=7), kernel(6, 1, process=8, deviceId=1)],
             CALLS: [call(1, 1, process=8, thread=80), call(2, 1, process=7, thread=70)],
@@ -245,7 +245,7 @@ class TestOperations:
         assert report.table.column("graph_node_id").to_pylist() == [51, 52, None]
         assert any(note.startswith("2 operations are nodes of CUDA graphs") for note in report.notes)
 
-    def test_graphs_recorded_as_a_whole_are_rows_of_their_own(self, tmp_path: Path) -> None:
+    def test_graphs_recorded_as_a_whole_are_separate_rows(self, tmp_path: Path) -> None:
         graph = {"start": 5, "end": 105, "graphId": 12, "correlationId": 1, "globalPid": global_id()}
         report = read(database(tmp_path / "t.sqlite", {GRAPH_TRACE: [graph]}))
         assert report.table is not None
@@ -253,17 +253,17 @@ class TestOperations:
         assert (row["kernel_name"], row["operation"], row["duration_ns"]) == ("[CUDA graph 12]", "graph", 100.0)
         assert any("--cuda-graph-trace=node" in note for note in report.notes)
 
-    def test_overlapping_operations_say_how_long_the_gpu_was_busy(self, tmp_path: Path) -> None:
+    def test_overlapping_operations_give_a_note_with_the_busy_time(self, tmp_path: Path) -> None:
         kernels = [kernel(0, 1, end=10_000_000), kernel(5_000_000, 2, end=8_000_000)]
         report = read(database(tmp_path / "t.sqlite", {KERNELS: kernels}))
         assert any("add up to 13.0 ms" in note and "busy for 10.0 ms" in note for note in report.notes)
 
-    def test_a_gpu_that_waits_between_operations_says_for_how_long_it_was_busy(self, tmp_path: Path) -> None:
+    def test_a_gpu_that_waits_between_operations_gives_a_note_with_the_busy_share(self, tmp_path: Path) -> None:
         kernels = [kernel(0, 1, end=3_000_000), kernel(7_000_000, 2, end=10_000_000)]
         report = read(database(tmp_path / "t.sqlite", {KERNELS: kernels}))
         assert any("busy for 60.0 % of the 10.000 ms" in note for note in report.notes)
 
-    def test_the_gpu_is_the_one_that_the_process_calls_by_that_number(self, tmp_path: Path) -> None:
+    def test_device_numbers_are_resolved_per_process(self, tmp_path: Path) -> None:
         gpus = [
             {"id": number, "name": name, "chipName": chip, "computeMajor": major, "computeMinor": 0, "cuDevice": number}
             for number, name, chip, major in ((0, "A100", "GA100", 8), (1, "H100", "GH100", 9))
@@ -277,7 +277,7 @@ class TestOperations:
         found = [(row["device_name"], row["chip"], row["compute_capability"]) for row in rows]
         assert found == [("A100", "GA100", "8.0"), ("H100", "GH100", "9.0")]
 
-    def test_the_gpu_of_an_export_of_2020_is_known_too(self, tmp_path: Path) -> None:
+    def test_the_gpu_of_an_export_of_2020_is_read(self, tmp_path: Path) -> None:
         gpu = {"deviceId": 0, "name": "V100", "computeCapabilityMajor": 7, "computeCapabilityMinor": 0}
         path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1)], "TARGET_INFO_CUDA_GPU": [gpu]})
         (row,) = table_of(path).to_pylist()
@@ -292,28 +292,28 @@ class TestOperations:
         assert (report.tool_version, report.era) == ("nsys 2026.2", "schema 3.25")
 
 
-class TestFilesOfStrangers:
-    def test_a_database_of_something_else_is_refused(self, tmp_path: Path) -> None:
+class TestUntrustedFiles:
+    def test_a_database_of_another_program_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "history.sqlite"
         with sqlite3.connect(path) as connection:
             connection.execute("CREATE TABLE visits (url)")
         with pytest.raises(NotAReport, match=r"without the tables of nsys.*visits"):
             read(path)
 
-    def test_a_database_of_nvprof_is_refused_by_its_name(self, tmp_path: Path) -> None:
+    def test_a_database_of_nvprof_is_refused_by_name(self, tmp_path: Path) -> None:
         path = tmp_path / "old.sqlite"
         with sqlite3.connect(path) as connection:
             connection.execute("CREATE TABLE StringTable (_id_, value)")
         with pytest.raises(NotAReport, match="nvprof"):
             read(path)
 
-    def test_a_view_in_place_of_a_table_is_not_read(self, tmp_path: Path) -> None:
+    def test_a_view_instead_of_a_table_is_not_read(self, tmp_path: Path) -> None:
         path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1)]})
         with sqlite3.connect(path) as connection:
             connection.execute(f"CREATE VIEW {MEMCPY} AS SELECT 1 AS start, 2 AS end")
         assert len(table_of(path)) == 1
 
-    def test_a_file_that_was_cut_is_named_as_damaged(self, tmp_path: Path) -> None:
+    def test_a_truncated_file_is_reported_as_damaged(self, tmp_path: Path) -> None:
         path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(at, at) for at in range(1, 3000)]})
         path.write_bytes(path.read_bytes()[:9000])
         with pytest.raises(NcuBenchError, match="could not be read as SQLite"):
@@ -325,17 +325,17 @@ class TestFilesOfStrangers:
         with pytest.raises(NcuBenchError, match="interrupted"):
             read(database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1)]}))
 
-    def test_numbers_that_are_words_are_null(self, tmp_path: Path) -> None:
+    def test_texts_in_numeric_columns_are_null(self, tmp_path: Path) -> None:
         path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1, deviceId="zero", demangledName="x")]})
         (row,) = table_of(path).to_pylist()
         assert (row["device_id"], row["kernel_name"]) == (None, "(kernel without a name)")
 
-    def test_a_path_with_marks_of_an_address_is_a_path(self, tmp_path: Path) -> None:
+    def test_a_path_with_url_characters_is_opened_as_a_path(self, tmp_path: Path) -> None:
         folder = tmp_path / "a?mode=rwc #1 %41"
         folder.mkdir()
         assert len(table_of(database(folder / "t.sqlite", {KERNELS: [kernel(5, 1)]}))) == 1
 
-    def test_reading_leaves_the_file_and_its_folder_as_they_were(self, tmp_path: Path) -> None:
+    def test_reading_changes_neither_the_file_nor_its_folder(self, tmp_path: Path) -> None:
         path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1)]})
         before = path.read_bytes()
         read(path)
@@ -387,7 +387,7 @@ nvtx.end_range(handle)
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of real nsys. It holds the whole environment, so only what is needed is handed over."""
+    """A report of real nsys, recorded with a minimal environment, because the report contains all of it."""
     pytest.importorskip("nvtx", reason="nvtx is not installed (pip install 'ncu-bench[models]')")
     folder = tmp_path_factory.mktemp("nsys")
     (folder / "program.py").write_text(PROGRAM)
@@ -432,19 +432,19 @@ class TestReportsOfRealNsys:
         with pytest.raises(NoGpuWork, match=r"run\.nsys-rep is a timeline without GPU work: it holds 4 NVTX ranges"):
             read(recorded)
 
-    def test_a_damaged_report_says_what_nsys_said(self, recorded: Path, tmp_path: Path) -> None:
+    def test_the_error_for_a_damaged_report_quotes_nsys(self, recorded: Path, tmp_path: Path) -> None:
         cut = tmp_path / "cut.nsys-rep"
         cut.write_bytes(recorded.read_bytes()[:2000])
         with pytest.raises(NcuBenchError, match=r'cut\.nsys-rep could not be exported by nsys 20.*It says: ".*error'):
             read(cut)
 
-    def test_without_nsys_a_report_says_what_to_install(self, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_error_without_nsys_says_what_to_install(self, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nowhere")
         with pytest.raises(NcuBenchError, match=r"No nsys was found on PATH\. Install Nsight Systems"):
             read(recorded)
 
 
-def test_a_schema_with_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_schema_with_invalid_utf_8_is_refused(tmp_path: Path) -> None:
     path = database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1)]})
     data = path.read_bytes()
     path.write_bytes(data.replace(b"CREATE TABLE", b"CREATE T\xd0BLE"))
@@ -453,7 +453,7 @@ def test_a_schema_with_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None
 
 
 def stand_in_nsys(folder: Path, does: str) -> None:
-    """An nsys that answers --version, and to an export does something of its own: $6 is where it should go."""
+    """A fake nsys that answers --version and runs a shell command for an export; $6 is the output path."""
     script = folder / "nsys"
     script.write_text(
         f"#!/bin/sh\n[ $1 = --version ] && echo NVIDIA Nsight Systems version 2022.4.2 && exit 0\n{does}\n"
@@ -469,14 +469,14 @@ class TestReportsThroughNsys:
         path.write_bytes(nsys_rep.MAGIC + b" 1.\n")
         return path
 
-    def test_kernels_of_the_export_carry_the_name_of_the_report(self, report: Path, tmp_path: Path) -> None:
+    def test_kernels_of_the_export_have_the_name_of_the_report(self, report: Path, tmp_path: Path) -> None:
         exported = database(tmp_path / "t.sqlite", {KERNELS: [kernel(5, 1)]})
         stand_in_nsys(tmp_path, f'cp "{exported}" "$7"')
         result = read(report)
         assert result.table is not None
         assert (result.dialects, result.table.column("report").to_pylist()) == (["nsys report"], [str(report)])
 
-    def test_a_report_of_a_newer_nsys_says_so(self, report: Path, tmp_path: Path) -> None:
+    def test_the_error_for_a_report_of_a_newer_nsys_names_its_version(self, report: Path, tmp_path: Path) -> None:
         stand_in_nsys(
             tmp_path, "echo 'Report was created in Nsight Systems version (2026.3.1), newer than this'; exit 1"
         )
@@ -492,7 +492,7 @@ class TestReportsThroughNsys:
 
 
 def profiled(tmp_path: Path, export: str) -> subprocess.CompletedProcess[str]:
-    """A profile of a program under an nsys that records nothing, and gives `export` for its report."""
+    """Profile a program with a fake nsys that records nothing, and runs `export` to export its report."""
     stand_in_nsys(
         tmp_path,
         "if [ $1 = export ]; then " + export + "; exit; fi\n"
@@ -517,7 +517,7 @@ def test_a_profile_with_nsys_shows_the_kernels_of_its_timeline(tmp_path: Path) -
     assert (tmp_path / "run" / "launches.parquet").is_file()
 
 
-def test_a_profile_with_nsys_of_no_gpu_work_says_so_and_is_no_failure(tmp_path: Path) -> None:
+def test_a_profile_with_nsys_without_gpu_work_succeeds_with_a_message(tmp_path: Path) -> None:
     exported = database(tmp_path / "t.sqlite", {RANGES: [pushed("a", 1, 2)]})
     done = profiled(tmp_path, f'cp "{exported}" "$7"')
     assert (done.returncode, done.stdout) == (0, "")

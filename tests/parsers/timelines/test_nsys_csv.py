@@ -1,4 +1,4 @@
-"""CSV tables of nsys stats and of the user interface, 2020 to 2026: kernels, copies, traces, and what to leave out."""
+"""CSV tables of nsys stats and of the user interface, 2020 to 2026: kernels, copies, traces, and dropped tables."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def parsed(path: Path) -> tuple[Report, list[dict[str, Any]]]:
     ],
     ids=["2020", "2021", "2022 with None", "in microseconds", "user interface", "semicolons"],
 )  # fmt: skip
-def test_a_kernel_summary_of_any_year_is_the_average_of_its_launches(tmp_path: Path, header: str, row: str) -> None:
+def test_a_kernel_summary_of_any_year_gives_averages_over_launches(tmp_path: Path, header: str, row: str) -> None:
     report, (launch,) = parsed(written(tmp_path, header, row, encoding="utf-8-sig"))
     assert (launch["source"], report.dialects) == ("nsys", ["nsys kernel summary"])
     assert (launch["kernel_name"], launch["kernel_short"], launch["invocations"]) == (NAME, "f", 4)
@@ -73,13 +73,13 @@ def test_three_decimals_are_decimals_in_any_locale(tmp_path: Path, share: str, t
     assert launch["duration_ns"] == pytest.approx(383.682)
 
 
-def test_three_decimals_are_decimals_where_nothing_else_speaks(tmp_path: Path) -> None:
+def test_three_decimals_are_decimals_even_if_all_numbers_are_ambiguous(tmp_path: Path) -> None:
     header = "Start,Duration,CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Name"
     _, (launch,) = parsed(written(tmp_path, header, "1.234 ms,383.682 μs,1,1,1,1,32,1,1,k"))
     assert (launch["start_ns"], launch["duration_ns"]) == pytest.approx((1.234e6, 383682.0))
 
 
-def test_shapes_of_2022_stand_in_one_cell_each(tmp_path: Path) -> None:
+def test_shapes_of_2022_are_read_from_one_cell_each(tmp_path: Path) -> None:
     header = SUMMARY.replace(",Name", ",GridXYZ,BlockXYZ,Name")
     _, (launch,) = parsed(
         written(tmp_path, header, f'100.0,10,1,10,10,10,10,None,  16    2    1, 128    1    1,"{NAME}"')
@@ -103,7 +103,7 @@ def test_a_trace_of_2021_has_a_unit_per_column(tmp_path: Path) -> None:
     assert (launch["start_ns"], launch["duration_ns"]) == (1.5e9, 1000.0)
 
 
-def test_a_trace_of_kernel_executions_names_the_process(tmp_path: Path) -> None:
+def test_a_trace_of_kernel_executions_has_the_process(tmp_path: Path) -> None:
     header = (
         "API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),Kernel Dur (ns),Total Dur (ns),"
         "PID,TID,DevId,API Function,GridXYZ,BlockXYZ,Kernel Name"
@@ -113,7 +113,7 @@ def test_a_trace_of_kernel_executions_names_the_process(tmp_path: Path) -> None:
     assert (launch["kernel_name"], launch["block"]) == (NAME, [64, 1, 1])
 
 
-def test_times_of_copies_and_of_everything_are_summaries_too(tmp_path: Path) -> None:
+def test_summaries_of_copies_and_of_all_operations_are_read(tmp_path: Path) -> None:
     memory = SUMMARY.replace("Instances", "Count").replace("Name", "Operation")
     _, (copy,) = parsed(written(tmp_path, memory, "90.0,40,2,20,20,10,30,1,[CUDA memcpy DtoH]"))
     assert (copy["operation"], copy["invocations"], copy["duration_ns"]) == ("memcpy", 2, 20.0)
@@ -123,7 +123,7 @@ def test_times_of_copies_and_of_everything_are_summaries_too(tmp_path: Path) -> 
     assert [(row["kernel_name"], row["operation"]) for row in found] == [("k", "kernel"), ("[CUDA memset]", "memset")]
 
 
-def test_of_several_tables_in_one_file_the_time_is_counted_once(tmp_path: Path) -> None:
+def test_several_tables_in_one_file_count_the_time_once(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         "Processing [x.sqlite] with [reports/cuda_api_sum.py]...", API, "90.0,1000,2,500.0,500.0,400,600,1.0,cudaLaunchKernel",
@@ -135,7 +135,7 @@ def test_of_several_tables_in_one_file_the_time_is_counted_once(tmp_path: Path) 
     assert any("nsys kernel summary" in note for note in report.notes)
 
 
-def test_tables_of_nsys_without_kernels_are_refused_with_what_to_make(tmp_path: Path) -> None:
+def test_tables_of_nsys_without_kernels_are_refused_with_advice(tmp_path: Path) -> None:
     with pytest.raises(NotAReport, match="nsys stats --report cuda_gpu_trace"):
         read(written(tmp_path, SUMMARY.replace("Name", "Style,Range"), "90.0,10,1,10,10,10,10,0,PushPop,forward"))
 
@@ -149,7 +149,7 @@ def test_traces_of_two_processes_with_equal_ids_stay_two_launches(tmp_path: Path
     assert result.table.column("start_ns").to_pylist() == [100.0, 117.0]
 
 
-def test_lines_that_are_no_rows_are_counted_and_passed_over(tmp_path: Path) -> None:
+def test_lines_that_are_no_rows_are_counted_and_skipped(tmp_path: Path) -> None:
     report, rows = parsed(
         written(tmp_path, SUMMARY, f'100.0,10,1,10,10,10,10,None,"{NAME}"', "the program says hello", '1,"2')
     )
@@ -180,7 +180,7 @@ SKIPPED: t.sqlite does not contain OpenMP event data.
 """
 
 
-def test_tables_in_columns_are_read_by_the_dashes_below_their_titles(tmp_path: Path) -> None:
+def test_tables_in_columns_are_split_at_the_dashes_below_their_titles(tmp_path: Path) -> None:
     report, rows = parsed(written(tmp_path, *IN_COLUMNS.splitlines()))
     found = [(row["kernel_name"], row["invocations"], row["duration_ns"], row["grid"]) for row in rows]
     assert found == [
@@ -191,7 +191,7 @@ def test_tables_in_columns_are_read_by_the_dashes_below_their_titles(tmp_path: P
     assert report.skipped.get("broken row") is None
 
 
-def test_a_line_that_does_not_keep_to_the_columns_is_no_row(tmp_path: Path) -> None:
+def test_a_line_with_text_between_columns_is_no_row(tmp_path: Path) -> None:
     report, rows = parsed(written(tmp_path, *IN_COLUMNS.splitlines()[:8], "     the program says something in between"))
     assert (len(rows), report.skipped["program output"]) == (1, 1)
 
@@ -218,13 +218,13 @@ def test_a_summary_by_range_gives_each_kernel_in_each_range(tmp_path: Path) -> N
     assert report.notes == []
 
 
-def test_ranges_that_may_nest_are_said_to_count_launches_more_than_once(tmp_path: Path) -> None:
+def test_a_note_says_that_nested_ranges_count_launches_more_than_once(tmp_path: Path) -> None:
     report, rows = parsed(written(tmp_path, BY_RANGE, by_range("step", 6, 800), by_range("forward", 2, 500)))
     assert [row["nvtx_path"] for row in rows] == [["step"], ["forward"]]
-    assert any("1 kernels stand below several NVTX ranges" in note for note in report.notes)
+    assert any("1 kernels are listed under several NVTX ranges" in note for note in report.notes)
 
 
-def test_ranges_of_our_own_launcher_say_phase_and_module(tmp_path: Path) -> None:
+def test_ranges_of_our_own_launcher_set_phase_and_module(tmp_path: Path) -> None:
     _, rows = parsed(
         written(tmp_path, BY_RANGE, by_range("ncu_bench:forward", 2, 5), by_range("ncu_bench:resnet18.fc", 1, 3))
     )
@@ -233,14 +233,14 @@ def test_ranges_of_our_own_launcher_say_phase_and_module(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
-def test_beside_a_plain_summary_the_one_by_range_is_left_out(tmp_path: Path) -> None:
+def test_a_summary_by_range_is_dropped_if_there_is_a_plain_one(tmp_path: Path) -> None:
     plain = f'100.0,800,6,1,1,1,1,None,"{NAME}"'
     report, (row,) = parsed(written(tmp_path, BY_RANGE, by_range("step", 6, 800), "", SUMMARY, plain))
     assert (row["invocations"], row["nvtx_path"]) == (6, None)
     assert any("by NVTX range" in note for note in report.notes)
 
 
-def test_of_two_kernel_summaries_the_one_with_shapes_is_taken(tmp_path: Path) -> None:
+def test_of_two_kernel_summaries_the_one_with_shapes_is_kept(tmp_path: Path) -> None:
     shaped = SUMMARY.replace(",Name", ",GridXYZ,BlockXYZ,Name")
     path = written(
         tmp_path, SUMMARY, f'100.0,30,3,10,10,10,10,None,"{NAME}"', "",
@@ -257,7 +257,7 @@ REAL_REPORTS = ("nvtxkernsum", "gpukernsum", "gputrace")
 @needs_nsys
 @pytest.mark.parametrize("table", REAL_REPORTS)
 @pytest.mark.parametrize("layout", ["csv", "column"])
-def test_tables_that_real_nsys_prints_have_the_times_of_the_timeline(tmp_path: Path, table: str, layout: str) -> None:
+def test_tables_printed_by_real_nsys_have_the_times_of_the_timeline(tmp_path: Path, table: str, layout: str) -> None:
     names = ("void gemm<1>(int)", "k2")
     kernels = [kernel(100, 1), kernel(2000, 2, end=3500), kernel(9000, 3, end=1234567, name=2)]
     whole = dict.fromkeys(("registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "gridId"), 0)
@@ -290,7 +290,7 @@ def test_tables_that_real_nsys_prints_have_the_times_of_the_timeline(tmp_path: P
 
 
 @needs_shared_reports
-def test_a_real_summary_gives_the_times_it_prints() -> None:
+def test_a_real_summary_is_read_with_its_printed_times() -> None:
     (path,) = (SHARED / "reports" / "nsys").glob("*.csv")
     result = parse([Source(str(path))])
     assert result.table is not None

@@ -1,4 +1,4 @@
-"""Which GPU a device number of a timeline means, for each process and for exports of every year."""
+"""The GPU of a timeline's device number, per process, and for exports of every year."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def names(found: Devices, *pairs: tuple[int, int]) -> list[str | None]:
     return [known.names[code] for code in known.code.tolist()]
 
 
-def test_a_process_that_sees_some_gpus_counts_those_from_0(tmp_path: Path) -> None:
+def test_a_process_restricted_to_some_gpus_numbers_them_from_0(tmp_path: Path) -> None:
     shown = [{"pid": PROCESS, "cudaId": 0, "gpuId": 1}]
     found = devices(tmp_path, TARGET_INFO_GPU=[A100, H100], TARGET_INFO_CUDA_DEVICE=shown)
     assert names(found, (PROCESS, 0), (8, 0), (8, 1)) == ["NVIDIA H100", "NVIDIA A100", "NVIDIA H100"]
 
 
-def test_a_number_without_a_gpu_has_no_name_rather_than_that_of_another(tmp_path: Path) -> None:
+def test_a_device_number_without_a_gpu_has_no_name(tmp_path: Path) -> None:
     found = devices(tmp_path, TARGET_INFO_GPU=[A100])
     assert names(found, (PROCESS, 0), (PROCESS, 5)) == ["NVIDIA A100", None]
 
 
-def test_a_gpu_knows_its_chip_and_compute_capability_where_the_export_does(tmp_path: Path) -> None:
+def test_a_gpu_has_its_chip_and_compute_capability_if_the_export_does(tmp_path: Path) -> None:
     unknown = {**H100, "computeMajor": 0, "chipName": None}
     found = devices(tmp_path, TARGET_INFO_GPU=[A100, unknown])
     assert found.gpus == {0: TracedGpu("NVIDIA A100", "GA100", "8.0"), 1: TracedGpu("NVIDIA H100", None, None)}
 
 
-def test_the_table_of_2020_counts_as_cuda_does(tmp_path: Path) -> None:
+def test_the_table_of_2020_uses_cuda_device_numbers(tmp_path: Path) -> None:
     old = {"deviceId": 3, "name": "Tesla V100", "computeCapabilityMajor": 7, "computeCapabilityMinor": 0}
     found = devices(tmp_path, TARGET_INFO_CUDA_GPU=[old])
     assert found.table == "TARGET_INFO_CUDA_GPU"

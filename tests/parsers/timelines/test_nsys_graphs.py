@@ -1,4 +1,4 @@
-"""Kernels of CUDA graphs: the ranges of the launch, and those in which the graph was captured."""
+"""Kernels of CUDA graphs: ranges around the launch, and ranges in which the graph was captured."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LAUNCHED_AT = 1000
 
 
 def replayed(tmp_path: Path, nodes: list[Row], *, ranges: list[Row], kernels: list[Row] | None = None) -> Any:
-    """The report of a timeline in which a call launches a graph whose node 21 is a kernel, and the rows of its table."""
+    """The report and table rows of a timeline in which a call launches a graph whose node 21 is a kernel."""
     tables = {
         KERNELS: kernels or [kernel(LAUNCHED_AT + 5, 1, graphNodeId=21)],
         CALLS: [call(LAUNCHED_AT, 1), call(LAUNCHED_AT, 1, process=8, thread=8)],
@@ -63,7 +63,7 @@ def test_copies_of_copies_lead_back_to_the_capture(tmp_path: Path) -> None:
     assert row[CAPTURED_IN] == ["capture", "layer 1"]
 
 
-def test_phase_and_module_are_those_of_the_capture_and_the_iteration_that_of_the_launch(tmp_path: Path) -> None:
+def test_phase_and_module_come_from_the_capture_and_the_iteration_from_the_launch(tmp_path: Path) -> None:
     inside = [(LAUNCHED_AT - 1, LAUNCHED_AT + 1, "iteration 3")]
     inside += [(0, 100, "iteration 0"), (5, 30, "forward"), (10, 20, "resnet18.layer1")]
     ranges = [domain("ncu_bench", 2), *(pushed(name, start, end, domain=2) for start, end, name in inside)]
@@ -104,14 +104,14 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("nodes", UNKNOWN.values(), ids=UNKNOWN)
-def test_where_the_capture_cannot_be_told_there_is_no_column_and_a_note(tmp_path: Path, nodes: list[Row]) -> None:
+def test_an_unknown_capture_gives_a_note_and_no_column(tmp_path: Path, nodes: list[Row]) -> None:
     report, (row,) = replayed(tmp_path, nodes, ranges=CAPTURE)
     assert (row["nvtx_path"], CAPTURED_IN in row, row["module"]) == (["replay"], False, None)
     assert any("where they were captured is not known" in note for note in report.notes)
 
 
 def test_a_graph_is_captured_under_the_ranges_of_its_phases_and_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU nothing can be captured: a stand-in for PyTorch's capture runs the step instead."""
+    """Capturing needs a GPU: a fake of PyTorch's capture runs the step instead."""
     torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
     from ncu_launch.nvtx_ranges import Ranges
     from ncu_launch.workload import workload

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from ncu_launch.errors import NcuBenchError, WrongUsage, spoken_in
+from ncu_launch.errors import NcuBenchError, WrongUsage, error_in_line
 from ncu_launch.files.atomic_files import replacing
 from ncu_launch.files.manifest import DamagedManifest
 from ncu_launch.profilers.installed_tools import ask
@@ -52,10 +52,10 @@ def test_every_error_class_is_tested_above() -> None:
 
 
 def test_an_error_reads_back_from_its_printed_paragraph() -> None:
-    error = spoken_in(WrongUsage(*PARTS).spoken)
+    error = error_in_line(WrongUsage(*PARTS).serialized)
     assert error is not None
     assert (error.what, error.cause, error.advice, error.exit_code) == (*PARTS, 2)
-    assert spoken_in("a line of the program") is None
+    assert error_in_line("a line of the program") is None
 
 
 def test_tool_output_may_contain_bytes_that_are_not_text(tmp_path: Path) -> None:
