@@ -308,7 +308,8 @@ def test_a_target_that_names_a_function_imports_it(tmp_path: Path, monkeypatch: 
     "command",
     [
         "profile gemm:16,16,16,fp32 -o run", "bench gemm:16,16,16,fp32 --max-time 0.05 -o run", "estimate alexnet", "doctor",
-        "bench gemm:16,16,16,fp32 --max-time 0.05 -o run --dask local", "machines measure --device cuda -o run",
+        pytest.param("bench gemm:16,16,16,fp32 --max-time 0.05 -o run --dask local", marks=pytest.mark.nightly),
+        "machines measure --device cuda -o run",
     ],
 )  # fmt: skip
 def test_no_command_imports_from_a_folder_that_no_target_names(command: str, tmp_path: Path) -> None:

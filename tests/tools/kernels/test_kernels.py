@@ -26,6 +26,7 @@ from ncu_tools.kernels.hotspots import GROUPS, ORDERS, Hotspots, RunSums, hotspo
 from ncu_tools.kernels.kernel_cache import hotspots_of, keep_kernels, kept_kernels
 from ncu_tools.runs.loading import LAUNCHES, OnDisk, load
 from tests.support.launches import launch, metric, sass, table, tensor
+from tests.support.nightly import one_in
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
 PEAK, CLOCK = "dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"
@@ -73,7 +74,7 @@ def test_the_stretches_of_a_file_change_nothing(path: Path, tmp_path: Path) -> N
 
 
 @needs_shared_reports
-@pytest.mark.parametrize("path", shared_reports("ncu_csv")[:40], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(5, shared_reports("ncu_csv")), ids=lambda path: path.name)
 def test_the_stretches_of_a_real_report_change_nothing(path: Path, tmp_path: Path) -> None:
     assert_stretches_change_nothing(path, tmp_path)
 
