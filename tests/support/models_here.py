@@ -7,7 +7,6 @@ tested with real ones, in tests/launch/workload/test_operators.py and tests/laun
 from __future__ import annotations
 
 import importlib
-import io
 import random
 import sys
 import time
@@ -15,13 +14,14 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ncu_launch.profilers import subprocesses
 from ncu_launch.profilers.subprocesses import OWN_PYTHON, Finished
 
-from ncu_tools.cli import run
+from tests.support.called_here import called_here
 from tests.support.installed import WITHOUT_TORCH
 from tests.tools.cli.test_cli import Result
 
@@ -45,6 +45,8 @@ def models_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(importlib.import_module(name), "run", finished_here)
     for name in ("ncu_launch.workload.workload", "ncu_launch.bench.point_process"):
         monkeypatch.setattr(importlib.import_module(name), "end_with_the_parent", lambda: None)
+    garbage = SimpleNamespace(collect=int, freeze=int, unfreeze=int, disable=int, enable=int)
+    monkeypatch.setattr("ncu_launch.bench.point_process.gc", garbage)  # that of all tests takes long to collect
 
 
 def finished_here(
@@ -89,9 +91,6 @@ def _as_before() -> Iterator[None]:
 
 def profiled_here(*arguments: str, cwd: Path) -> Result:
     """What `ncu-bench profile` gives in a folder, its model run in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    with pytest.MonkeyPatch.context() as patch:
         models_run_here(patch)
-        patch.chdir(cwd)
-        code = run(["profile", *arguments])
-    return Result(code, out.getvalue(), err.getvalue())
+        return called_here("profile", *arguments, cwd=cwd)

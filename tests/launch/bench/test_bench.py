@@ -360,7 +360,9 @@ def pid_in(path: Path) -> int:
     raise AssertionError(f"nothing was written to {path}")
 
 
-@pytest.mark.parametrize("number", by_day([signal.SIGINT, signal.SIGKILL], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]))
+@pytest.mark.parametrize(
+    "number", by_day([signal.SIGINT, signal.SIGKILL], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+)
 def test_a_sweep_that_is_stopped_leaves_its_rows_and_no_process_and_goes_on(
     number: signal.Signals, targets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

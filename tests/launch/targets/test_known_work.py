@@ -119,7 +119,9 @@ class TestBuilding:
 def test_the_collector_counts_the_true_flops_forward_and_twice_them_backward(dtype: str, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason=WITHOUT_TORCH)
     target, name = f"gemm:32,48,64,{dtype},epilogue=bias", f"gemm_32x48x64_{dtype}_bias"
-    result = profiled_here(target, "--dtype", "fp16", "--phase", "forward", "--phase", "backward", "-o", "run", cwd=tmp_path)
+    result = profiled_here(
+        target, "--dtype", "fp16", "--phase", "forward", "--phase", "backward", "-o", "run", cwd=tmp_path
+    )
     assert result.code == 0, result.err
     manifest = read_manifest(tmp_path / "run")
     assert manifest.facts["true_flops"] == {name: 2 * 32 * 48 * 64}

@@ -326,7 +326,9 @@ class TestTargets:
     def test_other_kinds_of_models_run(self, target: str, unit: str, tmp_path: Path) -> None:
         if unit == "timm":
             needs("timm")
-        result = profiled_here(target, "--input-size", "64", "--phase", "forward", "--warmup", "0", "-o", "run", cwd=tmp_path)
+        result = profiled_here(
+            target, "--input-size", "64", "--phase", "forward", "--warmup", "0", "-o", "run", cwd=tmp_path
+        )
         assert result.code == 0, result.err
 
 

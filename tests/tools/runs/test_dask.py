@@ -137,7 +137,8 @@ class TestALocalCluster:
         assert "dask workers died" in found[2].paragraph
 
 
-@pytest.mark.parametrize("tasks_of_a_worker",
+@pytest.mark.parametrize(
+    "tasks_of_a_worker",
     [pytest.param(32, id="a task each"), pytest.param(2, id="two in a task", marks=pytest.mark.nightly)],
 )
 def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(
