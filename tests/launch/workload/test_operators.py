@@ -300,10 +300,13 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("name", "parameters"),
         [
-            ("distilbert", 66_362_880), ("gpt2", 124_439_808), ("opt-125m", 125_239_296), ("vit-base", 86_389_248),
+            ("distilbert", 66_362_880),
             ("t5-small", 60_506_624),
+            pytest.param("gpt2", 124_439_808, marks=pytest.mark.nightly),
+            pytest.param("opt-125m", 125_239_296, marks=pytest.mark.nightly),
+            pytest.param("vit-base", 86_389_248, marks=pytest.mark.nightly),
         ],
-    )  # fmt: skip
+    )
     def test_transformers_run_from_their_configuration_without_a_download(
         self, name: str, parameters: int, tmp_path: Path
     ) -> None:

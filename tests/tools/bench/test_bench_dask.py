@@ -174,6 +174,7 @@ def test_ctrl_c_ends_local_workers_in_silence_and_leaves_no_temporary_folder(tar
     Cluster.wait_for(lambda: not Path("/proc", process).exists())
 
 
+@pytest.mark.nightly
 def test_a_point_whose_worker_is_killed_is_measured_by_another(targets: Path, tmp_path: Path) -> None:
     for cluster in clusters(tmp_path):
         sweep = begun("targets.py:hangs_once", cluster)

@@ -106,8 +106,8 @@ class TestPartners:
         assert found.partner.tolist() == [-1, 2]
 
     @pytest.mark.parametrize("others", [{"process_id": 2}, {"device_id": 2}, {"invocations": 3}], ids=str)
-    def test_are_none_across_processes_and_devices_and_for_averages(self, others: dict[str, int]) -> None:
-        here = {"process_id": 1, "device_id": 1}
+    def test_are_none_across_processes_and_devices_and_for_averages(self, others: dict[str, Any]) -> None:
+        here: dict[str, Any] = {"process_id": 1, "device_id": 1}
         apart = [kernel(**here), kernel(**{**here, **others})]
         together = [kernel(**here), kernel(**here)]
         assert match(side(*together), side(*together)).partner.tolist() == [0, 1]
@@ -115,7 +115,8 @@ class TestPartners:
         assert match(side(*together), side(*apart)).partner.tolist() == [-1, -1]
 
     def test_of_one_group_do_not_depend_on_where_another_ran(self) -> None:
-        first, second = {"device_id": 0}, {"device_id": 1}
+        first: dict[str, Any] = {"device_id": 0}
+        second: dict[str, Any] = {"device_id": 1}
         both = [kernel("a", **first), kernel("a", **first), kernel("b", **first), kernel("b", **second)]
         assert match(side(*both), side(*both)).partner.tolist() == [0, 1, -1, -1]
         on_the_second = [kernel("a", **second), kernel("b", **first)]

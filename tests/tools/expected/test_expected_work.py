@@ -76,7 +76,12 @@ def test_resnet18_is_expected_to_do_what_its_paper_says_and_every_row_is_an_esti
 
 
 @pytest.mark.parametrize(
-    ("target", "options"), [("resnet18", {}), ("vit_b_16", {}), ("hf:bert-base", {"sequence_length": 16})]
+    ("target", "options"),
+    [
+        ("resnet18", {}),
+        pytest.param("vit_b_16", {}, marks=pytest.mark.nightly),
+        ("hf:bert-base", {"sequence_length": 16}),
+    ],
 )
 def test_it_equals_what_the_collector_counts_by_phase_and_module(
     target: str, options: dict[str, Any], tmp_path: Path

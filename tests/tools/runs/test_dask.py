@@ -137,9 +137,10 @@ class TestALocalCluster:
         assert "dask workers died" in found[2].paragraph
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "tasks_of_a_worker",
-    [pytest.param(32, id="a task each"), pytest.param(2, id="two in a task", marks=pytest.mark.nightly)],
+    [pytest.param(32, id="a task each"), pytest.param(2, id="two in a task")],
 )
 def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tasks_of_a_worker: int
@@ -158,6 +159,7 @@ def test_items_beside_one_that_kills_their_only_worker_are_done_all_the_same(
         assert isinstance(finished[7], NcuBenchError)
 
 
+@pytest.mark.nightly
 def test_the_environment_is_as_it_was_also_after_a_worker_was_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nannies are part of this process, and set its variables for each worker that they start."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
