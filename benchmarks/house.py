@@ -30,7 +30,7 @@ from benchmarks.generate import LONG_NAMES, METRICS, kernel_names, launches, wri
 from sample_reports import dialects
 from sample_reports.dialects import Cell, Printed, Style
 from tests.conftest import ROOT, SAMPLES
-from tests.whole.test_house import FOLDERS, MODULES, TREES, assert_no_cycle, entries, modules_imported_by
+from tests.whole.test_house import FOLDERS, MODULES, assert_no_cycle, entries, modules_imported_by, trees
 
 SMALL_SAMPLE = SAMPLES / "d01-wide-raw.csv"
 NOT_ANALYSIS = ("ncu_tools.report", "ncu_tools.cli", "ncu_tools.profiling")
@@ -72,7 +72,7 @@ def defined(places: str) -> int:
     """How many of these `file:name` of ncu_parsers exist and define the function, class or constant."""
     count = 0
     for file, name in (place.split(":") for place in places.split()):
-        tree = TREES.get(FOLDERS["ncu_parsers"] / f"{file}.py")
+        tree = trees().get(FOLDERS["ncu_parsers"] / f"{file}.py")
         nodes = () if tree is None else ast.walk(tree)
         count += any(name in (getattr(node, "name", None), getattr(node, "id", None)) for node in nodes)
     return count
@@ -241,7 +241,7 @@ def code_rows() -> Iterator[Row]:
     """What the source says of itself."""
     folders = [one for top in FOLDERS.values() for one in (top, *top.rglob("*")) if one.is_dir()]
     fullest = max(folders, key=lambda folder: len(entries(folder)))
-    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
+    nodes = [node for tree in trees().values() for node in ast.walk(tree)]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     widest = max(functions, key=parameters)
     classes = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))

@@ -68,9 +68,9 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "matching": (
         ("ncu_tools/compare/matching/*.py",),
         (f"{COMPARE}/test_kernel_pairs.py", f"{COMPARE}/test_run_works.py", f"{COMPARE}/test_per_launch.py",
-         f"{COMPARE}/test_compare.py"),
+         f"{COMPARE}/test_compare.py", f"{COMPARE}/test_launch_signatures.py", f"{COMPARE}/test_pair_evidence.py"),
     ),
-    "join": (("ncu_tools/compare/join.py",), (f"{COMPARE}/test_join.py",)),
+    "join": (("ncu_tools/compare/join.py",), (f"{COMPARE}/test_join.py", f"{COMPARE}/test_joined_counts.py")),
 }  # fmt: skip
 """The parts of the numeric core: the files to change, and the tests that must notice."""
 PATIENCE, FACTOR = 20.0, 4.0

@@ -23,8 +23,11 @@ SAMPLES = ROOT / "sample_reports"
 SHARED = ROOT.parent / "shared"
 
 
-LONGEST = ("test_fuzz.py", "test_operators.py", "test_supply_chain.py", "test_bench.py", "test_studies.py")
-"""Files that take minutes: where several processes share the files, none is left alone with one of them at the end."""
+LONGEST = (
+    "test_bench.py", "test_streaming.py", "test_bench_dask.py", "test_hostile.py", "test_html_report.py",
+    "test_ranks.py", "test_faults.py", "test_execute.py",
+)  # fmt: skip
+"""Files that take half a minute: where several processes share the files, none is left alone with one of them at the end."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,7 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not want
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("nightly"):  # `-m "not slow"` takes the place of the default, `-m "not nightly"`
+            item.add_marker("slow")
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 

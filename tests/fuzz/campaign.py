@@ -19,6 +19,8 @@ NAMES = (
     "machine", "manifest", "ncu-rep",
 )  # fmt: skip
 """Those of `targets.TARGETS`, without importing the parsers."""
+TOGETHER = "together"
+"""The name of `targets.TOGETHER`: every target in turn, by the first byte of the input."""
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108
 """Inputs are written and read again so often that they should not reach a disk."""

@@ -18,7 +18,8 @@ import atheris
 with atheris.instrument_imports(include=["ncu_launch", "ncu_parsers", "ncu_tools"]):
     import pyarrow as pa
 
-    from tests.fuzz.targets import TARGETS, Target, try_input
+    from tests.fuzz import campaign
+    from tests.fuzz.targets import TARGETS, TOGETHER, Target, try_input
 
 
 class TooSlow(Exception):
@@ -53,7 +54,8 @@ def _named(error: Exception) -> str:
 def main() -> None:
     """Fuzz until libFuzzer has had enough."""
     name, folder, corpus, seconds, *options = sys.argv[1:]
-    target, findings = TARGETS[name], Findings(Path(folder))
+    target = TOGETHER if name == campaign.TOGETHER else TARGETS[name]
+    findings = Findings(Path(folder))
     pa.set_cpu_count(1)
 
     def try_one(data: bytes) -> None:

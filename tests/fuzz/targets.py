@@ -402,3 +402,24 @@ TARGETS: dict[str, Target] = {
     "manifest": Target(manifest, seeds.manifests, MANIFEST_WORDS, 4096),
     "ncu-rep": Target(ncu_rep, seeds.binary_reports, longest=4096),
 }
+
+
+def any_parser(data: bytes, thorough: bool) -> None:
+    """One of them all, which the first byte names."""
+    if data:
+        names = sorted(TARGETS)
+        chosen = TARGETS[names[data[0] % len(names)]]
+        chosen.run(data[1 : 1 + chosen.longest], thorough)
+
+
+def _seeds_of_all() -> list[bytes]:
+    return [bytes([at]) + seed for at, name in enumerate(sorted(TARGETS)) for seed in TARGETS[name].seeds()]
+
+
+TOGETHER = Target(
+    any_parser,
+    _seeds_of_all,
+    tuple({word for target in TARGETS.values() for word in target.words}),
+    longest=1 + max(target.longest for target in TARGETS.values()),
+)
+"""All of them as one, so that a short campaign imports the parsers once."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.parse.parse import parse
@@ -25,6 +27,12 @@ def sample_files() -> list[Path]:
 def shared_reports(folder: str) -> list[Path]:
     """Real reports made by others, kept beside the project and never in it; [] if missing."""
     return sorted(path for path in (SHARED / "reports" / folder).glob("*") if path.is_file())
+
+
+@cache
+def table_of(path: Path) -> pa.Table | None:
+    """The launches of a real report, which several tests read; None where it has none."""
+    return parse([Source(str(path))], join=False).table
 
 
 needs_shared_reports = pytest.mark.skipif(

@@ -43,6 +43,12 @@ def test_ci_runs_the_second_command_of_the_readme() -> None:
     assert "README.md" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
+def test_ci_runs_at_night_what_the_page_for_contributors_says() -> None:
+    command = "-m nightly"
+    assert command in (ROOT / ".ci" / "run").read_text("utf-8")
+    assert command in (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+
+
 @pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed (the extra models)")
 def test_every_ncu_bench_line_of_the_readmes_first_command_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

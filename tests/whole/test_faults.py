@@ -31,7 +31,7 @@ from tests.conftest import SAMPLES
 from tests.support.faults import MODEL, SCENARIOS, damaged, kill
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result
 from tests.whole.test_hostile import AS_ANYBODY
-from tests.whole.test_house import TREES
+from tests.whole.test_house import trees
 from tests.whole.test_profile_with_a_stand_in import Bench
 
 pytestmark = pytest.mark.slow
@@ -114,7 +114,7 @@ class TestPermissions:
 
 
 class TestKills:
-    @pytest.mark.parametrize(("name", "kills"), [("parse", 3), ("profile", 1)])
+    @pytest.mark.parametrize(("name", "kills"), [("parse", 3), pytest.param("profile", 1, marks=pytest.mark.nightly)])
     def test_at_random_moments_lose_nothing_and_the_same_command_completes(
         self, name: str, kills: int, tmp_path: Path
     ) -> None:
@@ -167,8 +167,8 @@ class TestClocks:
     def test_that_jump_are_not_used_for_durations(self) -> None:
         asked = [
             f"{path.name}:{node.lineno}"
-            for path in TREES
-            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            for path, tree in trees().items()
+            for node in ast.walk(tree)
             if isinstance(node, ast.Attribute) and ast.unparse(node) in ("time.time", "time.time_ns", "datetime.utcnow")
         ]
         assert asked == []
@@ -185,7 +185,10 @@ class TestClocks:
 
 
 class TestATool:
-    def test_that_ignores_termination_is_killed_with_its_daemon(self, bench: Bench) -> None:
+    def test_that_ignores_termination_is_killed_with_its_daemon(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(subprocesses, "GRACE_S", 1.0)
         result = bench.profile("stubborn", "--timeout", "2")
         assert result.code == 1
         assert "--timeout" in result.err

@@ -1,14 +1,14 @@
-"""A thousand mutated inputs for every parser, what was ever found by them, and the account of every line.
+"""Some thousand mutated inputs for all parsers, what was ever found by them, and the account of every line.
 
-A million of each at night, or as many as NCU_BENCH_FUZZ_INPUTS says: pytest -m nightly tests/whole/test_fuzz.py
+A million for each parser at night, or as many as NCU_BENCH_FUZZ_INPUTS says: pytest -m nightly tests/whole/test_fuzz.py
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +23,8 @@ from ncu_parsers.streaming.streaming_reader import stream_report
 from ncu_parsers.timelines import nsys_sqlite
 
 from tests.conftest import ROOT
-from tests.fuzz.campaign import NAMES, Campaign, fuzz
+from tests.fuzz import targets
+from tests.fuzz.campaign import NAMES, TOGETHER, Campaign, fuzz
 from tests.fuzz.expectations import hold_lines, hold_refusal, lines_of
 from tests.fuzz.targets import TARGETS, try_input
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
@@ -32,7 +33,7 @@ from tests.support.timelines import KERNELS, RANGES, database, kernel, pushed
 pytestmark = pytest.mark.slow
 
 FOUND = sorted(path for path in (ROOT / "tests" / "fuzz" / "found").glob("*/*") if path.is_file())
-INPUTS, SEED = 1_000, 9
+INPUTS, SEED = 2_000, 9
 AT_NIGHT = int(os.environ.get("NCU_BENCH_FUZZ_INPUTS", "1000000"))
 needs_atheris = pytest.mark.skipif(
     find_spec("atheris") is None, reason="atheris is not installed (pip install 'ncu-bench[fuzz]'; Linux on x86-64)"
@@ -54,32 +55,31 @@ def test_every_target_can_be_named_on_the_command_line() -> None:
     assert tuple(TARGETS) == NAMES
 
 
-@pytest.fixture(scope="module")
-def campaigns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Campaign]]]:
-    """Every target, two at a time and the slowest first: a process each."""
-    folder = tmp_path_factory.mktemp("findings")
-    slowest_first = sorted(NAMES, key=lambda name: name not in ("fast-path", "nsys-cells", "parquet-schema", "bench"))
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        yield {name: pool.submit(fuzz, name, INPUTS, SEED, folder / name) for name in slowest_first}
-
-
 def assert_nothing_was_found(campaign: Campaign, inputs: int) -> None:
     assert campaign.findings == [], f"{campaign}\n" + "\n".join(map(_told, campaign.findings))
     assert campaign.inputs >= inputs, str(campaign)
 
 
 @needs_atheris
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_thousand_mutated_inputs_are_parsed_or_refused_with_a_reason(
-    name: str, campaigns: dict[str, Future[Campaign]]
-) -> None:
-    assert_nothing_was_found(campaigns[name].result(), INPUTS)
+def test_two_thousand_mutated_inputs_give_nothing_but_answers_and_reasons(tmp_path: Path) -> None:
+    assert_nothing_was_found(fuzz(TOGETHER, INPUTS, SEED, tmp_path), INPUTS)
+
+
+def test_a_thousand_mutated_inputs_are_parsed_or_refused_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def noted(name: str) -> Callable[[bytes, bool], None]:
+        return lambda data, thorough: tried.append(name)
+
+    for name, target in TARGETS.items():
+        monkeypatch.setitem(TARGETS, name, replace(target, run=noted(name)))
+    for seed in targets.TOGETHER.seeds():
+        targets.TOGETHER.run(seed, False)
+    assert {name: tried.count(name) for name in NAMES} == {name: len(TARGETS[name].seeds()) for name in NAMES}
 
 
 @needs_atheris
 @pytest.mark.nightly
-@pytest.mark.slow  # `-m "not slow"` replaces the default, `-m "not nightly"`
 @pytest.mark.parametrize("name", NAMES)
 def test_a_million_mutated_inputs_are_parsed_or_refused_with_a_reason(name: str, tmp_path: Path) -> None:
     seed = date.today().toordinal()  # other inputs each night

@@ -40,6 +40,7 @@ from ncu_tools.roofline.scene import scene_from_json
 from ncu_tools.runs import loading
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table
+from tests.support.nightly import by_day
 from tests.support.timelines import CALLS, KERNELS, call, database, kernel, read
 from tests.tools.bench.test_scaling import row
 from tests.tools.cli.test_cli import PYTHONPATH
@@ -307,8 +308,10 @@ def test_a_target_that_names_a_function_imports_it(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     "command",
     [
-        "profile gemm:16,16,16,fp32 -o run", "bench gemm:16,16,16,fp32 --max-time 0.05 -o run", "estimate alexnet", "doctor",
-        "bench gemm:16,16,16,fp32 --max-time 0.05 -o run --dask local", "machines measure --device cuda -o run",
+        "profile gemm:16,16,16,fp32 -o run", "bench gemm:16,16,16,fp32 --max-time 0.05 -o run", "doctor",
+        pytest.param("estimate gemm:16,16,16,fp32", marks=pytest.mark.nightly),
+        pytest.param("bench gemm:16,16,16,fp32 --max-time 0.05 -o run --dask local", marks=pytest.mark.nightly),
+        "machines measure --device cuda -o run",
     ],
 )  # fmt: skip
 def test_no_command_imports_from_a_folder_that_no_target_names(command: str, tmp_path: Path) -> None:
@@ -325,7 +328,7 @@ def test_no_command_imports_from_a_folder_that_no_target_names(command: str, tmp
     assert done.returncode in (0, 1), done.stderr
 
 
-@pytest.mark.parametrize("target", ["own:make", "own.py:make"])
+@pytest.mark.parametrize("target", by_day(["own.py:make"], ["own:make", "own.py:make"]))
 def test_a_target_that_names_a_function_finds_modules_beside_it(target: str, tmp_path: Path) -> None:
     (tmp_path / "layers_of_mine.py").write_text("from torch.nn import Linear as Layer\n")
     (tmp_path / "own.py").write_text(

@@ -6,6 +6,7 @@ import ast
 import configparser
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -31,8 +32,13 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-TREES = {path: ast.parse(path.read_text("utf-8")) for folder in FOLDERS.values() for path in folder.rglob("*.py")}
-MODULES = {module_of(path): path for path in TREES}
+MODULES = {module_of(path): path for folder in FOLDERS.values() for path in folder.rglob("*.py")}
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every file of the packages, parsed when the first test asks."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in MODULES.values()}
 
 
 def imported(tree: ast.AST, here: str, *, is_package: bool = False) -> Iterator[str]:
@@ -54,7 +60,7 @@ def imported(tree: ast.AST, here: str, *, is_package: bool = False) -> Iterator[
 
 def imports_of(module: str) -> set[str]:
     path = MODULES[module]
-    return set(imported(TREES[path], module, is_package=path.name == "__init__.py"))
+    return set(imported(trees()[path], module, is_package=path.name == "__init__.py"))
 
 
 def modules_imported_by(module: str) -> set[str]:
@@ -147,7 +153,7 @@ def calls_in(tree: ast.AST) -> set[str]:
 
 
 def test_only_the_command_line_prints_or_ends_the_program_and_nothing_evaluates_text() -> None:
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if "cli" not in path.parts:
             assert calls_in(tree) & PRINTING == set(), path
         assert calls_in(tree) & EVALUATING == set(), path
@@ -182,7 +188,7 @@ def test_no_folder_file_or_function_is_too_large() -> None:
     for one in (ROOT / "tests").rglob("*"):
         if one.is_dir():
             assert len(entries(one)) <= MOST_ENTRIES_OF_TESTS, one
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES, path
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -192,7 +198,7 @@ def test_no_folder_file_or_function_is_too_large() -> None:
 
 def test_a_class_name_stands_for_one_class() -> None:
     names = Counter(
-        node.name for tree in TREES.values() for node in ast.walk(tree)
+        node.name for tree in trees().values() for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )  # fmt: skip
     assert [name for name, count in names.items() if count > 1] == []
@@ -203,8 +209,8 @@ def test_every_file_on_disk_is_shipped_and_named() -> None:
     config.read(ROOT / "setup.cfg")
     packages = {module for module, path in MODULES.items() if path.name == "__init__.py"}
     assert set(config["options"]["packages"].split()) == packages
-    assert {path.stem for path in TREES} & {"utils", "common", "helpers", "manager", "misc"} == set()
-    long = [path for path in TREES if path.name == "__init__.py" and path.parent.name != "cli"]
+    assert {path.stem for path in trees()} & {"utils", "common", "helpers", "manager", "misc"} == set()
+    long = [path for path in trees() if path.name == "__init__.py" and path.parent.name != "cli"]
     assert max(len(path.read_text("utf-8").splitlines()) for path in long) <= 8
 
 

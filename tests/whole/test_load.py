@@ -14,7 +14,6 @@ MOST_MEGABYTES = 2048
 
 
 @pytest.mark.nightly
-@pytest.mark.slow  # `-m "not slow"` replaces the default, `-m "not nightly"`
 @pytest.mark.parametrize("case", ["metrics", "launches", "reports"])
 def test_each_command_takes_much_at_once_within_its_memory(case: str) -> None:
     command = [sys.executable, "-m", "benchmarks.load", "--only", case, "--scale", "0.1"]

@@ -1,4 +1,7 @@
-"""ncu-bench profile from end to end, as a real process, with a stand-in for ncu: no GPU, every way a run can go."""
+"""ncu-bench profile from end to end, with a stand-in for ncu: no GPU, every way a run can go.
+
+The stand-in is a process always; ncu-bench is one where it has to start, print and be ended as such.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ from ncu_parsers.parquet.reader import read_launches
 from pyarrow.parquet import read_table
 
 from tests.conftest import ROOT, SAMPLES
+from tests.support.called_here import called_here
+from tests.support.models_here import models_run_here
 from tests.support.stand_in_ncu import half
 from tests.support.timelines import KERNELS, database, kernel
 from tests.tools.cli.test_cli import PYTHONPATH, Result
@@ -64,6 +69,12 @@ class Bench:
         return self.call(self.arguments(*options), self.environment(behaviour, version))
 
     def call(self, arguments: list[str], environment: dict[str, str]) -> Result:
+        """What a command gives that begins with `MAIN`, called in this process."""
+        return called_here(*arguments[len(MAIN) :], cwd=self.folder, environment=environment)
+
+    def process(self, behaviour: str, *options: str) -> Result:
+        """The same as `profile`, as a process."""
+        arguments, environment = self.arguments(*options), self.environment(behaviour)
         done = subprocess.run(
             arguments, capture_output=True, check=False, timeout=LIMIT_S, cwd=self.folder, env=environment
         )
@@ -99,10 +110,7 @@ def only_the_first_two_launches(bench: Bench) -> bool:
     """True if the kept launches are the first two of the whole report, without anything of the third."""
     folder = bench.folder / "whole"
     folder.mkdir()
-    subprocess.run(
-        [*MAIN, "parse", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(folder / "launches.parquet")],
-        env=bench.environment("good"), check=True, capture_output=True,
-    )  # fmt: skip
+    called_here("parse", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(folder / "launches.parquet"), cwd=folder)
     whole = read_launches(folder / "launches.parquet").to_pylist()
     kept = bench.launches()
     columns = [name for name in whole[0] if name in kept[0] and name not in ("source_file", "report", "source")]
@@ -111,7 +119,7 @@ def only_the_first_two_launches(bench: Bench) -> bool:
 
 class TestAGoodRun:
     def test_shows_a_table_and_keeps_everything(self, bench: Bench) -> None:
-        result = bench.profile("good")
+        result = bench.process("good")
         assert result.code == 0, result.err
         assert "tensorop_bf16" in result.out
         assert "77.0 %" in result.out
@@ -184,7 +192,7 @@ class TestAGoodRun:
         assert (bench.run / "logs" / "output.txt").stat().st_size == 50_000_000
 
     def test_prints_json_alone_whatever_the_program_prints(self, bench: Bench) -> None:
-        result = bench.profile("huge", "--format", "json")
+        result = bench.process("huge", "--format", "json")
         assert result.code == 0
         assert result.json()["command"] == "profile"
         assert len(result.json()["rows"]) == 6
@@ -282,7 +290,8 @@ class TestOnAKnownGpu:
         assert manifest["gpus"][0]["memory_bytes"] == 143771 * 2**20
         assert "every counter fits one pass" in manifest["plan"]
 
-    def test_compares_a_model_with_its_expected_flops(self, with_gpu: Bench) -> None:
+    def test_compares_a_model_with_its_expected_flops(self, with_gpu: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        models_run_here(monkeypatch)
         arguments = [*MAIN, "profile", "--tool", "ncu", "--ncu", str(with_gpu.ncu), "-o", str(with_gpu.run), "resnet18"]
         result = with_gpu.call(arguments, with_gpu.environment("asked", "2025.1.0.0"))
         assert result.code == 0, result.err
@@ -297,7 +306,7 @@ class TestOnAKnownGpu:
 
 class TestARunThatEndedEarly:
     def test_by_its_timeout_keeps_its_launches_and_leaves_no_process(self, bench: Bench) -> None:
-        result = bench.profile("slow", "--timeout", "2")
+        result = bench.process("slow", "--timeout", "2")
         assert result.code == 1
         assert "That was its --timeout." in result.err
         assert "the run ended early" in result.err
@@ -312,7 +321,7 @@ class TestARunThatEndedEarly:
         assert bench.still_running() == []
 
     def test_by_a_crash_keeps_its_launches(self, bench: Bench) -> None:
-        result = bench.profile("crash")
+        result = bench.process("crash")
         assert result.code == 1
         assert "signal 11" in result.err
         assert "Traceback" not in result.err

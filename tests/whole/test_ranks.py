@@ -54,6 +54,7 @@ from ncu_parsers.sources.sources import find_sources
 
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.installed import needs_ncu, needs_nsys
+from tests.support.nightly import by_day
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 pytestmark = pytest.mark.slow
@@ -421,21 +422,22 @@ class TestRanksThatFail:
 
 @needs_torch
 class TestRealRanks:
-    """Four ranks over gloo, on the CPU."""
+    """Two and four ranks over gloo, on the CPU."""
 
-    def test_of_a_model_are_one_run_with_rank_host_and_device_in_every_row(self, folder: Path) -> None:
-        done = profile(folder, "model.py:small", "--nproc", "4", "--tool", "operators", "-o", "run")
+    @pytest.mark.parametrize("ranks", by_day([2], [2, 4]))
+    def test_of_a_model_are_one_run_with_rank_host_and_device_in_every_row(self, folder: Path, ranks: int) -> None:
+        done = profile(folder, "model.py:small", "--nproc", str(ranks), "--tool", "operators", "-o", "run")
         assert done.returncode == 0, done.stderr
         rows = read_launches(folder / "run" / "launches.parquet").to_pylist()
-        each = [sorted(row["kernel_name"] for row in rows if row["rank"] == rank) for rank in range(4)]
-        assert each[0] == each[1] == each[2] == each[3]
+        each = [sorted(row["kernel_name"] for row in rows if row["rank"] == rank) for rank in range(ranks)]
+        assert each == [each[0]] * ranks
         assert each[0].count("aten::addmm") == 2
         assert "c10d::allreduce_" in each[0]
         assert {row["host"] for row in rows} == {os.uname().nodename}
         assert all(row["device_name"] for row in rows)
         manifest = read_manifest(folder / "run")
-        assert [(rank["rank"], rank["exit_code"]) for rank in manifest.ranks] == [(0, 0), (1, 0), (2, 0), (3, 0)]
-        assert "4 ranks on 1 host" in done.stderr
+        assert [(rank["rank"], rank["exit_code"]) for rank in manifest.ranks] == [(rank, 0) for rank in range(ranks)]
+        assert f"{ranks} ranks on 1 host" in done.stderr
         self._are_joined_again_from_their_reports(folder, rows)
 
     def _are_joined_again_from_their_reports(self, folder: Path, rows: list[dict[str, object]]) -> None:

@@ -19,7 +19,7 @@ from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import LEVELS
 from ncu_tools.roofline.scene_builder import scene_of
 from tests.conftest import ROOT, SHARED
-from tests.support.reports import needs_shared_reports, shared_reports, summed_up
+from tests.support.reports import needs_shared_reports, shared_reports, summed_up, table_of
 
 EXPECTED: dict[str, dict[str, Any]] = json.loads((ROOT / "tests/expectations/ncu_csv.json").read_text("utf-8"))
 FOLDER = SHARED / "reports" / "ncu_csv"
@@ -120,7 +120,7 @@ EVERY_REPORT = [path for folder in ("ncu_csv", "ncu_rep", "ncu_rep_full") for pa
 
 @pytest.mark.parametrize("path", EVERY_REPORT, ids=[path.name for path in EVERY_REPORT])
 def test_every_report_has_one_dram_ceiling_per_device_equal_to_the_data_sheet(path: Path) -> None:
-    table = parse([Source(str(path))], join=False).table
+    table = table_of(path)
     if table is None:
         return
     known = ceilings_of(table).per_launch["dram"]
@@ -136,7 +136,7 @@ def test_every_report_has_one_dram_ceiling_per_device_equal_to_the_data_sheet(pa
 
 @pytest.mark.parametrize("path", EVERY_REPORT, ids=[path.name for path in EVERY_REPORT])
 def test_all_levels_of_every_report_have_a_ceiling_or_a_note_with_the_reason(path: Path) -> None:
-    table = parse([Source(str(path))], join=False).table
+    table = table_of(path)
     if table is None:
         return
     made = roofline({"run": table}, look=Look(levels=LEVELS))

@@ -21,6 +21,7 @@ from ncu_parsers.schema.bench_table import bench_table
 
 from ncu_tools.cli import cli
 from tests.conftest import ROOT
+from tests.support.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,12 @@ def resnet18(batch_size):
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed (the extra models)")
 needs_torchvision = pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed")
 needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
+
+
+@pytest.fixture(autouse=True)
+def _models_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("torch") is not None:
+        models_run_here(monkeypatch)
 
 
 def out_of(*arguments: str | Path) -> str:
@@ -133,10 +140,12 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text(NETS, encoding="utf-8")
     names = [f"{file}:{name}" for name in ("net", "net16", "net24", "net32", "net40")]
     into = (*QUICK, "-o", folder / "run")
-    out_of("bench", *names, *into)
-    out_of("bench", names[0], "--batch-size", "1,2,4", *into, "--resume")
-    out_of("bench", names[0], "--dtype", "bf16", *into, "--resume")
-    out_of("bench", names[0], "--mode", "jit", *into, "--resume")
+    with pytest.MonkeyPatch.context() as patch:
+        models_run_here(patch)
+        out_of("bench", *names, *into)
+        out_of("bench", names[0], "--batch-size", "1,2,4", *into, "--resume")
+        out_of("bench", names[0], "--dtype", "bf16", *into, "--resume")
+        out_of("bench", names[0], "--mode", "jit", *into, "--resume")
     return folder / "run"
 
 

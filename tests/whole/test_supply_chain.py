@@ -116,7 +116,6 @@ def test_the_licences_page_names_every_direct_requirement() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.slow  # `-m "not slow"` replaces the default, `-m "not nightly"`
 def test_reading_and_analysis_work_with_the_lowest_versions(tmp_path: Path) -> None:
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)

@@ -33,6 +33,8 @@ from ncu_tools.cli import run
 from ncu_tools.numbers.statistics import student_quantile
 from tests.conftest import ROOT
 from tests.support.installed import WITHOUT_TORCH
+from tests.support.models_here import models_run_here
+from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 
@@ -246,8 +248,14 @@ class TestTorchScript:
         assert reason in notes[0]
 
 
-class TestRealProcesses:
-    """Each test starts a process that imports PyTorch, which takes most of the time."""
+@pytest.fixture
+def _models_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    models_run_here(monkeypatch)
+
+
+@pytest.mark.usefixtures("_models_run_here")
+class TestAPoint:
+    """What its process finds, run in this one."""
 
     @pytest.mark.parametrize("phase", ["forward", "backward", "step"])
     def test_a_model_is_measured(self, phase: str, targets: Path, tmp_path: Path) -> None:
@@ -268,12 +276,9 @@ class TestRealProcesses:
     @pytest.mark.parametrize(
         ("name", "outcome", "reason"),
         [
-            ("memory_of_a_cpu", "out of memory", "can't allocate memory"),
             ("memory_of_a_gpu", "out of memory", "20.00 GiB"),
             ("memory_of_python", "out of memory", "MemoryError"),
-            ("crashes", "crashed", "SIGABRT"),
             ("exits", "failed", "the target exits"),
-            ("killed", "crashed", "memory runs out"),
             ("wrong", "failed", "ValueError: no such thing"),
             ("unheard_of", "failed", "no function called unheard_of"),
         ],
@@ -306,9 +311,34 @@ class TestRealProcesses:
         assert row["outcome"] == "failed"
         assert "CUDA graphs need a CUDA device" in row["reason"]
 
+
+class TestRealProcesses:
+    """Each imports PyTorch, which takes most of these seconds."""
+
+    def test_one_measures_a_model_and_gives_its_row(self, targets: Path, tmp_path: Path) -> None:
+        row = measured_row(f"{targets}:mlp", tmp_path)
+        assert (row["outcome"], row["expected_flops"]) == ("ok", 2 * 4 * (16 * 32 + 32 * 8))
+        assert row["seconds"] > row["latency_mean_ns"] / 1e9
+        assert row["process_peak_bytes"] > row["memory_peak_bytes"] > 0
+
+    @pytest.mark.parametrize(
+        ("name", "outcome", "reason"),
+        [
+            ("memory_of_a_cpu", "out of memory", "can't allocate memory"),
+            ("crashes", "crashed", "SIGABRT"),
+            ("killed", "crashed", "memory runs out"),
+        ],
+    )
+    def test_one_that_dies_is_a_row_that_says_so(
+        self, name: str, outcome: str, reason: str, targets: Path, tmp_path: Path
+    ) -> None:
+        row = measured_row(f"{targets}:{name}", tmp_path)
+        assert (row["outcome"], "latency_mean_ns" in row) == (outcome, False)
+        assert reason in row["reason"]
+
     def test_a_point_that_hangs_is_ended_and_becomes_a_timed_out_row(self, targets: Path, tmp_path: Path) -> None:
         (tmp_path / "hang").touch()
-        row = measured_row(f"{targets}:hangs", tmp_path, timeout=8.0)
+        row = measured_row(f"{targets}:hangs", tmp_path, timeout=6.0)
         assert row["outcome"] == "timed out"
         assert not alive(int((tmp_path / "pid").read_text("utf-8")))
 
@@ -330,9 +360,11 @@ def pid_in(path: Path) -> int:
     raise AssertionError(f"nothing was written to {path}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", by_day([signal.SIGINT, signal.SIGKILL], [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+)
 def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
-    number: signal.Signals, targets: Path, tmp_path: Path
+    number: signal.Signals, targets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "hang").touch()
     arguments = ["bench", f"{targets}:mlp", f"{targets}:hangs", "--max-time", "0.1", "--warmup", "1"]
@@ -349,6 +381,7 @@ def test_an_interrupted_sweep_keeps_its_rows_leaves_no_process_and_resumes(
     assert json.loads((tmp_path / "run" / "manifest.json").read_text("utf-8"))["partial"] is True
 
     (tmp_path / "hang").unlink()
+    models_run_here(monkeypatch)
     assert run([*arguments, "--resume"]) == 0
     rows = read_bench(tmp_path / "run" / "bench.parquet").to_pylist()
     assert rows[0] == first
@@ -412,6 +445,7 @@ class TestSeveralProcesses:
         logs = ["point-0001-2.txt", "point-0001.txt", "point-0002.txt", "point-0003-2.txt", "point-0003.txt"]
         assert sorted(path.name for path in tmp_path.iterdir()) == logs
 
+    @pytest.mark.usefixtures("_models_run_here")
     def test_resuming_a_real_sweep_with_two_adds_the_second_to_the_row_of_the_first(
         self, targets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -434,6 +468,7 @@ class TestSeveralProcesses:
 
 
 class TestTheCommand:
+    @pytest.mark.usefixtures("_models_run_here")
     def test_a_sweep_without_a_measured_point_fails(
         self, targets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

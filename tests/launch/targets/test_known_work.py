@@ -9,10 +9,15 @@ import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.targets.reference_kernels import MIXED, build_known_work, default_phases, own_dtype, parsed
+from ncu_launch.workload.meta_device_process import expectation_of
 from ncu_launch.workload_spec import Workload
+from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.sources.sources import Source
 
-from tests.launch.workload.test_operators import profile, rows
+from tests.launch.workload.test_operators import rows
 from tests.support.installed import WITHOUT_TORCH
+from tests.support.models_here import models_run_here, profiled_here
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +121,9 @@ class TestBuilding:
 def test_the_collector_counts_the_true_flops_forward_and_twice_them_backward(dtype: str, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason=WITHOUT_TORCH)
     target, name = f"gemm:32,48,64,{dtype},epilogue=bias", f"gemm_32x48x64_{dtype}_bias"
-    result = profile(target, "--dtype", "fp16", "--phase", "forward", "--phase", "backward", "-o", "run", cwd=tmp_path)
+    result = profiled_here(
+        target, "--dtype", "fp16", "--phase", "forward", "--phase", "backward", "-o", "run", cwd=tmp_path
+    )
     assert result.code == 0, result.err
     manifest = read_manifest(tmp_path / "run")
     assert manifest.facts["true_flops"] == {name: 2 * 32 * 48 * 64}
@@ -129,7 +136,7 @@ def test_the_collector_counts_the_true_flops_forward_and_twice_them_backward(dty
 
 def test_fp8_runs_in_its_own_type(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason=WITHOUT_TORCH)
-    result = profile("gemm:32,32,32,fp8,epilogue=bias", "-o", "run", cwd=tmp_path)
+    result = profiled_here("gemm:32,32,32,fp8,epilogue=bias", "-o", "run", cwd=tmp_path)
     if "does not multiply fp8" in result.err:
         assert tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8)
         return
@@ -138,9 +145,21 @@ def test_fp8_runs_in_its_own_type(tmp_path: Path) -> None:
     assert [(row["dtype"], row["flops"]) for row in products] == [("float8_e4m3fn", 2 * 32**3)]
 
 
+def test_every_operation_of_a_suite_is_expected_to_be_a_module_with_its_true_flops(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    models_run_here(monkeypatch)
+    (tmp_path / "expected.jsonl").write_bytes(expectation_of(forward("convs")).records)
+    table = launches_table(read_report(Source(str(tmp_path / "expected.jsonl"))))
+    counted = {row["module"]: row["flops"] for row in table.to_pylist()}
+    assert counted == build_known_work(forward("convs"), "cpu").true_flops
+    assert len(counted) > 10
+
+
+@pytest.mark.nightly
 def test_every_operation_of_a_suite_is_a_module_with_its_true_flops(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason=WITHOUT_TORCH)
-    result = profile("convs", "--warmup", "0", "-o", "run", cwd=tmp_path)
+    result = profiled_here("convs", "--warmup", "0", "-o", "run", cwd=tmp_path)
     assert result.code == 0, result.err
     true_flops = read_manifest(tmp_path / "run").facts["true_flops"]
     counted = {row["module"]: row["flops"] for row in rows(tmp_path / "run")}

@@ -8,6 +8,7 @@ import pytest
 from ncu_launch.workload.operator_flops import FREE_OF_CONTRACTIONS, operator_flops
 
 from tests.support.meta_models import parameters_on_meta
+from tests.support.nightly import by_day
 
 pytestmark = pytest.mark.slow
 
@@ -111,6 +112,14 @@ def test_no_formula_is_also_declared_free_of_contractions() -> None:
     assert set(FORMULAS) & FREE_OF_CONTRACTIONS == set()
 
 
+ONE_OF_A_KIND = (
+    "alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "googlenet", "inception_v3", "maxvit_t",
+    "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_small", "regnet_x_400mf", "regnet_y_400mf", "resnet18", "resnext50_32x4d",
+    "shufflenet_v2_x0_5", "squeezenet1_0", "swin_t", "vgg11", "vit_b_32",
+)  # fmt: skip
+"""The smallest of each architecture."""
+
+
 def classification_models() -> list[str]:
     from ncu_launch.targets.torchvision_compat import import_torchvision
 
@@ -121,7 +130,7 @@ def classification_models() -> list[str]:
     return list(models.list_models(module=models))
 
 
-@pytest.mark.parametrize("name", classification_models())
+@pytest.mark.parametrize("name", by_day(ONE_OF_A_KIND, classification_models()))
 def test_a_torchvision_models_flops_and_parameters_are_its_published_ones(name: str) -> None:
     from ncu_launch.nvtx_ranges import RUN_PHASES
     from ncu_launch.targets.models import build

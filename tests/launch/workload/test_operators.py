@@ -21,7 +21,9 @@ from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.parquet.reader import read_launches
 from ncu_parsers.sources.sources import Source
 
+from ncu_tools.cli import run
 from tests.conftest import ROOT
+from tests.support.models_here import profiled_here
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH, Result
 
 pytestmark = pytest.mark.slow
@@ -136,16 +138,13 @@ class TestResNet18:
         assert first["dram_read_bytes"] == 4 * (2 * 3 * 224 * 224 + 64 * 3 * 7 * 7)
         assert first["dram_write_bytes"] == 4 * (2 * 64 * 112 * 112)
 
-    def test_its_run_folder_works_with_every_analysis_command(self, step: tuple[Result, Path]) -> None:
-        for arguments in (["hotspots"], ["roofline", "--machine", "colab-cpu"]):
-            command, *options = arguments
-            done = subprocess.run(
-                [*PROGRAM, command, str(step[1]), *options, "--format", "json"],
-                capture_output=True,
-                check=True,
-                env={**os.environ, "PYTHONPATH": PYTHONPATH},
-            )
-            assert json.loads(done.stdout)["rows"]
+    @pytest.mark.parametrize("words", [["hotspots"], ["roofline", "--machine", "colab-cpu"]])
+    def test_its_run_folder_is_one_for_the_analysis_commands(
+        self, words: list[str], step: tuple[Result, Path], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        command, *options = words
+        assert run([command, str(step[1]), *options, "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["rows"]
 
     def test_its_manifest_says_what_was_asked_and_what_ran(self, step: tuple[Result, Path]) -> None:
         manifest = read_manifest(step[1])
@@ -198,7 +197,7 @@ class TestTargets:
         return tmp_path
 
     def test_a_function_in_a_file_gives_a_model_and_checkpointing_is_attributed(self, folder: Path) -> None:
-        assert profile("my_models.py:checkpointed", "-o", "run", cwd=folder).code == 0
+        assert profiled_here("my_models.py:checkpointed", "-o", "run", cwd=folder).code == 0
         again = rows(folder / "run", phase="backward", module="checkpointed.first.0", kernel_short="addmm")
         assert len(again) == 1  # recomputed in the backward pass
         for layer in ("first.0", "first.1", "first.2", "second"):
@@ -214,12 +213,12 @@ class TestTargets:
 
     def test_what_steers_ncu_alone_is_said_to_have_no_effect_and_noted_in_the_run(self, folder: Path) -> None:
         asked = ["--kernel", "gemm", "--launch-count", "3", "--plan", "one-run", "--metrics", "flops,occupancy,lts__*"]
-        result = profile("gemm:16,16,16,fp32", "-o", "run", *asked, cwd=folder)
+        result = profiled_here("gemm:16,16,16,fp32", "-o", "run", *asked, cwd=folder)
         assert result.code == 0, result.err
         note = "without effect, since ncu does not run: --kernel, --launch-count, --plan, --metrics occupancy,lts__*"
         assert result.err.count(note) == 1
         assert note in read_manifest(folder / "run").notes
-        assert "without effect" not in profile("gemm:16,16,16,fp32", "-o", "other", cwd=folder).err
+        assert "without effect" not in profiled_here("gemm:16,16,16,fp32", "-o", "other", cwd=folder).err
 
     @pytest.mark.parametrize(
         ("arguments", "code", "says"),
@@ -229,12 +228,9 @@ class TestTargets:
             (["my_models.py:wrong"], 2, "not a model and its inputs"),
             (["my_models.py:nothing"], 2, "has no function called nothing"),
             (["no_file.py:f"], 1, "does not exist"),
-            (["my_models.py:crash"], 1, "RuntimeError: no luck today"),
-            (["my_models.py:killed"], 1, "killed from outside. Usually that is the system, because memory ran out"),
             (["resnet18", "--device", "cuda"], 1, "There is no CUDA device here"),
             (["resnet18", "--mode", "cudagraph", "--warmup", "0"], 1, "CUDA graphs need a CUDA device"),
             (["fasterrcnn_resnet50_fpn"], 1, "compiled operators"),
-            (["--", "python", "-c", "pass"], 1, "can only be profiled under ncu or nsys"),
             ([], 2, "No target was named"),
             (["resnet18", "--metrics", "flopz", "--tool", "ncu", "--dry-run"], 2, "Did you mean flops?"),
             (["resnet18", "--metrics", "flopz"], 2, "Did you mean flops?"),
@@ -246,24 +242,42 @@ class TestTargets:
 
             if operators_load():
                 return  # here the pairing is right, and the model runs
-        result = profile("-o", "run", *arguments, cwd=folder)
+        result = profiled_here("-o", "run", *arguments, cwd=folder)
         assert result.code == code, result.err
         assert says in result.err
         assert "Traceback" not in result.err
 
+    @pytest.mark.parametrize(
+        ("function", "says"),
+        [
+            ("crash", "RuntimeError: no luck today"),
+            ("killed", "killed from outside. Usually that is the system, because memory ran out"),
+        ],
+    )
+    def test_a_process_that_dies_says_why(self, function: str, says: str, folder: Path) -> None:
+        result = profile("-o", "run", f"my_models.py:{function}", cwd=folder)
+        assert result.code == 1
+        assert says in result.err
+        assert "Traceback" not in result.err
+
+    def test_a_program_needs_a_profiler_and_says_so(self, tmp_path: Path) -> None:
+        result = profile("-o", "run", "--", "python", "-c", "pass", cwd=tmp_path)
+        assert result.code == 1
+        assert "can only be profiled under ncu or nsys" in result.err
+
     def test_what_the_collector_cannot_see_of_a_compiled_model_is_said(self, folder: Path) -> None:
-        result = profile("my_models.py:keyword", "--mode", "compile", "--warmup", "0", "-o", "run", cwd=folder)
+        result = profiled_here("my_models.py:keyword", "--mode", "compile", "--warmup", "0", "-o", "run", cwd=folder)
         assert result.code == 0, result.err
         assert "these are the operators of the eager model" in result.err
         assert {row["kernel_short"] for row in rows(folder / "run", phase="forward")} == {"addmm", "relu"}
 
     def test_a_phase_that_is_not_asked_for_runs_and_is_not_recorded(self, folder: Path) -> None:
-        assert profile("my_models.py:keyword", "--phase", "backward", "-o", "run", cwd=folder).code == 0
+        assert profiled_here("my_models.py:keyword", "--phase", "backward", "-o", "run", cwd=folder).code == 0
         assert {row["phase"] for row in rows(folder / "run")} == {"backward"}
 
     def test_a_folder_that_contains_a_run_is_not_overwritten(self, folder: Path) -> None:
-        assert profile("my_models.py:keyword", "--phase", "forward", "-o", "run", cwd=folder).code == 0
-        again = profile("my_models.py:keyword", "-o", "run", cwd=folder)
+        assert profiled_here("my_models.py:keyword", "--phase", "forward", "-o", "run", cwd=folder).code == 0
+        again = profiled_here("my_models.py:keyword", "-o", "run", cwd=folder)
         assert again.code == 2
         assert "already holds a run" in again.err
 
@@ -279,22 +293,25 @@ class TestTargets:
         ids=lambda arguments: " ".join(arguments),
     )
     def test_every_way_to_run_a_model_works(self, arguments: list[str], tmp_path: Path) -> None:
-        result = profile("resnet18", *arguments, "--warmup", "1", "-o", "run", cwd=tmp_path)
+        result = profiled_here("resnet18", *arguments, "--warmup", "1", "-o", "run", cwd=tmp_path)
         assert result.code == 0, result.err
         assert sum(row["flops"] or 0 for row in rows(tmp_path / "run")) > 0
 
     @pytest.mark.parametrize(
         ("name", "parameters"),
         [
-            ("distilbert", 66_362_880), ("gpt2", 124_439_808), ("opt-125m", 125_239_296), ("vit-base", 86_389_248),
+            ("distilbert", 66_362_880),
             ("t5-small", 60_506_624),
+            pytest.param("gpt2", 124_439_808, marks=pytest.mark.nightly),
+            pytest.param("opt-125m", 125_239_296, marks=pytest.mark.nightly),
+            pytest.param("vit-base", 86_389_248, marks=pytest.mark.nightly),
         ],
-    )  # fmt: skip
+    )
     def test_transformers_run_from_their_configuration_without_a_download(
         self, name: str, parameters: int, tmp_path: Path
     ) -> None:
         needs("transformers")
-        result = profile(
+        result = profiled_here(
             f"hf:{name}", "--seq-len", "16", "--phase", "forward", "--warmup", "0", "-o", "run", cwd=tmp_path
         )
         assert result.code == 0, result.err
@@ -303,7 +320,7 @@ class TestTargets:
     def test_a_sequence_longer_than_the_models_positions_gets_more_of_them(self, tmp_path: Path) -> None:
         needs("transformers")
         arguments = ("--seq-len", "520", "--phase", "forward", "--warmup", "0", "-o", "run")
-        assert profile("hf:distilbert", *arguments, cwd=tmp_path).code == 0
+        assert profiled_here("hf:distilbert", *arguments, cwd=tmp_path).code == 0
         assert read_manifest(tmp_path / "run").facts["parameters"] == 66_362_880 + (520 - 512) * 768
 
     @pytest.mark.parametrize(
@@ -312,7 +329,9 @@ class TestTargets:
     def test_other_kinds_of_models_run(self, target: str, unit: str, tmp_path: Path) -> None:
         if unit == "timm":
             needs("timm")
-        result = profile(target, "--input-size", "64", "--phase", "forward", "--warmup", "0", "-o", "run", cwd=tmp_path)
+        result = profiled_here(
+            target, "--input-size", "64", "--phase", "forward", "--warmup", "0", "-o", "run", cwd=tmp_path
+        )
         assert result.code == 0, result.err
 
 

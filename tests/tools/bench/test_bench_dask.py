@@ -30,6 +30,7 @@ pytest.importorskip("distributed", reason="dask's schedulers are not installed (
 
 import itertools
 
+from tests.support.nightly import by_day
 from tests.tools.runs.test_dask import Cluster
 
 pytestmark = pytest.mark.slow
@@ -105,9 +106,12 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 class TestACluster:
-    def test_measures_every_point_once_and_one_at_a_time_on_a_cpu(self, cluster: Cluster, targets: Path) -> None:
+    @pytest.mark.parametrize("processes", by_day([1], [1, 2]))
+    def test_measures_every_point_once_and_one_at_a_time_on_a_cpu(
+        self, cluster: Cluster, targets: Path, processes: int
+    ) -> None:
         result = bench(
-            "bench", "targets.py:taking_turns", "--batch-size", "1,2", *QUICK, "--processes", "2", "-o", "sweep",
+            "bench", "targets.py:taking_turns", "--batch-size", "1,2", *QUICK, "--processes", str(processes), "-o", "sweep",
             "--dask", cluster.address,
         )  # fmt: skip
         assert result.exit_code == 0, result.stderr
@@ -115,12 +119,12 @@ class TestACluster:
         assert [(row["target"], row["batch_size"], row["outcome"]) for row in found] == [
             ("targets.py:taking_turns", batch, "ok") for batch in (1, 2)
         ]
-        assert {len(row["process_means_ns"]) for row in found} == {2}
+        assert {len(row["process_means_ns"]) for row in found} == {processes}
         assert {row["host"] for row in found} == {platform.node()}
         logs = {file.name for file in (targets / "sweep" / "logs").iterdir()}
-        assert logs == {f"point-000{number}{end}.txt" for number in (1, 2) for end in ("", "-2")}
+        assert logs == {f"point-000{number}{end}.txt" for number in (1, 2) for end in ("", "-2")[:processes]}
         turns = sorted(tuple(map(float, file.read_text("utf-8").split())) for file in targets.glob("turn-*"))
-        assert len(turns) == 4
+        assert len(turns) == 2 * processes
         assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(turns))
 
     def test_a_point_that_crashes_is_a_row_and_resume_measures_what_is_left(
@@ -170,6 +174,7 @@ def test_ctrl_c_ends_local_workers_without_output_and_leaves_no_temporary_folder
     Cluster.wait_for(lambda: not Path("/proc", process).exists())
 
 
+@pytest.mark.nightly
 def test_a_point_whose_worker_is_killed_is_measured_by_another(targets: Path, tmp_path: Path) -> None:
     for cluster in clusters(tmp_path):
         sweep = begun("targets.py:hangs_once", cluster)

@@ -461,6 +461,7 @@ class TestTheCommand:
         write_manifest(Manifest([], "bench", "", partial=True), Path(new))
         assert "the sweep was stopped before its end" in invoked(base, new).stderr
 
+    @pytest.mark.nightly
     def test_a_real_sweep_is_compared_by_real_processes(self, tmp_path: Path) -> None:
         """Two linear layers: 512 + 256 products forward; backward 512 for the weights of the first, 2 x 256."""
 

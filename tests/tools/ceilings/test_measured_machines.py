@@ -32,6 +32,7 @@ from ncu_tools.ceilings.machine_files import (
 from ncu_tools.ceilings.measured_machine import bandwidths, left_out, machine_id, machine_text, peaks
 from ncu_tools.cli import cli
 from tests.support.launches import launch, metric, table
+from tests.support.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
@@ -214,6 +215,7 @@ class TestMeasuring:
         monkeypatch.setattr(measuring, "LARGEST_BYTES", 4 * MIB)
         monkeypatch.setattr(measuring, "SIDES", (64, 256))
         monkeypatch.setattr(measuring, "LEAST_BYTES", 0)
+        monkeypatch.setattr(measuring, "SAMPLE_S", 0.001)
 
     def test_gives_plausible_rates_that_equal_amount_divided_by_time(self) -> None:
         result = asdict(measuring.measure(0.02, "cpu"))
@@ -285,7 +287,8 @@ class TestMeasuring:
 
         assert [(one.what, one.burst) for one in measuring._twice(samples)] == [("copy", 4.0), ("read", 5.0)]
 
-    def test_of_a_missing_gpu_is_refused(self) -> None:
+    def test_of_a_missing_gpu_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        models_run_here(monkeypatch)
         if torch.cuda.is_available():
             pytest.fail("this test is for machines without a GPU")
         result = CliRunner().invoke(cli, ["machines", "measure", "--device", "cuda", "--seconds", "0.01"])

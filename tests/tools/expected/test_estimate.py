@@ -13,6 +13,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.ceilings.machine_files import find_machine
 from ncu_tools.cli import cli
 from ncu_tools.expected.estimate import unit_of
+from tests.support.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
@@ -33,11 +34,18 @@ def rows(*arguments: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def _models_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    models_run_here(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def study() -> dict[tuple[str, str], dict[str, Any]]:
     forward = ("--batch-size", "256", "--phase", "forward")
-    on_a100 = rows(*STUDY, "--machine", "a100-sxm4-40gb", "--unit", "tensor_fp16", *forward)
-    on_t4 = rows(*STUDY, "--machine", "t4", *forward)
+    with pytest.MonkeyPatch.context() as patch:
+        models_run_here(patch)
+        on_a100 = rows(*STUDY, "--machine", "a100-sxm4-40gb", "--unit", "tensor_fp16", *forward)
+        on_t4 = rows(*STUDY, "--machine", "t4", *forward)
     return {(row["target"], row["machine"]): row for row in (*on_a100, *on_t4)}
 
 

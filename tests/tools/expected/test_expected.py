@@ -25,6 +25,7 @@ from ncu_tools.expected.operators_of_layers import expected_of
 from ncu_tools.expected.tile_padding import padded_flops
 from ncu_tools.runs.loading import LAUNCHES
 from tests.support.launches import launch, metric, sass, table, tensor
+from tests.support.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
@@ -381,6 +382,10 @@ def run_folder(folder: Path, launches: list[Launch], operators: list[dict[str, A
 
 class TestAReportWithoutManifest:
     """The report does not say which model ran: the user does."""
+
+    @pytest.fixture(autouse=True)
+    def _models_run_here(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        models_run_here(monkeypatch)
 
     @pytest.fixture
     def report(self, tmp_path: Path) -> str:

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_launch.workload import meta_device_count
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.sources.sources import Source
 
-from tests.launch.workload.test_operators import needs, profile, rows
+from tests.launch.workload.test_operators import needs, rows
+from tests.support.models_here import profiled_here
 
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
 
 
-def run(folder: Path, workload: Workload) -> subprocess.CompletedProcess[str]:
-    (folder / "workload.json").write_text(workload.to_json())
-    return subprocess.run(
-        [sys.executable, "-m", "ncu_launch.workload.meta_device_count", "workload.json", "expected.jsonl", "summary.json"],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+FILES = ("workload.json", "expected.jsonl", "summary.json")
+
+
+def run(folder: Path, workload: Workload) -> tuple[int, str]:
+    """The exit code of a count, and what it says on standard error."""
+    (folder / FILES[0]).write_text(workload.to_json())
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stderr(said):
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        return meta_device_count.main(list(FILES)), said.getvalue()
 
 
 def expected(folder: Path, workload: Workload) -> dict[str, Any]:
-    done = run(folder, workload)
-    assert done.returncode == 0, done.stderr
+    code, said = run(folder, workload)
+    assert code == 0, said
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return summary
 
@@ -39,6 +48,17 @@ def expected(folder: Path, workload: Workload) -> dict[str, Any]:
 def table(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = launches_table(read_report(Source(str(folder / "expected.jsonl")))).to_pylist()
     return found
+
+
+def test_as_a_process_it_counts_the_same(tmp_path: Path) -> None:
+    known = Workload("gemm:8,16,32,fp32", phases=("forward",))
+    here = expected(tmp_path, known)
+    (tmp_path / "summary.json").unlink()
+    command = [sys.executable, "-m", "ncu_launch.workload.meta_device_count", *FILES]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    there = json.loads((tmp_path / "summary.json").read_text())
+    assert there["flops"] == 2 * 8 * 16 * 32
+    assert {**there, "seconds": None} == {**here, "seconds": None}
 
 
 def test_resnet18_has_the_expected_flops_of_its_paper_and_every_row_is_an_estimate(tmp_path: Path) -> None:
@@ -56,7 +76,12 @@ def test_resnet18_has_the_expected_flops_of_its_paper_and_every_row_is_an_estima
 
 
 @pytest.mark.parametrize(
-    ("target", "options"), [("resnet18", {}), ("vit_b_16", {}), ("hf:bert-base", {"sequence_length": 16})]
+    ("target", "options"),
+    [
+        ("resnet18", {}),
+        pytest.param("vit_b_16", {}, marks=pytest.mark.nightly),
+        ("hf:bert-base", {"sequence_length": 16}),
+    ],
 )
 def test_expected_flops_equal_the_collectors_by_phase_and_module(
     target: str, options: dict[str, Any], tmp_path: Path
@@ -65,7 +90,7 @@ def test_expected_flops_equal_the_collectors_by_phase_and_module(
         needs("transformers")
     expected(tmp_path, Workload(target, **options))
     arguments = ["--seq-len", "16"] if options else []
-    assert profile(target, *arguments, "--warmup", "0", "-o", "run", cwd=tmp_path).code == 0
+    assert profiled_here(target, *arguments, "--warmup", "0", "-o", "run", cwd=tmp_path).code == 0
     assert flops_of(table(tmp_path)) == flops_of(rows(tmp_path / "run"))
 
 
@@ -139,9 +164,9 @@ class TestOwnModels:
         assert expected(folder, Workload("models.py:own_numbers", phases=("forward",)))["flops"] == 2 * 2 * 8 * 8
 
     def test_a_model_that_depends_on_data_is_an_error_and_leaves_no_file(self, folder: Path) -> None:
-        done = run(folder, Workload("models.py:data_dependent", phases=("forward",)))
-        assert done.returncode == 1
-        assert "cannot be run without data" in json.loads(done.stderr.splitlines()[-1])["ncu_bench_error"]["what"]
+        code, said = run(folder, Workload("models.py:data_dependent", phases=("forward",)))
+        assert code == 1
+        assert "cannot be run without data" in json.loads(said.splitlines()[-1])["ncu_bench_error"]["what"]
         assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {"models.py", "workload.json"}
 
     def test_effects_of_autocast_and_compile_are_noted(self, folder: Path) -> None:
@@ -152,9 +177,9 @@ class TestOwnModels:
 
 
 def test_an_unknown_name_is_wrong_usage(tmp_path: Path) -> None:
-    done = run(tmp_path, Workload("resnet19"))
-    assert done.returncode == 2
-    assert "Near names: resnet18" in json.loads(done.stderr.splitlines()[-1])["ncu_bench_error"]["cause"]
+    code, said = run(tmp_path, Workload("resnet19"))
+    assert code == 2
+    assert "Near names: resnet18" in json.loads(said.splitlines()[-1])["ncu_bench_error"]["cause"]
 
 
 def test_reference_kernels_have_their_exact_flops(tmp_path: Path) -> None:

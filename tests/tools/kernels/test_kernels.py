@@ -26,6 +26,7 @@ from ncu_tools.kernels.hotspots import GROUPS, ORDERS, Hotspots, RunSums, hotspo
 from ncu_tools.kernels.kernel_cache import cache_kernels, cached_kernels, hotspots_of
 from ncu_tools.runs.loading import LAUNCHES, OnDisk, load
 from tests.support.launches import launch, metric, sass, table, tensor
+from tests.support.nightly import one_in
 from tests.support.reports import needs_shared_reports, sample_files, shared_reports
 
 PEAK, CLOCK = "dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"
@@ -73,7 +74,7 @@ def test_sizes_of_batches_do_not_change_the_result(path: Path, tmp_path: Path) -
 
 
 @needs_shared_reports
-@pytest.mark.parametrize("path", shared_reports("ncu_csv")[:40], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", one_in(5, shared_reports("ncu_csv")), ids=lambda path: path.name)
 def test_sizes_of_batches_do_not_change_the_result_of_a_real_report(path: Path, tmp_path: Path) -> None:
     assert_batches_change_nothing(path, tmp_path)
 

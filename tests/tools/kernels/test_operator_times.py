@@ -27,6 +27,7 @@ from ncu_tools.roofline.scene_builder import scene_of
 from ncu_tools.runs.loading import load
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
+from tests.support.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
@@ -154,8 +155,10 @@ def test_a_file_without_a_device_has_self_times(tmp_path: Path) -> None:
     assert clocks_of(older) == {"self CPU"}
 
 
-def test_the_collector_on_this_cpu_has_self_cpu_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
+def test_the_collector_on_this_cpu_has_self_cpu_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models_run_here(monkeypatch)
     model = tmp_path / "model.py"
     model.write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(4, 4), (torch.ones(2, 4),)\n", "utf-8")
     arguments = ["profile", f"{model}:make", "--tool", "operators", "--phase", "forward", "-o", str(tmp_path / "run")]

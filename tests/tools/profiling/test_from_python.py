@@ -17,6 +17,7 @@ from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
 from ncu_tools.profiling.planned_run import announce
 from ncu_tools.profiling.profile_request import ProfileRequest
+from tests.support.models_here import models_run_here
 from tests.tools.cli.test_cli import PYTHONPATH
 from tests.whole.test_profile_with_a_stand_in import Bench, bench
 
@@ -44,8 +45,8 @@ def on_path(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 @pytest.mark.slow
 class TestAModel:
-    def test_is_profiled_by_its_operators_without_a_gpu(self, folder: Path) -> None:
-        pytest.importorskip("torch")
+    def test_is_profiled_by_its_operators_without_a_gpu(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        models_run_here(monkeypatch)
         run = ncu_tools.profile("gemm:64,64,64,fp32", metrics=("flops", "dram"))
         assert run.folder is not None
         assert run.folder.parent == Path("runs")

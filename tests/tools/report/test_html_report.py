@@ -120,7 +120,7 @@ class TestThePage:
         for text in (asset("README.md"), asset("report.html"), (ROOT / "docs" / "report.md").read_text("utf-8")):
             assert f" {version}" in text
 
-    @pytest.mark.parametrize(("repeats", "rest"), [(15, 3000), (200, 4670)])
+    @pytest.mark.parametrize(("repeats", "rest"), [pytest.param(15, 3000, marks=pytest.mark.nightly), (200, 4670)])
     def test_is_under_two_megabytes_for_five_thousand_launches_of_as_many_kernels(
         self, repeats: int, rest: int
     ) -> None:

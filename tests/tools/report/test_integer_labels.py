@@ -14,6 +14,7 @@ from ncu_tools.cli import run
 from ncu_tools.roofline.roofline import Roofline, of_machines, roofline
 from ncu_tools.roofline.scene_builder import scene_of
 from tests.support.launches import launch, metric, sass, table, tensor
+from tests.support.models_here import models_run_here
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +81,10 @@ def _with_runs() -> Roofline:
     return roofline({"run": integers_and_floats()}, find_machine(A100))
 
 
-def test_an_estimate_of_integers_has_ops_per_byte(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_estimate_of_integers_has_ops_per_byte(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models_run_here(monkeypatch)
     arguments = ("estimate", "gemm:4096,4096,4096,int8", "--machine", A100, "--format", "json")
     document = json.loads(out_of(capsys, *arguments)[0])
     (row,) = document["rows"]

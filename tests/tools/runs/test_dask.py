@@ -137,7 +137,11 @@ class TestALocalCluster:
         assert "dask workers died" in found[2].paragraph
 
 
-@pytest.mark.parametrize("tasks_of_a_worker", [32, 2], ids=["a task each", "two in a task"])
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "tasks_of_a_worker",
+    [pytest.param(32, id="a task each"), pytest.param(2, id="two in a task")],
+)
 def test_items_beside_one_that_kills_their_only_worker_are_still_done(
     monkeypatch: pytest.MonkeyPatch, tasks_of_a_worker: int
 ) -> None:
@@ -155,8 +159,10 @@ def test_items_beside_one_that_kills_their_only_worker_are_still_done(
         assert isinstance(finished[7], NcuBenchError)
 
 
-def test_the_environment_is_restored_also_after_a_worker_restart() -> None:
+@pytest.mark.nightly
+def test_the_environment_is_restored_also_after_a_worker_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nannies are part of this process, and set its variables for each worker that they start."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
     before = dict(os.environ)
     with dask.config.set(TWO_DEATHS), dask_engine("local") as engine:
         assert isinstance(next(iter(engine.map(_die_of_seven, [7]))), NcuBenchError)

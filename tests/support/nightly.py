@@ -1,0 +1,18 @@
+"""What of many alike is tried by day, and what at night: pytest -m nightly."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pytest
+
+
+def by_day(few: Collection[Any], of: Sequence[Any]) -> list[Any]:
+    """Parameters for `pytest.mark.parametrize`: those of `of` that are in `few` by day, the others at night."""
+    return [value if value in few else pytest.param(value, marks=pytest.mark.nightly) for value in of]
+
+
+def one_in(every: int, of: Sequence[Any]) -> list[Any]:
+    """Parameters for `pytest.mark.parametrize`: the first and each `every`th from it on by day, the others at night."""
+    return by_day(of[::every], of)

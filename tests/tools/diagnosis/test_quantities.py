@@ -1,0 +1,290 @@
+"""The quantities that a diagnosis stands on, each against a figure worked out by hand; and the limits of what it costs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import pytest
+
+from ncu_tools.kernels.diagnosis.derived import derived
+from ncu_tools.kernels.diagnosis.limits import all_are_known, busy_resources, cost
+from ncu_tools.kernels.diagnosis.rules import CauseRule, failing, holds, rules, unknown
+from ncu_tools.kernels.diagnosis.sums import DiagnosisSums, Inputs
+from ncu_tools.kernels.hotspots import Hotspot
+from tests.support.launches import launch, metric, table
+
+
+def kernel(**known: Any) -> Hotspot:
+    """A row of hotspots of which nothing is known but what is given."""
+    names = ("time_total_ns", "time_mean_ns", "time_min_ns", "time_max_ns", "time_std_ns", "time_share",
+             "time_cumulative", "flops", "flops_per_s", "dram_bytes", "dram_bytes_per_s", "arithmetic_intensity",
+             "bound", "bound_fraction")  # fmt: skip
+    return Hotspot("k", 1, **{**dict.fromkeys(names), **known})
+
+
+def follows(known: dict[str, float], row: Hotspot | None = None, inputs: Inputs | None = None) -> dict[str, float]:
+    return derived(known, row or kernel(), inputs or Inputs())
+
+
+def same(value: float, other: float) -> bool:
+    return value == pytest.approx(other, nan_ok=True)
+
+
+class TestAGrid:
+    @pytest.mark.parametrize(
+        ("known", "tail_cost", "uneven"),
+        [
+            ({"tail": 0.4}, 0.4, math.nan),
+            ({"tail": 0.4, "idle": 0.3, "empty_sms": 0.1}, 0.2, 0.0),
+            ({"tail": 0.1, "idle": 0.3, "empty_sms": 0.1}, 0.1, 0.1),
+            ({"tail": 0.4, "idle": 0.3}, 0.3, 0.0),
+            ({"tail": 0.4, "idle": 0.1, "empty_sms": 0.2}, 0.0, -0.1),
+            ({"idle": 0.3}, 0.3, 0.0),
+            ({}, math.nan, math.nan),
+        ],
+    )
+    def test_costs_its_last_wave_as_far_as_sms_are_idle_and_leaves_the_rest_uneven(
+        self, known: dict[str, float], tail_cost: float, uneven: float
+    ) -> None:
+        found = follows(known)
+        assert same(found["tail_cost"], tail_cost)
+        assert same(found["uneven"], uneven)
+
+    @pytest.mark.parametrize(
+        ("known", "occupancy"),
+        [
+            ({"waves": 0.5, "theoretical": 0.8, "empty_sms": 0.0}, 0.4),
+            ({"waves": 1.0, "theoretical": 0.8, "empty_sms": 0.0}, 1.0),
+            ({"waves": 2.0, "theoretical": 0.8}, 1.0),
+            ({"waves": 0.5, "theoretical": 0.8, "empty_sms": 0.25}, 1.0),
+            ({"waves": 0.5, "theoretical": 0.8}, math.nan),
+        ],
+    )
+    def test_of_less_than_a_wave_leaves_that_part_of_the_occupancy_where_every_sm_has_a_block(
+        self, known: dict[str, float], occupancy: float
+    ) -> None:
+        assert same(follows(known)["grid_occupancy"], occupancy)
+
+    def test_lacks_what_its_occupancies_lack(self) -> None:
+        found = follows({"waves": 0.5, "theoretical": 0.8, "achieved": 0.6, "empty_sms": 0.0})
+        assert same(found["grid_occupancy_missing"], 0.6)
+        assert same(found["theoretical_missing"], 0.2)
+        assert same(found["achieved_gap"], 0.2)
+        assert same(found["achieved_missing"], 0.25)
+        assert math.isnan(follows({"waves": 1.0, "theoretical": 0.8, "empty_sms": 0.0})["grid_occupancy_missing"])
+        assert math.isnan(follows({"theoretical": 0.0, "achieved": 0.0})["achieved_missing"])
+
+
+class TestAccesses:
+    @pytest.mark.parametrize(
+        ("known", "unused"),
+        [
+            ({"used_load_bytes": 8.0}, 0.75),
+            ({"used_load_bytes": 1.0}, 31 / 32),
+            ({"used_load_bytes": 32.0, "sectors_per_load": 32.0}, 0.0),
+            ({"used_load_bytes": 64.0}, 0.0),
+            ({"used_load_bytes": 0.0, "sectors_per_load": 32.0}, 0.5),
+            ({"sectors_per_load": 20.0}, 0.2),
+            ({"sectors_per_load": 16.0}, math.nan),
+            ({}, math.nan),
+        ],
+    )
+    def test_leave_bytes_of_sectors_unused_or_take_more_sectors_than_the_widest(
+        self, known: dict[str, float], unused: float
+    ) -> None:
+        assert same(follows(known)["unused_load_bytes"], unused)
+        assert same(follows(known)["unused_bytes"], unused)
+
+    def test_waste_what_the_worse_of_loads_and_stores_does(self) -> None:
+        assert follows({"used_load_bytes": 24.0, "used_store_bytes": 8.0})["unused_bytes"] == 0.75
+
+    def test_of_warps_leave_lanes_inactive(self) -> None:
+        assert follows({"lanes": 24.0})["inactive_lanes"] == 0.25
+
+    def test_of_local_memory_are_its_sectors_else_its_instructions(self) -> None:
+        assert follows({"local": 0.1, "local_sectors": 0.3})["local_traffic"] == 0.3
+        assert follows({"local": 0.1})["local_traffic"] == 0.1
+
+
+class TestStalls:
+    def test_cost_the_share_of_the_longest_wait_and_at_most_the_empty_slots(self) -> None:
+        waits = {"stall long_scoreboard": 6.0, "stall barrier": 2.0}
+        assert follows({**waits, "latency": 12.0})["top_stall_share"] == 0.5
+        assert follows(waits)["top_stall_share"] == pytest.approx(6 / 9)
+        assert follows({**waits, "latency": 12.0, "issue": 0.8})["top_stall_cost"] == pytest.approx(0.2)
+        assert follows({**waits, "latency": 12.0})["top_stall_cost"] == 0.5
+        assert math.isnan(follows({})["top_stall_cost"])
+
+
+class TestInputs:
+    def test_are_multiplied_by_the_tensor_cores_that_their_type_has_else_by_any(self) -> None:
+        row = kernel(flops=10.0, work={"tensor_fp16": 4.0, "tensor_bf16": 3.0, "fp32": 3.0})
+        of_type = follows({"tensor_flops_fp16": 4.0}, row, Inputs("fp16"))
+        assert (of_type["tensor_flops"], of_type["tensor_flops_of_inputs"]) == (7.0, 4.0)
+        assert follows({}, row, Inputs("fp16"))["tensor_flops_of_inputs"] == 7.0
+
+    def test_of_a_half_share_are_known_where_the_count_is_complete_and_no_constants_are_meant(self) -> None:
+        half = {"flops": 8.0, "work": {"fp16": 2.0}}
+        assert follows({}, kernel(**half))["half_share"] == 0.25
+        assert math.isnan(follows({}, kernel(**half, flops_lower_bound=True))["half_share"])
+        assert math.isnan(follows({}, kernel(**half, flops_basis="FP16 may be constant moves"))["half_share"])
+        assert follows({}, kernel(flops=0.0, work={}))["half_share"] == 0.0
+
+
+class TestBusyResources:
+    def test_are_each_as_busy_as_their_busiest_part_and_the_busiest_is_first(self) -> None:
+        parts = {"dram/DRAM/a": 0.3, "dram/DRAM/b": 0.5, "l2/L2/c": 0.4, "l1/L1/d": math.nan}
+        found = busy_resources(parts, kernel())
+        assert [(one.resource, one.share, one.metric) for one in found] == [("dram", 0.5, "b"), ("l2", 0.4, "c")]
+
+    @pytest.mark.parametrize(("whole", "named"), [(0.52, True), (0.505, False)])
+    def test_are_the_whole_memory_system_where_it_is_above_every_part(self, whole: float, named: bool) -> None:
+        found = busy_resources({"dram/DRAM/a": 0.5, "memory_busy": whole}, kernel())
+        assert ("memory" in {one.resource for one in found}) == named
+
+    def test_are_a_small_whole_without_any_part(self) -> None:
+        assert [one.share for one in busy_resources({"sm_busy": 0.02}, kernel())] == [0.02]
+
+    def test_are_the_roof_that_is_known(self) -> None:
+        (roof,) = busy_resources({}, kernel(bound="FP32", bound_fraction=0.6))
+        assert (roof.resource, roof.title, roof.share, roof.metric) == ("roof", "FP32", 0.6, "roofline")
+        (dram,) = busy_resources({}, kernel(bound="DRAM", bound_fraction=0.6))
+        assert dram.resource == "dram"
+
+    def test_of_l1_are_its_active_cycles_as_a_share_of_all_and_no_more_than_the_memory_system(self) -> None:
+        def of_l1(**known: float) -> float | None:
+            return next((one.share for one in busy_resources(known, kernel()) if one.resource == "l1"), None)
+
+        assert of_l1(l1_busy_while_active=0.8, idle=0.25) == pytest.approx(0.6)
+        assert of_l1(l1_busy_while_active=0.8, idle=0.25, memory_busy=0.5) == 0.5
+        assert of_l1(l1_busy_while_active=0.4, memory_busy=0.5) == 0.4
+        assert of_l1(l1_busy_while_active=0.8) is None
+        assert of_l1(memory_busy=0.5) is None
+
+    @pytest.mark.parametrize(
+        ("known", "row", "certain"),
+        [
+            ({"memory_busy": 0.5, "sm_busy": 0.5}, {}, True),
+            ({"memory_busy": 0.5}, {}, False),
+            ({"sm_busy": 0.5}, {}, False),
+            ({"dram/DRAM/a": 0.5, "sm/ALU/b": 0.2}, {}, True),
+            ({}, {"bound": "FP32", "bound_fraction": 0.1}, True),
+        ],
+    )
+    def test_are_all_known_where_both_halves_or_the_roof_are(
+        self, known: dict[str, float], row: dict[str, Any], certain: bool
+    ) -> None:
+        one = kernel(**row)
+        assert all_are_known(known, busy_resources(known, one), one) is certain
+
+
+def rule(**fields: Any) -> CauseRule:
+    return CauseRule(**{"id": "r", "label": "t", "when": {}, "says": "", "source": "", **fields})
+
+
+class TestCosts:
+    """new time / time >= max over resources of u (1 - w)."""
+
+    BUSY: ClassVar = {"dram/DRAM/a": 0.8, "l2/L2/b": 0.5}
+
+    def of(self, one: CauseRule, **known: float) -> Any:
+        return cost(one, {**self.BUSY, **known}, busy_resources({**self.BUSY, **known}, kernel()))
+
+    def test_are_at_most_what_other_resources_leave(self) -> None:
+        found = self.of(rule(costs="own"), own=0.9)
+        assert (found.own, found.left, found.at_most) == (0.9, pytest.approx(0.2), pytest.approx(0.2))
+        assert self.of(rule(costs="own"), own=0.1).at_most == 0.1
+        assert self.of(rule(costs="own")).at_most is None
+
+    def test_of_waste_are_the_time_that_a_resource_is_busy_with_it(self) -> None:
+        """Of DRAM, busy 0.8 of the time, a quarter goes: 0.2 own; 1 - max(0.8 x 0.75, 0.5) = 0.4 left."""
+        found = self.of(rule(frees={"dram": "waste"}), waste=0.25)
+        assert (found.own, found.left) == (pytest.approx(0.2), pytest.approx(0.4))
+
+    def test_of_waste_in_a_level_that_nobody_measured_are_those_of_the_whole_memory_system_or_of_all_time(self) -> None:
+        assert self.of(rule(frees={"l1": "waste"}), waste=0.25, memory_busy=0.6).own == pytest.approx(0.15)
+        assert self.of(rule(frees={"l1": "waste"}), waste=0.25).own == 0.25
+        assert math.isnan(self.of(rule(frees={"sm": "waste"}), waste=0.25).own)
+
+    def test_of_unknown_waste_are_unknown_and_of_half_known_waste_the_larger(self) -> None:
+        assert self.of(rule(frees={"dram": "waste"})).at_most is None
+        found = self.of(rule(frees={"dram": "waste", "l2": "not known"}), waste=0.5)
+        assert found.left == pytest.approx(1 - 0.8 * 0.5)
+
+
+class TestConditions:
+    @pytest.mark.parametrize(
+        ("limits", "inside", "outside"),
+        [
+            ({"at_least": 0.5}, [0.5, 1.0], [0.4]),
+            ({"above": 0.5}, [0.6], [0.5, 0.4]),
+            ({"at_most": 0.5}, [0.5, 0.0], [0.6]),
+            ({"below": 0.5}, [0.4], [0.5, 0.6]),
+            ({"above": 0.0, "below": 1.0}, [0.5], [0.0, 1.0]),
+        ],
+    )
+    def test_hold_inside_their_limits(
+        self, limits: dict[str, float], inside: list[float], outside: list[float]
+    ) -> None:
+        for value in inside:
+            assert holds({"q": value}, {"q": limits})
+            assert failing({"q": value}, {"q": limits}) == []
+        for value in outside:
+            assert not holds({"q": value}, {"q": limits})
+            assert failing({"q": value}, {"q": limits}) == ["q"]
+
+    def test_are_neither_held_nor_failed_by_what_is_not_known(self) -> None:
+        conditions = {"q": {"at_least": 0.5}}
+        for known in ({}, {"q": math.nan}):
+            assert (holds(known, conditions), failing(known, conditions), unknown(known, conditions)) == (
+                False,
+                [],
+                ["q"],
+            )
+
+    def test_of_the_rules_are_of_known_kinds(self) -> None:
+        kinds = {kind for one in rules() for limits in (*one.when.values(), *one.harms_if.values()) for kind in limits}
+        assert kinds <= {"at_least", "above", "at_most", "below"}
+
+
+def quantities_of(*launches: tuple[float, dict[str, float]]) -> dict[str, float]:
+    """The quantities of one kernel, by the times and metrics of its launches."""
+    made = table(*(launch("k", {name: metric(value) for name, value in some.items()}, ns=ns) for ns, some in launches))
+    sums = DiagnosisSums("name")
+    sums.add(made)
+    return {name: float(values[0]) for name, values in sums.quantities().items()}
+
+
+IDEAL, THEORETICAL = "memory_l2_theoretical_sectors_global_ideal", "memory_l2_theoretical_sectors_global"
+LOCAL_LOADS, LOCAL_STORES = (f"smsp__sass_inst_executed_op_local_{way}.sum" for way in ("ld", "st"))
+LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
+
+
+class TestSums:
+    def test_are_weighted_with_time(self) -> None:
+        assert quantities_of((100, {LANES: 32.0}), (300, {LANES: 16.0}))["lanes"] == 20
+
+    def test_are_of_launches_that_have_the_metric(self) -> None:
+        assert quantities_of((100, {LANES: 32.0}), (300, {}))["lanes"] == 32
+
+    def test_of_sectors_are_the_share_beyond_the_ideal_ones(self) -> None:
+        assert quantities_of((1, {IDEAL: 30.0, THEORETICAL: 40.0}))["excessive_sectors"] == 0.25
+        assert quantities_of((1, {IDEAL: 0.0, THEORETICAL: 0.0}))["excessive_sectors"] == 0
+
+    def test_of_local_instructions_are_their_share_and_nothing_where_there_are_none(self) -> None:
+        some = {LOCAL_LOADS: 10.0, LOCAL_STORES: 30.0, "smsp__inst_executed.sum": 400.0}
+        assert quantities_of((1, some))["local"] == 0.1
+        assert quantities_of((1, {LOCAL_LOADS: 0.0, LOCAL_STORES: 0.0}))["local"] == 0
+        one = {LOCAL_LOADS: 1.0, LOCAL_STORES: 0.0, "smsp__inst_executed.sum": 4.0}
+        assert quantities_of((1, one))["local"] == 0.25
+
+    def test_of_a_grid_say_how_it_fills_the_sms(self) -> None:
+        """250 blocks, 10 SMs of 10 blocks each: 2.5 waves, of whose three the last is half empty."""
+        limits = {f"launch__occupancy_limit_{name}": 10.0 for name in ("registers", "shared_mem", "blocks", "warps")}
+        many = {**limits, "launch__grid_size": 250.0, "device__attribute_multiprocessor_count": 10.0}
+        found = quantities_of((1, many))
+        assert (found["waves"], found["blocks_per_sm"], found["empty_sms"]) == (2.5, 25, 0)
+        assert found["tail"] == pytest.approx(0.5 / 3)
+        few = quantities_of((1, {**many, "launch__grid_size": 5.0}))
+        assert (few["waves"], few["empty_sms"], few["tail"]) == (0.05, 0.5, 0)
