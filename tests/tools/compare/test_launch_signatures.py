@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import short_name
 
-from ncu_tools.compare.matching.launch_signatures import KEYS, Key, LaunchSignatures, launches_of, match, signatures_of
+from ncu_tools.compare.matching.launch_signatures import KEYS, Key, LaunchSignatures, launches_of, match, signatures_in
 from ncu_tools.kernels.kernel_name_spelling import drop_parameters, is_bare, normalised_name
 from tests.support.launches import table
 
@@ -136,7 +136,7 @@ class TestSignatures:
         for grid, block in ((SMALL, None), (None, BLOCK)):
             launches = table(Launch("f", grid=grid, block=block))
             assert launches_of(launches).shapes == [None]
-            assert signatures_of(launches)[1][0].shape is None
+            assert signatures_in(launches)[1][0].shape is None
 
     def test_of_kernels_without_a_name_have_a_question_mark(self) -> None:
         nameless = table(kernel("f"), kernel("g"))
@@ -144,8 +144,8 @@ class TestSignatures:
         column = nameless.column(place).cast("string").to_pylist()
         nameless = nameless.set_column(place, "kernel_name", [[column[0], None]])
         assert launches_of(nameless).names == ["f", "?"]
-        assert [work.name for work in signatures_of(nameless)[1]] == ["f", "?"]
+        assert [work.name for work in signatures_in(nameless)[1]] == ["f", "?"]
 
     def test_of_works_leave_out_what_numbers_an_iteration(self) -> None:
-        _, works = signatures_of(table(kernel(path=("ProfilerStep#7", "a")), kernel(path=None), kernel(path=())))
+        _, works = signatures_in(table(kernel(path=("ProfilerStep#7", "a")), kernel(path=None), kernel(path=())))
         assert [work.range for work in works] == [("a",), None, ()]
