@@ -1,4 +1,4 @@
-"""What a report says of its own board: bandwidths from device attributes, peaks per cycle, sparse shares."""
+"""What a report says of its own attributes: bandwidths from device attributes, peaks per cycle, sparse shares."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from ncu_tools.ceilings.device_attributes import (
     DRAM_PEAK,
-    board_of,
     bus_bytes,
+    device_attributes_of,
     dram_limit,
     l2_size,
     peaks,
@@ -50,15 +50,15 @@ def test_without_a_clock_there_is_no_dram_limit() -> None:
 
 def test_the_counters_peak_stands_in_only_where_the_bus_is_not_known() -> None:
     counted = {DRAM_PEAK: metric(1024.0)}
-    board = board_of(
+    found = device_attributes_of(
         table(launch(metrics={**counted, **attributes(global_memory_bus_width=5120)}), launch(metrics=counted))
     )
-    assert board.dram_per_cycle.tolist() == [1280.0, 1024.0]
-    assert board.counted_dram.tolist() == [1024.0, 1024.0]
+    assert found.dram_per_cycle.tolist() == [1280.0, 1024.0]
+    assert found.counted_dram.tolist() == [1024.0, 1024.0]
 
 
 def test_only_long_launches_are_steady() -> None:
-    assert board_of(table(launch(ns=1e6), launch(ns=1e3), launch())).steady.tolist() == [True, False, False]
+    assert device_attributes_of(table(launch(ns=1e6), launch(ns=1e3), launch())).steady.tolist() == [True, False, False]
 
 
 def test_the_l2_size_is_in_bytes_and_unknown_without_the_attribute() -> None:

@@ -13,9 +13,9 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
-from ncu_tools.cli.compare_tables.bench_points import compared_points, dimensions, hold_bench
+from ncu_tools.cli.compare_tables.bench_points import are_bench_runs, compared_points, dimensions
 from ncu_tools.cli.compare_tables.kernels_and_layers import compared_kernels, compared_layers
-from ncu_tools.cli.compare_tables.shared import Asked, CompareOptions
+from ncu_tools.cli.compare_tables.shared import CompareOptions, CompareRequest
 from tests.support.launches import launch, sass, table
 from tests.tools.bench.test_compare_bench import failed, fp16, point
 
@@ -45,7 +45,7 @@ def launches_run(folder: Path, ns: float, *, layers: tuple[str, ...] = ("model.a
 class TestPoints:
     def test_of_another_run_stand_below_those_of_the_base_with_their_speedup(self, tmp_path: Path) -> None:
         runs = bench_run(tmp_path / "base", point(ms=10.0)), bench_run(tmp_path / "new", point(ms=5.0))
-        rows = compared_points(Asked(runs)).table.rows
+        rows = compared_points(CompareRequest(runs)).table.rows
         assert [(row["is_base"], row["verdict"]) for row in rows] == [(True, "base"), (False, "faster")]
         assert rows[1]["speedup"] == pytest.approx(2.0, rel=0.01)
         assert rows[1]["speedup_low"] < rows[1]["speedup"] < rows[1]["speedup_high"]
@@ -55,30 +55,30 @@ class TestPoints:
             bench_run(tmp_path / "base", point(batch=1), point(batch=2)),
             bench_run(tmp_path / "new", point(batch=1), point(batch=4)),
         )
-        verdicts = {(row["batch_size"], row.get("verdict")) for row in compared_points(Asked(runs)).table.rows}
+        verdicts = {(row["batch_size"], row.get("verdict")) for row in compared_points(CompareRequest(runs)).table.rows}
         assert {(2, "gone"), (4, "new")} < verdicts
 
     def test_that_failed_have_an_outcome_and_no_change(self, tmp_path: Path) -> None:
         runs = bench_run(tmp_path / "base", point()), bench_run(tmp_path / "new", failed(CRASHED))
-        new = compared_points(Asked(runs)).table.rows[-1]
+        new = compared_points(CompareRequest(runs)).table.rows[-1]
         assert (new["failure"], new["reason"], new.get("speedup")) == (CRASHED, "it was too much", None)
 
     def test_across_types_are_compared_within_one_run(self, tmp_path: Path) -> None:
         run = bench_run(tmp_path / "run", point(ms=10.0), fp16(ms=5.0))
-        found = compared_points(Asked((run,), CompareOptions(across=("dtype",)), machine_readable=True)).table
+        found = compared_points(CompareRequest((run,), CompareOptions(across=("dtype",)), machine_readable=True)).table
         assert [row["dtype"] for row in found.rows] == ["fp32", "fp16"]
         assert found.extra["across"] == ["dtype"]
 
     def test_are_told_from_launches_before_anything_is_compared(self, tmp_path: Path) -> None:
         points, launches = bench_run(tmp_path / "points", point()), launches_run(tmp_path / "run", 100.0)
-        assert hold_bench((points, points), ())
-        assert not hold_bench((launches, launches), ())
+        assert are_bench_runs((points, points), ())
+        assert not are_bench_runs((launches, launches), ())
         with pytest.raises(WrongUsage, match="holds measured points"):
-            hold_bench((points, launches), ())
+            are_bench_runs((points, launches), ())
         with pytest.raises(WrongUsage, match="nothing to compare"):
-            hold_bench((points,), ())
+            are_bench_runs((points,), ())
         with pytest.raises(WrongUsage, match="--across is for runs of ncu-bench bench"):
-            hold_bench((launches, launches), ("dtype",))
+            are_bench_runs((launches, launches), ("dtype",))
 
     def test_are_compared_across_dimensions_that_there_are(self) -> None:
         context, parameter = click.Context(click.Command("compare")), click.Option(["--across"])
@@ -91,7 +91,7 @@ class TestPoints:
 class TestKernels:
     def test_have_a_row_each_and_their_total_last(self, tmp_path: Path) -> None:
         runs = launches_run(tmp_path / "base", 100.0), launches_run(tmp_path / "new", 200.0)
-        rows = compared_kernels(Asked(runs, machine_readable=True)).table.rows
+        rows = compared_kernels(CompareRequest(runs, machine_readable=True)).table.rows
         assert {row["kernel"]: row["verdict"] for row in rows[:-1]} == {
             "gemm": "more time", "transpose": "new", "softmax": "gone",
         }  # fmt: skip
@@ -102,13 +102,13 @@ class TestKernels:
 
     def test_of_other_work_have_a_total_that_judges_nothing(self, tmp_path: Path) -> None:
         runs = launches_run(tmp_path / "base", 100.0), launches_run(tmp_path / "new", 200.0)
-        found = compared_kernels(Asked(runs))
+        found = compared_kernels(CompareRequest(runs))
         assert found.table.rows[-1]["verdict"] == "not the same work"
         assert found.sentences[0].startswith("all kernels: not the same work")
 
     def test_that_are_hidden_are_counted_in_a_note(self, tmp_path: Path) -> None:
         runs = launches_run(tmp_path / "base", 100.0), launches_run(tmp_path / "new", 200.0)
-        found = compared_kernels(Asked(runs, CompareOptions(top=1))).table
+        found = compared_kernels(CompareRequest(runs, CompareOptions(top=1))).table
         assert len(found.rows) == 2
         assert any("2 more kernels" in note for note in found.notes)
 
@@ -116,7 +116,7 @@ class TestKernels:
 class TestLayers:
     def test_have_a_row_for_each_phase_and_sum_their_launches(self, tmp_path: Path) -> None:
         runs = launches_run(tmp_path / "base", 100.0), launches_run(tmp_path / "new", 200.0, layers=("model.a",))
-        rows = compared_layers(Asked(runs, CompareOptions(layers=True), machine_readable=True)).table.rows
+        rows = compared_layers(CompareRequest(runs, CompareOptions(layers=True), machine_readable=True)).table.rows
         found = {row["layer"]: row for row in rows}
         assert (found["model.a"]["base_time_ns"], found["model.a"]["new_time_ns"]) == pytest.approx((201.0, 401.0))
         assert (found["model.a"]["verdict"], found["model.b"]["verdict"]) == ("more time, noise not known", "gone")

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.selection_options import hold_whole, selection_options
-from ncu_tools.cli.time_titles import said_of_operators, titled_times, with_titles
+from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.time_titles import operator_notes, titled_times, with_titles
 from ncu_tools.report.table import Column, Table
 from ncu_tools.runs.selection import Selection
 
@@ -40,10 +40,10 @@ class TestSelectionOptions:
         assert (only.phases, only.devices, only.ranks) == (("forward", "backward"), (1,), (0,))
 
     def test_are_refused_with_dask_which_shares_out_whole_datasets(self) -> None:
-        with pytest.raises(WrongUsage, match="--dask shares out whole ones"):
-            hold_whole(selected("--rank", "0"), "local")
-        hold_whole(None, "local")
-        hold_whole(selected("--rank", "0"), None)
+        with pytest.raises(WrongUsage, match="cannot be combined with --dask"):
+            require_no_dask(selected("--rank", "0"), "local")
+        require_no_dask(None, "local")
+        require_no_dask(selected("--rank", "0"), None)
 
 
 COLUMNS = (Column("kernel", "kernel"), Column("time_ns", "time", "time"), Column("time_ratio", "time ratio"))
@@ -64,6 +64,6 @@ class TestTitlesOfTimes:
         assert [column.name for column in with_titles(COLUMNS, "self GPU")] == [column.name for column in COLUMNS]
 
     def test_of_operators_come_with_a_note_and_those_of_kernels_with_none(self) -> None:
-        (note,) = said_of_operators({"self CPU"})
+        (note,) = operator_notes({"self CPU"})
         assert note.startswith("times are self CPU times of PyTorch operators")
-        assert said_of_operators({"time"}) == []
+        assert operator_notes({"time"}) == []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ncu_tools.compare.comparison_sums import Works
+from ncu_tools.compare.comparison_sums import SignatureSums
 from ncu_tools.compare.matching.kernel_pairs import pair_kernels
 from ncu_tools.compare.same_work import NOT_THE_SAME_WORK, OtherWork, other_work
 from tests.support.launches import launch, table, taken
 
 
 def between(base: pa.Table, new: pa.Table) -> OtherWork:
-    ours, theirs = taken(Works, base), taken(Works, new)
+    ours, theirs = taken(SignatureSums, base), taken(SignatureSums, new)
     return other_work(pair_kernels(ours.signatures, theirs.signatures), ours, theirs)
 
 

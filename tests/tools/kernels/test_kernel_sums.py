@@ -79,9 +79,9 @@ class TestKernelSums:
 
 def test_named_sums_take_launches_of_kernels_that_are_seen_later() -> None:
     sums = NamedSums()
-    sums.turn_to(np.array([0, 0]), 1)
+    sums.use_keys(np.array([0, 0]), 1)
     sums.add("amount", np.array([1.0, 2.0]))
-    sums.turn_to(np.array([2, 0]), 3)
+    sums.use_keys(np.array([2, 0]), 3)
     sums.add("amount", np.array([5.0, 7.0]), np.array([True, False]))
     assert sums.of("amount").tolist() == [3.0, 0.0, 5.0]
 

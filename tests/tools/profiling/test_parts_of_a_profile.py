@@ -14,7 +14,7 @@ from ncu_parsers.parse.parse import Parsed
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 from ncu_tools.profiling.budgeted_profile import plan_timeline, timeline_folder
-from ncu_tools.profiling.collected_profile import kept, nothing, parsed_reports, without_gpu_work
+from ncu_tools.profiling.collected_profile import keep_profile, nothing_collected, parsed_reports, why_no_gpu_work
 from ncu_tools.profiling.from_python import profile
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
@@ -48,10 +48,10 @@ class TestWhatARunKept:
             table(launch("gemm", ns=10.0, module="model.fc"), launch("add", ns=5.0)), {"schema_version": SCHEMA_VERSION}
         )
         found = manifest(notes=["heard", "a note"], facts={"unknown_operators": {"my_op": 2}})
-        result = kept(launches, ["read"], found, tmp_path, told=["heard"])
+        result = keep_profile(launches, ["read"], found, tmp_path, announced=["heard"])
         assert read_launches(tmp_path / "launches.parquet").num_rows == 2
         assert (tmp_path / "kernels.parquet").is_file()
-        assert (result.told, result.failure) == (("heard",), None)
+        assert (result.announced, result.failure) == (("heard",), None)
         assert result.notes == (
             "a note", "FLOPs of these operators are not known, and are left empty: my_op (2 calls)",
             "1 of 2 launches belong to no module (sums of gradients, the optimizer)", "read",
@@ -90,16 +90,16 @@ class TestWhyThereIsNothing:
 
     def test_is_the_failure_of_the_tool_before_that_of_reading(self, tmp_path: Path) -> None:
         parsed = Parsed(None, refused={"a.csv": self.REFUSED})
-        assert nothing(parsed, self.FAILURE, tmp_path) is self.FAILURE
-        assert nothing(parsed, None, tmp_path) is self.REFUSED
+        assert nothing_collected(parsed, self.FAILURE, tmp_path) is self.FAILURE
+        assert nothing_collected(parsed, None, tmp_path) is self.REFUSED
 
     def test_without_either_names_the_folder_of_the_logs(self, tmp_path: Path) -> None:
-        error = nothing(None, None, tmp_path)
+        error = nothing_collected(None, None, tmp_path)
         assert (error.what, str(tmp_path / "logs") in error.cause) == ("The run collected nothing.", True)
 
     def test_is_no_idle_gpu_unless_a_timeline_says_so(self) -> None:
-        assert without_gpu_work(None) is None
-        assert without_gpu_work(Parsed(None, refused={"a.csv": self.REFUSED})) is None
+        assert why_no_gpu_work(None) is None
+        assert why_no_gpu_work(Parsed(None, refused={"a.csv": self.REFUSED})) is None
 
 
 class TestWhatPythonRefuses:

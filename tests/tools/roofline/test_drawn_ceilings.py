@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings.ceilings import BOARD_LIMIT, PROFILED_CLOCK, Ceiling
-from ncu_tools.roofline.drawn_ceilings import merged, ridge_points, roofs
-from ncu_tools.roofline.level_notes import on_missing_points, on_missing_roofs
+from ncu_tools.roofline.drawn_ceilings import drawn_ceilings, merged, ridge_points
+from ncu_tools.roofline.level_notes import on_missing_ceilings, on_missing_points
 from ncu_tools.roofline.mark_area import MOST, MOST_OF_SEVERAL, OF_ALL_TIME, SMALLEST, scale_of
 from ncu_tools.roofline.roofline import Roofline
 from ncu_tools.roofline.scene import ALL
@@ -26,7 +26,7 @@ DRAM, FP32, FP64 = ceiling("dram", 1.5e12), ceiling("fp32", 15e12), ceiling("fp6
 
 
 def drawn(*known: Ceiling, choice: str = "auto", units: tuple[str, ...] = ()) -> list[tuple[str, str, bool]]:
-    found = roofs(Roofline([], known=list(known)), choice, units)
+    found = drawn_ceilings(Roofline([], known=list(known)), choice, units)
     return [(roof.unit, roof.kind, roof.sparse) for roof in found]
 
 
@@ -70,13 +70,13 @@ class TestMerged:
 
 class TestRidgePoints:
     def test_lie_where_the_bandwidth_meets_each_dense_peak(self) -> None:
-        found = ridge_points(roofs(Roofline([], known=[DRAM, FP32, FP64])))
+        found = ridge_points(drawn_ceilings(Roofline([], known=[DRAM, FP32, FP64])))
         assert {(point.unit, point.intensity) for point in found} == {("fp32", 10.0), ("fp64", 5.0)}
 
     def test_sparse_peaks_limits_beside_them_and_devices_without_a_bandwidth_have_none(self) -> None:
         limit, sparse = ceiling("fp32", 19.5e12, kind=BOARD_LIMIT), ceiling("fp32", 30e12, sparse=True)
-        assert len(ridge_points(roofs(Roofline([], known=[DRAM, FP32, limit, sparse]), ALL))) == 1
-        assert ridge_points(roofs(Roofline([], known=[FP32]))) == []
+        assert len(ridge_points(drawn_ceilings(Roofline([], known=[DRAM, FP32, limit, sparse]), ALL))) == 1
+        assert ridge_points(drawn_ceilings(Roofline([], known=[FP32]))) == []
 
 
 class TestNotesOnLevels:
@@ -89,12 +89,12 @@ class TestNotesOnLevels:
         assert note == "nothing has both FLOPs and bytes of DRAM, so it has neither points nor a roof"
 
     def test_a_device_without_a_roof_names_what_the_report_lacks(self) -> None:
-        (note,) = on_missing_roofs(["dram"], [FP32], {"A100": "8.0"}, [table(launch(dram=100.0))])
+        (note,) = on_missing_ceilings(["dram"], [FP32], {"A100": "8.0"}, [table(launch(dram=100.0))])
         assert note.startswith("DRAM has no roof: the report lacks dram__")
         assert note.endswith("or name a machine with --machine NAME")
 
     def test_a_device_with_a_roof_needs_no_note(self) -> None:
-        assert on_missing_roofs(["dram"], [DRAM], {"A100": "8.0"}, [table(launch(dram=100.0))]) == []
+        assert on_missing_ceilings(["dram"], [DRAM], {"A100": "8.0"}, [table(launch(dram=100.0))]) == []
 
 
 class TestAreasOfMarkers:
