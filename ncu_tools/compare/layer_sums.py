@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
-from ncu_parsers.parquet.reader import launch_stretches
+from ncu_parsers.parquet.reader import launch_batches
 
 from ncu_tools.compare.run_conditions import OF_LAUNCHES, Observed
 from ncu_tools.kernels.operator_times import NEEDED as OF_TIMES
@@ -60,5 +60,5 @@ def layers_of_run(run: OnDisk | Run) -> LayerSums:
     Raises `NcuBenchError` as `sums_of_run` does.
     """
     return sums_of_run(
-        run, LayerSums, partial(launch_stretches, columns={*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz"})
+        run, LayerSums, partial(launch_batches, columns={*NEEDED, *OF_LAUNCHES, *OF_TIMES, "sm_clock_hz"})
     )

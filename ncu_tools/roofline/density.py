@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_parsers.parquet.reader import launch_stretches
+from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
@@ -121,7 +121,7 @@ class DenseLaunches:
 
     def _summed(self, new: Callable[[], AnySums]) -> AnySums:
         columns = {*NEEDED, *COLUMNS_OF_LEVELS.values(), *needed_metrics(), "compute_capability"}
-        return sums_of_run(self._run, new, partial(launch_stretches, columns=columns))
+        return sums_of_run(self._run, new, partial(launch_batches, columns=columns))
 
 
 def density_of(runs: Sequence[DenseLaunches], level: str = DRAM) -> tuple[Density | None, int]:

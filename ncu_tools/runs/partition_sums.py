@@ -17,7 +17,7 @@ from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.datasets.dataset_layout import Dataset, Partition
 from ncu_parsers.datasets.remote_files import File
-from ncu_parsers.parquet.reader import launch_stretches, left_out_note, nothing_in
+from ncu_parsers.parquet.reader import launch_batches, left_out_note, nothing_in
 from ncu_parsers.report_data.operator_records import OPERATOR_DEVICE, THREADS
 from ncu_parsers.schema import tables
 
@@ -156,7 +156,7 @@ def batches_for_sums(launches: File, others: Collection[str] = ()) -> Iterator[p
     run. Raises `NcuBenchError` if the file is damaged or not ours.
     """
     clocks = memory_clock.MemoryClocks()
-    for batch in launch_stretches(launches, partial(needed, others), (memory_clock.needed, clocks.add)):
+    for batch in launch_batches(launches, partial(needed, others), (memory_clock.needed, clocks.add)):
         yield memory_clock.with_clock_of(clocks, batch)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_parsers.datasets.dataset_layout import Dataset
-from ncu_parsers.parquet.reader import Columns, launch_stretches
+from ncu_parsers.parquet.reader import Columns, launch_batches
 from ncu_parsers.schema import arrays, tables
 from ncu_parsers.sources.sources import Source
 
@@ -143,7 +143,7 @@ def pattern_of(text: str) -> re.Pattern[str]:
 def _batches(run: OnDisk | Run) -> Iterator[pa.Table]:
     """Yield the launches of a run with all columns, from a file a few row groups at a time."""
     if isinstance(run, OnDisk) and not isinstance(run.file, Dataset):
-        return launch_stretches(run.file, lambda names, filled: list(names))
+        return launch_batches(run.file, lambda names, filled: list(names))
     return iter([run.read().table if isinstance(run, OnDisk) else run.table])
 
 

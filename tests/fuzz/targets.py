@@ -254,7 +254,7 @@ def _use_launches(path: Path, thorough: bool) -> None:
     checked_open.fingerprint(path)
     table = reader.read_launches(path)
     hold_table(table)
-    stretches = reader.launch_stretches(path, table.column_names)
+    stretches = reader.launch_batches(path, table.column_names)
     assert sum(map(len, stretches)) == len(table)
     said = tables.table_metadata(table)
     assert all(isinstance(note, str) for note in said.get("notes", []))

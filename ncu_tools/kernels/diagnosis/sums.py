@@ -14,7 +14,7 @@ from functools import cache, partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_parsers.parquet.reader import launch_stretches
+from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
@@ -320,7 +320,7 @@ def sums_to_diagnose(run: OnDisk | Run, group: str) -> DiagnosisSums:
     Raises `NcuBenchError` as `sums_of_run` does.
     """
     columns = {*CONTRACT_COLUMNS, *OF_GROUPS[group], *SUMMED, *diagnosis_metrics(), RULES}
-    return sums_of_run(run, partial(DiagnosisSums, group), partial(launch_stretches, columns=columns))
+    return sums_of_run(run, partial(DiagnosisSums, group), partial(launch_batches, columns=columns))
 
 
 def _named(name: str) -> Inputs:

@@ -21,7 +21,7 @@ from ncu_parsers.ncu.text_page import TextPage, opens_text_page
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.operator_records import OperatorFile, opens_operator_file
 from ncu_parsers.report_data.refusals import EXPORT, NotAReport
-from ncu_parsers.report_data.report import Launch, Page, Report, more_precise, settle
+from ncu_parsers.report_data.report import Launch, Page, Report, more_precise, resolve_readings
 from ncu_parsers.sources.memory import DEFAULT, OPTION, longest_line
 from ncu_parsers.sources.sources import Lines, LongLine, Source, unreadable
 from ncu_parsers.timelines import nsys_stats
@@ -163,7 +163,7 @@ def _finish(result: Report, pages: list[Page]) -> Report:
             result.session.update(page.attributes)
             result.tool_version = result.tool_version or page.tool_version
         launches = page.launches()
-        settle(launches, result)
+        resolve_readings(launches, result)
         runs = page.runs() if isinstance(page, LongPage) else [launches]
         if len(runs) > 1:
             result.notes.append(

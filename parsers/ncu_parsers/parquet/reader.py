@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 Columns = Iterable[str] | Callable[[str], bool] | None
 """Columns to read: names, a function that selects names, or None for all."""
 
-ROWS_OF_A_STRETCH = 16 * 1024
+ROWS_PER_BATCH = 16 * 1024
 """Row groups are combined to batches of at least this many rows."""
 
 
@@ -115,7 +115,7 @@ def read_in_parts(path: File | Dataset, columns: Sequence[str], part: Callable[[
     """
     if isinstance(path, Dataset):
         return _joined(path, *each_partition(path, partial(_partition_in_parts, columns, part)))
-    parts = [part(batch) for batch in launch_stretches(path, columns)]
+    parts = [part(batch) for batch in launch_batches(path, columns)]
     return pa.concat_tables(parts).unify_dictionaries() if parts else read_launches(path, columns)
 
 
@@ -235,7 +235,7 @@ Choice = Callable[[Sequence[str], Sequence[str]], list[str]]
 """Selects columns, given all columns of a file and those that are not entirely null."""
 
 
-def launch_stretches(
+def launch_batches(
     path: File, columns: Iterable[str] | Choice, beforehand: tuple[Choice, Callable[[pa.Table], None]] | None = None
 ) -> Iterator[pa.Table]:
     """Yield the launches of a file in batches of row groups, in order, with those of `columns` that it has.
@@ -260,9 +260,9 @@ def launch_stretches(
 def _batches_of_row_groups(file: pq.ParquetFile) -> list[list[int]]:
     """Numbers of the row groups in each batch."""
     batches: list[list[int]] = []
-    rows = ROWS_OF_A_STRETCH
+    rows = ROWS_PER_BATCH
     for number in range(file.num_row_groups):
-        if rows >= ROWS_OF_A_STRETCH:
+        if rows >= ROWS_PER_BATCH:
             batches.append([])
             rows = 0
         batches[-1].append(number)

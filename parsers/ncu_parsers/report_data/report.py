@@ -179,16 +179,16 @@ class Report:
 
 
 @dataclass
-class Oddities:
-    """Problems in the readings of one page, over all its launches; `alive` counts launches that did not fail."""
+class ReadingProblems:
+    """Problems in the readings of one page, over all its launches; `succeeded` counts launches that did not fail."""
 
     absent: Counter[str] = field(default_factory=Counter)
     conflicts: dict[str, str] = field(default_factory=dict)
-    alive: int = 0
+    succeeded: int = 0
 
     def notes(self) -> list[str]:
         """One note on metrics without a value in every launch, and one per metric with contradictory values."""
-        everywhere = sorted(name for name, count in self.absent.items() if self.alive and count >= self.alive)
+        everywhere = sorted(name for name, count in self.absent.items() if self.succeeded and count >= self.succeeded)
         notes = []
         if everywhere:
             notes.append(
@@ -203,7 +203,7 @@ class Oddities:
 DECIMAL_COMMAS = "numbers were read with decimal commas (1.234,5)"
 
 
-def settle(launches: list[Launch], report: Report) -> None:
+def resolve_readings(launches: list[Launch], report: Report) -> None:
     """Convert the readings of a page's `launches` to metrics, in place; add notes on problems to `report`."""
     number_format = NumberFormat.infer(
         (reading.text, unit(reading.unit).base)
@@ -213,13 +213,15 @@ def settle(launches: list[Launch], report: Report) -> None:
     )
     if number_format.decimal == ",":
         report.notes.append(DECIMAL_COMMAS)
-    oddities = Oddities()
-    settle_with(number_format, launches, report, oddities)
-    report.notes += oddities.notes()
+    problems = ReadingProblems()
+    resolve_with(number_format, launches, report, problems)
+    report.notes += problems.notes()
 
 
-def settle_with(number_format: NumberFormat, launches: list[Launch], report: Report, oddities: Oddities) -> None:
-    """Convert the readings of some of a page's `launches` to metrics, in place; add problems to `oddities`."""
+def resolve_with(
+    number_format: NumberFormat, launches: list[Launch], report: Report, problems: ReadingProblems
+) -> None:
+    """Convert the readings of some of a page's `launches` to metrics, in place; add problems to `problems`."""
     for launch in launches:
         for name, readings in launch.readings.items():
             metric = None
@@ -230,14 +232,14 @@ def settle_with(number_format: NumberFormat, launches: list[Launch], report: Rep
                     launch.instances[name] = listed
                 metric, conflict = more_precise(metric, found)
                 if conflict:
-                    oddities.conflicts.setdefault(name, f"{printed(readings[0])} and {printed(reading)}")
+                    problems.conflicts.setdefault(name, f"{printed(readings[0])} and {printed(reading)}")
             if metric is None:
-                oddities.absent[name] += readings[0].text.strip().lower().endswith("n/a")
+                problems.absent[name] += readings[0].text.strip().lower().endswith("n/a")
             else:
                 launch.metrics[name] = metric
         launch.failed = _has_failed(launch)
         launch.readings = {}
-    oddities.alive += sum(not launch.failed for launch in launches)
+    problems.succeeded += sum(not launch.failed for launch in launches)
 
 
 def metric_of(reading: Reading, number_format: NumberFormat) -> tuple[Metric | None, str | None]:

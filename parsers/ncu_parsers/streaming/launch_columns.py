@@ -1,6 +1,6 @@
 """Launches as columns of printed cells -> the table of launches, without an object per launch.
 
-The same cells give the same table as through `csv_pages.launch_of`, `report.settle` and `table_builder.launches_table`;
+The same cells give the same table as through `csv_pages.launch_of`, `resolve_readings` and `launches_table`;
 each distinct text is looked at once, by the same functions.
 """
 
@@ -110,7 +110,7 @@ class LaunchColumns:
 
     @cached_property
     def failed(self) -> Mask:
-        """Which launches ended in an error, as `report.settle_with` finds it."""
+        """Which launches ended in an error, as `report.resolve_with` finds it."""
         failed: Mask = (self.nans == self.readings) & (self.readings > 0)
         for shapes in self.shapes.values():
             failed = failed | ~shapes.any(axis=1)

@@ -57,7 +57,7 @@ def launches_of(batch: RowBatch, report: Report) -> LaunchColumns:
         np.bincount(metrics.launch, minlength=launches), metrics.nans,
         _rules(rows, np.flatnonzero(rule_rows), launch_of_row, launches, page),
     )  # fmt: skip
-    batch.streamed.oddities.alive += launches - int(columns.failed.sum())
+    batch.streamed.problems.succeeded += launches - int(columns.failed.sum())
     return columns
 
 
@@ -119,7 +119,7 @@ class _Metrics:
     def __init__(self, rows: Rows, launch: Integers, launches: int, batch: RowBatch, report: Report) -> None:
         self.rows, self.launch, self.launches = rows, launch, launches
         self.number_format = NumberFormat(batch.decimal)
-        self.oddities = batch.streamed.oddities
+        self.problems = batch.streamed.problems
         self.page = batch.streamed.page
         self.numbers = rows.numbers[VALUE]
         self.nans = np.zeros(launches, np.int64)
@@ -202,7 +202,7 @@ class _Metrics:
                 valid[row] = known[code][0] is not None
                 result[name].put(int(self.launch[row]), *known[code])
                 if known[code][0] is None and lowered.endswith("n/a"):
-                    self.oddities.absent[name] += 1
+                    self.problems.absent[name] += 1
 
     def _note_units(self, result: dict[str, MetricColumn], valid: Mask) -> None:
         """The unit of a column is that of the first launch that has the metric."""
@@ -226,9 +226,9 @@ class _Metrics:
             if metric is not None and (column.first is None or launch < column.first):
                 column.unit, column.first = metric.unit, launch
             if metric is None and readings[0].text.strip().lower().endswith("n/a"):
-                self.oddities.absent[name] += 1
+                self.problems.absent[name] += 1
             if conflict:
-                self.oddities.conflicts.setdefault(name, conflict)
+                self.problems.conflicts.setdefault(name, conflict)
 
 
 def _codes(rows: Rows, title: str) -> tuple[Integers, list[str]]:

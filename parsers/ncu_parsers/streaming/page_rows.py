@@ -12,7 +12,7 @@ import numpy as np
 
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.report_data import report as kinds
-from ncu_parsers.report_data.report import Oddities
+from ncu_parsers.report_data.report import ReadingProblems
 from ncu_parsers.report_data.units import ENOUGH_VOTES
 from ncu_parsers.streaming.cells.compiled_loops import OTHER_MARK, ScannedBlock, lines_of, scan
 from ncu_parsers.streaming.cells.plain_rows import JudgedRow, plain_rows
@@ -76,7 +76,7 @@ class StreamedPage:
     page: LongPage | WidePage
     layout: Layout | None
     locale: Locale = field(default_factory=Locale)
-    oddities: Oddities = field(default_factory=Oddities)
+    problems: ReadingProblems = field(default_factory=ReadingProblems)
 
 
 class RowBatch(NamedTuple):

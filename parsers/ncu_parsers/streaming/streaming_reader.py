@@ -143,7 +143,7 @@ def _finish(report: StreamedReport, account: LineAccount, pages: list[StreamedPa
     report.era = era_of([streamed.page for streamed in pages])
     for streamed in pages:
         report.notes += [DECIMAL_COMMAS] if streamed.locale.decimal == "," else []
-        report.notes += streamed.oddities.notes()
+        report.notes += streamed.problems.notes()
     report.notes += tables.notes()
     report.streamed_rows, report.streamed_names, report.streamed_failures = (
         tables.rows, tables.metric_names, tables.failed

@@ -35,8 +35,8 @@ def launches_of(batch: RowBatch, report: Report) -> LaunchColumns:
         {title: texts for title, texts in rows.texts.items() if title}, rows.shapes, metrics,
         np.full(rows.count, len(metrics)), nans,
     )  # fmt: skip
-    oddities = batch.streamed.oddities
-    oddities.alive += columns.rows - int(columns.failed.sum())
+    problems = batch.streamed.problems
+    problems.succeeded += columns.rows - int(columns.failed.sum())
     for name, column in metrics.items():
-        oddities.absent[name] += column.absent
+        problems.absent[name] += column.absent
     return columns

@@ -71,7 +71,7 @@ def test_memory_does_not_grow_with_the_number_of_ranks() -> None:
 
 def test_runs_larger_than_memory_are_compared_by_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROWS_OF_A_GROUP", 7)
-    monkeypatch.setattr(reader, "ROWS_OF_A_STRETCH", 7)
+    monkeypatch.setattr(reader, "ROWS_PER_BATCH", 7)
     sides = []
     for count in (3, 8):
         path = tmp_path / f"{count}.parquet"

@@ -54,7 +54,7 @@ def test_batches_give_the_quantities_and_sentences_of_the_whole(
 
 def test_a_run_larger_than_memory_is_diagnosed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROWS_OF_A_GROUP", 7)
-    monkeypatch.setattr(reader, "ROWS_OF_A_STRETCH", 7)
+    monkeypatch.setattr(reader, "ROWS_PER_BATCH", 7)
     loads = {SECTORS.format("ld"): metric(320.0), "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": metric(10.0)}
     whole = table(*(launch("gather", {**sass(fadd=1), **loads}, ns=100.0, dram=64.0) for _ in range(30)))
     path = tmp_path / "launches.parquet"

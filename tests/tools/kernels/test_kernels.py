@@ -54,7 +54,7 @@ def of_whole(run: OnDisk, **asked: Any) -> Hotspots:
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "ROWS_OF_A_GROUP", 3)
-    monkeypatch.setattr(reader, "ROWS_OF_A_STRETCH", 5)
+    monkeypatch.setattr(reader, "ROWS_PER_BATCH", 5)
 
 
 def assert_batches_change_nothing(path: Path, folder: Path) -> None:

@@ -44,7 +44,7 @@ def written(path: Path, names: tuple[str, ...]) -> str:
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two runs between which a kernel was renamed, in row groups of a few launches that are read one by one."""
     monkeypatch.setattr(writer, "ROWS_OF_A_GROUP", 7)
-    monkeypatch.setattr(reader, "ROWS_OF_A_STRETCH", 7)
+    monkeypatch.setattr(reader, "ROWS_PER_BATCH", 7)
     return [
         written(tmp_path / "before.parquet", ("gemm<float>", "relu", "copy<1>")),
         written(tmp_path / "after.parquet", ("gemm<float>", "relu", "copy<2>")),

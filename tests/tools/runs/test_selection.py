@@ -91,7 +91,7 @@ class TestSelectedLaunches:
     def test_are_the_same_from_a_file_with_many_row_groups(self, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
         only = Selection((re.compile("gemm"),))
         whole = left(only, OnDisk(file, Path(file))).table.to_pylist()
-        monkeypatch.setattr("ncu_parsers.parquet.reader.ROWS_OF_A_STRETCH", 1)
+        monkeypatch.setattr("ncu_parsers.parquet.reader.ROWS_PER_BATCH", 1)
         assert left(only, OnDisk(file, Path(file))).table.to_pylist() == whole
 
 
