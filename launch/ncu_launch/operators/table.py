@@ -1,0 +1,83 @@
+"""The one table of operator formulas: what an operator call computes and the least that it moves, from shapes alone.
+
+For the operator collector, `estimate` and traces of PyTorch's profiler. What has no formula is not known: None.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ncu_launch.operators.attention import ATTENTION
+from ncu_launch.operators.calls import REAL_OF_COMPLEX, Call, Formula, UnknownWork
+from ncu_launch.operators.contractions import CONTRACTIONS, INTEGER_CONTRACTIONS
+from ncu_launch.operators.elementwise import ELEMENTWISE
+from ncu_launch.operators.movement import FREE, MOVEMENT
+
+FORMULAS: dict[str, Formula] = {**MOVEMENT, **ELEMENTWISE, **ATTENTION, **CONTRACTIONS}
+"""Operator, as "aten::mm", -> its formula."""
+
+
+class OperatorWork(NamedTuple):
+    """FLOPs of a call, a multiply-add as 2, and its least bytes; None where shapes do not tell.
+
+    `is_contraction`: the work is that of a product, convolution or attention.
+    """
+
+    flops: float | None
+    least_bytes: float | None
+    is_contraction: bool = False
+
+
+NOTHING = OperatorWork(0.0, 0.0)
+
+
+def work_of(call: Call) -> OperatorWork | None:
+    """What a call does; None for an operator without a formula. What a causal mask skips is not counted.
+
+    FLOPs and bytes are each None where an argument that their formula needs was not recorded.
+    """
+    if call.name in FREE:
+        return NOTHING
+    formula = FORMULAS.get(call.name)
+    if formula is None:
+        return None
+    return OperatorWork(_flops(formula, call), _least_bytes(formula, call), formula.is_contraction)
+
+
+def contraction_flops(call: Call) -> float | None:
+    """FLOPs of a product, convolution or attention as PyTorch's counter has them, what a mask skips included.
+
+    None for other operators. Raises `UnknownWork` where the call does not say what the formula needs.
+    """
+    formula = FORMULAS.get(call.name)
+    if formula is None or not formula.is_contraction:
+        return None
+    return float(formula.flops(call)) * _complex_factor(call)
+
+
+def is_contraction(name: str) -> bool:
+    """Whether an operator has the formula of a product, convolution or attention."""
+    return name in FORMULAS and FORMULAS[name].is_contraction
+
+
+def _flops(formula: Formula, call: Call) -> float | None:
+    if call.name in INTEGER_CONTRACTIONS:
+        return None
+    try:
+        skipped = formula.skipped(call) if formula.skipped else 0.0
+        found = (float(formula.flops(call)) - skipped) * (_complex_factor(call) if formula.is_contraction else 1)
+    except UnknownWork:
+        return None
+    return found if found >= 0 else None
+
+
+def _least_bytes(formula: Formula, call: Call) -> float | None:
+    try:
+        found = float(formula.read(call)) + float(formula.written(call))
+    except UnknownWork:
+        return None
+    return found if found >= 0 else None
+
+
+def _complex_factor(call: Call) -> int:
+    return REAL_OF_COMPLEX if any(one.dtype.startswith("complex") for one in call.every_tensor()) else 1
