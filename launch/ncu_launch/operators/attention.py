@@ -1,10 +1,10 @@
 """Attention: FLOPs of both products forward and of five backward, and the bytes of every operand once.
 
 `flops` is of the whole matrix of scores, as PyTorch's counter has it (torch.utils.flop_counter: sdpa_flop_count,
-sdpa_backward_flop_count). `skipped` is what a causal mask saves: the scores above the diagonal, which fused kernels
-do not compute but in the tiles that the diagonal crosses. The heads are the query's, so grouped queries (GQA) have the
-work of all of them and the bytes of the fewer keys. Sequences of different lengths in one tensor (varlen, nested),
-pages of a cache and sliding windows have no formula: shapes do not hold their lengths.
+sdpa_backward_flop_count). The correction is what a causal mask saves: the scores above the diagonal, which fused
+kernels do not compute but in the tiles that the diagonal crosses. The heads are the query's, so grouped queries (GQA)
+have the work of all of them and the bytes of the fewer keys. Sequences of different lengths in one tensor (varlen,
+nested), pages of a cache and sliding windows have no formula: shapes do not hold their lengths.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _forward(variant: _Variant) -> Formula:
         query, value = call.tensor(variant.first), call.tensor(variant.first + 2)
         return float(Tensor((*query.shape[:-1], value.shape[-1]), query.dtype).bytes)
 
-    return Formula(flops, read, written, True, FORWARD, lambda call: flops(call) * variant.skipped_share(call))
+    return Formula(flops, read, written, True, FORWARD, lambda call: -flops(call) * variant.skipped_share(call))
 
 
 def _backward(variant: _Variant, out: int) -> Formula:
@@ -110,7 +110,7 @@ def _backward(variant: _Variant, out: int) -> Formula:
     def written(call: Call) -> float:
         return float(sum(call.tensor(variant.first + one).bytes for one in range(3)))
 
-    return Formula(flops, read, written, True, BACKWARD, lambda call: flops(call) * variant.skipped_share(call))
+    return Formula(flops, read, written, True, BACKWARD, lambda call: -flops(call) * variant.skipped_share(call))
 
 
 _SDPA = "aten::_scaled_dot_product_"

@@ -121,7 +121,8 @@ class Formula(NamedTuple):
 
     `flops`: operations, a multiply-add as 2. `read` and `written`: the least bytes that it moves to and from memory,
     each input and output once. `is_contraction`: products of matrices, convolutions and attention, which tensor cores
-    do; the rest is the work of CUDA cores. `skipped`: what a causal mask saves of `flops`. `source`: where it is from.
+    do; the rest is the work of CUDA cores. `correction` is what PyTorch's own counter lacks of contractions: the
+    addition of a bias, and less than 0 what a causal mask saves. `source`: where the formula is from.
     """
 
     flops: Any
@@ -129,7 +130,7 @@ class Formula(NamedTuple):
     written: Any
     is_contraction: bool
     source: str
-    skipped: Any = None
+    correction: Any = None
 
 
 REAL_OF_COMPLEX = 4

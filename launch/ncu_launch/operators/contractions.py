@@ -1,8 +1,8 @@
 """Products of matrices and convolutions: FLOPs, and the bytes of each operand and the result once.
 
-A multiply-add counts as 2. Source of the FLOPs: the definitions in PyTorch's documentation; equal to its
-`torch.utils.flop_counter` but for the backward pass of grouped convolutions, which that counts up to 25 times too high
-(pytorch#183405).
+A multiply-add counts as 2, and a bias that is added counts, which PyTorch's counter leaves out. Source of the FLOPs:
+the definitions in PyTorch's documentation. Without the bias they equal its `torch.utils.flop_counter` but for the
+backward pass of grouped convolutions, which that counts up to 25 times too high (pytorch#183405).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from ncu_launch.operators.calls import Call, Formula, Shape, Tensor, UnknownWork
+from ncu_launch.operators.calls import UNRECORDED, Call, Formula, Shape, Tensor, UnknownWork
 
 PRODUCT = "2 x rows x columns x inner size (definition of the product; torch.utils.flop_counter: mm_flop)"
 CONVOLUTION = "2 x batch x places x weights (torch.utils.flop_counter: conv_flop_count)"
@@ -36,9 +36,13 @@ def _product(first: int, *, added: bool = False, by: Callable[[Call], str] | Non
         packed = 2 if left.dtype == "float4_e2m1fn_x2" else 1
         return product_flops(left.shape, call.tensor(first + 1).shape, packed)
 
+    def is_added(call: Call) -> bool:
+        """Whether there is something to add: its factor is not 0. One that was not recorded counts as 0: the least."""
+        factor = call.arguments[first + 2] if len(call.arguments) > first + 2 else 1
+        return added and factor is not UNRECORDED and factor != 0
+
     def read(call: Call) -> float:
-        scaled = call.value(first + 2, 1) if added else 0
-        operands = [call.tensor(first), call.tensor(first + 1), *([call.tensor(first - 1)] if scaled != 0 else [])]
+        operands = [call.tensor(first), call.tensor(first + 1), *([call.tensor(first - 1)] if is_added(call) else [])]
         return float(sum(one.bytes for one in operands))
 
     def written(call: Call) -> float:
@@ -46,16 +50,21 @@ def _product(first: int, *, added: bool = False, by: Callable[[Call], str] | Non
         result = (*left.shape[:-1], right.shape[-1])
         return float(Tensor(result, by(call) if by else left.dtype).bytes)
 
-    return Formula(flops, read, written, True, PRODUCT)
+    def addition(call: Call) -> float:
+        if not is_added(call):
+            return 0.0
+        return float(prod(call.tensor(first).shape[:-1]) * call.tensor(first + 1).shape[-1])
+
+    return Formula(flops, read, written, True, PRODUCT, addition)
 
 
 def _addbmm() -> Formula:
     """The products of a batch, summed: the result has no batch."""
-    plain = _product(1, added=True)
-    return plain._replace(
+    return _product(1, added=True)._replace(
+        correction=None,
         written=lambda call: float(
             Tensor((call.tensor(1).shape[1], call.tensor(2).shape[2]), call.tensor(1).dtype).bytes
-        )
+        ),
     )
 
 
@@ -86,7 +95,10 @@ def _linear() -> Formula:
         source = call.tensor(0)
         return float(Tensor((*source.shape[:-1], call.tensor(1).shape[0]), source.dtype).bytes)
 
-    return Formula(flops, read, written, True, PRODUCT)
+    def addition(call: Call) -> float:
+        return float(prod(call.tensor(0).shape[:-1]) * call.tensor(1).shape[0]) if call.is_tensor(2) else 0.0
+
+    return Formula(flops, read, written, True, PRODUCT, addition)
 
 
 def _matvec(first: int) -> Formula:
@@ -104,12 +116,11 @@ def _matvec(first: int) -> Formula:
 
 def _weight_only(scales: Sequence[int]) -> Formula:
     """A product with a weight of int8 [n, k]; `scales` are the places of what its numbers are multiplied by."""
-    plain = _linear()
 
     def read(call: Call) -> float:
         return float(sum(call.tensor(place).bytes for place in (0, 1, *scales) if call.is_tensor(place)))
 
-    return plain._replace(read=read)
+    return _linear()._replace(read=read, correction=None)
 
 
 # -------------------------------------------------------------------------------------------------------- convolutions
@@ -169,7 +180,11 @@ def _convolution(places: _Places) -> Formula:
     def written(call: Call) -> float:
         return float(Tensor(places.output(call), call.tensor(0).dtype).bytes)
 
-    return Formula(flops, read, written, True, CONVOLUTION)
+    def addition(call: Call) -> float:
+        has_bias = places.bias is not None and call.is_tensor(places.bias)
+        return float(prod(places.output(call))) if has_bias else 0.0
+
+    return Formula(flops, read, written, True, CONVOLUTION, addition)
 
 
 def _convolution_backward() -> Formula:

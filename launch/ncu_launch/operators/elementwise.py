@@ -59,7 +59,13 @@ def _elements(call: Call, most: int) -> int:
 
 
 def _of_floats(call: Call, operations: float) -> float:
-    """The operations where they are on floating-point numbers: integers are no FLOPs."""
+    """The operations where they are on floating-point numbers: integers are no FLOPs.
+
+    Raises `UnknownWork` where types were not recorded.
+    """
+    types = {one.dtype for one in call.every_tensor()}
+    if operations and types == {""}:
+        raise UnknownWork("the types of the tensors")
     return operations if any(one.is_float for one in call.every_tensor()) else 0.0
 
 

@@ -131,3 +131,12 @@ _VIEWS_AND_ALLOCATIONS = """
 """
 FREE = frozenset(f"aten::{name}" for name in _VIEWS_AND_ALLOCATIONS.split())
 """Views and allocations: they neither compute nor move anything."""
+
+_CALLING_OTHERS = """
+    linear matmul einsum conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm layer_norm
+    _batch_norm_impl_index group_norm instance_norm rms_norm dropout max_pool2d max_pool1d adaptive_avg_pool2d to
+    _to_copy clone contiguous zeros zeros_like ones ones_like full full_like softmax log_softmax cross_entropy_loss
+    scaled_dot_product_attention item concat concatenate pad flatten_dense_tensors repeat tensor_split
+"""
+CALLING_OTHERS = frozenset(f"aten::{name}" for name in _CALLING_OTHERS.split())
+"""Operators that call others, and do nothing beside it."""

@@ -5,6 +5,7 @@ For the operator collector, `estimate` and traces of PyTorch's profiler. What ha
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from ncu_launch.operators.attention import ATTENTION
@@ -15,6 +16,30 @@ from ncu_launch.operators.movement import FREE, MOVEMENT
 
 FORMULAS: dict[str, Formula] = {**MOVEMENT, **ELEMENTWISE, **ATTENTION, **CONTRACTIONS}
 """Operator, as "aten::mm", -> its formula."""
+
+
+UNUSABLE = (UnknownWork, ArithmeticError, IndexError, TypeError, ValueError)
+"""What formulas raise of calls that do not say enough. Those of a trace are whatever its file says: strides of 0,
+shapes without dimensions, words in the place of numbers."""
+
+
+FUSED_PREFIX = "triton_"
+"""How TorchInductor names the kernels that it fuses, which a trace holds as operators with the tensors they take."""
+
+
+def _unknown(call: Call) -> float:
+    raise UnknownWork("what a fused kernel computes")
+
+
+def _every_tensor_once(call: Call) -> float:
+    found = [one.bytes for one in call.every_tensor()]
+    if not found:
+        raise UnknownWork("the tensors of the kernel")
+    return float(sum(found))
+
+
+FUSED = Formula(_unknown, _every_tensor_once, lambda call: 0.0, False, "every tensor that the kernel takes, once")
+"""Bytes of a fused kernel; its FLOPs are unknown, as its name lists operators and not how often they run."""
 
 
 class OperatorWork(NamedTuple):
@@ -32,20 +57,20 @@ NOTHING = OperatorWork(0.0, 0.0)
 
 
 def work_of(call: Call) -> OperatorWork | None:
-    """What a call does; None for an operator without a formula. What a causal mask skips is not counted.
+    """What a call does; None for an operator without a formula. A bias counts, and what a causal mask skips does not.
 
     FLOPs and bytes are each None where an argument that their formula needs was not recorded.
     """
     if call.name in FREE:
         return NOTHING
-    formula = FORMULAS.get(call.name)
+    formula = FORMULAS.get(call.name) or (FUSED if call.name.startswith(FUSED_PREFIX) else None)
     if formula is None:
         return None
     return OperatorWork(_flops(formula, call), _least_bytes(formula, call), formula.is_contraction)
 
 
 def contraction_flops(call: Call) -> float | None:
-    """FLOPs of a product, convolution or attention as PyTorch's counter has them, what a mask skips included.
+    """FLOPs of a product, convolution or attention as PyTorch's counter has them, without a formula's correction.
 
     None for other operators. Raises `UnknownWork` where the call does not say what the formula needs.
     """
@@ -64,19 +89,19 @@ def _flops(formula: Formula, call: Call) -> float | None:
     if call.name in INTEGER_CONTRACTIONS:
         return None
     try:
-        skipped = formula.skipped(call) if formula.skipped else 0.0
-        found = (float(formula.flops(call)) - skipped) * (_complex_factor(call) if formula.is_contraction else 1)
-    except UnknownWork:
+        correction = formula.correction(call) if formula.correction else 0.0
+        found = (float(formula.flops(call)) + correction) * (_complex_factor(call) if formula.is_contraction else 1)
+    except UNUSABLE:
         return None
-    return found if found >= 0 else None
+    return found if 0 <= found < inf else None
 
 
 def _least_bytes(formula: Formula, call: Call) -> float | None:
     try:
         found = float(formula.read(call)) + float(formula.written(call))
-    except UnknownWork:
+    except UNUSABLE:
         return None
-    return found if found >= 0 else None
+    return found if 0 <= found < inf else None
 
 
 def _complex_factor(call: Call) -> int:

@@ -35,8 +35,10 @@ def test_a_product_of_matrices_does_a_multiplication_and_an_addition_per_row_col
     counted = sum(2 for _ in product(range(m), range(n), range(k)))
     found = work("aten::mm", tensor(m, k), tensor(k, n))
     assert found == OperatorWork(counted, 4 * (m * k + k * n + m * n), is_contraction=True)
-    assert work("aten::addmm", tensor(n), tensor(m, k), tensor(k, n), 1, 1).flops == counted
-    assert work("aten::linear", tensor(m, k), tensor(n, k), tensor(n)).flops == counted
+    assert work("aten::addmm", tensor(n), tensor(m, k), tensor(k, n), 1, 1).flops == counted + m * n
+    assert work("aten::linear", tensor(m, k), tensor(n, k), tensor(n)).flops == counted + m * n
+    assert work("aten::linear", tensor(m, k), tensor(n, k), None).flops == counted
+    assert contraction_flops(Call("aten::addmm", (tensor(n), tensor(m, k), tensor(k, n), 1, 1))) == counted
     assert work("aten::bmm", tensor(3, m, k), tensor(3, k, n)).flops == 3 * counted
 
 
@@ -203,6 +205,11 @@ def test_a_pooling_window_takes_as_many_operations_as_numbers(size: int, kernel:
 def test_views_and_allocations_do_nothing() -> None:
     assert work("aten::view", tensor(3), [3]) == NOTHING
     assert work("aten::empty", [3], 6) == NOTHING
+
+
+def test_a_fused_kernel_moves_every_tensor_once_and_does_an_unknown_number_of_operations() -> None:
+    found = work("triton_poi_fused_mul_silu_2", tensor(4, 8), tensor(4, 8), 32)
+    assert (found.flops, found.least_bytes) == (None, 2 * 4 * 32)
 
 
 def test_an_operator_without_a_formula_is_unknown() -> None:
