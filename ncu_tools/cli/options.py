@@ -65,8 +65,8 @@ def machine_option(function: Function) -> Function:
 def group_option(function: Function) -> Function:
     """--group: what counts as one kernel."""
     return click.option(
-        "--group", type=click.Choice(("name", "short", "grid", "nvtx")), default="name", show_default=True,
-        help="One row per full kernel name, per function, per name and launch shape, or per NVTX range.",
+        "--group", type=click.Choice(("name", "short", "grid", "nvtx", "operator")), default="name", show_default=True,
+        help="One row per full kernel name, function, name and launch shape, NVTX range, or operator of a trace.",
     )(function)  # fmt: skip
 
 

@@ -50,6 +50,8 @@ COLUMNS = (
     Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=2),
     Column("dram_bytes", "DRAM", "byte", "byte", spare=7),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s", spare=4),
+    Column("least_bytes", "least bytes", "byte", "byte", spare=7),
+    Column("least_bytes_per_s", "least B/s", "byte/s", "byte/s", spare=4),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=3),
     Column("bound", "bound", spare=0),
     Column("bound_fraction", "of bound", "fraction", spare=0),
@@ -68,6 +70,8 @@ BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headro
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
 """What is a lower bound -> the words of the basis that say so."""
+OPERATORS = "operator"
+"""The grouping, and the title that rows have then."""
 IS_TOTAL = Column("is_total", "total")
 SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 """The column that an order is by, which stays also on narrow terminals; that of time does anyway."""
@@ -138,6 +142,10 @@ def command(
     rows = [{**asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None} for row in shown]
     columns: Sequence[Column]
     columns = [one._replace(spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
+    if group == OPERATORS:
+        columns = [one._replace(title=OPERATORS) if one.name == "kernel" else one for one in columns]
+    if output_format not in MACHINE_FORMATS:
+        columns = [one for one in columns if one.name not in _unused(result.rows)]
     if output_format in MACHINE_FORMATS:
         columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     elif diagnose:
@@ -180,6 +188,14 @@ def _kernels(
     from ncu_tools.kernels.diagnosis.sums import sums_to_diagnose
 
     return result, sums_to_diagnose(found, group)
+
+
+def _unused(rows: Sequence[Hotspot]) -> set[str]:
+    """The columns of bytes, counted or estimated, that no kernel has a value in while the others have."""
+    estimated = any(row.least_bytes is not None or row.least_bytes_per_s is not None for row in rows)
+    counted = any(row.dram_bytes is not None or row.dram_bytes_per_s is not None for row in rows)
+    unused = set() if estimated else {"least_bytes", "least_bytes_per_s"}
+    return unused | ({"dram_bytes", "dram_bytes_per_s"} if estimated and not counted else set())
 
 
 def _pooled(runs: Sequence[str]) -> list[str]:

@@ -119,7 +119,8 @@ def _value(text: str) -> Any:
 class LaunchingOperator(NamedTuple):
     """The operator call that launched something: `number` tells the calls of a trace apart.
 
-    `around` are the numbers of the operators that called it. `kernel` is what ran, "" for an operator on a CPU.
+    `around` are the numbers of the operators that called it. `kernel` is what ran, "" for a copy and for an operator on
+    a CPU.
     """
 
     number: int
@@ -189,11 +190,15 @@ class WorkOfLaunches:
 
 
 def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLaunches:
-    """The work of kernels, each with the call that launched it; None for what no operator or a graph launched."""
+    """The work of launches, each with the call that launched it; None for what no operator or a graph launched.
+
+    Copies do none, and a call that launched nothing else has none that is known: what it moved may not be here.
+    """
     result = WorkOfLaunches(len(launched_by))
     launches: dict[int, list[int]] = {}
     calls: dict[int, LaunchingOperator] = {}
     wrappers: set[int] = set()
+    names = ["" if call is None else call.kernel for call in launched_by]
     for row, call in enumerate(launched_by):
         if call is not None:
             result.calls[row] = call.number
@@ -206,9 +211,12 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
         work = work_of(described)
         if work is None or call.name in FREE or (work.is_contraction and number in wrappers):
             continue  # a view launches nothing, and the work of a wrapper is that of the product which it calls
-        rows = launches[number]
-        main = _doer([launched_by[row].kernel for row in rows], work)  # type: ignore[union-attr]  # rows have a call
-        kernel = launched_by[rows[main if main is not None else 0]].kernel  # type: ignore[union-attr]
+        rows = sorted(launches[number], key=lambda row: not names[row])  # kernels in front of copies
+        kernels = [names[row] for row in rows if names[row]]
+        if not kernels:
+            continue
+        main = _doer(kernels, work)
+        kernel = kernels[main if main is not None else 0]
         dtype = type_of(described)
         unit = contraction_unit(dtype, kernel) if work.is_contraction else elementwise_unit(dtype)
         unit = unit if work.flops else None

@@ -27,6 +27,9 @@ SWEEP = "bench"
 BY_OPERATOR = frozenset({DIALECT, ESTIMATE_DIALECT, SWEEP})
 """Values of `source` whose FLOPs and bytes are those of operators, by formulas."""
 
+TRACE = "kineto"
+"""What `source` says of traces, whose FLOPs and bytes are estimates from the shapes of operators."""
+
 BASIS = "operator formulas, contractions only"
 CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}
 """On a CPU the type says which unit worked. On a GPU half types, and fp32 as TF32, may use the tensor cores."""

@@ -268,7 +268,7 @@ def _work_done(trace: _Trace, work: Sequence[TracedWork], places: Sequence[HostP
     numbers: dict[int, int] = {}
     for row, place in zip(work, places, strict=True):
         around = [one for one in place.ranges if one.kind == OPERATOR] if place else []
-        if not around or row.operation not in ("kernel", CPU_OPERATION) or _is_replayed(trace, row):
+        if not around or _is_replayed(trace, row):
             operators.append(None)
             continue
         *above, number = [numbers.setdefault(id(one), len(numbers)) for one in around]
