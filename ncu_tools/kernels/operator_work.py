@@ -26,6 +26,9 @@ from ncu_tools.numbers.number_format import percent
 
 OPERATOR, OPERATION = "operator", "operation"
 
+OF_OPERATOR_WORK = (OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
+"""The columns of launches that `with_work_of_operators` takes."""
+
 NO_OPERATOR = "(no operator)"
 WITHOUT_OPERATOR = "kernels without an operator in the trace"
 MOST_NAMED = 4

@@ -16,9 +16,10 @@ import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.report_data.operator_records import BY_OPERATOR
 from ncu_parsers.schema import arrays, tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
 from ncu_tools.kernels import operator_times
+from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK, with_work_of_operators
 from ncu_tools.numbers.statistics import of_single_launches
 
 NO_MODULE, NO_PHASE = "(no module)", "(no phase)"
@@ -29,7 +30,7 @@ Rows = npt.NDArray[np.int64]
 
 NEEDED = (
     "source", "kernel_name", "phase", "module", "iteration", "failed", "duration_ns", "flops", "flops_basis",
-    "dram_bytes", "invocations", *operator_times.NEEDED,
+    "dram_bytes", "invocations", *operator_times.NEEDED, *OF_OPERATOR_WORK,
 )  # fmt: skip
 """The columns of launches that the layers are made of."""
 TOLD_APART = ("source", "kernel_name", "phase", "module", "flops_basis")
@@ -102,7 +103,7 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
 
     With `phase`, those that ran in it, in its order, with its launches alone; "" are launches without a phase.
     """
-    table = without_failed(table)
+    table = _counted(table)
     launches = _Launches(table)
     result = Layers(
         [],
@@ -111,6 +112,8 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
         by_operator=not BY_OPERATOR.isdisjoint(tables.words(table, "source")),
         clocks=operator_times.clocks_of(table),
     )
+    if SHAPES_BASIS in tables.codes(table, "flops_basis")[1]:
+        result.notes.append("FLOPs follow from the shapes of operators and are estimates, not counted")
     if all(module is None for module in launches.modules):
         result.notes.append("no launch knows its module: profile a model target, or use NVTX ranges")
         return result
@@ -127,7 +130,7 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
 
 def whole_run(table: pa.Table, phase: str | None = None) -> Layer:
     """All launches of `table`, or of a phase, as one layer called `WHOLE`; failed launches are left out."""
-    launches = _Launches(without_failed(table))
+    launches = _Launches(_counted(table))
     chosen = launches.of_phase(phase)
     return launches.layer(WHOLE, chosen, launches.sum(launches.nanoseconds, chosen), is_leaf=False)
 
@@ -137,7 +140,7 @@ def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) ->
 
     NaN in an iteration where a launch has no value, is an average of several, or does not know its iteration.
     """
-    table = without_failed(table)
+    table = _counted(table)
     launches = _Launches(table)
     values = of_single_launches(table, column)
     named = tables.floats(table, "iteration")
@@ -149,6 +152,11 @@ def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) ->
         name: np.bincount(numbers[rows], values[rows], launches.iterations).astype(np.float64)
         for name, rows in groups.items()
     }
+
+
+def _counted(table: pa.Table) -> pa.Table:
+    """The launches that did not fail; those of a trace with the work of the operator calls that they belong to."""
+    return with_work_of_operators(without_failed(table))
 
 
 def without_failed(table: pa.Table) -> pa.Table:
@@ -163,7 +171,7 @@ def condensed(table: pa.Table) -> pa.Table:
     Failed launches are left out. Rows are in the order of their first launches, and may be condensed again with others
     behind them.
     """
-    table = without_failed(table)
+    table = _counted(table)
     named = np.unique(np.nan_to_num(tables.floats(table, "iteration"), nan=-1.0), return_inverse=True)[1]
     columns: list[Rows] = [named, *(tables.codes(table, name)[0].astype(np.int64) for name in TOLD_APART)]
     groups, count = np.zeros(len(table), np.int64), 1
