@@ -51,7 +51,7 @@ class Launches:
         self.table = table
         self.ceilings = ceilings
         self.rows = len(table)
-        self.failed: Mask = _truths(table, "failed")
+        self.failed: Mask = tables.floats(table, "failed") > 0  # False where null
         launches = tables.launch_counts(table)
         self.averaged: Mask = launches > 1
         self.weight: Floats = np.where(self.failed, 0.0, launches)
@@ -102,14 +102,6 @@ def _alike(work: dict[str, Floats]) -> list[tuple[list[str], Floats]]:
     for unit, amount in work.items():
         groups.setdefault(id(amount), ([], amount))[0].append(unit)
     return list(groups.values())
-
-
-def _truths(table: pa.Table, name: str) -> Mask:
-    """A column of truths, False where it is null or the table lacks it."""
-    if name not in table.column_names:
-        return np.zeros(len(table), bool)
-    truths: Mask = tables.floats(table, name) > 0
-    return truths
 
 
 def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:

@@ -189,6 +189,21 @@ class WorkOfLaunches:
         ]
 
 
+class _KnownCalls:
+    """The work of calls and the type it is done in; layers repeat calls, so that each is worked out once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[OperatorWork | None, str | None]] = {}
+
+    def of(self, call: LaunchingOperator) -> tuple[OperatorWork | None, str | None]:
+        """The work of a call and its type, None where they are not known."""
+        key = f"{call.name}{tuple(call.inputs)}"
+        if key not in self._known:
+            described = recorded_call(call.name, call.inputs)
+            self._known[key] = work_of(described), type_of(described)
+        return self._known[key]
+
+
 def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLaunches:
     """The work of launches, each with the call that launched it; None for what no operator or a graph launched.
 
@@ -206,9 +221,9 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
             calls[call.number] = call
             if is_contraction(call.name):
                 wrappers.update(call.around)
+    known = _KnownCalls()
     for number, call in calls.items():
-        described = recorded_call(call.name, call.inputs)
-        work = work_of(described)
+        work, dtype = known.of(call)
         if work is None or call.name in FREE or (work.is_contraction and number in wrappers):
             continue  # a view launches nothing, and the work of a wrapper is that of the product which it calls
         rows = sorted(launches[number], key=lambda row: not names[row])  # kernels in front of copies
@@ -217,7 +232,6 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
             continue
         main = _doer(kernels, work)
         kernel = kernels[main if main is not None else 0]
-        dtype = type_of(described)
         unit = contraction_unit(dtype, kernel) if work.is_contraction else elementwise_unit(dtype)
         unit = unit if work.flops else None
         result.give_operator(rows, work, unit)
@@ -239,24 +253,24 @@ def _doer(kernels: Sequence[str], work: OperatorWork) -> int | None:
 def work_of_cpu_operators(operators: Sequence[LaunchingOperator | None]) -> WorkOfLaunches:
     """The work of operators on a CPU, each a row. One that calls another which does the work has none of its own."""
     result = WorkOfLaunches(len(operators))
-    described = [None if one is None else recorded_call(one.name, one.inputs) for one in operators]
-    found = [None if call is None else work_of(call) for call in described]
+    known = _KnownCalls()
+    found = [(None, None) if one is None else known.of(one) for one in operators]
     around_products: set[int] = set()
     around_work: set[int] = set()
-    for one, work in zip(operators, found, strict=True):
+    for one, (work, _) in zip(operators, found, strict=True):
         if one is not None and work is not None and (work.flops or work.least_bytes):
             around_work.update(one.around)
             if work.is_contraction:
                 around_products.update(one.around)
-    for row, (one, call, work) in enumerate(zip(operators, described, found, strict=True)):
+    for row, (one, (work, dtype)) in enumerate(zip(operators, found, strict=True)):
         if one is not None and one.name in CALLING_OTHERS:
             work = NOTHING
-        if one is None or call is None or work is None:
+        if one is None or work is None:
             continue
         result.calls[row] = one.number
         is_wrapper = one.number in (around_products if work.is_contraction else around_work)
         work = NOTHING if is_wrapper else work
-        unit = cpu_unit(type_of(call)) if work.flops else None
+        unit = cpu_unit(dtype) if work.flops else None
         result.give_operator([row], work, unit)
         result.give_launch(row, work, unit)
     return result
