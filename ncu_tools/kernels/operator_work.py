@@ -79,6 +79,7 @@ class WorkCoverage:
     def __init__(self) -> None:
         self.seconds = self.known = 0.0
         self.estimated = self.counted = self.apart = 0
+        self.is_joined = False
         self.unknown: defaultdict[str, float] = defaultdict(float)
 
     def add(self, table: pa.Table, seconds: Floats) -> None:
@@ -89,6 +90,7 @@ class WorkCoverage:
         self.counted += int((has_flops & ~of_shapes).sum())
         self.estimated += int((has_flops & of_shapes).sum())
         sources, kinds = tables.codes(table, "source")
+        self.is_joined |= any((kind or "").startswith("ncu+") for kind in kinds)
         operations, words = tables.codes(table, OPERATION)
         is_trace = np.array([kind == "kineto" for kind in kinds], bool)[sources]
         is_work = np.array([word in ("kernel", "cpu_op") for word in words], bool)[operations]
@@ -109,12 +111,13 @@ class WorkCoverage:
         """Take what comes behind."""
         for name in ("seconds", "known", "estimated", "counted", "apart"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.is_joined |= other.is_joined
         for name, amount in other.unknown.items():
             self.unknown[name] += amount
 
     def notes(self) -> list[str]:
-        """In sentences; none for runs without a trace."""
-        if not self.seconds:
+        """In sentences; none for runs without a trace, and for traces that were joined with counts."""
+        if not self.seconds or self.is_joined:
             return []
         if not self.known:
             return [f"no kernel time has FLOPs{self._missing()}"]

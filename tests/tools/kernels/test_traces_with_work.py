@@ -16,6 +16,7 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import cli
+from ncu_tools.compare.join import join
 from ncu_tools.expected.both_sides import MeasuredLaunches
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.operator_work import has_operators, with_work_of_operators
@@ -26,6 +27,7 @@ from ncu_tools.roofline.views import seen_as
 from tests.conftest import SHARED
 from tests.parsers.timelines.test_kineto import A100, call, gpu, host
 from tests.parsers.timelines.test_work_of_traces import COMPILED, QWEN, SGLANG, VLLM, operator
+from tests.support.launches import launch, sass, table
 from tests.support.reports import needs_shared_reports
 
 BF16 = "c10::BFloat16"
@@ -70,9 +72,9 @@ def answer(*arguments: str) -> dict[str, Any]:
 
 
 def table_of(path: str) -> pa.Table:
-    table = parse([Source(path)]).table
-    assert table is not None
-    return table
+    found = parse([Source(path)]).table
+    assert found is not None
+    return found
 
 
 class TestHotspotsOfATrace:
@@ -135,11 +137,11 @@ def test_a_kernel_of_several_that_may_have_done_the_work_sends_to_the_operators(
 
 
 def test_counted_and_estimated_flops_are_not_summed_in_silence(trace: str) -> None:
-    table = table_of(trace)
-    bases = ["shapes" if basis else None for basis in tables.words(table, "flops_basis")]
+    launches = table_of(trace)
+    bases = ["shapes" if basis else None for basis in tables.words(launches, "flops_basis")]
     bases[bases.index("shapes")] = "counted"
-    place = table.schema.get_field_index("flops_basis")
-    mixed = table.set_column(place, "flops_basis", pa.array(bases).dictionary_encode())
+    place = launches.schema.get_field_index("flops_basis")
+    mixed = launches.set_column(place, "flops_basis", pa.array(bases).dictionary_encode())
     assert any("a sum of both is neither" in note for note in hotspots(mixed, ceilings_of(mixed)).notes)
 
 
@@ -158,25 +160,35 @@ def test_layers_of_a_trace_have_the_flops_of_their_operators(trace: str) -> None
 
 
 def test_estimates_are_not_taken_for_measured_flops(trace: str) -> None:
-    table = table_of(trace)
-    assert tables.floats(table, "flops")[1] > 0
-    assert not (MeasuredLaunches(table).flops > 0).any()
+    launches = table_of(trace)
+    assert tables.floats(launches, "flops")[1] > 0
+    assert not (MeasuredLaunches(launches).flops > 0).any()
+
+
+def test_counts_that_are_joined_with_a_trace_take_the_place_of_its_estimates(trace: str) -> None:
+    counted = launch("nvjet_tst_128x256", sass(ffma=100.0), ns=99_999, dram=1000)
+    joined = join(table(counted), table_of(trace), other_gpus=True).table
+    flops = dict(zip(tables.words(joined, "kernel_name"), tables.floats(joined, "flops").tolist(), strict=True))
+    assert flops["nvjet_tst_128x256"] == 200
+    assert flops["add_kernel"] != flops["add_kernel"]  # nothing was counted
+    assert not has_operators(joined)
+    assert not any("estimates" in note for note in hotspots(joined, ceilings_of(joined), group="operator").notes)
 
 
 def test_a_table_without_operators_stays_as_it_is() -> None:
-    table = pa.table({"flops": [1.0]})
-    assert not has_operators(table)
-    assert with_work_of_operators(table) is table
+    bare = pa.table({"flops": [1.0]})
+    assert not has_operators(bare)
+    assert with_work_of_operators(bare) is bare
 
 
 @needs_shared_reports
 @pytest.mark.parametrize("name", [QWEN, COMPILED, VLLM, SGLANG])
 def test_sums_by_operator_module_and_phase_of_a_real_trace_are_its_total(name: str) -> None:
-    table = table_of(str(SHARED / "reports" / "kineto" / name))
-    total = tables.or_zero(tables.floats(table, "operator_flops")).sum()
+    launches = table_of(str(SHARED / "reports" / "kineto" / name))
+    total = tables.or_zero(tables.floats(launches, "operator_flops")).sum()
     assert total > 0
     for view in (OPERATORS, MODULES, PHASES, RUNS):
-        seen = seen_as(table, view, run=name)
+        seen = seen_as(launches, view, run=name)
         by_point: dict[str | None, float] = {}
         for point, flops in zip(
             tables.words(seen, "kernel_name"), tables.or_zero(tables.floats(seen, "flops")).tolist(), strict=True
