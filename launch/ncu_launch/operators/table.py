@@ -13,12 +13,13 @@ from ncu_launch.operators.calls import REAL_OF_COMPLEX, Call, Formula, UnknownWo
 from ncu_launch.operators.contractions import CONTRACTIONS, INTEGER_CONTRACTIONS
 from ncu_launch.operators.elementwise import ELEMENTWISE
 from ncu_launch.operators.movement import FREE, MOVEMENT
+from ncu_launch.operators.user_formulas import user_formulas
 
 FORMULAS: dict[str, Formula] = {**MOVEMENT, **ELEMENTWISE, **ATTENTION, **CONTRACTIONS}
 """Operator, as "aten::mm", -> its formula."""
 
 
-UNUSABLE = (UnknownWork, ArithmeticError, IndexError, TypeError, ValueError)
+UNUSABLE = (UnknownWork, ArithmeticError, IndexError, TypeError, ValueError, RecursionError)
 """What formulas raise of calls that do not say enough. Those of a trace are whatever its file says: strides of 0,
 shapes without dimensions, words in the place of numbers."""
 
@@ -57,13 +58,15 @@ NOTHING = OperatorWork(0.0, 0.0)
 
 
 def work_of(call: Call) -> OperatorWork | None:
-    """What a call does; None for an operator without a formula. A bias counts, and what a causal mask skips does not.
+    """What a call does; None for an operator without a formula, the user's or one of this table.
 
+    A bias that is added counts, and what a causal mask skips does not.
     FLOPs and bytes are each None where an argument that their formula needs was not recorded.
     """
-    if call.name in FREE:
+    own = user_formulas().get(call.name)
+    if own is None and call.name in FREE:
         return NOTHING
-    formula = FORMULAS.get(call.name) or (FUSED if call.name.startswith(FUSED_PREFIX) else None)
+    formula = own or FORMULAS.get(call.name) or (FUSED if call.name.startswith(FUSED_PREFIX) else None)
     if formula is None:
         return None
     return OperatorWork(_flops(formula, call), _least_bytes(formula, call), formula.is_contraction)
@@ -82,7 +85,8 @@ def contraction_flops(call: Call) -> float | None:
 
 def is_contraction(name: str) -> bool:
     """Whether an operator has the formula of a product, convolution or attention."""
-    return name in FORMULAS and FORMULAS[name].is_contraction
+    formula = user_formulas().get(name) or FORMULAS.get(name)
+    return formula is not None and formula.is_contraction
 
 
 def _flops(formula: Formula, call: Call) -> float | None:

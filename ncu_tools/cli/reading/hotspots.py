@@ -13,6 +13,7 @@ from ncu_tools.cli.options import (
     dask_option,
     engine_of,
     format_option,
+    formulas_option,
     group_option,
     machine_option,
     progress,
@@ -92,6 +93,7 @@ SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
 @click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
+@formulas_option
 @selection_options
 @dask_option
 @format_option
