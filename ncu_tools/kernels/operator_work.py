@@ -1,7 +1,7 @@
 """Launches of a trace with the work of the operator calls that they belong to, and how much of the time has work.
 
 FLOPs of a trace are estimates from the shapes of operators. A launch has them where it plainly did the work of its
-call; sums over operators, modules or phases take the call's own, which its first launch holds, so that every call is in
+call; sums over operators, modules or phases take the call's own, which its first kernel holds, so that every call is in
 them once.
 """
 
@@ -71,6 +71,35 @@ def operator_titles(table: pa.Table) -> tuple[np.ndarray[tuple[int], np.dtype[np
     are_operators = np.array([kind in ("operators", "estimate", "bench") for kind in kinds], bool)[sources]
     titles = [name or NO_OPERATOR for name in names] + [name or NO_OPERATOR for name in kernels]
     return np.where(are_operators, len(names) + own, codes).astype(np.int64), titles
+
+
+def calls_of_operators(table: pa.Table) -> pa.Table:
+    """A row per operator call in place of its launches: its name as the kernel's, the sum of their times, its work.
+
+    The row is the launch that holds the call's work. Launches without a known call stay rows of their own.
+    Grids, blocks and ranges are those of launches, and null.
+    """
+    table = with_work_of_operators(table)
+    numbers, titles = operator_titles(table)
+    calls = tables.floats(table, OPERATOR_CALL)
+    alone = np.isnan(calls)
+    reports, _ = tables.codes(table, "report")  # calls are numbered in each trace
+    keys = np.stack([np.where(alone, -1, reports), np.where(alone, np.arange(len(table)), calls)])
+    holds_work = (tables.floats(table, "flops") > 0) | (tables.floats(table, LEAST_BYTES) > 0)
+    holders_first = np.argsort(~holds_work, kind="stable")
+    _, index, groups = np.unique(keys[:, holders_first], axis=1, return_index=True, return_inverse=True)
+    first = holders_first[index]
+    order = np.argsort(first)
+    result = arrays.taken(table, arrays.whole(first[order]))
+    durations = tables.floats(table, "duration_ns")[holders_first]
+    time = np.bincount(groups.ravel(), durations, len(first))[order].astype(np.float64)
+    names = arrays.dictionary([titles[number] for number in numbers[first[order]].tolist()])
+    replaced = {"duration_ns": arrays.floats(time), "kernel_name": names, "kernel_short": names}
+    for name in ("grid", "block", "nvtx_path"):
+        replaced[name] = pa.nulls(len(result), result.schema.field(name).type)
+    for name, values in replaced.items():
+        result = result.set_column(result.schema.get_field_index(name), name, values)
+    return result
 
 
 class WorkCoverage:

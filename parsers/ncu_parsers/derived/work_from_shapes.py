@@ -27,7 +27,7 @@ from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS
 OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT = (
     "operator_call", "operator_flops", "operator_least_bytes", "operator_unit",
 )  # fmt: skip
-"""Columns of the call that a launch belongs to: its number in the trace, and its work, which stands on its first launch
+"""Columns of the call that a launch belongs to: its number in the trace, and its work, which stands on its first kernel
 alone; on its other launches it is 0, so that sums hold it once."""
 
 UNIT_COLUMN = {"fp64": "flops_fp64", "fp32": "flops_fp32"}
@@ -149,7 +149,7 @@ class WorkOfLaunches:
         self.calls = [None] * self.rows
 
     def give_operator(self, launches: Sequence[int], work: OperatorWork, unit: str | None) -> None:
-        """Put the work of a call on its first launch, and 0 on the others."""
+        """Put the work of a call on the first of its launches, given kernels first, and 0 on the others."""
         for column, amount in ((self.operator_flops, work.flops), (self.operator_bytes, work.least_bytes)):
             if amount is not None:
                 column[launches] = 0.0

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from ncu_launch.errors import WrongUsage
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.schema import tables
 from ncu_parsers.sources.sources import Source
@@ -19,7 +20,7 @@ from ncu_tools.cli import cli
 from ncu_tools.compare.join import join
 from ncu_tools.expected.both_sides import MeasuredLaunches
 from ncu_tools.kernels.hotspots import hotspots
-from ncu_tools.kernels.operator_work import has_operators, with_work_of_operators
+from ncu_tools.kernels.operator_work import calls_of_operators, has_operators, with_work_of_operators
 from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, OPERATORS, PHASES, RUNS
 from ncu_tools.roofline.scene_builder import scene_of
@@ -150,6 +151,28 @@ def test_the_axis_of_a_traces_roofline_says_that_its_bytes_are_the_least_by_shap
     assert scene_of(result).x_title == "arithmetic intensity (FLOP per byte of least traffic by shapes)"
     assert {"dram", "fp32", "tensor_bf16"} == {ceiling.unit for ceiling in result.ceilings}
     assert {point.hotspot.kernel for point in result.drawable} == {"aten::mm", "aten::add"}
+
+
+def test_two_traces_are_compared_by_the_calls_of_their_operators(trace: str, tmp_path: Path) -> None:
+    slower = written(tmp_path, events(microseconds=150), "slower.json")
+    found = answer("compare", trace, slower, "--operators")
+    rows = {row["kernel"]: row for row in found["rows"]}
+    product = rows["aten::mm"]
+    assert (product["base_launches"], product["new_launches"]) == (1, 1)
+    assert (product["base_time_mean_ns"], product["new_time_mean_ns"]) == (101_000, 151_000)
+    assert product["base_flops_mean"] == product["new_flops_mean"] == 2 * M * K * N
+    assert rows["custom::secret"]["base_flops_mean"] is None
+    assert any("estimates, not counted" in note for note in found["notes"])
+
+
+def test_calls_of_two_traces_with_the_same_numbers_stay_apart(trace: str, tmp_path: Path) -> None:
+    both = pa.concat_tables([table_of(trace), table_of(written(tmp_path, events(), "other.json"))])
+    assert len(calls_of_operators(both)) == 2 * len(calls_of_operators(table_of(trace))) == 6
+
+
+def test_calls_of_operators_are_compared_in_the_place_of_layers_and_not_beside_them(trace: str) -> None:
+    result = CliRunner().invoke(cli, ["compare", trace, trace, "--operators", "--layers"])
+    assert isinstance(result.exception, WrongUsage)
 
 
 def test_layers_of_a_trace_have_the_flops_of_their_operators(trace: str) -> None:
