@@ -21,6 +21,7 @@ from ncu_tools.compare.join import join
 from ncu_tools.expected.both_sides import MeasuredLaunches
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.operator_work import calls_of_operators, has_operators, with_work_of_operators
+from ncu_tools.report.html_content import ReportedRun, content
 from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene import MODULES, OPERATORS, PHASES, RUNS
 from ncu_tools.roofline.scene_builder import scene_of
@@ -151,6 +152,16 @@ def test_the_axis_of_a_traces_roofline_says_that_its_bytes_are_the_least_by_shap
     assert scene_of(result).x_title == "arithmetic intensity (FLOP per byte of least traffic by shapes)"
     assert {"dram", "fp32", "tensor_bf16"} == {ceiling.unit for ceiling in result.ceilings}
     assert {point.hotspot.kernel for point in result.drawable} == {"aten::mm", "aten::add"}
+
+
+def test_the_page_of_a_trace_has_least_bytes_in_the_place_of_dram_bytes(trace: str) -> None:
+    page = content([ReportedRun("trace", table_of(trace))], group="operator")
+    assert "least_bytes_per_s" in page["in_table"]
+    assert "dram_bytes_per_s" not in page["in_table"]
+    names = [column["name"] for column in page["kernels"]["columns"]]
+    by_operator = {row[names.index("kernel")]: dict(zip(names, row, strict=True)) for row in page["kernels"]["rows"]}
+    assert by_operator["aten::add"]["least_bytes"] == pytest.approx(3 * 2 * M * N, rel=1e-5)
+    assert by_operator["aten::mm"]["bound"] == "tensor BF16"
 
 
 def test_two_traces_are_compared_by_the_calls_of_their_operators(trace: str, tmp_path: Path) -> None:
