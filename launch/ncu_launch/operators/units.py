@@ -17,6 +17,8 @@ _TENSOR_UNITS = {
 }  # fmt: skip
 _TF32 = re.compile(r"tf32|s1688|s16816|_16816_|hgmma.*f32f32", re.IGNORECASE)
 _FP32 = re.compile(r"sgemm|ffma|simt|_scudnn|scudnn|gemmsn|gemv|fp32_nn|maxwell_|volta_s", re.IGNORECASE)
+_CUDA_CORES = re.compile(r"gemv|dot_kernel|simt", re.IGNORECASE)
+"""Kernels for products with a vector, and CUTLASS's without tensor cores: they compute half types in float32."""
 _TENSOR_FP64 = re.compile(r"dmma|d884|d16816|tensorop_d", re.IGNORECASE)
 _FP64 = re.compile(r"dfma|simt_dgemm|volta_d", re.IGNORECASE)
 
@@ -42,6 +44,8 @@ def contraction_unit(dtype: str | None, kernel: str) -> str | None:
         return "tensor_tf32" if _TF32.search(kernel) else "fp32" if _FP32.search(kernel) else None
     if dtype == "float64":
         return "tensor_fp64" if _TENSOR_FP64.search(kernel) else "fp64" if _FP64.search(kernel) else None
+    if dtype in ("float16", "bfloat16") and _CUDA_CORES.search(kernel):
+        return "fp32"
     return _TENSOR_UNITS.get(dtype or "")
 
 

@@ -241,6 +241,8 @@ def test_shapes_that_do_not_fit_are_unknown_and_others_are_as_long_as_the_longes
         ("float32", "ampere_sgemm_128x64_tn", "fp32"),
         ("float32", "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n", "tensor_tf32"),
         ("float32", "some_kernel", None),
+        ("bfloat16", "void gemvNSP_kernel<__nv_bfloat16>", "fp32"),
+        ("float64", "sm80_xmma_gemm_f64f64_f64f64_f64_tn_n_dmma", "tensor_fp64"),
         ("complex64", "some_kernel", None),
     ],
 )
