@@ -23,7 +23,7 @@ class Excess(NamedTuple):
     """A kernel at `fraction` of the ceiling of `unit`, with the evidence for the reason; None where unknown.
 
     Clocks in Hz, bytes of one launch and the size of L2 in bytes; `sparse_share` is the share of the unit's operations
-    that were counted as sparse.
+    that were counted as sparse. `from_operators`: bytes are those of operators; `from_shapes`: FLOPs are estimates too.
     """
 
     unit: str
@@ -36,6 +36,7 @@ class Excess(NamedTuple):
     bytes_of_a_launch: float | None = None
     l2_size: float | None = None
     from_operators: bool = False
+    from_shapes: bool = False
 
 
 def flag(excess: Excess) -> str | None:
@@ -106,6 +107,16 @@ def maybe_sparse(excess: Excess) -> str | None:
     return "perhaps the sparse path, whose ceiling is twice this dense one; the report does not count it apart"
 
 
+def estimated_work(excess: Excess) -> str | None:
+    """FLOPs of a trace were never counted, and its ceiling is that of the type of the operator's inputs."""
+    if not excess.from_shapes or excess.unit == "dram":
+        return None
+    return (
+        "its FLOPs follow from shapes: the kernel may have left some out (sparse weights, a mask), or another unit "
+        "or clock than the ceiling's did the work"
+    )
+
+
 def other_board(excess: Excess) -> str | None:
     """The ceiling is a data-sheet value, and no rule before this one explains the excess."""
     if excess.origin.kind != DATA_SHEET:
@@ -124,7 +135,8 @@ def other_pass(excess: Excess) -> str | None:
 
 
 RULES: tuple[Callable[[Excess], str | None], ...] = (
-    operators_in_cache, sparse_path, machine_of_choice, clock, fits_in_l2, far_above, maybe_sparse, other_board,
+    operators_in_cache, sparse_path, machine_of_choice, clock, fits_in_l2, far_above, maybe_sparse, estimated_work,
+    other_board,
     other_pass,
 )  # fmt: skip
 """Tried in order: evidence before suspicion. The last rule always returns a reason."""

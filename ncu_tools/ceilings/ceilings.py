@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings.device_attributes import DeviceAttributes, Peak, device_attributes_of
 from ncu_tools.ceilings.launch_devices import (
@@ -163,7 +163,8 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     result = Ceilings({unit: tables.floats(table, column).copy() for unit, column in PEAK_COLUMNS.items()})
     attributes = device_attributes_of(table)
     shared = shared_memory_ceiling(table)
-    counted_in = ~np.isnan(tables.floats(table, "flops")) | ~np.isnan(tables.floats(table, "dram_bytes"))
+    flops, dram, least = (tables.floats(table, column) for column in ("flops", "dram_bytes", LEAST_BYTES))
+    counted_in = ~np.isnan(flops) | ~np.isnan(dram) | ~np.isnan(least)
     devices = devices_of(table)
     for device, at in devices.items():
         name, capability, threads = device

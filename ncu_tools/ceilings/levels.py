@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.counters import metrics as known
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 
@@ -38,13 +38,17 @@ def _facts() -> dict[str, Any]:
 
 
 def bytes_of(table: pa.Table, levels: Iterable[str], definition: str = TRAFFIC) -> dict[str, Floats]:
-    """Bytes of each launch at each of `levels` (float64, one per launch); NaN where not collected."""
+    """Bytes of each launch at each of `levels` (float64, one per launch); NaN where not collected.
+
+    If DRAM bytes were not counted, they are the least traffic by the shapes of the launch's operator.
+    """
     return {level: _bytes_of_level(table, level, definition) for level in levels}
 
 
 def _bytes_of_level(table: pa.Table, level: str, definition: str) -> Floats:
     if level == DRAM:
-        return tables.floats(table, "dram_bytes")
+        counted = tables.floats(table, "dram_bytes")
+        return np.where(np.isnan(counted), tables.floats(table, LEAST_BYTES), counted)
     if definition == TRAFFIC and level in COLUMNS:
         return tables.floats(table, COLUMNS[level])
     result = np.full(len(table), np.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -65,9 +66,35 @@ def machine_option(function: Function) -> Function:
 def group_option(function: Function) -> Function:
     """--group: the grouping of kernels."""
     return click.option(
-        "--group", type=click.Choice(("name", "short", "grid", "nvtx")), default="name", show_default=True,
-        help="One row per full kernel name, per function, per name and launch shape, or per NVTX range.",
+        "--group", type=click.Choice(("name", "short", "grid", "nvtx", "operator")), default="name", show_default=True,
+        help="One row per full kernel name, function, name and launch shape, NVTX range, or operator of a trace.",
     )(function)  # fmt: skip
+
+
+def formulas_option(function: Function) -> Function:
+    """--formulas: operator formulas of the user's own, for traces."""
+    return click.option(
+        "--formulas", metavar="FILE.toml", callback=_use_formulas, expose_value=False,
+        help="For traces: FLOPs and bytes of operators by formulas of your own (docs/shapes.md).",
+    )(function)  # fmt: skip
+
+
+def _use_formulas(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
+    """Take formulas from a file until the command ends, here and in the processes that it starts."""
+    if path is None:
+        return
+    from ncu_launch.operators.user_formulas import SETTING, formulas_in
+
+    formulas_in(path)
+    before = os.environ.get(SETTING)
+    os.environ[SETTING] = path
+
+    def put_back() -> None:
+        os.environ.pop(SETTING)
+        if before is not None:
+            os.environ[SETTING] = before
+
+    context.call_on_close(put_back)
 
 
 def dask_option(function: Function) -> Function:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.report_data.operator_records import TRACE
 from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.compare.change import Change, Refusal, Subject, Subjects
@@ -262,6 +263,8 @@ def notes_on_conditions(
     for title, side in zip(("base", "new run"), observed, strict=True):
         if side.failed:
             notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
+    if any(TRACE in side.texts["source"] for side in observed):
+        notes.append("FLOPs of traces follow from the shapes of operators and are estimates, not counted")
     notes += [note for note in [operators_note(observed[0].times | observed[1].times)] if note]
     return notes
 

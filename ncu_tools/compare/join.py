@@ -37,6 +37,7 @@ from ncu_tools.compare.matching.launch_signatures import (
     match,
 )
 from ncu_tools.kernels.hotspots import BETWEEN_BASES
+from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK
 
 TOLERANCE = 0.01
 """Largest relative difference of counted launches of one signature that still agree."""
@@ -303,7 +304,8 @@ def _outcomes(timed: LaunchSignatures, matching: Matching, values: _Values) -> n
 
 def _table(timed: LaunchSignatures, matching: Matching, values: _Values, outcome: npt.NDArray[np.int64]) -> pa.Table:
     """The launches of the timeline, with the columns of the counts filled in or appended."""
-    table = timed.table
+    estimates = [name for name in OF_OPERATOR_WORK if name in timed.table.column_names]
+    table = timed.table.drop_columns(estimates)  # counts replace estimates, and are not summed with them
     found = matching.group >= 0
     for name, column in values.columns.items():
         table = _replaced(table, name, arrays.floats(column))

@@ -17,7 +17,7 @@ from ncu_launch.counters.metrics import TENSOR_INTEGER_PRECISIONS
 from ncu_launch.files.manifest import Manifest
 from ncu_parsers.report_data.operator_records import INTEGER_OPERATIONS
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
 from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, drop_failed
 
@@ -87,6 +87,7 @@ class MeasuredLaunches:
         flops = tables.floats(self.table, "flops")
         nothing_counted = np.isnan(flops) & self.is_lower_bound & ~self._says("which was busy")
         self.flops = np.where(nothing_counted, 0.0, flops)
+        self.flops[self._says(SHAPES_BASIS)] = np.nan  # an estimate is no measurement
 
     @cached_property
     def are_unattributed(self) -> bool:

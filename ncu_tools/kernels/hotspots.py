@@ -31,8 +31,9 @@ from ncu_tools.kernels.kernel_row import used_units as used_units
 from ncu_tools.kernels.kernel_sums import KernelSums, Launches, or_none
 from ncu_tools.kernels.kernel_titles import names_nothing, short_title
 from ncu_tools.kernels.operator_times import clocks_of, operators_note, time_title
+from ncu_tools.kernels.operator_work import WorkCoverage, operator_titles, with_work_of_operators
 
-GROUPS = ("name", "short", "grid", "nvtx")
+GROUPS = ("name", "short", "grid", "nvtx", "operator")
 
 CERTAIN_FRACTION = 0.5
 """If FLOPs are a lower bound, DRAM is called the bound only from this share of its bandwidth on."""
@@ -61,6 +62,8 @@ class RunSums:
 
     def add(self, table: pa.Table, ceilings: Ceilings) -> None:
         """Add launches with their ceilings."""
+        if self._group == "operator":
+            table = with_work_of_operators(table)
         launches = Launches(table, ceilings)
         self._sums.add(launches, *grouping(table, self._group))
         self._counts.add(launches)
@@ -95,6 +98,7 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
         sums.total("dram"),
         sums.rate("dram"),
     )
+    least, least_rate = sums.total("least"), sums.rate("least")
     intensity, bounds, units, flags = sums.intensity(), _bounds(sums), sums.main_units(), sums.flags()
     work = {unit: sums.total(unit) for unit in sums.used_units()}
     titles = sums.titles
@@ -120,6 +124,8 @@ def kernels_of(sums: KernelSums[str]) -> list[Hotspot]:
             flops_basis=BETWEEN_BASES.join(sorted(sums.bases(key))) or None,
             flops_lower_bound=bool(partial[key]) and not np.isnan(flops_rate[key]),
             flag=flags.get(key),
+            least_bytes=or_none(least[key]),
+            least_bytes_per_s=or_none(least_rate[key]),
             work={unit: or_none(amount[key]) for unit, amount in work.items()},
         )
         for key in sums.kernels()
@@ -144,6 +150,8 @@ def grouping(table: pa.Table, group: str) -> tuple[npt.NDArray[np.int64], list[s
     if group == "name":
         keys, names = tables.codes(table, "kernel_name")
         return keys.astype(np.int64), [name or "?" for name in names]
+    if group == "operator":
+        return operator_titles(table)
     if group == "short":
         return _by_short_name(table)
     if group == "grid":
@@ -213,6 +221,7 @@ class _NoteCounts:
         self.launches = self.succeeded = self.failed = self.rounded = self.uncounted = 0
         self.averaged = False
         self.clocks: set[str] = set()
+        self.coverage = WorkCoverage()
         self.failed_names: set[str] = set()
         self.capabilities: set[str | None] = set()
         self.missing: Counter[str] = Counter()
@@ -232,6 +241,7 @@ class _NoteCounts:
         self.capabilities |= _texts_where(launches.table, "compute_capability", succeeded)
         codes, sources = tables.codes(launches.table, "source")
         self.clocks |= clocks_of(launches.table)
+        self.coverage.add(launches.table, launches.seconds * launches.weight)
         counted = np.array([source == "ncu" for source in sources], bool)[codes]
         for column, values in (
             ("times", launches.seconds),
@@ -252,6 +262,7 @@ class _NoteCounts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.averaged |= other.averaged
         self.clocks |= other.clocks
+        self.coverage.merge(other.coverage)
         self.failed_names |= other.failed_names
         self.capabilities |= other.capabilities
         self.missing.update(other.missing)
@@ -260,6 +271,7 @@ class _NoteCounts:
     def notes(self) -> list[str]:
         """The notes as sentences."""
         notes = [note] if (note := operators_note(self.clocks)) else []
+        notes += self.coverage.notes()
         if self.failed:
             names = ", ".join(sorted(self.failed_names)[:5])
             notes.append(f"{self.failed} failed launch{'es' * (self.failed > 1)} left out of every number: {names}")

@@ -25,8 +25,10 @@ class Hotspot:
     """All launches of one kernel. Times in ns, rates per second of GPU time; None where the report lacks the value.
 
     `work` is what each unit did that any kernel of the run used: FLOP, or OP of integer tensor units, which `flops`
-    leaves out. `flag` says why the kernel may be above a ceiling, None if it is not. `headroom_ns` is the time saved if
-    the kernel reached its ceiling, and `headroom_share` its share of all time: the most that the run can gain.
+    leaves out. `least_bytes` is the least traffic by the shapes of operators, an estimate, where no bytes were counted;
+    arithmetic intensity and bound then use it instead. `flag` says why the kernel may be above a ceiling, None if it is
+    not. `headroom_ns` is the time saved if the kernel reached its ceiling, and `headroom_share` its share of all time:
+    the most that the run can gain.
     """
 
     kernel: str
@@ -52,6 +54,8 @@ class Hotspot:
     headroom_ns: float | None = None
     headroom_share: float | None = None
     work: dict[str, float | None] = field(default_factory=dict)
+    least_bytes: float | None = None
+    least_bytes_per_s: float | None = None
 
     def share_of_flops(self, unit: str) -> float | None:
         """A unit's share of the kernel's counted FLOPs; None for integer units, and if unknown."""
@@ -96,9 +100,9 @@ def used_units(rows: list[Hotspot]) -> list[str]:
 
 def run_total(rows: list[Hotspot]) -> Hotspot:
     """The sum of all kernels; None for values that a kernel lacks. Without bound, spread and flag."""
-    time, flops, dram = (
+    time, flops, dram, least = (
         _sum_of_all([getattr(row, name) for row in rows if row.launches])
-        for name in ("time_total_ns", "flops", "dram_bytes")
+        for name in ("time_total_ns", "flops", "dram_bytes", "least_bytes")
     )
     launches = sum(row.launches for row in rows)
     bases = {basis for row in rows if row.flops_basis for basis in row.flops_basis.split(BETWEEN_BASES)}
@@ -121,6 +125,8 @@ def run_total(rows: list[Hotspot]) -> Hotspot:
         bound_fraction=None,
         flops_basis=BETWEEN_BASES.join(sorted(bases)) or None,
         flops_lower_bound=flops is not None and any(row.flops_lower_bound for row in rows),
+        least_bytes=least,
+        least_bytes_per_s=least / time * 1e9 if least is not None and time else None,
         work={unit: _sum_of_all([row.work[unit] for row in rows if row.launches]) for unit in used_units(rows)},
     )
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters import metrics as counters
-from ncu_parsers.report_data.operator_records import BY_OPERATOR
+from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
 from ncu_parsers.schema import tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings import device_attributes
 from ncu_tools.ceilings.above_ceiling import TOLERANCE, Excess, flag
@@ -51,7 +51,7 @@ class Launches:
         self.table = table
         self.ceilings = ceilings
         self.rows = len(table)
-        self.failed: Mask = _truths(table, "failed")
+        self.failed: Mask = tables.floats(table, "failed") > 0  # False where null
         launches = tables.launch_counts(table)
         self.averaged: Mask = launches > 1
         self.weight: Floats = np.where(self.failed, 0.0, launches)
@@ -62,6 +62,9 @@ class Launches:
         self.longest = tables.floats(table, "gpu__time_duration.sum (maximum)") / 1e9
         self.flops = tables.floats(table, "flops")
         self.dram = tables.floats(table, "dram_bytes")
+        self.least = tables.floats(table, LEAST_BYTES)
+        self.traffic: Floats = np.where(np.isnan(self.dram), self.least, self.dram)
+        """What the roofline model takes for bytes of memory: counted, else the least that shapes allow."""
         self.basis_codes, self.bases = tables.codes(table, "flops_basis")
         self.partial = self._basis_says("not collected") | self._basis_says("not every")
         self.work = work_by_unit(table, self.flops, self._basis_says(LEFT_OUT), self.partial)
@@ -78,7 +81,9 @@ class Launches:
         return [unit for unit in units if UNIT_COLUMNS[unit] in self.table.column_names]
 
     def _seconds_needed(self) -> dict[str, Floats]:
-        amounts = {"dram": self.dram} | {unit: tables.or_zero(self.work[unit]) for unit in self._counted(UNIT_COLUMNS)}
+        amounts = {"dram": self.traffic} | {
+            unit: tables.or_zero(self.work[unit]) for unit in self._counted(UNIT_COLUMNS)
+        }
         return {
             resource: _seconds_for(amounts[resource], self.ceilings.per_launch[resource])
             for resource in RESOURCES
@@ -97,14 +102,6 @@ def _units_by_work(work: dict[str, Floats]) -> list[tuple[list[str], Floats]]:
     for unit, amount in work.items():
         groups.setdefault(id(amount), ([], amount))[0].append(unit)
     return list(groups.values())
-
-
-def _truths(table: pa.Table, name: str) -> Mask:
-    """A boolean column; False where it is null or missing."""
-    if name not in table.column_names:
-        return np.zeros(len(table), bool)
-    truths: Mask = tables.floats(table, name) > 0
-    return truths
 
 
 def _seconds_for(amount: Floats, ceiling: Floats) -> Floats:
@@ -186,6 +183,7 @@ class KernelSums(Generic[Title]):
             self._add_times(launches, keys)
             self._add_amount(["flops"], launches.flops, launches, rated=True)
             self._add_amount(["dram"], launches.dram, launches, rated=True)
+            self._add_amount(["least"], launches.least, launches, rated=True)
             for units, amount in _units_by_work(launches.work):
                 self._add_amount(units, amount, launches)
             self._add_main_units(launches)
@@ -285,9 +283,9 @@ class KernelSums(Generic[Title]):
         for unit in FLOAT_UNITS:
             if unit in launches.needed:
                 self._sums.add(f"{unit} counted", tables.or_zero(launches.work[unit]) * launches.weight, known)
-        both = known & ~np.isnan(launches.dram)
+        both = known & ~np.isnan(launches.traffic)
         self._sums.add("flops beside bytes", launches.flops * launches.weight, both)
-        self._sums.add("bytes beside flops", launches.dram * launches.weight, both)
+        self._sums.add("bytes beside flops", launches.traffic * launches.weight, both)
 
     def _add_bounds(self, launches: Launches) -> None:
         """Add the seconds that each resource needs, over launches for which every needed ceiling is known."""
@@ -364,7 +362,7 @@ class KernelSums(Generic[Title]):
         return _ratio(self.of(f"{what} timed"), self.of(f"{what} seconds"))
 
     def intensity(self) -> Floats:
-        """FLOPs per DRAM byte, one per kernel: a ratio of sums over the launches that have both."""
+        """FLOPs per byte of memory, one per kernel: a ratio of sums over the launches that have both."""
         return _ratio(self.of("flops beside bytes"), self.of("bytes beside flops"))
 
     def mean_seconds(self) -> Floats:
@@ -464,7 +462,7 @@ class _Evidence(NamedTuple):
             launches.texts_at("source", rows),
             tables.floats(table, "sm_clock_hz")[rows],
             shares[rows],
-            launches.dram[rows],
+            launches.traffic[rows],
             device_attributes.l2_size(table)[rows],
         )
 
@@ -496,5 +494,6 @@ class _Evidence(NamedTuple):
             has_sparsity=counters.has_structured_sparsity(self.capabilities[at]),
             bytes_of_a_launch=or_none(self.bytes_moved[at]),
             l2_size=or_none(self.l2_sizes[at]),
-            from_operators=self.sources[at] in BY_OPERATOR,
+            from_operators=self.sources[at] in BY_OPERATOR or self.sources[at] == TRACE,
+            from_shapes=self.sources[at] == TRACE,
         )

@@ -16,9 +16,10 @@ import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
 from ncu_parsers.report_data.operator_records import BY_OPERATOR
 from ncu_parsers.schema import arrays, tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
 from ncu_tools.kernels import operator_times
+from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK, with_work_of_operators
 from ncu_tools.numbers.statistics import of_single_launches
 
 NO_MODULE, NO_PHASE = "(no module)", "(no phase)"
@@ -28,7 +29,7 @@ Rows = npt.NDArray[np.int64]
 
 NEEDED = (
     "source", "kernel_name", "phase", "module", "iteration", "failed", "duration_ns", "flops", "flops_basis",
-    "dram_bytes", "invocations", *operator_times.NEEDED,
+    "dram_bytes", "invocations", *operator_times.NEEDED, *OF_OPERATOR_WORK,
 )  # fmt: skip
 """The columns of launches that layers are computed from."""
 KEY_COLUMNS = ("source", "kernel_name", "phase", "module", "flops_basis")
@@ -100,7 +101,7 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
 
     With `phase`, only launches of that phase, in its order; "" are launches without a phase.
     """
-    table = drop_failed(table)
+    table = _counted(table)
     launches = _Launches(table)
     result = Layers(
         [],
@@ -109,6 +110,8 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
         by_operator=not BY_OPERATOR.isdisjoint(tables.words(table, "source")),
         clocks=operator_times.clocks_of(table),
     )
+    if SHAPES_BASIS in tables.codes(table, "flops_basis")[1]:
+        result.notes.append("FLOPs follow from the shapes of operators and are estimates, not counted")
     if all(module is None for module in launches.modules):
         result.notes.append("no launch knows its module: profile a model target, or use NVTX ranges")
         return result
@@ -125,7 +128,7 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
 
 def whole_run(table: pa.Table, phase: str | None = None) -> Layer:
     """All launches of `table`, or of a phase, as one layer named `WHOLE`; failed launches are left out."""
-    launches = _Launches(drop_failed(table))
+    launches = _Launches(_counted(table))
     chosen = launches.of_phase(phase)
     return launches.layer(WHOLE, chosen, launches.sum(launches.nanoseconds, chosen), is_leaf=False)
 
@@ -135,7 +138,7 @@ def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) ->
 
     NaN in an iteration where a launch has no value, is an average of several, or has no iteration.
     """
-    table = drop_failed(table)
+    table = _counted(table)
     launches = _Launches(table)
     values = of_single_launches(table, column)
     named = tables.floats(table, "iteration")
@@ -149,6 +152,11 @@ def sums_by_iteration(table: pa.Table, column: str, phase: str | None = None) ->
     }
 
 
+def _counted(table: pa.Table) -> pa.Table:
+    """The launches that did not fail; those of a trace with the work of the operator calls that they belong to."""
+    return with_work_of_operators(drop_failed(table))
+
+
 def drop_failed(table: pa.Table) -> pa.Table:
     """The launches that did not fail."""
     failed = table.column("failed").to_pylist() if "failed" in table.column_names else []
@@ -160,7 +168,7 @@ def condensed(table: pa.Table) -> pa.Table:
 
     Failed launches are left out. Rows are in the order of first launches, and may be condensed again with later ones.
     """
-    table = drop_failed(table)
+    table = _counted(table)
     named = np.unique(np.nan_to_num(tables.floats(table, "iteration"), nan=-1.0), return_inverse=True)[1]
     columns: list[Rows] = [named, *(tables.codes(table, name)[0].astype(np.int64) for name in KEY_COLUMNS)]
     groups, count = np.zeros(len(table), np.int64), 1

@@ -54,6 +54,7 @@ KERNEL_COLUMNS = (
     Column("flops_per_s", "FLOP/s", "flop/s", lower_bound_if=LOWER),
     Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s"),
+    Column("least_bytes_per_s", "least B/s, by shapes", "byte/s"),
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
     Column("headroom_ns", "headroom", "time"),
@@ -65,6 +66,7 @@ KERNEL_DETAILS = (
     Column("time_std_ns", "std", "time"),
     Column("flops", "FLOPs", "flop", lower_bound_if=LOWER),
     Column("dram_bytes", "DRAM", "byte"),
+    Column("least_bytes", "least bytes, by shapes", "byte"),
     *(
         Column(f"intensity_{level}", f"FLOP/B, {unit_title(level)}", "number", lower_bound_if=LOWER)
         for level in LEVELS[1:]
@@ -194,7 +196,7 @@ def content(
         "time_title": result.time_title,
         "arrows": _arrows(rows, result, labels),
         "arrows_drawn": MOST_ARROWS,
-        "in_table": [column.name for column in KERNEL_COLUMNS if len(runs) > 1 or column.name != "run"],
+        "in_table": _in_table(rows, several_runs=len(runs) > 1),
         "ceilings": [_ceiling(ceiling, drawn=True) for ceiling in (*result.ceilings, *_of_nearer_levels(result))]
         + [_ceiling(ceiling, drawn=False) for ceiling in result.others],
         "ceiling_table": _table(CEILING_COLUMNS, _ceiling_rows(result)),
@@ -311,6 +313,15 @@ def _kernels(
             nearer = {f"intensity_{place.level}": place.intensity for place in point.places if place.level != DRAM}
             rows.append({**asdict(kernel), **also, **nearer})
     return sorted(rows, key=lambda row: -(row["time_total_ns"] or 0.0))
+
+
+def _in_table(rows: Sequence[dict[str, Any]], *, several_runs: bool) -> list[str]:
+    """The columns of the table of kernels: of the bytes that were counted and those by shapes, what any kernel has."""
+    estimated, counted = (any(row[f"{name}_bytes_per_s"] is not None for row in rows) for name in ("least", "dram"))
+    shown = {
+        "run": several_runs, "least_bytes_per_s": estimated, "dram_bytes_per_s": counted or not estimated,
+    }  # fmt: skip
+    return [column.name for column in KERNEL_COLUMNS if shown.get(column.name, True)]
 
 
 def _areas(rows: list[dict[str, Any]], result: Roofline) -> dict[str, list[float]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers.parquet.reader import launch_batches
 from ncu_parsers.schema import arrays, tables
-from ncu_parsers.schema.tables import Floats
+from ncu_parsers.schema.tables import LEAST_BYTES, Floats
 
 from ncu_tools.ceilings.levels import COLUMNS as COLUMNS_OF_LEVELS
 from ncu_tools.ceilings.levels import bytes_of, needed_metrics
@@ -31,7 +31,7 @@ COLUMNS, ROWS = 180, 120
 
 ENOUGH_FOR_CEILINGS = 20_000
 
-NEEDED = ("duration_ns", "flops", "dram_bytes", "failed", "invocations")
+NEEDED = ("duration_ns", "flops", "dram_bytes", LEAST_BYTES, "failed", "invocations")
 
 
 def weights(table: pa.Table) -> Floats:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
-from ncu_parsers.report_data.operator_records import BY_OPERATOR
+from ncu_parsers.report_data.operator_records import BY_OPERATOR, TRACE
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings import device_attributes
@@ -46,10 +46,12 @@ from ncu_tools.roofline.views import missing_names_note, seen_as
 from ncu_tools.runs import loading
 
 DRAM_BYTE = "DRAM byte"
+LEAST_BYTE = "byte of least traffic by shapes"
 OPERATOR_BYTE = "byte of inputs, weights and outputs"
 BYTES_IN_WORDS = {
     DRAM_BYTE: "between L2 and device memory",
     OPERATOR_BYTE: "of inputs, weights and outputs",
+    LEAST_BYTE: "least traffic by shapes: inputs and outputs of operators once",
 }
 
 
@@ -258,6 +260,8 @@ def _bytes_title(runs: dict[str, pa.Table]) -> str:
     for table in runs.values():
         codes, texts = tables.codes(table, "source")
         sources |= {texts[code] for code in np.unique(codes)}
+    if TRACE in sources:
+        return LEAST_BYTE if sources == {TRACE} else f"{DRAM_BYTE}; of traces, per {LEAST_BYTE}"
     if sources.isdisjoint(BY_OPERATOR):
         return DRAM_BYTE
     return OPERATOR_BYTE if sources <= BY_OPERATOR else f"{DRAM_BYTE}; of operators, per {OPERATOR_BYTE}"

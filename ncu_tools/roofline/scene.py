@@ -23,8 +23,8 @@ SCENE_VERSION = 1
 LEVELS = (*MEMORY_LEVELS, "shared")
 """Memory levels from the farthest to the nearest."""
 
-KERNELS, LAUNCHES, MODULES, PHASES, RUNS = "kernels", "launches", "modules", "phases", "runs"
-VIEWS = (KERNELS, LAUNCHES, MODULES, PHASES, RUNS)
+KERNELS, LAUNCHES, OPERATORS, MODULES, PHASES, RUNS = "kernels", "launches", "operators", "modules", "phases", "runs"
+VIEWS = (KERNELS, LAUNCHES, OPERATORS, MODULES, PHASES, RUNS)
 """What a point of the plot can be."""
 
 AUTO, DENSE, SPARSE, ALL = "auto", "dense", "sparse", "all"

@@ -16,12 +16,13 @@ from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.machine_files import DRAM, TRAFFIC
 from ncu_tools.kernels.hotspots import grouping
+from ncu_tools.kernels.operator_work import with_work_of_operators
 from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
-from ncu_tools.roofline.scene import KERNELS, LAUNCHES, MODULES, PHASES, RUNS
+from ncu_tools.roofline.scene import KERNELS, LAUNCHES, MODULES, OPERATORS, PHASES, RUNS
 
 Codes = npt.NDArray[np.int64]
 
-NEEDED = {MODULES: ("module",), PHASES: ("phase",), KERNELS: (), LAUNCHES: (), RUNS: ()}
+NEEDED = {MODULES: ("module",), PHASES: ("phase",), KERNELS: (), LAUNCHES: (), RUNS: (), OPERATORS: ()}
 """View -> the columns it needs besides those of every roofline."""
 
 
@@ -50,6 +51,8 @@ def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | Non
     """
     if view == KERNELS and group == "name":
         return table
+    if view not in (KERNELS, LAUNCHES) or group == "operator":
+        table = with_work_of_operators(table)
     points, titles = _points(table, view, group, depth, run)
     names = pa.DictionaryArray.from_arrays(arrays.indices(points.astype(np.int32)), arrays.texts(titles))
     return table.set_column(table.schema.get_field_index("kernel_name"), "kernel_name", names)
@@ -57,8 +60,8 @@ def seen_as(table: pa.Table, view: str, *, group: str = "name", depth: int | Non
 
 def _points(table: pa.Table, view: str, group: str, depth: int | None, run: str) -> tuple[Codes, list[str]]:
     """For each launch the index of its point, and the names of the points."""
-    if view == KERNELS:
-        return grouping(table, group)
+    if view in (KERNELS, OPERATORS):
+        return grouping(table, "operator" if view == OPERATORS else group)
     if view == LAUNCHES:
         names = tables.words(table, "kernel_name")
         return np.arange(len(table)), [f"{name or '?'} #{row}" for row, name in enumerate(names)]

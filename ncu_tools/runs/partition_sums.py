@@ -17,9 +17,11 @@ from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.datasets.dataset_layout import Dataset, Partition
 from ncu_parsers.datasets.remote_files import File
+from ncu_parsers.derived.work_from_shapes import OPERATOR_BYTES, OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_UNIT
 from ncu_parsers.parquet.reader import launch_batches, left_out_note, nothing_in
 from ncu_parsers.report_data.operator_records import OPERATOR_DEVICE, THREADS
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import LEAST_BYTES
 
 from ncu_tools.ceilings import memory_clock
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
@@ -27,10 +29,12 @@ from ncu_tools.runs.loading import OnDisk, Run
 
 DEVICE_PREFIXES = ("device__attribute_", known.TENSOR_PREFIX)
 EXTREMES = ("gpu__time_duration.sum (minimum)", "gpu__time_duration.sum (maximum)")
-OF_CEILINGS = frozenset({"sm_clock_hz", "flops", "dram_bytes", THREADS, *memory_clock.NEEDED})
+OF_CEILINGS = frozenset({"sm_clock_hz", "flops", "dram_bytes", LEAST_BYTES, THREADS, *memory_clock.NEEDED})
+OF_OPERATORS = ("operator", "operation", OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
+"""What launches of a trace know of their operators."""
 OF_SUMS = frozenset({
     "source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", "flops", "flops_basis",
-    "dram_bytes", OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
+    "dram_bytes", LEAST_BYTES, *OF_OPERATORS, OPERATOR_DEVICE, *UNIT_COLUMNS.values(), *EXTREMES,
 })  # fmt: skip
 OF_GROUPS = {
     "name": (),
@@ -38,6 +42,7 @@ OF_GROUPS = {
     "grid": ("grid", "block"),
     "nvtx": ("nvtx_path",),
     "signature": ("grid", "block", "nvtx_path"),
+    "operator": (),
 }
 """Grouping of launches -> the columns that it needs besides kernel names."""
 

@@ -17,14 +17,10 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from ncu_launch.operators.calls import Call, Tensor
+from ncu_launch.operators.contractions import INTEGER_CONTRACTIONS
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
-from ncu_launch.workload.operator_flops import (
-    FORMULAS,
-    INTEGER_FORMULAS,
-    REAL_OF_COMPLEX,
-    integer_operations,
-    operator_flops,
-)
+from ncu_launch.workload.operator_flops import has_formula, integer_operations, operator_flops
 
 FORMAT = "ncu_bench_operators"
 FORMAT_VERSION = 1
@@ -100,12 +96,8 @@ def collector_class() -> type:
         ) -> None:
             inputs = list(tensors_in((args, kwargs)))
             outputs = list(tensors_in(result))
-            if name in FORMULAS:
-                flops = operator_flops(name, _shapes(args), _shapes(result), is_elementwise=elementwise)
-                if flops is not None and any(tensor.is_complex() for tensor in inputs):
-                    flops *= REAL_OF_COMPLEX
-            else:
-                flops = operator_flops(name, (), (), is_elementwise=elementwise)
+            call = _call(name, args)
+            flops = operator_flops(call, is_elementwise=elementwise)
             if flops is None:
                 self.unknown[name] = self.unknown.get(name, 0) + 1
             first = next((tensor for tensor in inputs if tensor.is_floating_point()), None)
@@ -123,8 +115,8 @@ def collector_class() -> type:
                     "shapes": " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in inputs[:4]),
                 }
             )
-            if name in INTEGER_FORMULAS:
-                self.records[-1]["integer_operations"] = integer_operations(name, _shapes(args), _shapes(result))
+            if call.name in INTEGER_CONTRACTIONS:
+                self.records[-1]["integer_operations"] = integer_operations(call)
 
         def flush(self, stream: TextIO) -> None:
             """Write what was recorded since the last time."""
@@ -151,14 +143,21 @@ def _over(result: Any, name: str) -> Any:
     return result
 
 
-def _shapes(value: Any) -> Any:
-    """The same structure with every tensor replaced by its shape."""
+def _call(name: str, args: Any) -> Call:
+    """The call with every tensor replaced by its shape and type; without arguments where no formula needs them."""
+    known = name.replace(".", "::", 1)
+    needed = has_formula(known) or known in INTEGER_CONTRACTIONS
+    return Call(known, tuple(map(_described, args)) if needed else ())
+
+
+def _described(value: Any) -> Any:
+    """A tensor -> its description; lists of tensors likewise; anything else as it is."""
     import torch
 
     if isinstance(value, torch.Tensor):
-        return tuple(value.shape)
+        return Tensor(tuple(value.shape), str(value.dtype).removeprefix("torch."))
     if isinstance(value, (list, tuple)):
-        return [_shapes(item) for item in value]
+        return tuple(map(_described, value))
     return value
 
 

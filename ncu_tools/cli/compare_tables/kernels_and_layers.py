@@ -77,7 +77,7 @@ def compared_kernels(request: CompareRequest) -> Compared:
 
     found: dict[str, Comparison] = {}
     notes: dict[str, list[str]] = {}
-    sides = _pairs(request, _summed)
+    sides = _pairs(request, _calls if request.how.operators else _summed)
     names = [side.run.signatures.names for side in (sides[0][0], *(theirs for _, theirs in sides))]
     pairs = asked_pairs(request.how.pairs, names[0], names[1:])
     for ours, theirs in sides:
@@ -160,6 +160,17 @@ def _summed(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
 
     sums = signature_sums_of_run(found)
     return _Side(path, sums, _conditions(path, sums.observed), list(sums.reports))
+
+
+def _calls(path: str, found: OnDisk | Run) -> _Side[SignatureSums]:
+    """A trace, summed by its calls of operators; all of its launches are in memory for that."""
+    from ncu_parsers.parquet.reader import read_launches
+
+    from ncu_tools.kernels.operator_work import calls_of_operators
+    from ncu_tools.runs.loading import Run
+
+    table = found.table if isinstance(found, Run) else read_launches(found.file)
+    return _summed(path, Run(found.name, calls_of_operators(table), found.notes))
 
 
 def _layered(path: str, found: OnDisk | Run) -> _Side[LayerSums]:

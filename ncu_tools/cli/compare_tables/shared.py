@@ -22,12 +22,13 @@ VERDICTS = {"more": "more time", "less": "less time"}
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """How to compare: by `layers` down to `depth`, measured points `across` dimensions, kernels with `pairs`.
+    """How to compare: `layers` down to `depth`, calls of `operators`, points `across` dimensions, kernels by `pairs`.
 
     `by` is the order of the rows, of which `top` are shown; `anyway` compares what is otherwise refused.
     """
 
     layers: bool = False
+    operators: bool = False
     depth: int | None = None
     across: tuple[str, ...] = ()
     by: str | None = None

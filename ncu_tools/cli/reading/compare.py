@@ -43,6 +43,7 @@ SUMMARY = Column("sentence", "summary")
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="BASE NEW [MORE]...")
 @click.option("--layers", is_flag=True, help="Compare layers, forward and backward apart, and not kernels.")
+@click.option("--operators", is_flag=True, help="Compare calls of the operators of traces, and not kernels.")
 @click.option("--depth", type=click.IntRange(min=0), help="With --layers, how many levels below the model.")
 @click.option(
     "--across",
@@ -93,9 +94,10 @@ def command(
     """Show what changed from the run BASE to the run NEW, and hold the change to limits. More runs are compared too.
 
     Runs of a profiler are compared kernel by kernel, per launch; after a rename by grid, block, NVTX range and similar
-    names, or by --pair; or with --layers by module and phase. Runs of ncu-bench bench are compared point by point, in
-    whatever all of BASE has and none of NEW (dtype, mode, machine), with a sentence for each model. Counts are exact.
-    Times are noisy, so their change has a 95 % interval; where it holds no change at all, none was shown.
+    names, or by --pair; or with --layers by module and phase; traces with --operators per call of an operator. Runs of
+    ncu-bench bench are compared point by point, in whatever all of BASE has and none of NEW (dtype, mode, machine),
+    with a sentence for each model. Counts are exact. Times are noisy, so their change has a 95 % interval; where it
+    holds no change at all, none was shown.
 
     A gate ends the command with 3 if its limit is exceeded, and with 1 if it could not be evaluated. A change within
     its own noise does not trip it. A gate on the sums of two runs that did not do the same work is refused, with 2.
@@ -148,6 +150,8 @@ def _compared(request: CompareRequest) -> Compared:
     if repeated:
         raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
     of_bench = are_bench_runs(request.runs, request.how.across)
+    if request.how.operators and (of_bench or request.how.layers):
+        raise WrongUsage("--operators goes with traces, and not with --layers.", advice="Leave one of them out.")
     if request.how.pairs and (of_bench or request.how.layers):
         raise WrongUsage("--pair goes with kernels.", advice="Leave it out: layers and points keep their names.")
     if not of_bench:

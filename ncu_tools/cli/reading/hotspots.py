@@ -13,6 +13,7 @@ from ncu_tools.cli.options import (
     dask_option,
     engine_of,
     format_option,
+    formulas_option,
     group_option,
     machine_option,
     progress,
@@ -50,6 +51,8 @@ COLUMNS = (
     Column("flops_per_s", "FLOP/s", "flop/s", "FLOP/s", lower_bound_if=LOWER, spare=2),
     Column("dram_bytes", "DRAM", "byte", "byte", spare=7),
     Column("dram_bytes_per_s", "DRAM B/s", "byte/s", "byte/s", spare=4),
+    Column("least_bytes", "least bytes", "byte", "byte", spare=7),
+    Column("least_bytes_per_s", "least B/s", "byte/s", "byte/s", spare=4),
     Column("arithmetic_intensity", "FLOP/B", "number", "FLOP/byte", lower_bound_if=LOWER, spare=3),
     Column("bound", "bound", spare=0),
     Column("bound_fraction", "of bound", "fraction", spare=0),
@@ -68,6 +71,8 @@ BESIDE_DIAGNOSES = ("kernel", "launches", "time_total_ns", "time_share", "headro
 BASIS = Column("flops_basis", "basis", wide=True, spare=2)
 LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound": "not every type"}
 """Lower bound of a unit -> the text in the basis that indicates it."""
+OPERATORS = "operator"
+"""The grouping, and the title of its rows."""
 IS_TOTAL = Column("is_total", "total")
 SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 """Order -> its column, which stays on narrow terminals; that of time stays anyway."""
@@ -88,6 +93,7 @@ SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
 @click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
+@formulas_option
 @selection_options
 @dask_option
 @format_option
@@ -138,6 +144,10 @@ def command(
     rows = [{**asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None} for row in shown]
     columns: Sequence[Column]
     columns = [one._replace(spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
+    if group == OPERATORS:
+        columns = [one._replace(title=OPERATORS) if one.name == "kernel" else one for one in columns]
+    if output_format not in MACHINE_FORMATS:
+        columns = [one for one in columns if one.name not in _unused(result.rows)]
     if output_format in MACHINE_FORMATS:
         columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     elif diagnose:
@@ -180,6 +190,14 @@ def _kernels(
     from ncu_tools.kernels.diagnosis.sums import sums_to_diagnose
 
     return result, sums_to_diagnose(found, group)
+
+
+def _unused(rows: Sequence[Hotspot]) -> set[str]:
+    """The columns of bytes, counted or estimated, that no kernel has a value in while the others have."""
+    estimated = any(row.least_bytes is not None or row.least_bytes_per_s is not None for row in rows)
+    counted = any(row.dram_bytes is not None or row.dram_bytes_per_s is not None for row in rows)
+    unused = set() if estimated else {"least_bytes", "least_bytes_per_s"}
+    return unused | ({"dram_bytes", "dram_bytes_per_s"} if estimated and not counted else set())
 
 
 def _pooled(runs: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from ncu_tools.cli.options import (
     dask_option,
     engine_of,
     format_option,
+    formulas_option,
     progress,
     require_other_output,
     require_parquet_output,
@@ -54,6 +55,7 @@ REPORTS_SHOWN = 40
     "--run", default="", metavar="NAME", help="The run of all reports of a dataset; else that of each folder."
 )
 @dask_option
+@formulas_option
 @format_option
 def command(
     reports: tuple[str, ...],

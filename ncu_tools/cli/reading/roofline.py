@@ -18,6 +18,7 @@ from ncu_tools.cli.options import (
     echo_notes,
     engine_of,
     format_option,
+    formulas_option,
     group_option,
     hidden_rows,
     options_in,
@@ -152,6 +153,7 @@ class PointOptions:
 @click.option("--title", default="", help="A title for the picture.")
 @top_option("points")
 @group_option
+@formulas_option
 @selection_options
 @dask_option
 @format_option

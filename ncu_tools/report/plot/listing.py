@@ -32,7 +32,7 @@ MOST_DEVICES = 2
 
 ONE_AND_MANY = {
     "kernels": ("kernel", "kernels"), "launches": ("launch", "launches"), "modules": ("module", "modules"),
-    "phases": ("phase", "phases"), "runs": ("run", "runs"),
+    "phases": ("phase", "phases"), "operators": ("operator", "operators"), "runs": ("run", "runs"),
 }  # fmt: skip
 
 

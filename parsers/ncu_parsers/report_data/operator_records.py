@@ -27,6 +27,9 @@ SWEEP = "bench"
 BY_OPERATOR = frozenset({DIALECT, ESTIMATE_DIALECT, SWEEP})
 """Values of `source` whose FLOPs and bytes come from formulas per operator."""
 
+TRACE = "kineto"
+"""What `source` says of traces, whose FLOPs and bytes are estimates from the shapes of operators."""
+
 BASIS = "operator formulas, contractions only"
 CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}
 """On a CPU the type determines the column. On a GPU, half types, and fp32 as TF32, may run on tensor cores."""

@@ -28,6 +28,12 @@ METADATA_KEY = b"ncu_bench"
 FIELD_KEY = b"ncu_bench"
 
 
+LEAST_BYTES = "least_bytes"
+"""The column of what an operator moves at least, by its shapes: never counted, and no DRAM bytes."""
+SHAPES_BASIS = "shapes"
+"""What `flops_basis` says where FLOPs follow from the shapes of an operator in a trace."""
+
+
 class Field(NamedTuple):
     """One column of the contract; `null` says what null means."""
 
@@ -94,11 +100,22 @@ MEASURE_COLUMNS: tuple[Field, ...] = (
     Field("tensor_flops", pa.float64(), "FLOP", "sum of the floating-point tensor columns", "none was collected"),
     Field("flops", pa.float64(), "FLOP", "total floating-point operations", "what is needed for it was not collected"),
     Field(
-        "flops_basis", _NAME, "", "which counters and rule gave flops, and what was not collected", "no FLOP counters"
+        "flops_basis",
+        _NAME,
+        "",
+        'which counters and rule gave flops, and what was not collected; "shapes" where they are an estimate',
+        "no FLOP counters",
     ),
     Field("dram_bytes", pa.float64(), "byte", "read and written between L2 and device memory"),
     Field("dram_read_bytes", pa.float64(), "byte", "read from device memory"),
     Field("dram_write_bytes", pa.float64(), "byte", "written to device memory"),
+    Field(
+        LEAST_BYTES,
+        pa.float64(),
+        "byte",
+        "least traffic by shapes: each input and output of the operator once; an estimate, no DRAM bytes",
+        "no operator with shapes and a formula, or several kernels did its work",
+    ),
     Field("l2_bytes", pa.float64(), "byte", "requested at L2 by all clients"),
     Field("l1_bytes", pa.float64(), "byte", "requested at L1, without shared memory"),
     Field("sm_clock_hz", pa.float64(), "hz", "SM clock while profiled"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -31,6 +32,12 @@ _NEXT_EVENT = re.compile(r'\{\s*"ph"\s*:')
 _EVENTS_KEY = re.compile(r'"traceEvents"\s*:\s*\[')
 _OVERLAP = 64
 """Characters kept while searching, so that a match across two blocks is found."""
+
+
+NS_PER_US = 1000.0
+
+Thread = tuple[int | str, int | str]
+"""Process and thread of an event."""
 
 
 class TraceEvents:
@@ -187,3 +194,47 @@ class _Text:
             parts.append(part)
             length += len(part)
         return b"".join(parts)
+
+
+# -------------------------------------------------------------------------------------------------- values of events
+
+
+def event_number(value: object) -> float:
+    """A finite number that stays finite in nanoseconds; NaN for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.nan
+    return number if abs(number) < 2**63 / NS_PER_US else math.nan
+
+
+def event_whole(value: object, bits: int = 63) -> int | None:
+    """A whole number of at most `bits` bits that is not negative; None for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**bits:
+        return None
+    return value
+
+
+def event_shape(value: object) -> tuple[int, ...] | None:
+    """A grid or a block of three whole numbers; None for anything else."""
+    if not isinstance(value, list) or len(value) != 3:
+        return None
+    sizes = [event_whole(size, bits=31) for size in value]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
+def event_mapping(value: object) -> dict[str, Any]:
+    """An object; {} for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def event_thread(event: dict[str, Any]) -> Thread | None:
+    """Process and thread of an event, None where it has none."""
+    process, thread = event.get("pid"), event.get("tid")
+    if isinstance(process, int | str) and isinstance(thread, int | str):
+        return process, thread
+    return None

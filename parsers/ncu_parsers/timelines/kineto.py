@@ -1,9 +1,10 @@
 """Traces of the PyTorch profiler (Kineto): what ran on the GPU, and which operator launched it.
 
-A trace is a timeline: it holds times, shapes of launches and of tensors, and counts nothing. A kernel and the call that
-launched it share a correlation id; the operator and the ranges are those open on the calling thread at that moment.
-The backward pass runs on threads of autograd's own, so ranges of the main thread are not around its kernels. Without
-any GPU work the rows are the operators themselves, each with the time it did not spend in operators that it called.
+A trace is a timeline: it holds times, shapes of launches and of tensors, and counts nothing; FLOPs and least bytes are
+estimates from the shapes of operators (`derived.work_from_shapes`). A kernel and the call that launched it share a
+correlation id; the operator and the ranges are those open on the calling thread at that moment. The backward pass runs
+on threads of autograd's own, so ranges of the main thread are not around its kernels. Without any GPU work the rows are
+the operators themselves, each with the time it did not spend in operators that it called.
 
 Times are in microseconds, with a fraction since PyTorch 2.2 and whole before. Fields: libkineto's `output_json.cpp`
 and `MetadataFieldCatalog.h`.
@@ -21,19 +22,29 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
 
+from ncu_parsers.derived import work_from_shapes
+from ncu_parsers.derived.work_from_shapes import LaunchingOperator, RecordedInputs, WorkOfLaunches
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata, short_name
 from ncu_parsers.sources.sources import Source
-from ncu_parsers.timelines.chrome_trace import TraceEvents
+from ncu_parsers.timelines.chrome_trace import (
+    NS_PER_US,
+    Thread,
+    TraceEvents,
+    event_mapping,
+    event_number,
+    event_shape,
+    event_thread,
+    event_whole,
+)
 from ncu_parsers.timelines.gpu_busy_time import UNKNOWN, busy_notes
 from ncu_parsers.timelines.host_ranges import DEEPEST, HostRange, ThreadRanges
 
 DIALECT = "kineto"
 OTHER_EVENT = "event of another kind"
-NS_PER_US = 1000.0
 
 OPERATOR, ANNOTATION, MODULE = "operator", "annotation", "module"
 OPERATIONS = {
@@ -44,13 +55,14 @@ OPERATIONS = {
 HOST_KINDS = {"cpu_op": OPERATOR, "Operator": OPERATOR, "user_annotation": ANNOTATION, "python_function": MODULE}
 CALLS = {"cuda_runtime", "cuda_driver", "Runtime"}
 CPU_OPERATION = "cpu_op"
+INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+GRAPH_LAUNCH = "GraphLaunch"
+"""In the names of calls that launch a whole graph: cudaGraphLaunch, hipGraphLaunch."""
 
 MODULE_PREFIX = "nn.Module: "
 STEP_PREFIX = "ProfilerStep#"
 OPTIMIZER_PREFIX = "Optimizer.step#"
 BACKWARD_PREFIX = "autograd::engine::evaluate_function"
-
-Thread = tuple[int | str, int | str]
 
 
 class TracedWork(NamedTuple):
@@ -109,6 +121,7 @@ class _Trace:
     work: list[TracedWork] = field(default_factory=list)
     host: dict[Thread, list[HostRange]] = field(default_factory=dict)
     calls: dict[int, tuple[Thread, float]] = field(default_factory=dict)
+    graph_launches: set[int] = field(default_factory=set)
     host_events: int = 0
     broken: int = 0
     others: int = 0
@@ -129,35 +142,35 @@ class _Trace:
             self.others += 1
 
     def _take_work(self, operation: str, event: dict[str, Any]) -> None:
-        name, start, duration = event.get("name"), _number(event.get("ts")), _number(event.get("dur"))
+        name, start, duration = event.get("name"), event_number(event.get("ts")), event_number(event.get("dur"))
         if not isinstance(name, str) or math.isnan(start) or not duration >= 0:
             self.broken += 1
             return
-        args = _mapping(event.get("args"))
-        stream = _whole(args.get("stream"))
+        args = event_mapping(event.get("args"))
+        stream = event_whole(args.get("stream"))
         self.work.append(
             TracedWork(
                 operation,
                 name,
                 start,
                 duration,
-                correlation=_whole(args.get("correlation")),
-                device=_whole(args.get("device"), bits=31),
-                context=_whole(args.get("context")),
+                correlation=event_whole(args.get("correlation")),
+                device=event_whole(args.get("device"), bits=31),
+                context=event_whole(args.get("context")),
                 stream=None if stream is None else str(stream),
-                grid=_shape(args.get("grid")),
-                block=_shape(args.get("block")),
-                size=_whole(args.get("bytes")),
-                registers=_whole(args.get("registers per thread")),
-                shared_memory=_whole(args.get("shared memory")),
-                occupancy=_number(args.get("est. achieved occupancy %")),
-                graph_node=_whole(args.get("graph node id")),
+                grid=event_shape(args.get("grid")),
+                block=event_shape(args.get("block")),
+                size=event_whole(args.get("bytes")),
+                registers=event_whole(args.get("registers per thread")),
+                shared_memory=event_whole(args.get("shared memory")),
+                occupancy=event_number(args.get("est. achieved occupancy %")),
+                graph_node=event_whole(args.get("graph node id")),
             )
         )
 
     def _take_range(self, kind: str, event: dict[str, Any]) -> None:
-        name, thread = event.get("name"), _thread(event)
-        start, duration = _number(event.get("ts")), _number(event.get("dur"))
+        name, thread = event.get("name"), event_thread(event)
+        start, duration = event_number(event.get("ts")), event_number(event.get("dur"))
         if not isinstance(name, str) or thread is None or math.isnan(start) or not duration >= 0:
             self.broken += 1
             return
@@ -168,20 +181,22 @@ class _Trace:
                 return
             name = name.removeprefix(MODULE_PREFIX)
         elif kind == OPERATOR:
-            args = _mapping(event.get("args"))
-            what = (args.get("Input Dims"), args.get("Input type"))
+            args = event_mapping(event.get("args"))
+            what = RecordedInputs(*map(args.get, INPUTS))
         self.host.setdefault(thread, []).append(HostRange(start, duration, kind, name, what))
         self.host_events += 1
 
     def _take_call(self, event: dict[str, Any]) -> None:
-        correlation = _whole(_mapping(event.get("args")).get("correlation"))
-        thread, start = _thread(event), _number(event.get("ts"))
+        correlation = event_whole(event_mapping(event.get("args")).get("correlation"))
+        thread, start = event_thread(event), event_number(event.get("ts"))
         if correlation is None:
             self.others += 1
         elif thread is None or math.isnan(start):
             self.broken += 1
         else:
             self.calls.setdefault(correlation, (thread, start))
+            if GRAPH_LAUNCH in str(event.get("name")):
+                self.graph_launches.add(correlation)
             self.host_events += 1
 
 
@@ -200,7 +215,8 @@ def read_report(source: Source) -> Report:
     if not work:
         raise _refusal(source, trace, events)
     result = Report(source.name, dialects=[DIALECT], origin=DIALECT)
-    result.table = _table(source.name, work, places, _steps(trace), events.header)
+    done = _work_done(trace, work, places)
+    result.table = _table(source.name, work, places, _steps(trace), events.header, done)
     host = trace.host_events if trace.work else trace.host_events - len(work)
     result.lines.update(
         {report.METRICS: len(work), report.HOST: host, report.BROKEN: trace.broken, OTHER_EVENT: trace.others}
@@ -209,48 +225,6 @@ def read_report(source: Source) -> Report:
     result.session = {key: str(value) for key, value in events.header.items() if isinstance(value, str | int | float)}
     result.notes = _notes(trace, work, places, events)
     return result
-
-
-# -------------------------------------------------------------------------------------------------- values of events
-
-
-def _number(value: object) -> float:
-    """A finite number that stays finite in nanoseconds; NaN for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.nan
-    try:
-        number = float(value)
-    except OverflowError:
-        return math.nan
-    return number if abs(number) < 2**63 / NS_PER_US else math.nan
-
-
-def _whole(value: object, bits: int = 63) -> int | None:
-    """A whole number of at most `bits` bits that is not negative; None for anything else."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**bits:
-        return None
-    return value
-
-
-def _shape(value: object) -> tuple[int, ...] | None:
-    """A grid or a block of three whole numbers; None for anything else."""
-    if not isinstance(value, list) or len(value) != 3:
-        return None
-    sizes = [_whole(size, bits=31) for size in value]
-    return None if None in sizes else tuple(size for size in sizes if size is not None)
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _thread(event: dict[str, Any]) -> Thread | None:
-    process, thread = event.get("pid"), event.get("tid")
-    if isinstance(process, int | str) and isinstance(thread, int | str):
-        return process, thread
-    return None
 
 
 # ------------------------------------------------------------------------------------------------ where rows come from
@@ -288,6 +262,27 @@ def _operators(trace: _Trace) -> tuple[list[TracedWork], list[HostPlace | None]]
     return [row for row, _ in found], [place for _, place in found]
 
 
+def _work_done(trace: _Trace, work: Sequence[TracedWork], places: Sequence[HostPlace | None]) -> WorkOfLaunches:
+    """FLOPs and least bytes of the rows, from the shapes of the operators that launched them or that they are."""
+    operators: list[LaunchingOperator | None] = []
+    numbers: dict[int, int] = {}
+    for row, place in zip(work, places, strict=True):
+        around = [one for one in place.ranges if one.kind == OPERATOR] if place else []
+        if not around or _is_replayed(trace, row):
+            operators.append(None)
+            continue
+        *above, number = [numbers.setdefault(id(one), len(numbers)) for one in around]
+        one, kernel = around[-1], row.name if row.operation == "kernel" else ""
+        operators.append(LaunchingOperator(number, one.name, one.what, tuple(above), kernel))
+    of = work_from_shapes.work_of_kernels if trace.work else work_from_shapes.work_of_cpu_operators
+    return of(operators)
+
+
+def _is_replayed(trace: _Trace, row: TracedWork) -> bool:
+    """Whether a row ran as part of a graph that was captured before."""
+    return row.graph_node is not None or row.correlation in trace.graph_launches
+
+
 def _steps(trace: _Trace) -> list[tuple[float, float, int]]:
     """Start, end and number of every step that the profiler was told of. Steps hold for all threads."""
     steps = []
@@ -319,14 +314,15 @@ def _table(
     places: Sequence[HostPlace | None],
     steps: Sequence[tuple[float, float, int]],
     header: dict[str, Any],
+    done: WorkOfLaunches,
 ) -> pa.Table:
-    identity = {**_identity(work, header), **_position(places, steps)}
+    identity = {**_identity(work, header), **_position(places, steps), **done.contract_columns()}
     identity["source"] = arrays.dictionary([DIALECT] * len(work))
     identity["report"] = arrays.dictionary([name] * len(work))
     identity["duration_ns"] = _nanoseconds(row.duration for row in work)
     columns = [identity.get(column.name, pa.nulls(len(work), column.type)) for column in COLUMNS]
     fields = list(contract_fields())
-    for title, unit, values in _extras(work, places):
+    for title, unit, values in (*_extras(work, places), *done.operator_columns()):
         if values.null_count < len(values):
             columns.append(values)
             fields.append(pa.field(title, values.type, metadata=field_metadata(unit=unit)))
@@ -336,7 +332,7 @@ def _table(
 def _identity(work: Sequence[TracedWork], header: dict[str, Any]) -> dict[str, pa.Array]:
     """The columns that say what ran, and on which device."""
     devices = _devices(header)
-    rank = _whole(_mapping(header.get("distributedInfo")).get("rank"), bits=31)
+    rank = event_whole(event_mapping(header.get("distributedInfo")).get("rank"), bits=31)
     known = [devices.get(row.device, _UNKNOWN) if row.device is not None else _UNKNOWN for row in work]
     return {
         "launch_id": arrays.integers([row.correlation for row in work], pa.int64()),
@@ -359,7 +355,7 @@ def _position(places: Sequence[HostPlace | None], steps: Sequence[tuple[float, f
     processes = [place.thread[0] if place else None for place in places]
     modules = [".".join(place.path(MODULE)) or None if place else None for place in places]
     return {
-        "process_id": arrays.integers([_whole(process) for process in processes], pa.int64()),
+        "process_id": arrays.integers([event_whole(process) for process in processes], pa.int64()),
         "nvtx_path": arrays.text_lists([place.path(ANNOTATION) if place else None for place in places]),
         "phase": arrays.dictionary([place.phase() if place else None for place in places]),
         "module": arrays.dictionary(modules),
@@ -370,13 +366,13 @@ def _position(places: Sequence[HostPlace | None], steps: Sequence[tuple[float, f
 def _extras(work: Sequence[TracedWork], places: Sequence[HostPlace | None]) -> list[tuple[str, str, pa.Array]]:
     """Columns beyond the contract: name, unit, values. Shapes and types are JSON lists, one entry per argument."""
     operators = [place.innermost(OPERATOR) if place else None for place in places]
-    inputs = [one.what if one else (None, None) for one in operators]
+    inputs = [one.what if one else RecordedInputs() for one in operators]
     return [
         ("start_ns", "ns", arrays.integers([round(row.start * NS_PER_US) for row in work], pa.int64())),
         ("operation", "", arrays.dictionary([row.operation for row in work])),
         ("operator", "", arrays.dictionary([one.name if one else None for one in operators])),
-        ("shapes", "", arrays.dictionary([_as_text(shapes) for shapes, _ in inputs])),
-        ("dtype", "", arrays.dictionary([_as_text(types) for _, types in inputs])),
+        ("shapes", "", arrays.dictionary([_as_text(one.shapes) for one in inputs])),
+        ("dtype", "", arrays.dictionary([_as_text(one.types) for one in inputs])),
         ("whole_duration_ns", "ns", _nanoseconds(row.whole for row in work)),
         ("bytes", "byte", arrays.integers([row.size for row in work], pa.int64())),
         ("registers_per_thread", "register/thread", arrays.integers([row.registers for row in work], pa.int64())),
@@ -415,9 +411,9 @@ def _devices(header: dict[str, Any]) -> dict[int, _Device]:
     found = {}
     listed = header.get("deviceProperties")
     for properties in listed if isinstance(listed, list) else []:
-        properties = _mapping(properties)
-        number, name = _whole(properties.get("id"), bits=31), properties.get("name")
-        major, minor = (_whole(properties.get(f"compute{part}"), bits=31) for part in ("Major", "Minor"))
+        properties = event_mapping(properties)
+        number, name = event_whole(properties.get("id"), bits=31), properties.get("name")
+        major, minor = (event_whole(properties.get(f"compute{part}"), bits=31) for part in ("Major", "Minor"))
         if number is None or not isinstance(name, str):
             continue
         nvidia = "AMD" not in name and properties.get("warpSize", 32) == 32
@@ -452,13 +448,25 @@ def _notes(
             "the innermost are kept"
         )
     operators = [one for place in places if place and (one := place.innermost(OPERATOR))]
-    if operators and not any(one.what[0] for one in operators):
+    if operators and not any(one.what.shapes for one in operators):
         notes.append("operators have no shapes; the profiler records them with record_shapes=True")
+    notes += _on_graphs(trace, work)
     if trace.broken:
         notes.append(f"{trace.broken} events could not be read and were left out")
     if events.cut:
         notes.append(f"the file ends early and was read up to there ({events.damage or 'in the middle of an event'})")
     return notes
+
+
+def _on_graphs(trace: _Trace, work: Sequence[TracedWork]) -> list[str]:
+    """Which kernels have no operator because they were launched as a graph."""
+    replayed = sum(row.operation == "kernel" and _is_replayed(trace, row) for row in work)
+    if not replayed:
+        return []
+    return [
+        f"{replayed} of {len(work)} rows were launched by a graph: their operators ran when it was captured, so their "
+        "FLOPs and bytes are unknown here"
+    ]
 
 
 def _busy(work: Sequence[TracedWork]) -> list[str]:

@@ -103,7 +103,7 @@ def test_a_kernel_has_its_time_shape_and_device(synthetic: Report) -> None:
     assert (kernel["source"], kernel["kernel_short"], kernel["operation"]) == ("kineto", "gemm", "kernel")
     assert (kernel["registers_per_thread"], kernel["shared_memory_bytes"]) == (40, 400)
     assert kernel["estimated_occupancy_percent"] == 75
-    assert kernel["flops"] is None
+    assert (kernel["flops"], kernel["flops_basis"]) == (2 * 2 * 3 * 4, "shapes")
 
 
 def test_a_kernel_gets_the_innermost_operator_and_ranges_of_the_launching_thread(

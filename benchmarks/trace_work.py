@@ -1,0 +1,45 @@
+"""What the work of a trace costs: reading a trace of PyTorch's profiler with it, against without it, in turns.
+
+    OMP_NUM_THREADS=1 python benchmarks/trace_work.py TRACE...
+
+Prints the median of each and their ratio. The plan: at most 1.3.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from unittest.mock import patch
+
+from ncu_parsers.derived.work_from_shapes import WorkOfLaunches
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.timelines import kineto
+
+ROUNDS = 15
+
+
+def with_work(path: str) -> float:
+    """Seconds to read a trace as it is read."""
+    began = time.perf_counter()
+    kineto.read_report(Source(path))
+    return time.perf_counter() - began
+
+
+def without_work(path: str) -> float:
+    """Seconds to read it with no operator looked at."""
+    with patch.object(kineto, "_work_done", lambda trace, work, places: WorkOfLaunches(len(work))):
+        return with_work(path)
+
+
+def main(paths: list[str]) -> None:
+    """Read each trace both ways in turns, and print what that took."""
+    for path in paths:
+        pairs = [(without_work(path), with_work(path)) for _ in range(ROUNDS)]
+        without, under = (statistics.median(times) for times in zip(*pairs, strict=True))
+        ratio = statistics.median(second / first for first, second in pairs)
+        print(f"{path}: without {without * 1e3:.0f} ms, with {under * 1e3:.0f} ms, ratio {ratio:.3f}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,179 @@
+"""A call of an operator as formulas see it: tensors by shape, type and strides, other arguments by their values.
+
+The operator collector makes calls from real tensors, the reader of traces from what PyTorch's profiler recorded. What
+was not recorded is `UNRECORDED`, and a formula that needs it raises `UnknownWork`: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+Shape = tuple[int, ...]
+
+ELEMENT_BYTES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
+    "float4_e2m1fn_x2": 1,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1,
+    "complex32": 4, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+"""Bytes of an element by the name of its type in PyTorch. An element of float4_e2m1fn_x2 holds two numbers."""
+
+
+class UnknownWork(LookupError):
+    """A call does not say what its formula needs."""
+
+
+class _Unrecorded:
+    def __repr__(self) -> str:
+        return "UNRECORDED"
+
+
+UNRECORDED = _Unrecorded()
+"""The value of an argument that a trace does not hold."""
+
+
+class Tensor(NamedTuple):
+    """Shape, type as PyTorch names it, and strides in elements where they are known. A number has the shape ()."""
+
+    shape: Shape
+    dtype: str
+    strides: Shape | None = None
+
+    @property
+    def elements(self) -> int:
+        """Elements, those repeated by broadcasting included."""
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory behind the tensor: a dimension of stride 0 repeats what is there once.
+
+        Raises `UnknownWork` for a type whose size is not known.
+        """
+        if self.dtype not in ELEMENT_BYTES:
+            raise UnknownWork(f"the size of the type {self.dtype or '?'}")
+        sizes = self.shape
+        if self.strides is not None and len(self.strides) == len(sizes):
+            sizes = tuple(size for size, stride in zip(sizes, self.strides, strict=True) if stride or not size)
+        return prod(sizes) * ELEMENT_BYTES[self.dtype]
+
+    @property
+    def is_float(self) -> bool:
+        """Whether arithmetic on it is counted as FLOPs."""
+        return self.dtype.startswith(("float", "bfloat", "complex"))
+
+
+class Call(NamedTuple):
+    """One call of an operator, named as "aten::mm", with its arguments in the order of its schema."""
+
+    name: str
+    arguments: tuple[Any, ...]
+
+    def tensor(self, place: int) -> Tensor:
+        """The tensor at a place. Raises `UnknownWork` where there is none."""
+        found = self.arguments[place] if place < len(self.arguments) else None
+        if not isinstance(found, Tensor):
+            raise UnknownWork(f"the tensor of argument {place}")
+        return found
+
+    def is_tensor(self, place: int) -> bool:
+        """Whether a tensor stands at a place; optional ones may be missing."""
+        return place < len(self.arguments) and isinstance(self.arguments[place], Tensor)
+
+    def tensors(self, place: int) -> tuple[Tensor, ...]:
+        """The list of tensors at a place. Raises `UnknownWork` where the trace does not hold its shapes."""
+        found = self.arguments[place] if place < len(self.arguments) else None
+        if not isinstance(found, (tuple, list)) or not found or not all(isinstance(one, Tensor) for one in found):
+            raise UnknownWork(f"the tensors of argument {place}")
+        return tuple(found)
+
+    def value(self, place: int, default: Any = None) -> Any:
+        """The value at a place, `default` behind the last argument. Raises `UnknownWork` where it was not recorded."""
+        found = self.arguments[place] if place < len(self.arguments) else default
+        if found is UNRECORDED:
+            raise UnknownWork(f"the value of argument {place}")
+        return default if found is None else found
+
+    def numbers(self, place: int, count: int) -> Shape:
+        """`count` whole numbers at a place, as strides and paddings are; one stands for all of them."""
+        found = self.value(place)
+        listed = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if not listed or not all(isinstance(one, int) for one in listed):
+            raise UnknownWork(f"the numbers of argument {place}")
+        if len(listed) not in (1, count):
+            raise UnknownWork(f"{count} numbers in argument {place}")
+        return listed * count if len(listed) == 1 else listed
+
+    def every_tensor(self) -> Iterator[Tensor]:
+        """All tensors among the arguments, also those in lists."""
+        for argument in self.arguments:
+            if isinstance(argument, Tensor):
+                yield argument
+            elif isinstance(argument, (tuple, list)):
+                yield from (one for one in argument if isinstance(one, Tensor))
+
+
+class Formula(NamedTuple):
+    """What an operator does, as functions of a call.
+
+    `flops`: operations, a multiply-add as 2. `read` and `written`: the least bytes that it moves to and from memory,
+    each input and output once. `is_contraction`: products of matrices, convolutions and attention, which tensor cores
+    do; the rest is the work of CUDA cores. `correction` is what PyTorch's own counter lacks of contractions: the
+    addition of a bias, and less than 0 what a causal mask saves. `source`: where the formula is from.
+    """
+
+    flops: Any
+    read: Any
+    written: Any
+    is_contraction: bool
+    source: str
+    correction: Any = None
+
+
+REAL_OF_COMPLEX = 4
+"""A multiply-add of complex numbers takes four multiplications and four additions, as much as four of real ones."""
+
+
+def broadcast(shapes: Iterator[Shape] | list[Shape]) -> Shape:
+    """The shape that tensors of these shapes have together. Raises `UnknownWork` where they do not fit."""
+    result: list[int] = []
+    for shape in shapes:
+        longer = max(len(shape), len(result))
+        ours, theirs = [1] * (longer - len(result)) + result, [1] * (longer - len(shape)) + list(shape)
+        if any(1 not in (a, b) and a != b for a, b in zip(ours, theirs, strict=True)):
+            raise UnknownWork("shapes that fit each other")
+        result = [b if a == 1 else a for a, b in zip(ours, theirs, strict=True)]
+    return tuple(result)
+
+
+_CATEGORY = {"bool": 0, "uint8": 1, "int8": 1, "int16": 1, "int32": 1, "int64": 1, "complex64": 3, "complex128": 3}
+_ORDER = (
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
+    "complex128",
+)  # fmt: skip
+
+
+def promoted(tensors: list[Tensor]) -> str:
+    """The type of an element-wise result. Numbers decide only where their kind (integer, float, complex) is higher.
+
+    Source: "Type promotion", documentation of torch.Tensor attributes. Raises `UnknownWork` for types it does not list.
+    """
+    if any(one.dtype not in _ORDER for one in tensors) or not tensors:
+        raise UnknownWork("the type of the result")
+    whole = [one.dtype for one in tensors if one.shape]
+    numbers = [one.dtype for one in tensors if not one.shape]
+    best = _highest(whole) if whole else _highest(numbers)
+    if whole and numbers:
+        rival = _highest(numbers)
+        if _CATEGORY.get(rival, 2) > _CATEGORY.get(best, 2):
+            return "float32" if _CATEGORY.get(rival, 2) == 2 else rival
+    return best
+
+
+def _highest(types: list[str]) -> str:
+    if {"float16", "bfloat16"} <= set(types):
+        return "float32" if "float64" not in types else "float64"
+    return max(types, key=_ORDER.index)

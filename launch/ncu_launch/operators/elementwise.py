@@ -1,0 +1,329 @@
+"""Element-wise operators, reductions, norms, softmax, pooling and optimizers: operations per element, and bytes once.
+
+An arithmetic operation, a comparison and a call of a function (exp, sqrt, erf) count as 1 each, as the operator's
+definition in PyTorch's documentation writes it. A GPU takes more instructions for some functions and fuses a multiply
+with an add, so that counters of such kernels differ; their bytes are what bounds them. Integers and truth values are
+no FLOPs. The random numbers of dropout are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, promoted
+
+DEFINITION = "operations per element of the definition in PyTorch's documentation"
+
+_ONE_OPERAND = """
+    abs 1  abs_ 1  neg 1  neg_ 1  relu 1  relu_ 1  sqrt 1  sqrt_ 1  rsqrt 1  rsqrt_ 1  exp 1  exp_ 1  log 1  log_ 1
+    log2 1  log1p 1  cos 1  sin 1  tanh 1  tanh_ 1  erf 1  reciprocal 1  reciprocal_ 1  floor 1  ceil 1  round 1  sign 1
+    pow 1  pow_ 1  rsub 1  square 1  clamp 2  clamp_ 2  clamp_min 1  clamp_min_ 1  clamp_max 1  clamp_max_ 1
+    sigmoid 4  sigmoid_ 4  silu 4  silu_ 4  gelu 5  gelu_ 5  hardtanh 2  hardtanh_ 2  leaky_relu 2  leaky_relu_ 2
+    elu 3  elu_ 3  hardsigmoid 4  hardsigmoid_ 4  hardswish 5  hardswish_ 5  softplus 3  mish 5
+"""
+_TWO_OPERANDS = """
+    add 1  add_ 1  sub 1  sub_ 1  mul 1  mul_ 1  div 1  div_ 1  maximum 1  minimum 1  fmod 1  remainder 1  atan2 1
+    threshold_backward 1  sigmoid_backward 3  tanh_backward 3  silu_backward 9  gelu_backward 11  hardtanh_backward 2
+    leaky_relu_backward 2  hardswish_backward 5  hardsigmoid_backward 3  elu_backward 3
+"""
+_THREE_OPERANDS = "addcmul 3  addcmul_ 3  addcdiv 3  addcdiv_ 3  lerp 3  lerp_ 3"
+_KEEPS_INTEGERS = frozenset({
+    "abs", "neg", "relu", "floor", "ceil", "round", "sign", "pow", "rsub", "square", "clamp", "clamp_min", "clamp_max",
+    "add", "sub", "mul", "maximum", "minimum", "fmod", "remainder", "addcmul", "threshold_backward",
+})  # fmt: skip
+"""Element-wise operators whose result of integers is one; that of the others is float32."""
+_COMPARISONS = """
+    eq ne lt le gt ge logical_and logical_or logical_xor logical_not logical_and_ logical_or_ logical_not_ isnan isinf
+    isfinite bitwise_not bitwise_and bitwise_or bitwise_xor
+"""
+
+Counted = dict[str, int]
+
+
+def _counts(text: str) -> Counted:
+    words = text.split()
+    return {name: int(count) for name, count in zip(words[::2], words[1::2], strict=True)}
+
+
+def _operands(call: Call, most: int) -> list[Tensor]:
+    """The tensors among the first `most` arguments, at least one."""
+    found = [call.tensor(place) for place in range(most) if call.is_tensor(place)]
+    if not found:
+        raise UnknownWork("a tensor")
+    return found
+
+
+def _elements(call: Call, most: int) -> int:
+    return prod(broadcast([one.shape for one in _operands(call, most)]))
+
+
+def _of_floats(call: Call, operations: float) -> float:
+    """The operations where they are on floating-point numbers: integers are no FLOPs.
+
+    Raises `UnknownWork` where types were not recorded.
+    """
+    types = {one.dtype for one in call.every_tensor()}
+    if operations and types == {""}:
+        raise UnknownWork("the types of the tensors")
+    return operations if any(one.is_float for one in call.every_tensor()) else 0.0
+
+
+def _result_type(call: Call, name: str, tensors: list[Tensor], operands: int) -> str:
+    """The type of an element-wise result; a number of Python's among the operands has a say as one of no dimensions."""
+    numbers = [Tensor((), "float64") for one in call.arguments[:operands] if isinstance(one, float)]
+    kind = promoted([*tensors, *numbers])
+    return "float32" if name not in _KEEPS_INTEGERS and not Tensor((), kind).is_float else kind
+
+
+def _pointwise(name: str, operands: int, operations: int) -> Formula:
+    """One result per element of the operands together; a name that ends in _ overwrites its first."""
+
+    def flops(call: Call) -> float:
+        return _of_floats(call, float(operations * _elements(call, operands)))
+
+    def read(call: Call) -> float:
+        return float(sum(one.bytes for one in _operands(call, operands)))
+
+    def written(call: Call) -> float:
+        tensors = _operands(call, operands)
+        kind = tensors[0].dtype if name.endswith("_") else _result_type(call, name, tensors, max(operands, 2))
+        return float(Tensor(broadcast([one.shape for one in tensors]), kind).bytes)
+
+    return Formula(flops, read, written, False, DEFINITION)
+
+
+def _comparison() -> Formula:
+    base = _pointwise("", 2, 0)
+    return base._replace(written=lambda call: float(_elements(call, 2)))
+
+
+def _where() -> Formula:
+    def written(call: Call) -> float:
+        tensors = _operands(call, 3)
+        return float(Tensor(broadcast([one.shape for one in tensors]), promoted(tensors[1:] or tensors)).bytes)
+
+    return _pointwise("", 3, 0)._replace(written=written)
+
+
+# ------------------------------------------------------------------------------------- of one tensor, by its elements
+
+
+def _own_type(call: Call) -> Tensor:
+    return call.tensor(0)
+
+
+def _of_first(
+    operations: float,
+    *,
+    result: Callable[[Call], Tensor] = _own_type,
+    read: tuple[int, ...] = (0,),
+    counted: int = 0,
+    also_written: Callable[[Call], float] = lambda call: 0.0,
+) -> Formula:
+    """`operations` per element of the tensor at `counted`; the tensors at `read` are read where they are given."""
+
+    def flops(call: Call) -> float:
+        return _of_floats(call, operations * call.tensor(counted).elements)
+
+    def reading(call: Call) -> float:
+        return float(
+            call.tensor(read[0]).bytes + sum(call.tensor(one).bytes for one in read[1:] if call.is_tensor(one))
+        )
+
+    return Formula(flops, reading, lambda call: float(result(call).bytes) + also_written(call), False, DEFINITION)
+
+
+def _reduced(call: Call, *, dims: int = 1, keeps: int = 2) -> Tensor:
+    """The result of a reduction: over the dimensions named at `dims`, over all where nothing stands there."""
+    source = call.tensor(0)
+    named = call.value(dims) if len(call.arguments) > dims and not call.is_tensor(dims) else None
+    listed = [named] if isinstance(named, int) and not isinstance(named, bool) else named
+    if listed is None or listed == []:
+        return Tensor((), source.dtype)
+    if not isinstance(listed, (list, tuple)):
+        raise UnknownWork("the dimensions of the reduction")
+    gone = {dim % max(len(source.shape), 1) for dim in listed}
+    return Tensor(tuple(size for place, size in enumerate(source.shape) if place not in gone), source.dtype)
+
+
+def _reduced_to(kind: str) -> Callable[[Call], Tensor]:
+    return lambda call: _reduced(call)._replace(dtype=kind)
+
+
+def _sum(call: Call) -> Tensor:
+    """Integers and truth values are summed as int64."""
+    result = _reduced(call)
+    return result if result.is_float else result._replace(dtype="int64")
+
+
+def _as_index(call: Call) -> float:
+    return float(_reduced(call)._replace(dtype="int64").bytes)
+
+
+def _statistics(call: Call) -> float:
+    """Mean and reciprocal deviation of each row of a layer norm, as float32."""
+    source, normalized = call.tensor(0), call.value(1)
+    if not isinstance(normalized, (list, tuple)):
+        raise UnknownWork("the normalised shape")
+    return 2.0 * 4 * source.elements / max(prod(normalized), 1)
+
+
+def _layer_norm_backward_also(call: Call) -> float:
+    return float(sum(call.tensor(place).bytes for place in (5, 6) if call.is_tensor(place)))
+
+
+def _pooled(call: Call) -> tuple[float, float]:
+    """Elements of the result of a pooling with a kernel, and the elements of each window."""
+    source = call.tensor(0)
+    dims = 3 if "3d" in call.name else 2
+    kernel = call.numbers(1, dims)
+    stride = call.numbers(2, dims) if call.value(2) else kernel
+    padding = call.numbers(3, dims) if len(call.arguments) > 3 else (0,) * dims
+    dilates = "max" in call.name
+    dilation = call.numbers(4, dims) if dilates and len(call.arguments) > 4 else (1,) * dims
+    up = bool(call.value(5 if dilates else 4, False))
+    sizes = [
+        (n + 2 * p - d * (k - 1) - 1 + (s - 1) * up) // s + 1
+        for n, k, s, p, d in zip(source.shape[-dims:], kernel, stride, padding, dilation, strict=True)
+    ]
+    return float(prod(source.shape[:-dims]) * prod(sizes)), float(prod(kernel))
+
+
+def _pooling(*, with_indices: bool) -> Formula:
+    """A window of n numbers takes n operations: n - 1 additions and a division; of the largest, n - 1 comparisons."""
+
+    def flops(call: Call) -> float:
+        results, window = _pooled(call)
+        return _of_floats(call, results * (window - with_indices))
+
+    def written(call: Call) -> float:
+        element = Tensor((), call.tensor(0).dtype).bytes
+        return _pooled(call)[0] * (element + 8 * with_indices)
+
+    return Formula(flops, lambda call: float(call.tensor(0).bytes), written, False, DEFINITION)
+
+
+def _adaptive(call: Call) -> Tensor:
+    source, size = call.tensor(0), call.value(1)
+    if not isinstance(size, (list, tuple)):
+        raise UnknownWork("the size of the result")
+    return Tensor((*source.shape[: -len(size)], *size), source.dtype)
+
+
+# -------------------------------------------------------------------------------------------- lists of tensors at once
+
+
+def _foreach(operations: int, lists: int, name: str) -> Formula:
+    """The same for each tensor of a list; a name that ends in _ overwrites those of the first list."""
+
+    def flops(call: Call) -> float:
+        return _of_floats(call, float(operations * sum(one.elements for one in call.tensors(0))))
+
+    def read(call: Call) -> float:
+        is_copy = name == "copy_"  # which overwrites its first list without reading it
+        found = [] if is_copy else list(call.tensors(0))
+        for place in range(1, lists):
+            given = call.value(place)  # a list of tensors, or of numbers, or one number
+            found += [one for one in given if isinstance(one, Tensor)] if isinstance(given, (tuple, list)) else []
+        return float(sum(one.bytes for one in found))
+
+    return Formula(flops, read, lambda call: float(sum(one.bytes for one in call.tensors(0))), False, DEFINITION)
+
+
+_FOREACH_ONE = "sqrt 1  sqrt_ 1  neg 1  neg_ 1  reciprocal 1  reciprocal_ 1  zero_ 0  abs 1  abs_ 1  exp 1  exp_ 1"
+_FOREACH_TWO = (
+    "add 1  add_ 1  sub 1  sub_ 1  mul 1  mul_ 1  div 1  div_ 1  lerp 3  lerp_ 3  copy_ 0  maximum 1  maximum_ 1"
+)
+_FOREACH_THREE = "addcmul 3  addcmul_ 3  addcdiv 3  addcdiv_ 3"
+
+
+def _fused_adam(operations: int) -> Formula:
+    """Parameters, gradients and both moments: all four are read, and all but the gradients written.
+
+    Operations per parameter: 3 of the first moment, 4 of the second, 3 of the denominator and 3 of the step, and of
+    AdamW 1 of the decay. Source: documentation of torch.optim.Adam and AdamW.
+    """
+
+    def flops(call: Call) -> float:
+        return float(operations * sum(one.elements for one in call.tensors(0)))
+
+    def moved(call: Call, places: tuple[int, ...]) -> float:
+        return float(sum(one.bytes for place in places for one in call.tensors(place)))
+
+    return Formula(
+        flops, lambda call: moved(call, (0, 1, 2, 3)), lambda call: moved(call, (0, 2, 3)), False, DEFINITION
+    )
+
+
+_BATCH_NORM = _of_first(8, read=(0, 1, 2))
+_BATCH_NORM_BACKWARD = _of_first(13, result=lambda call: call.tensor(1), read=(0, 1), counted=1)
+
+_OTHERS: dict[str, Formula] = {
+    "sum": _of_first(1, result=_sum),
+    "mean": _of_first(1, result=_reduced),
+    "amax": _of_first(1, result=_reduced),
+    "amin": _of_first(1, result=_reduced),
+    "max": _of_first(1, result=_reduced, also_written=lambda call: _as_index(call) if len(call.arguments) > 1 else 0.0),
+    "min": _of_first(1, result=_reduced, also_written=lambda call: _as_index(call) if len(call.arguments) > 1 else 0.0),
+    "argmax": _of_first(1, result=_reduced_to("int64")),
+    "argmin": _of_first(1, result=_reduced_to("int64")),
+    "any": _of_first(0, result=_reduced_to("bool")),
+    "all": _of_first(0, result=_reduced_to("bool")),
+    "cumsum": _of_first(1),
+    "_softmax": _of_first(5),
+    "_log_softmax": _of_first(5),
+    "_softmax_backward_data": _of_first(4, read=(0, 1)),
+    "_log_softmax_backward_data": _of_first(4, read=(0, 1)),
+    "native_layer_norm": _of_first(8, read=(0, 2, 3), also_written=_statistics),
+    "native_layer_norm_backward": _of_first(
+        13, result=lambda call: call.tensor(1), read=(0, 1, 3, 4, 5), counted=1, also_written=_layer_norm_backward_also
+    ),
+    "native_group_norm": _of_first(8, read=(0, 1, 2)),
+    "_fused_rms_norm": _of_first(4, read=(0, 2)),
+    "native_batch_norm": _BATCH_NORM,
+    "cudnn_batch_norm": _BATCH_NORM,
+    "miopen_batch_norm": _BATCH_NORM,
+    "_native_batch_norm_legit": _BATCH_NORM,
+    "_native_batch_norm_legit_no_training": _of_first(4, read=(0, 1, 2)),
+    "_batch_norm_with_update": _BATCH_NORM,
+    "native_batch_norm_backward": _BATCH_NORM_BACKWARD,
+    "cudnn_batch_norm_backward": _of_first(13, result=_own_type, read=(0, 1)),
+    "batch_norm_backward": _BATCH_NORM_BACKWARD,
+    "max_pool2d_with_indices": _pooling(with_indices=True),
+    "max_pool3d_with_indices": _pooling(with_indices=True),
+    "avg_pool2d": _pooling(with_indices=False),
+    "avg_pool3d": _pooling(with_indices=False),
+    "_adaptive_avg_pool2d": _of_first(1, result=_adaptive),
+    "_adaptive_avg_pool3d": _of_first(1, result=_adaptive),
+    "native_dropout": _of_first(2, also_written=lambda call: float(call.tensor(0).elements)),
+    "where": _where(),
+    "_fused_adam_": _fused_adam(13),
+    "_fused_adamw_": _fused_adam(14),
+}
+
+_WITHOUT_NAMESPACE: dict[str, Formula] = {
+    **{
+        name: _pointwise(name, operands, count)
+        for operands, text in ((1, _ONE_OPERAND), (2, _TWO_OPERANDS), (3, _THREE_OPERANDS))
+        for name, count in _counts(text).items()
+    },
+    **{name: _comparison() for name in _COMPARISONS.split()},
+    **{
+        f"_foreach_{name}": _foreach(count, lists, name)
+        for lists, text in ((1, _FOREACH_ONE), (2, _FOREACH_TWO), (3, _FOREACH_THREE))
+        for name, count in _counts(text).items()
+    },
+    **_OTHERS,
+}
+
+ELEMENTWISE: dict[str, Formula] = {
+    **{f"aten::{name}": formula for name, formula in _WITHOUT_NAMESPACE.items()},
+    "_C::rms_norm": _of_first(4, read=(1, 2), counted=1),
+    "_C::fused_add_rms_norm": _of_first(5, read=(0, 1, 2), also_written=lambda call: float(call.tensor(1).bytes)),
+    "_C::silu_and_mul": _of_first(5, read=(1,)),
+    "_C::static_scaled_fp8_quant": _of_first(1, read=(1, 2), counted=1),
+}
+"""Operator -> its formula. `_C::` are vLLM's own: `rms_norm(out, input, weight, epsilon)`, `fused_add_rms_norm(input,
+residual, weight, epsilon)`, `silu_and_mul(out, input)`, `static_scaled_fp8_quant(out, input, scale)`. Source: vLLM's
+csrc/torch_bindings.cpp."""

@@ -1,0 +1,142 @@
+"""Operators that move or fill memory and compute nothing: copies, concatenation, gathering; and views.
+
+An operator that picks rows reads no more of its source than it writes: which rows are picked twice, shapes do not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast
+
+MOVED = "every element once"
+PICKED = "of the source as many bytes as are written, and the indices"
+
+
+def _nothing(call: Call) -> float:
+    return 0.0
+
+
+def _moving(read: Callable[[Call], float], written: Callable[[Call], float], source: str = MOVED) -> Formula:
+    return Formula(_nothing, read, written, False, source)
+
+
+def _bytes(place: int) -> Callable[[Call], float]:
+    return lambda call: float(call.tensor(place).bytes)
+
+
+def _picking(result: Callable[[Call], Tensor], *, source: int, indices: int) -> Formula:
+    """The rows or elements of the tensor at `source` that the one at `indices` names."""
+
+    def written(call: Call) -> float:
+        return float(result(call).bytes)
+
+    def read(call: Call) -> float:
+        return min(written(call), float(call.tensor(source).bytes)) + call.tensor(indices).bytes
+
+    return _moving(read, written, PICKED)
+
+
+def _embedded(call: Call) -> Tensor:
+    """[rows, depth] picked by indices of any shape."""
+    weight, indices = call.tensor(0), call.tensor(1)
+    return Tensor((*indices.shape, *weight.shape[1:]), weight.dtype)
+
+
+def _selected(call: Call) -> Tensor:
+    """The source with one dimension replaced by the number of indices."""
+    source, dim, indices = call.tensor(0), call.value(1), call.tensor(2)
+    if not isinstance(dim, int) or not source.shape:
+        raise UnknownWork("the dimension")
+    sizes = list(source.shape)
+    sizes[dim % len(sizes)] = indices.elements
+    return Tensor(tuple(sizes), source.dtype)
+
+
+def _gathered(call: Call) -> Tensor:
+    return Tensor(call.tensor(2).shape, call.tensor(0).dtype)
+
+
+def _indexed(call: Call) -> Tensor:
+    """The source with its first dimensions replaced by the shape of their indices together."""
+    source, indices = call.tensor(0), call.tensors(1)
+    if any(one.dtype == "bool" for one in indices):
+        raise UnknownWork("how many elements a mask picks")
+    shape = broadcast([one.shape for one in indices])
+    return Tensor((*shape, *source.shape[len(indices) :]), source.dtype)
+
+
+def _index() -> Formula:
+    def written(call: Call) -> float:
+        return float(_indexed(call).bytes)
+
+    def read(call: Call) -> float:
+        indices = sum(one.bytes for one in call.tensors(1))
+        return min(written(call), float(call.tensor(0).bytes)) + indices
+
+    return _moving(read, written, PICKED)
+
+
+def _all_of(call: Call) -> float:
+    return float(sum(one.bytes for one in call.tensors(0)))
+
+
+def _repeated(call: Call) -> float:
+    """Indices of the gradient of an embedding -> its weight: [rows, depth], written whole."""
+    gradient, rows = call.tensor(0), call.value(2)
+    if not isinstance(rows, int):
+        raise UnknownWork("the number of rows")
+    return float(Tensor((rows, gradient.shape[-1]), gradient.dtype).bytes)
+
+
+def _padded(call: Call) -> float:
+    source, pads = call.tensor(0), call.value(1)
+    if not isinstance(pads, (list, tuple)):
+        raise UnknownWork("the padding")
+    sizes = list(source.shape)
+    for place in range(len(pads) // 2):
+        sizes[-1 - place] += pads[2 * place] + pads[2 * place + 1]
+    return float(Tensor(tuple(sizes), source.dtype).bytes)
+
+
+MOVEMENT: dict[str, Formula] = {
+    # the source is broadcast to the destination, which is only written
+    "aten::copy_": _moving(_bytes(1), _bytes(0)),
+    "aten::fill_": _moving(_nothing, _bytes(0)),
+    "aten::zero_": _moving(_nothing, _bytes(0)),
+    "aten::masked_fill_": _moving(_bytes(1), _nothing),  # how many elements the mask picks is not known: perhaps none
+    "aten::cat": _moving(_all_of, _all_of),
+    "aten::stack": _moving(_all_of, _all_of),
+    "aten::flip": _moving(_bytes(0), _bytes(0)),
+    "aten::roll": _moving(_bytes(0), _bytes(0)),
+    "aten::tril": _moving(_bytes(0), _bytes(0)),
+    "aten::triu": _moving(_bytes(0), _bytes(0)),
+    "aten::constant_pad_nd": _moving(_bytes(0), _padded),
+    "aten::embedding": _picking(_embedded, source=0, indices=1),
+    "aten::index_select": _picking(_selected, source=0, indices=2),
+    "aten::gather": _picking(_gathered, source=0, indices=2),
+    "aten::index": _index(),
+    "aten::embedding_dense_backward": _moving(
+        lambda call: float(call.tensor(0).bytes + call.tensor(1).bytes), _repeated
+    ),
+}  # fmt: skip
+"""Operator -> its formula. Each has 0 FLOPs."""
+
+_VIEWS_AND_ALLOCATIONS = """
+    view reshape transpose t permute slice select expand expand_as as_strided unsqueeze squeeze unbind split
+    split_with_sizes chunk narrow movedim alias detach flatten unflatten lift_fresh diagonal unfold result_type
+    resolve_conj resolve_neg empty empty_like empty_strided new_empty new_empty_strided resize_ _unsafe_view
+    _reshape_alias as_strided_ squeeze_ unsqueeze_ transpose_ t_ swapaxes_ swapdims_ unsafe_split
+    unsafe_split_with_sizes unsafe_chunk detach_ set_
+"""
+FREE = frozenset(f"aten::{name}" for name in _VIEWS_AND_ALLOCATIONS.split())
+"""Views and allocations: they neither compute nor move anything."""
+
+_CALLING_OTHERS = """
+    linear matmul einsum conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm layer_norm
+    _batch_norm_impl_index group_norm instance_norm rms_norm dropout max_pool2d max_pool1d adaptive_avg_pool2d to
+    _to_copy clone contiguous zeros zeros_like ones ones_like full full_like softmax log_softmax cross_entropy_loss
+    scaled_dot_product_attention item concat concatenate pad flatten_dense_tensors repeat tensor_split
+"""
+CALLING_OTHERS = frozenset(f"aten::{name}" for name in _CALLING_OTHERS.split())
+"""Operators that call others, and do nothing beside it."""

@@ -1,0 +1,112 @@
+"""The one table of operator formulas: what an operator call computes and the least that it moves, from shapes alone.
+
+For the operator collector, `estimate` and traces of PyTorch's profiler. What has no formula is not known: None.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from ncu_launch.operators.attention import ATTENTION
+from ncu_launch.operators.calls import REAL_OF_COMPLEX, Call, Formula, UnknownWork
+from ncu_launch.operators.contractions import CONTRACTIONS, INTEGER_CONTRACTIONS
+from ncu_launch.operators.elementwise import ELEMENTWISE
+from ncu_launch.operators.movement import FREE, MOVEMENT
+from ncu_launch.operators.user_formulas import user_formulas
+
+FORMULAS: dict[str, Formula] = {**MOVEMENT, **ELEMENTWISE, **ATTENTION, **CONTRACTIONS}
+"""Operator, as "aten::mm", -> its formula."""
+
+
+UNUSABLE = (UnknownWork, ArithmeticError, IndexError, TypeError, ValueError, RecursionError)
+"""What formulas raise of calls that do not say enough. Those of a trace are whatever its file says: strides of 0,
+shapes without dimensions, words in the place of numbers."""
+
+
+FUSED_PREFIX = "triton_"
+"""How TorchInductor names the kernels that it fuses, which a trace holds as operators with the tensors they take."""
+
+
+def _unknown(call: Call) -> float:
+    raise UnknownWork("what a fused kernel computes")
+
+
+def _every_tensor_once(call: Call) -> float:
+    found = [one.bytes for one in call.every_tensor()]
+    if not found:
+        raise UnknownWork("the tensors of the kernel")
+    return float(sum(found))
+
+
+FUSED = Formula(_unknown, _every_tensor_once, lambda call: 0.0, False, "every tensor that the kernel takes, once")
+"""Bytes of a fused kernel; its FLOPs are unknown, as its name lists operators and not how often they run."""
+
+
+class OperatorWork(NamedTuple):
+    """FLOPs of a call, a multiply-add as 2, and its least bytes; None where shapes do not tell.
+
+    `is_contraction`: the work is that of a product, convolution or attention.
+    """
+
+    flops: float | None
+    least_bytes: float | None
+    is_contraction: bool = False
+
+
+NOTHING = OperatorWork(0.0, 0.0)
+
+
+def work_of(call: Call) -> OperatorWork | None:
+    """What a call does; None for an operator without a formula, the user's or one of this table.
+
+    A bias that is added counts, and what a causal mask skips does not.
+    FLOPs and bytes are each None where an argument that their formula needs was not recorded.
+    """
+    own = user_formulas().get(call.name)
+    if own is None and call.name in FREE:
+        return NOTHING
+    formula = own or FORMULAS.get(call.name) or (FUSED if call.name.startswith(FUSED_PREFIX) else None)
+    if formula is None:
+        return None
+    return OperatorWork(_flops(formula, call), _least_bytes(formula, call), formula.is_contraction)
+
+
+def contraction_flops(call: Call) -> float | None:
+    """FLOPs of a product, convolution or attention as PyTorch's counter has them, without a formula's correction.
+
+    None for other operators. Raises `UnknownWork` where the call does not say what the formula needs.
+    """
+    formula = FORMULAS.get(call.name)
+    if formula is None or not formula.is_contraction:
+        return None
+    return float(formula.flops(call)) * _complex_factor(call)
+
+
+def is_contraction(name: str) -> bool:
+    """Whether an operator has the formula of a product, convolution or attention."""
+    formula = user_formulas().get(name) or FORMULAS.get(name)
+    return formula is not None and formula.is_contraction
+
+
+def _flops(formula: Formula, call: Call) -> float | None:
+    if call.name in INTEGER_CONTRACTIONS:
+        return None
+    try:
+        correction = formula.correction(call) if formula.correction else 0.0
+        found = (float(formula.flops(call)) + correction) * (_complex_factor(call) if formula.is_contraction else 1)
+    except UNUSABLE:
+        return None
+    return found if 0 <= found < inf else None
+
+
+def _least_bytes(formula: Formula, call: Call) -> float | None:
+    try:
+        found = float(formula.read(call)) + float(formula.written(call))
+    except UNUSABLE:
+        return None
+    return found if 0 <= found < inf else None
+
+
+def _complex_factor(call: Call) -> int:
+    return REAL_OF_COMPLEX if any(one.dtype.startswith("complex") for one in call.every_tensor()) else 1

@@ -1,0 +1,178 @@
+"""Launches of a trace with the work of the operator calls that they belong to, and how much of the time has work.
+
+FLOPs of a trace are estimates from the shapes of operators. A launch has them where it plainly did the work of its
+call; sums over operators, modules or phases take the call's own, which its first kernel holds, so that every call is in
+them once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.derived.work_from_shapes import (
+    OPERATOR_BYTES,
+    OPERATOR_CALL,
+    OPERATOR_FLOPS,
+    OPERATOR_UNIT,
+    UNIT_COLUMN,
+)
+from ncu_parsers.schema import arrays, tables
+from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS, Floats
+
+from ncu_tools.ceilings.work_by_unit import FLOAT_UNITS
+from ncu_tools.numbers.number_format import percent
+
+OPERATOR, OPERATION = "operator", "operation"
+
+OF_OPERATOR_WORK = (OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
+"""The columns of launches that `with_work_of_operators` takes."""
+
+NO_OPERATOR = "(no operator)"
+WITHOUT_OPERATOR = "kernels without an operator in the trace"
+MOST_NAMED = 4
+"""How many operators without known work a note names."""
+
+
+def has_operators(table: pa.Table) -> bool:
+    """Whether launches know the work of the operator calls that they belong to."""
+    return OPERATOR_FLOPS in table.column_names or OPERATOR_BYTES in table.column_names
+
+
+def with_work_of_operators(table: pa.Table) -> pa.Table:
+    """The launches with the FLOPs, least bytes and units of their operator calls; as they are where none are known."""
+    if not has_operators(table):
+        return table
+    flops, least = tables.floats(table, OPERATOR_FLOPS), tables.floats(table, OPERATOR_BYTES)
+    known = ~np.isnan(flops)
+    units, names = tables.codes(table, OPERATOR_UNIT)
+    columns: dict[str, pa.Array] = {
+        "flops": arrays.floats(flops),
+        "flops_basis": arrays.dictionary([SHAPES_BASIS if one else None for one in known.tolist()]),
+        LEAST_BYTES: arrays.floats(least),
+    }
+    for unit in FLOAT_UNITS:
+        column = UNIT_COLUMN.get(unit) or FLOAT_UNITS[unit]
+        if unit in names or column in table.column_names:
+            mine = np.array([name == unit for name in names], bool)[units]
+            columns[column] = arrays.floats(np.where(mine, flops, np.nan))
+    for name, values in columns.items():
+        place = table.schema.get_field_index(name)
+        table = table.append_column(name, values) if place < 0 else table.set_column(place, name, values)
+    return table
+
+
+def operator_titles(table: pa.Table) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], list[str]]:
+    """For each launch the number of its operator, and the operators' names; rows of the collector are operators."""
+    codes, names = tables.codes(table, OPERATOR)
+    own, kernels = tables.codes(table, "kernel_name")
+    sources, kinds = tables.codes(table, "source")
+    are_operators = np.array([kind in ("operators", "estimate", "bench") for kind in kinds], bool)[sources]
+    titles = [name or NO_OPERATOR for name in names] + [name or NO_OPERATOR for name in kernels]
+    return np.where(are_operators, len(names) + own, codes).astype(np.int64), titles
+
+
+def calls_of_operators(table: pa.Table) -> pa.Table:
+    """A row per operator call in place of its launches: its name as the kernel's, the sum of their times, its work.
+
+    The row is the launch that holds the call's work. Launches without a known call stay rows of their own.
+    Grids, blocks and ranges are those of launches, and null.
+    """
+    table = with_work_of_operators(table)
+    numbers, titles = operator_titles(table)
+    calls = tables.floats(table, OPERATOR_CALL)
+    alone = np.isnan(calls)
+    reports, _ = tables.codes(table, "report")  # calls are numbered in each trace
+    keys = np.stack([np.where(alone, -1, reports), np.where(alone, np.arange(len(table)), calls)])
+    holds_work = (tables.floats(table, "flops") > 0) | (tables.floats(table, LEAST_BYTES) > 0)
+    holders_first = np.argsort(~holds_work, kind="stable")
+    _, index, groups = np.unique(keys[:, holders_first], axis=1, return_index=True, return_inverse=True)
+    first = holders_first[index]
+    order = np.argsort(first)
+    result = arrays.taken(table, arrays.whole(first[order]))
+    durations = tables.floats(table, "duration_ns")[holders_first]
+    time = np.bincount(groups.ravel(), durations, len(first))[order].astype(np.float64)
+    names = arrays.dictionary([titles[number] for number in numbers[first[order]].tolist()])
+    replaced = {"duration_ns": arrays.floats(time), "kernel_name": names, "kernel_short": names}
+    for name in ("grid", "block", "nvtx_path"):
+        replaced[name] = pa.nulls(len(result), result.schema.field(name).type)
+    for name, values in replaced.items():
+        result = result.set_column(result.schema.get_field_index(name), name, values)
+    return result
+
+
+class WorkCoverage:
+    """How much of the time of a trace's kernels has FLOPs, and which operators have none; a stretch at a time."""
+
+    def __init__(self) -> None:
+        self.seconds = self.known = 0.0
+        self.estimated = self.counted = self.apart = 0
+        self.is_joined = False
+        self.unknown: defaultdict[str, float] = defaultdict(float)
+
+    def add(self, table: pa.Table, seconds: Floats) -> None:
+        """Take the next launches, with the time that each row stands for in seconds."""
+        bases, texts = tables.codes(table, "flops_basis")
+        of_shapes = np.array([text == SHAPES_BASIS for text in texts], bool)[bases]
+        has_flops = ~np.isnan(tables.floats(table, "flops"))
+        self.counted += int((has_flops & ~of_shapes).sum())
+        self.estimated += int((has_flops & of_shapes).sum())
+        sources, kinds = tables.codes(table, "source")
+        self.is_joined |= any((kind or "").startswith("ncu+") for kind in kinds)
+        operations, words = tables.codes(table, OPERATION)
+        is_trace = np.array([kind == "kineto" for kind in kinds], bool)[sources]
+        is_work = np.array([word in ("kernel", "cpu_op") for word in words], bool)[operations]
+        timed = is_trace & is_work & ~np.isnan(seconds)
+        known = timed & ~np.isnan(tables.floats(table, OPERATOR_FLOPS))
+        self.seconds += float(seconds[timed].sum())
+        self.known += float(seconds[known].sum())
+        self.apart += int((known & (tables.floats(table, OPERATOR_FLOPS) > 0) & ~has_flops).sum())
+        codes, names = tables.codes(table, OPERATOR)
+        missing = timed & ~known
+        without = np.isnan(tables.floats(table, OPERATOR_CALL))
+        self.unknown[WITHOUT_OPERATOR] += float(seconds[missing & without].sum())
+        rest = missing & ~without
+        for name, amount in zip(names, np.bincount(codes[rest], seconds[rest], len(names)).tolist(), strict=True):
+            self.unknown[name or WITHOUT_OPERATOR] += amount
+
+    def merge(self, other: WorkCoverage) -> None:
+        """Take what comes behind."""
+        for name in ("seconds", "known", "estimated", "counted", "apart"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.is_joined |= other.is_joined
+        for name, amount in other.unknown.items():
+            self.unknown[name] += amount
+
+    def notes(self) -> list[str]:
+        """In sentences; none for runs without a trace, and for traces that were joined with counts."""
+        if not self.seconds or self.is_joined:
+            return []
+        if not self.known:
+            return [f"no kernel time has FLOPs{self._missing()}"]
+        notes = [
+            "FLOPs and least bytes follow from the shapes of operators and are estimates, not counted; "
+            f"{percent(self.known / self.seconds)} of kernel time has FLOPs{self._missing()}"
+        ]
+        if self.apart:
+            calls = "calls of operators ran" if self.apart > 1 else "call of an operator ran"
+            notes.append(
+                f"{self.apart} {calls} several kernels that may have done the work: --group operator has those FLOPs"
+            )
+        if self.counted and self.estimated:
+            notes.append(
+                f"FLOPs of {self.counted} launches were counted and those of {self.estimated} are estimates: a sum of "
+                "both is neither"
+            )
+        return notes
+
+    def _missing(self) -> str:
+        """The operators whose FLOPs are not known with their shares of the time, the longest first."""
+        found = sorted(((-amount, name) for name, amount in self.unknown.items() if amount > 0))
+        if not found:
+            return ""
+        named = [f"{name} {percent(-amount / self.seconds)}" for amount, name in found[:MOST_NAMED]]
+        rest = -sum(amount for amount, _ in found[MOST_NAMED:])
+        if rest:
+            named.append(f"{len(found) - MOST_NAMED} more {percent(rest / self.seconds)}")
+        return f"; not known: {', '.join(named)}"
