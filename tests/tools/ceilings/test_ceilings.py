@@ -225,3 +225,35 @@ def test_l1_bytes_by_nvidias_definition_use_the_counter_of_the_chip_or_the_first
     counters = {f"l1tex__lsu_writeback_active_mem_{kind}.sum": metric(n) for kind, n in (("lg", 1.0), ("lgds", 2.0))}
     made = table(launch("k", counters, ns=1.0, capability=capability))
     assert bytes_of(made, ["l1"], NVIDIA)["l1"].tolist() == [expected]
+
+
+class TestAMachineThatTheUserNames:
+    """Its ceilings: how they are marked, and what is said where it bounds nothing or is another chip."""
+
+    @staticmethod
+    def of_device(name: str | None, capability: str | None, machine: str, **metrics: Any) -> Ceilings:
+        attributes = {"Device Name": name} if name else {}
+        one = launch("k", sass(ffma=1e6) | metrics, ns=1e6, dram=1e6, capability=capability, attributes=attributes)
+        return ceilings_of(table(one), find_machine(machine))
+
+    @pytest.mark.parametrize(("name", "of"), [("A GPU of 2030", " of A GPU of 2030"), (None, "")])
+    def test_of_another_chip_is_said_to_be_one(self, name: str | None, of: str) -> None:
+        notes = self.of_device(name, "9.0", "t4").notes
+        assert (
+            f"the report says compute capability 9.0{of}, and --machine t4 has 7.5: its ceilings are those of another chip"
+        ) in notes
+
+    def test_of_hopper_has_the_slower_instruction_beside_the_faster(self) -> None:
+        found = values(self.of_device(None, None, "h100-sxm"), "tensor_bf16")
+        instructions = {instruction: value for (_, sparse, instruction), value in found.items() if not sparse}
+        assert instructions["mma.sync"] < instructions["wgmma"]
+        of_ampere = values(self.of_device(None, None, "a100-sxm4-40gb"), "tensor_bf16")
+        assert {instruction for _, _, instruction in of_ampere} == {""}
+
+
+def test_the_source_of_a_dram_ceiling_says_its_clock_and_whether_the_bus_is_that_of_the_attributes() -> None:
+    with_board = found(dram(1280, 1.215e9) | board(1.215e6, 5120), ns=1e6)
+    (drawn,) = [ceiling for ceiling in with_board.drawn if ceiling.unit == "dram"]
+    assert drawn.source == "report, device attributes, memory clock 1.22 GHz"
+    (alone,) = [ceiling for ceiling in found(dram(1280, 1.215e9), ns=1e6).drawn if ceiling.unit == "dram"]
+    assert alone.source == "report, memory clock 1.22 GHz"

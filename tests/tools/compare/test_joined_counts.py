@@ -185,7 +185,7 @@ class TestNotes:
         both = counts(counted(flops=200, dram=1000), counted(flops=800, dram=3000))
         assert join(both, timeline(timed()), tolerance=0.025).notes == [
             "1 launch ambiguous: counted launches of one signature differ by more than 2.5 %, flops_fp32 by up to 75 %; "
-            "what differs is left empty, and --tolerance takes means of more",
+            "differing values are left empty; a larger --tolerance takes their mean",
             ABOUT_CEILINGS,
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -183,13 +183,14 @@ def rule(**fields: Any) -> CauseRule:
     return CauseRule(**{"id": "r", "label": "t", "when": {}, "says": "", "source": "", **fields})
 
 
+BUSY = {"dram/DRAM/a": 0.8, "l2/L2/b": 0.5}
+
+
 class TestCosts:
     """new time / time >= max over resources of u (1 - w)."""
 
-    BUSY: ClassVar = {"dram/DRAM/a": 0.8, "l2/L2/b": 0.5}
-
     def of(self, one: CauseRule, **known: float) -> Any:
-        return cost(one, {**self.BUSY, **known}, busy_resources({**self.BUSY, **known}, kernel()))
+        return cost(one, {**BUSY, **known}, busy_resources({**BUSY, **known}, kernel()))
 
     def test_are_at_most_what_other_resources_leave(self) -> None:
         found = self.of(rule(costs="own"), own=0.9)
