@@ -261,11 +261,12 @@ def _cache_file(sources: Sequence[Source]) -> Path | None:
 def _streamed(sources: Sequence[Source], path: Path, reading: Callable[[Source], None]) -> Parsed | None:
     """Stream large reports into `path`; None if they cannot be streamed or one was refused."""
     from ncu_parsers.parse.parse import stream_into
+    from ncu_parsers.streaming.cells.rows import NotStreamed
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         streamed = stream_into(path, sources, reading=reading)
-    except (OSError, NcuBenchError):
+    except (OSError, NcuBenchError, NotStreamed):
         return None
     if streamed is not None and streamed.refused:
         path.unlink(missing_ok=True)

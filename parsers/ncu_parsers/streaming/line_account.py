@@ -36,7 +36,7 @@ class LineAccount:
         if page is None:
             return None
         if not isinstance(page, LongPage | WidePage):
-            raise NotStreamed(f"it holds a {page.dialect} page")
+            raise NotStreamed(f"it holds a {page.dialect.removesuffix(' page')} page")
         self.reading.pages.append(page)
         self.note(kinds.HEADER, text)
         return page

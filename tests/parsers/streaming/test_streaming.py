@@ -387,6 +387,19 @@ class TestWhatIsLeftToThePlainReader:
         pages = [[*wide_header((TIME, "us")), row(*launch_cells(number), "1.50")] for number in (first, second)]
         assert streamed(file_of(tmp_path, [*pages[0], *pages[1]]), tmp_path) is None
 
+    @pytest.mark.parametrize(
+        ("printed", "other"), [("(1, 2, 1)", "(n, 2, 1)"), ("(1, 2, 1)", "(1,2,1)"), ('"7"', '"07"')]
+    )
+    def test_cells_of_another_text_and_the_same_meaning(self, printed: str, other: str, tmp_path: Path) -> None:
+        """To the plain reader they are cells of another launch."""
+        rows = [line for _ in range(2) for line in long_lines(0, WORD)]
+        rows += long_lines(0, [(TIME, "us", "1.5")])
+        odd = [long_lines(0, [(name, "", "2")])[0].replace(printed, other, 1) for name in (READ, ADD)]
+        odd[1] = odd[1].replace("(n, 2, 1)", "(m, 2, 1)")
+        path = file_of(tmp_path, [row(*IDENTITY, *TAIL), rows[0], rows[2], *odd])
+        assert streamed(path, tmp_path) is None
+        assert plainly(path) is not None
+
     def test_numbers_of_two_locales(self, tmp_path: Path) -> None:
         rows = [row(*launch_cells(number), "1.50" if number < 30 else "2,50") for number in range(60)]
         assert streamed(file_of(tmp_path, [*wide_header((TIME, "us")), *rows]), tmp_path) is None

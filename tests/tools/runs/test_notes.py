@@ -55,7 +55,7 @@ def test_constant_moves_need_no_ceiling_of_a_data_sheet(capsys: pytest.CaptureFi
 def test_a_pipe_is_not_a_sweep_and_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe")
     for command in (["roofline", str(tmp_path / "pipe")], ["query", str(tmp_path / "pipe"), "SELECT 1"]):
-        assert "A pipe can be read once" in said(capsys, *command, code=1)[1]
+        assert "A pipe can be read only once" in said(capsys, *command, code=1)[1]
 
 
 class TestDiagnoses:

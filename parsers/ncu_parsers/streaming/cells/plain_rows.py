@@ -21,6 +21,7 @@ from ncu_parsers.streaming.cells.rows import (
     NO_VOTE,
     OWN_VOTE,
     Codes,
+    Integers,
     Kind,
     Layout,
     NotStreamed,
@@ -32,6 +33,7 @@ from ncu_parsers.streaming.cells.rows import (
 
 NOT_A_NUMBER = float("nan")
 NO_SHAPE = (MISSING,) * 3
+ABSENT_SHAPE = "n/a"
 
 
 class JudgedRow(NamedTuple):
@@ -43,9 +45,14 @@ class JudgedRow(NamedTuple):
 
 
 def plain_rows(
-    judged: Sequence[JudgedRow], block: bytes, layout: Layout, decimal: str, *, count_votes: bool = True
+    judged: Sequence[JudgedRow],
+    block: bytes,
+    layout: Layout,
+    decimal: str,
+    *,
+    count_votes: bool = True,
 ) -> Rows:
-    """The rows of a block. Raises `NotStreamed` for shapes that are counts, as the oldest summaries print them.
+    """The rows of a block. Raises `NotStreamed` for ids and shapes that ncu does not print so.
 
     Without `count_votes`, which take half the time of a number, numbers say nothing about their decimal mark.
     """
@@ -56,7 +63,7 @@ def plain_rows(
         if kind is Kind.TEXTS:
             rows.texts[title] = coded(cells)
         elif kind is Kind.WHOLE:
-            rows.whole[title] = np.array([whole(cell) for cell in cells], np.int64)
+            rows.whole[title] = _whole_of(cells)
         elif kind is Kind.SHAPES:
             rows.shapes[title] = _shapes_of(coded(cells))
         elif kind is Kind.NUMBERS:
@@ -108,8 +115,18 @@ def repeated(distinct: Numbers, codes: Codes) -> Numbers:
     )
 
 
+def _whole_of(cells: Sequence[str | None]) -> Integers:
+    numbers = [whole(cell) for cell in cells]
+    if any(str(number) != cell for number, cell in zip(numbers, cells, strict=True)):
+        raise NotStreamed("its ids are printed unusually")  # 07 and 7 are two launches to ncu
+    return np.array(numbers, np.int64)
+
+
 def _shapes_of(texts: Texts) -> Codes:
+    """Shapes by their texts. Launches are told apart by the texts, so two of them must not give one shape."""
     if any(word.strip().isdecimal() for word in texts.words):
         raise NotStreamed("its shapes are counts")
-    shapes = np.array([*(triple(word) or NO_SHAPE for word in texts.words), NO_SHAPE], np.int32)
-    return shapes[texts.codes]
+    shapes = [triple(word) for word in texts.words]
+    if any(word not in (str(shape), ABSENT_SHAPE) for word, shape in zip(texts.words, shapes, strict=True)):
+        raise NotStreamed("its shapes are printed unusually")
+    return np.array([*(shape or NO_SHAPE for shape in shapes), NO_SHAPE], np.int32)[texts.codes]

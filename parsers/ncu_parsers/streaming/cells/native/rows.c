@@ -120,7 +120,7 @@ static bool value_of(const Printed *number, double *value)
 
 static bool whole_of(Text text, int64_t *value)
 {
-    if (length(text) < 1 || length(text) >= MOST_DIGITS)
+    if (length(text) < 1 || length(text) >= MOST_DIGITS || (length(text) > 1 && *text.begin == '0'))
         return false;
     *value = 0;
     for (const char *at = text.begin; at < text.end; at++) {
