@@ -14,7 +14,7 @@ from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns, MetricColumn, joinable, joined, table_of
 
 TABLES_AHEAD = 1
-CELLS_OF_A_TABLE = 800_000
+CELLS_OF_A_TABLE = 1_500_000
 DERIVED_COLUMNS = 60
 """Launches are gathered until their table has so many cells, with so many columns beside their metrics: a table takes
 as many steps for few launches as for many.

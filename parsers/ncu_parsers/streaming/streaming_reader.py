@@ -30,7 +30,7 @@ from ncu_parsers.streaming.report_launches import launches_of_report
 
 Result = TypeVar("Result")
 
-WORKERS = 2
+WORKERS = 1
 TABLES_UNRELEASED = 3
 """So many tables are written between two times that the heap is tidied, which takes a sixth of the time if always."""
 
