@@ -91,8 +91,8 @@ def run(
             start_new_session=True, env=family_environment,
         )  # fmt: skip
         reader = threading.Thread(target=_read, args=(process, stream, kept, on_line), daemon=True)
-        reader.start()
         try:
+            reader.start()
             ended_for = _wait(process, timeout, should_end)
         except subprocess.TimeoutExpired:
             timed_out = True
@@ -101,6 +101,8 @@ def run(
         try:
             if process.poll() is None:
                 end_tree(process, mark)
+            if reader.ident is None:  # interrupted before it started
+                reader.start()
             reader.join(GRACE_S)
             pipe_is_open = reader.is_alive()  # a daemon still holds it
             if pipe_is_open or (leaves_nothing and _left(mark, not_ours)):
