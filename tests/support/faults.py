@@ -48,7 +48,12 @@ class Scenario:
     rows: int
 
     def start(self, folder: Path) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "XDG_CACHE_HOME": str(folder / "cache")}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": PYTHONPATH,
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         return subprocess.Popen(
             [*PROGRAM, *self.command], cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )

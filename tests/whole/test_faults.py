@@ -51,7 +51,8 @@ def called(
 ) -> Result:
     done = subprocess.run(
         [*program, *arguments], cwd=folder, capture_output=True, timeout=100, preexec_fn=before,
-        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        # Byte code that a full disk cut short would stay, and end every later import of its module.
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
