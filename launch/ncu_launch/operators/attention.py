@@ -147,4 +147,7 @@ ATTENTION: dict[str, Formula] = {
         _Variant(1, causal=11, heads_first=False, window=(12, 13)), 4
     ),
 }  # fmt: skip
-"""Operator -> its formula. The math variant calls products and a softmax, and has none of its own."""
+"""Operator -> its formula. The math variant calls products and a softmax, and has none of its own.
+
+Places of arguments are those of PyTorch's schemas, and for `flash_attn::` of flash_attn/flash_attn_interface.py.
+"""

@@ -173,6 +173,16 @@ def _layer_norm_backward_also(call: Call) -> float:
     return float(sum(call.tensor(place).bytes for place in (5, 6) if call.is_tensor(place)))
 
 
+def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, *, rounds_up: bool) -> int:
+    """Windows along one dimension. Rounded up, one may reach beyond the padding, but none begins behind the input.
+
+    Source: documentation of `torch.nn.AvgPool2d`, `ceil_mode`.
+    """
+    last = size + 2 * padding - dilation * (kernel - 1) - 1
+    count = (last + (stride - 1) * rounds_up) // stride + 1
+    return count - (rounds_up and (count - 1) * stride >= size + padding)
+
+
 def _pooled(call: Call) -> tuple[float, float]:
     """Elements of the result of a pooling with a kernel, and the elements of each window."""
     source = call.tensor(0)
@@ -183,10 +193,8 @@ def _pooled(call: Call) -> tuple[float, float]:
     dilates = "max" in call.name
     dilation = call.numbers(4, dims) if dilates and len(call.arguments) > 4 else (1,) * dims
     up = bool(call.value(5 if dilates else 4, False))
-    sizes = [
-        (n + 2 * p - d * (k - 1) - 1 + (s - 1) * up) // s + 1
-        for n, k, s, p, d in zip(source.shape[-dims:], kernel, stride, padding, dilation, strict=True)
-    ]
+    sides = zip(source.shape[-dims:], kernel, stride, padding, dilation, strict=True)
+    sizes = [_windows(*side, rounds_up=up) for side in sides]
     return float(prod(source.shape[:-dims]) * prod(sizes)), float(prod(kernel))
 
 

@@ -1,0 +1,98 @@
+"""Bytes of operators that only move memory, against loops that mark every element they touch. No PyTorch is needed."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_launch.operators.calls import UNRECORDED, Call, Tensor, UnknownWork
+from ncu_launch.operators.movement import CALLING_OTHERS, FREE, MOVEMENT
+
+SIZE = st.integers(1, 5)
+FLOAT, INDEX = 4, 8
+
+
+def tensor(*shape: int, dtype: str = "float32", strides: tuple[int, ...] | None = None) -> Tensor:
+    return Tensor(shape, dtype, strides)
+
+
+def moved(name: str, *arguments: Any) -> tuple[float, float]:
+    """Bytes read and bytes written."""
+    formula, call = MOVEMENT[f"aten::{name}"], Call(f"aten::{name}", arguments)
+    assert formula.flops(call) == 0.0
+    return formula.read(call), formula.written(call)
+
+
+@given(SIZE, SIZE, SIZE)
+def test_an_embedding_reads_indices_and_as_much_as_it_writes_but_no_more_than_its_weight(
+    rows: int, depth: int, picked: int
+) -> None:
+    written = len(list(product(range(picked), range(depth)))) * FLOAT
+    read = min(written, rows * depth * FLOAT) + picked * INDEX
+    assert moved("embedding", tensor(rows, depth), tensor(picked, dtype="int64")) == (read, written)
+
+
+@given(SIZE, SIZE, SIZE, st.integers(-2, 1))
+def test_a_selection_keeps_every_dimension_but_the_one_it_picks_from(m: int, n: int, picked: int, dim: int) -> None:
+    written = picked * (n if dim in (0, -2) else m) * FLOAT
+    found = moved("index_select", tensor(m, n), dim, tensor(picked, dtype="int64"))
+    assert found == (min(written, m * n * FLOAT) + picked * INDEX, written)
+
+
+def test_indices_are_broadcast_before_they_pick() -> None:
+    column, row = tensor(3, 1, dtype="int64"), tensor(4, dtype="int64")
+    assert moved("index", tensor(5, 6, 2), [column, row]) == (3 * 4 * 2 * FLOAT + (3 + 4) * INDEX, 3 * 4 * 2 * FLOAT)
+
+
+def test_how_many_elements_a_mask_picks_is_unknown() -> None:
+    with pytest.raises(UnknownWork, match="mask"):
+        moved("index", tensor(5), [tensor(5, dtype="bool")])
+    assert moved("masked_fill_", tensor(5), tensor(5, dtype="bool"), 0.0) == (5, 0)
+
+
+def test_a_copy_reads_its_source_once_however_often_it_is_broadcast() -> None:
+    assert moved("copy_", tensor(4, 6, dtype="float16"), tensor(4, 6, strides=(0, 1))) == (6 * FLOAT, 4 * 6 * 2)
+
+
+def test_a_fill_reads_nothing() -> None:
+    assert moved("fill_", tensor(3, 5), 1.0) == moved("zero_", tensor(3, 5)) == (0, 3 * 5 * FLOAT)
+
+
+@given(SIZE, SIZE, st.lists(st.integers(0, 3), min_size=2, max_size=4).filter(lambda pads: len(pads) % 2 == 0))
+def test_padding_begins_at_the_last_dimension(m: int, n: int, pads: list[int]) -> None:
+    rows = m + (sum(pads[2:]) if len(pads) == 4 else 0)
+    assert moved("constant_pad_nd", tensor(m, n), pads) == (m * n * FLOAT, rows * (n + sum(pads[:2])) * FLOAT)
+
+
+@given(st.lists(SIZE, min_size=1, max_size=4))
+def test_a_concatenation_reads_and_writes_every_tensor(rows: list[int]) -> None:
+    assert moved("cat", [tensor(one, 3) for one in rows], 0) == (sum(rows) * 3 * FLOAT,) * 2
+
+
+def test_the_gradient_of_an_embedding_is_as_large_as_its_weight() -> None:
+    read = (3 * 6) * FLOAT + 3 * INDEX
+    assert moved("embedding_dense_backward", tensor(3, 6), tensor(3, dtype="int64"), 9, -1, False) == (
+        read, 9 * 6 * FLOAT,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("index_select", (tensor(4, 6), UNRECORDED, tensor(2, dtype="int64"))),
+        ("constant_pad_nd", (tensor(4, 6), UNRECORDED)),
+        ("embedding_dense_backward", (tensor(3, 6), tensor(3, dtype="int64"), UNRECORDED, -1, False)),
+        ("cat", (UNRECORDED, 0)),
+    ],
+)
+def test_an_argument_that_was_not_recorded_leaves_the_bytes_unknown(name: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(UnknownWork):
+        moved(name, *arguments)
+
+
+def test_an_operator_moves_memory_or_is_free_or_calls_others_but_not_two_of_these() -> None:
+    assert not FREE & MOVEMENT.keys()
+    assert not CALLING_OTHERS & (FREE | MOVEMENT.keys())
