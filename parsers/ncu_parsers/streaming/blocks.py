@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO
 
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.sources import encoding_of
+from ncu_parsers.sources.sources import HEAD, encoding_of
 from ncu_parsers.streaming.cells.rows import NotStreamed
 
 BLOCK_BYTES = 1 << 22
@@ -38,21 +39,22 @@ def _in_utf8(stream: BinaryIO) -> Iterator[bytes]:
 
     Raises `NotStreamed` where a file in UTF-16 holds bytes that are no text: its lines with them have to be counted.
     """
-    piece = stream.read(BLOCK_BYTES)
-    encoding = encoding_of(piece[:4096])
-    if encoding == "utf-8-sig":
-        piece = piece.removeprefix(codecs.BOM_UTF8)
+    head = stream.read(HEAD)
+    encoding = encoding_of(head)
     if encoding in ("utf-8", "utf-8-sig"):
-        while piece:
-            yield piece
-            piece = stream.read(BLOCK_BYTES)
+        yield from _pieces(head.removeprefix(codecs.BOM_UTF8), stream)
         return
     decoder = codecs.getincrementaldecoder(encoding)("replace")
-    while True:
+    for piece in chain(_pieces(head, stream), [b""]):
         text = decoder.decode(piece, final=not piece)
         if "\ufffd" in text:
             raise NotStreamed("it holds bytes that are no text")
         yield text.encode("utf-8")
-        if not piece:
-            return
-        piece = stream.read(BLOCK_BYTES)
+
+
+def _pieces(head: bytes, stream: BinaryIO) -> Iterator[bytes]:
+    """What was read already, and the rest of a stream."""
+    for begin in range(0, len(head), BLOCK_BYTES):
+        yield head[begin : begin + BLOCK_BYTES]
+    while piece := stream.read(BLOCK_BYTES):
+        yield piece

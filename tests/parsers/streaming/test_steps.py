@@ -39,6 +39,13 @@ class TestBlocks:
         text = "kernel \u03bb\U0001f600\n" * 3
         assert b"".join(blocks_of(io.BytesIO(text.encode(encoding)), "report")) == text.encode()
 
+    def test_the_encoding_follows_from_the_first_4096_bytes_however_short_blocks_are(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(blocks, "BLOCK_BYTES", 1000)
+        text = b"a,b\n" * 300 + "c,d\n".encode("utf-16-le") * 600  # UTF-16 by its zeros, which come late
+        assert b"".join(blocks_of(io.BytesIO(text), "report")).decode() == text.decode("utf-16-le")
+
     def test_a_line_longer_than_allowed_is_not_streamed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory, "longest_line", lambda: 10)
         assert list(blocks_of(io.BytesIO(b"0123456789\n"), "report"))
