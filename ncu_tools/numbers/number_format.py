@@ -44,13 +44,13 @@ def counted(number: int, one: str, several: str) -> str:
     return f"{number:,} {one if number == 1 else several}"
 
 
-def more_kernels(shares: Sequence[float | None]) -> str:
-    """The sentence on kernels that are not shown, from their shares of the time (None: unknown)."""
+def more_kernels(shares: Sequence[float | None], noun: str = "kernel") -> str:
+    """The sentence on kernels (or operators) that are not shown, from their shares of the time (None: unknown)."""
     known = [share for share in shares if share is not None]
     if not known:
-        return counted(len(shares), "more kernel, whose time is not known", "more kernels, whose times are not known")
+        return counted(len(shares), f"more {noun}, whose time is not known", f"more {noun}s, whose times are not known")
     least = "" if len(known) == len(shares) else "at least "
-    take = counted(len(shares), "more kernel takes", "more kernels take")
+    take = counted(len(shares), f"more {noun} takes", f"more {noun}s take")
     return f"{take} {least}{percent(sum(known))} of the time"
 
 

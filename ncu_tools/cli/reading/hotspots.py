@@ -137,7 +137,11 @@ def command(
     with engine_of(dask) as engine:
         result, sums = _kernels(runs, machine, by, group, engine, diagnose=diagnose, only=only)
     top = rows_shown(top, output_format)
-    notes = [*_pooled(runs), *hidden_kernels(result.rows, top), *result.notes]
+    notes = [
+        *_pooled(runs),
+        *hidden_kernels(result.rows, top, noun=OPERATORS if group == OPERATORS else "kernel"),
+        *result.notes,
+    ]
     shown = result.rows[:top]
     found, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
     notes += why_not
@@ -206,12 +210,12 @@ def _pooled(runs: Sequence[str]) -> list[str]:
     return [f"launches, times and shares are of all {len(runs)} runs together; ncu-bench compare tells runs apart"]
 
 
-def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None) -> list[str]:
+def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None, *, noun: str = "kernel") -> list[str]:
     """The note on kernels after the first `shown`, with their share of the time; [] if all are shown."""
     hidden = kernels[shown:] if shown is not None else []
     if not hidden:
         return []
-    return [f"{more_kernels([row.time_share for row in hidden])}; --top shows more"]
+    return [f"{more_kernels([row.time_share for row in hidden], noun)}; --top shows more"]
 
 
 def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, Diagnosis], list[str]]:

@@ -273,10 +273,11 @@ def test_tables_printed_by_real_nsys_have_the_times_of_the_timeline(tmp_path: Pa
     command = ["nsys", "stats", "--report", table, "--format", layout, "--output", "-", "t.sqlite"]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     if "does not contain" in said.stdout:
-        # What real nsys says it cannot read is no fault of ours; every other error is.
+        # What real nsys says it cannot read is not this test's concern; every other error is.
         version = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=True).stdout.strip()
         pytest.skip(
-            f"{version} wants other tables than those of schema 3.0.0 made here, which nsys 2022 reads: {said.stdout[-200:]}"
+            f"{version} wants other tables than those of schema 3.0.0 made here. Install nsys 2022, as Debian has it, to run "
+            f"this test (apt-get install nsight-systems). nsys says: {said.stdout[-200:]}"
         )
     assert "ERROR" not in said.stdout + said.stderr
     (tmp_path / "stats.txt").write_text(said.stdout, encoding="utf-8")

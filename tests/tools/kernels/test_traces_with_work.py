@@ -101,6 +101,11 @@ class TestHotspotsOfATrace:
         assert (rows["aten::mm"]["flops"], rows["aten::mm"]["launches"]) == (2 * M * K * N, 2)
         assert rows["aten::mm"]["time_total_ns"] == pytest.approx(101_000)
 
+    def test_by_operator_call_the_rows_that_are_not_shown_operators(self, trace: str) -> None:
+        result = CliRunner().invoke(cli, ["hotspots", trace, "--group", "operator", "--top", "1"])
+        assert "more operator" in result.output
+        assert "more kernel" not in result.output
+
     def test_show_least_bytes_and_no_column_of_dram_bytes(self, trace: str) -> None:
         shown = CliRunner().invoke(cli, ["hotspots", trace, "--format", "markdown"]).stdout.splitlines()[0]
         assert "least B/s" in shown
