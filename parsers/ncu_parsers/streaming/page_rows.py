@@ -87,6 +87,11 @@ class RowBatch(NamedTuple):
     decimal: str
     is_last: bool
 
+    @property
+    def is_long(self) -> bool:
+        """True for rows of a long page, False for rows of a wide one."""
+        return isinstance(self.streamed.page, LongPage)
+
 
 class Ahead(NamedTuple):
     """The scan of a block that began before the blocks in front of it were read, and what it was begun with."""

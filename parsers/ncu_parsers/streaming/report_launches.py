@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def launches_of_report(batches: Iterable[RowBatch], report: Report) -> Iterator[
 
 
 def _launches_of_pages(batches: Iterable[RowBatch], report: Report) -> Iterator[tuple[StreamedPage, LaunchColumns]]:
-    for is_long, some in groupby(batches, lambda batch: isinstance(batch.streamed.page, LongPage)):
+    for is_long, some in groupby(batches, attrgetter("is_long")):
         if is_long:
             yield from long_launches(some, report)
         else:
