@@ -41,7 +41,9 @@ COMMANDS = {
 }
 """Every command with its line in the help. Each is the function `command` of the module of the same name."""
 COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
-"""The commands in the folder `collecting`; all others are in `reading`."""
+COMPARING = ("compare", "expected", "join", "scaling", "skew")
+FOLDERS = {**dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing")}
+"""Command -> its folder; all others are in `reading`."""
 
 
 STOPPED, TERMINATED = 130, 143
@@ -68,8 +70,7 @@ class LazyGroup(click.Group):
         """The command named `cmd_name`, or None."""
         if cmd_name not in COMMANDS:
             return None
-        folder = "collecting" if cmd_name in COLLECTING else "reading"
-        module = importlib.import_module(f"ncu_tools.cli.{folder}.{cmd_name}")
+        module = importlib.import_module(f"ncu_tools.cli.{FOLDERS.get(cmd_name, 'reading')}.{cmd_name}")
         command: click.Command = module.command
         return command
 

@@ -48,7 +48,7 @@ TABLE = Table(
 def terminal(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
     width: int = request.param
     monkeypatch.setattr("ncu_tools.cli.options.terminal_width", lambda: width)
-    monkeypatch.setattr("ncu_tools.cli.reading.compare.terminal_width", lambda: width)
+    monkeypatch.setattr("ncu_tools.cli.comparing.compare.terminal_width", lambda: width)
     return width
 
 
