@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sample_reports import dialects
 from sample_reports.dialects import Cell, Printed, Style
+from sample_reports.source_page import source_rows
 from sample_reports.workload import DRAM_BYTES_PER_CYCLE, DRAM_CLOCK_HZ, PEAK_PER_CYCLE, SM_CLOCK_HZ, SMS, Kernel, step
 
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
@@ -178,8 +179,7 @@ def reports() -> dict[str, bytes]:
         ),
         "d18-text.txt": dialects.text(shown, Style(thousands=",", above=[*PROFILING, *PROGRAM])),
         "d19-summary-per-kernel.csv": dialects.summary(_summaries(kernels), comma),
-        "d20-source-page.csv": dialects.quoted(["Kernel Name", kernels[0].name])
-        + '\n"#","Address","Source","# Samples"\n"1","0x7f00","      MOV R1, c[0x0][0x28] ","3"\n',
+        "d20-source-page.csv": "".join(dialects.quoted(row) + "\n" for row in source_rows()),
         "d21-instances.csv": dialects.wide(_with(base, _with_instances), Style()),
         "d22-session-page.csv": _session(),
     }

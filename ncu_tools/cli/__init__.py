@@ -25,6 +25,7 @@ COMMANDS = {
     "hotspots": "Which kernels take the time, and what bounds each.",
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",
     "layers": "The layers of a model as a tree, with time, FLOPs and bytes.",
+    "source": "Inside a kernel: its hottest lines and instructions, and what they wait for.",
     "skew": "Kernels and layers across ranks, the slowest rank, and where it loses its time.",
     "query": "SQL over the launches and kernels of a run.",
     "export": "A run for speedscope, Perfetto, spreadsheets, or as ncu's details page.",

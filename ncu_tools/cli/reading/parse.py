@@ -54,6 +54,7 @@ REPORTS_SHOWN = 40
 @click.option(
     "--run", default="", metavar="NAME", help="The run of all reports of a dataset; else that of each folder."
 )
+@click.option("--instructions", is_flag=True, help="Also write the instructions of kernels, as instructions.parquet.")
 @dask_option
 @formulas_option
 @format_option
@@ -61,6 +62,7 @@ def command(
     reports: tuple[str, ...],
     output: str,
     separate: bool,
+    instructions: bool,
     dataset: bool,
     run: str,
     dask: str | None,
@@ -82,11 +84,17 @@ def command(
     """
     as_dataset = dataset or output.endswith("/") or is_url(output)
     _check(output, as_dataset, run, dask)
+    if instructions and as_dataset:
+        raise WrongUsage(
+            "--instructions is for one file, and a dataset was asked for.", advice="Parse the report into a file."
+        )
     sources = find_sources(list(reports))
     if not as_dataset:
         require_other_output(Path(output), (source.path for source in sources))
         require_parquet_output(Path(output))
     parsed = _into_dataset(output, sources, run, dask) if as_dataset else _into_file(Path(output), sources, separate)
+    if instructions:
+        parsed.notes += _write_instructions(Path(output), sources, parsed)
     rows = [_row(report) for report in parsed.reports]
     notes = _notes(parsed)
     if output_format == "text":
@@ -95,7 +103,7 @@ def command(
         if as_dataset and len(rows) > REPORTS_SHOWN:
             notes.insert(0, f"{len(rows) - REPORTS_SHOWN} more reports were read; --format json shows all of them")
             rows = rows[:REPORTS_SHOWN]
-    if parsed.reports:
+    if parsed.reports or parsed.notes:
         show(Table("parse", COLUMNS, rows, notes, _extra(parsed, output)), output_format)
     _raise_refusals(parsed)
 
@@ -147,6 +155,30 @@ def _into_dataset(output: str, sources: list[Source], run: str, dask: str | None
         raise WrongUsage("Workers cannot read standard input.", advice="Name files, or leave out --dask.")
     with engine_of(dask) as engine, progress("Reading") as reading:
         return parse_into_dataset(output, sources, run=run, engine=engine, reading=reading)
+
+
+def _write_instructions(output: Path, sources: list[Source], parsed: Parsed) -> list[str]:
+    """Write the instructions that the reports hold beside the launches; returns the note on it.
+
+    A report that was refused because it has instructions and no launches is refused no more.
+    """
+    from ncu_parsers.ncu.instructions.read import read_instructions
+    from ncu_parsers.parquet.writer import write_table
+    from ncu_parsers.schema.instructions_table import instructions_beside, joined_instructions
+
+    parts = []
+    with progress("Reading instructions of") as reading:
+        for source in sources:
+            reading(source)
+            found = read_instructions(source)
+            if found is not None:
+                parts.append(found)
+                parsed.refused.pop(source.name, None)
+    if not parts:
+        return ["the reports hold no counts of single instructions; --set full collects them"]
+    path = instructions_beside(output)
+    write_table(joined_instructions(parts), path)
+    return [f"{counted(sum(map(len, parts)), 'instruction', 'instructions')} of kernels written to {path}"]
 
 
 def _row(report: Report) -> dict[str, Any]:

@@ -253,7 +253,7 @@ def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
     if any(isinstance(page, SourcePage) for page in pages):
         return NotAReport(
             f"{result.source} is a source page (--page source): it holds counters per instruction, not per launch.",
-            advice=f"Export the launches instead: {EXPORT}",
+            advice=f"Look at it with: ncu-bench source {result.source}; or export the launches: {EXPORT}",
         )
     if nsys_stats.holds_only_other_tables(pages):
         return NotAReport(

@@ -25,8 +25,8 @@ def opens_session_page(line: str) -> bool:
 
 
 def opens_source_page(line: str) -> bool:
-    """Whether `line` begins a kernel's table in `--page source --csv`: two cells, the first "Kernel Name"."""
-    if not line.startswith(('"Kernel Name"', '"Address","Source"', '"#","Address","Source"')):
+    """Whether `line` begins a table of `--page source --csv`: it names a kernel or file, or has the title "Source"."""
+    if not line.startswith(('"Kernel Name"', '"File Path"', '"Address",', '"#","Address"', '"Line No","Source"')):
         return False
     cells = split_row(line.rstrip(), ",")
     return cells is not None and (len(cells) == 2 or "Source" in cells)

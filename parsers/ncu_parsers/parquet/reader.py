@@ -19,7 +19,7 @@ from ncu_parsers.datasets.dataset_layout import RUN, Dataset, Partition
 from ncu_parsers.datasets.remote_files import File
 from ncu_parsers.parquet.checked_open import DAMAGE, opened, parquet_file
 from ncu_parsers.parquet.footer import FooterColumns
-from ncu_parsers.schema import arrays, bench_table
+from ncu_parsers.schema import arrays, bench_table, instructions_table
 from ncu_parsers.schema.tables import (
     COLUMNS,
     METADATA_KEY,
@@ -38,6 +38,8 @@ from ncu_parsers.sources import memory
 Result = TypeVar("Result")
 Columns = Iterable[str] | Callable[[str], bool] | None
 """Columns to read: names, a function that selects names, or None for all."""
+
+INSTRUCTIONS_COMMAND = "ncu-bench parse REPORT -o launches.parquet --instructions"
 
 ROWS_PER_BATCH = 16 * 1024
 """Row groups are combined to batches of at least this many rows."""
@@ -157,6 +159,10 @@ def _require_launches(table: pa.Table, path: File) -> None:
         raise NcuBenchError(
             f"{path} is a table of measured points, not of launches.",
             advice=f"Look at it with: ncu-bench scaling {path}, or with roofline or query",
+        )
+    if table_metadata(table).get("table") == instructions_table.INSTRUCTIONS:
+        raise NcuBenchError(
+            f"{path} is a table of instructions, not of launches.", advice=f"Look at it with: ncu-bench source {path}"
         )
     if "kernels" in table_metadata(table):
         raise NcuBenchError(
@@ -338,3 +344,24 @@ def read_bench(path: File) -> pa.Table:
     missing = bench_table.missing_column(table.column_names)
     _require_valid(missing and f"it lacks the column {missing}", path, "ncu-bench bench")
     return bench_table.completed(table)
+
+
+def read_instructions_table(path: File) -> pa.Table:
+    """Read a table of instructions.
+
+    Raises `NcuBenchError` if the file is damaged, of another kind, or of a newer schema version.
+    """
+    with opened(path) as (file, _):
+        table = _require_valid_text(file.read())
+    _require_valid(metadata_problem(table.schema), path, INSTRUCTIONS_COMMAND)
+    metadata = table_metadata(table)
+    if metadata.get("table") != instructions_table.INSTRUCTIONS:
+        raise NcuBenchError(f"{path} is no table of instructions.", advice=f"Make one with: {INSTRUCTIONS_COMMAND}")
+    version, newest = metadata.get("schema_version", 0), instructions_table.SCHEMA_VERSION
+    if version > newest:
+        raise NcuBenchError(
+            f"{path} follows schema version {version} of its kind; this ncu-bench knows versions up to {newest}.",
+            advice="Update ncu-bench.",
+        )
+    _require_valid(column_problem(table.schema, instructions_table.COLUMNS), path, INSTRUCTIONS_COMMAND)
+    return instructions_table.completed(table)

@@ -1,0 +1,183 @@
+"""The hottest places of a kernel: source lines, instructions, PTX lines or functions, with the stall of each.
+
+Shares are of the whole kernel's sum of what rows are ranked by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.kernels.source.dependencies import Flow, flow_of, live_registers, producers
+from ncu_tools.kernels.source.kernel_code import KernelCode
+from ncu_tools.kernels.source.stalls import REASONS, dominant, stall_counts, stalls
+
+LINES, SASS, PTX, FUNCTIONS = VIEWS = ("lines", "sass", "ptx", "functions")
+
+MEASURE_OF = {
+    "samples": "samples",
+    "executed": "inst_executed",
+    "sectors": "l2_sectors",
+    "conflicts": "shared_wavefronts",
+}
+"""What --by ranks by -> its column; of conflicts the column less its ideal."""
+
+Ranks = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class HotPlace:
+    """One line, instruction or function. Counts are None where they were not collected.
+
+    `stall_share` is of the samples that are stalls. `waits_for` are the places whose values are waited for, as text.
+    """
+
+    rank: int
+    place: str
+    file: str | None
+    line: int | None
+    function: str | None
+    offset: int | None
+    sass: str | None
+    instructions: int
+    share: float | None
+    samples: int | None
+    samples_not_issued: int | None
+    stall: str | None
+    stall_share: float | None
+    executed: int | None
+    sectors: int | None
+    sectors_ideal: int | None
+    shared_wavefronts: int | None
+    shared_wavefronts_ideal: int | None
+    live_registers: int | None
+    waits_for: str | None
+
+
+def hottest(code: KernelCode, view: str, by: str, top: int | None) -> tuple[list[HotPlace], int]:
+    """The places of a kernel ranked by a measure of `MEASURE_OF`, and how many there are.
+
+    Only the `top` first ones are given; all if it is None.
+    """
+    groups = _groups(code, view)
+    weights = ranked_by(code, by)
+    sums = _sums(groups, weights)
+    order = np.argsort(-np.nan_to_num(sums), kind="stable")[:top]
+    return places(code, view, groups, weights, order), len(sums)
+
+
+def around(code: KernelCode, offset: int, by: str, reach: int) -> list[HotPlace]:
+    """The instructions from `reach` before to `reach` behind the one at `offset`, in program order.
+
+    The nearest one if there is none at the offset.
+    """
+    groups = _groups(code, SASS)
+    offsets = np.array([-1 if one is None else one for one in code.table["offset"].to_pylist()], np.int64)
+    middle = int(np.abs(offsets - offset).argmin())
+    order = np.arange(max(middle - reach, 0), min(middle + reach + 1, len(offsets)))
+    return places(code, SASS, groups, ranked_by(code, by), order)
+
+
+def ranked_by(code: KernelCode, by: str) -> Floats:
+    """What instructions are ranked by, float64, one per instruction; NaN where it was not collected."""
+    values = code.counts(MEASURE_OF[by])
+    return values - code.counts("shared_wavefronts_ideal") if by == "conflicts" else values
+
+
+def _groups(code: KernelCode, view: str) -> Ranks:
+    """The number of the place that each instruction belongs to; -1 where it is not known."""
+    if view == SASS:
+        return np.arange(len(code.table))
+    names = {LINES: ("file", "line"), PTX: ("ptx_line",), FUNCTIONS: ("function",)}[view]
+    keys = list(zip(*(code.table[name].to_pylist() for name in names), strict=True))
+    numbers: dict[tuple[Any, ...], int] = {}
+    return np.array([-1 if key[-1] is None else numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+
+def _sums(groups: Ranks, values: Floats) -> Floats:
+    """Values summed by place; NaN where no instruction of it has one."""
+    known = (groups >= 0) & ~np.isnan(values)
+    count = int(groups.max(initial=-1)) + 1
+    sums = np.bincount(groups[known], values[known], minlength=count)
+    return np.where(np.bincount(groups[known], minlength=count) > 0, sums, np.nan)
+
+
+SUMMED = {
+    "samples": "samples",
+    "samples_not_issued": "samples_not_issued",
+    "executed": "inst_executed",
+    "sectors": "l2_sectors",
+    "sectors_ideal": "l2_sectors_ideal",
+    "shared_wavefronts": "shared_wavefronts",
+    "shared_wavefronts_ideal": "shared_wavefronts_ideal",
+}
+"""What a place sums over its instructions -> its column."""
+
+
+def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: Ranks) -> list[HotPlace]:
+    """Rows for the places numbered in `order`, whose instructions `groups` tells."""
+    sums = {name: _sums(groups, code.counts(column)) for name, column in SUMMED.items()}
+    shares = _sums(groups, weights) / (np.nansum(weights) or np.nan)
+    reasons, stall_shares = dominant(np.nan_to_num(np.stack([_sums(groups, one) for one in stall_counts(code).T], 1)))
+    flow = flow_of(code) if view == SASS else None
+    live = live_registers(flow) if flow is not None else None
+    by_group = np.argsort(groups, kind="stable")
+    begins = np.searchsorted(groups[by_group], np.arange(len(shares) + 1))
+    named = {name: code.table[name].to_pylist() for name in ("file", "line", "function", "offset", "sass", "ptx_line")}
+    result = []
+    for rank, group in enumerate(order.tolist(), 1):
+        first = int(by_group[begins[group]])
+        names = {name: values[first] for name, values in named.items()}
+        stall = None if np.isnan(stall_shares[group]) else REASONS[reasons[group]]
+        result.append(
+            HotPlace(
+                rank=rank,
+                place=_place(view, names),
+                file=names["file"],
+                line=names["line"],
+                function=names["function"],
+                offset=names["offset"] if view == SASS else None,
+                sass=names["sass"] if view == SASS else None,
+                instructions=int(begins[group + 1] - begins[group]),
+                share=_known(shares[group]),
+                stall=stalls()[stall].title if stall else None,
+                stall_share=_known(stall_shares[group]),
+                live_registers=None if live is None else live[first],
+                waits_for=_waits_for(code, flow, first, stall),
+                **{name: _whole(values[group]) for name, values in sums.items()},
+            )
+        )
+    return result
+
+
+def _place(view: str, found: dict[str, Any]) -> str:
+    if view == SASS:
+        return f"{found['offset']:#06x}" if found["offset"] is not None else "?"
+    if view == PTX:
+        return f"PTX line {found['ptx_line']}"
+    if view == FUNCTIONS:
+        return str(found["function"])
+    file = (found["file"] or "?").replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{file}:{found['line']}"
+
+
+def _waits_for(code: KernelCode, flow: Flow | None, place: int, stall: str | None) -> str | None:
+    """The nearest instruction whose result the stalled one needs, as "0x0150 LDG.E R4, [R2.64]"."""
+    if flow is None or stall is None or not stalls()[stall].waits_for:
+        return None
+    for one in producers(flow, place, stalls()[stall].waits_for)[:1]:
+        offset, text = code.table["offset"][one].as_py(), code.table["sass"][one].as_py()
+        return f"{offset:#06x} {text}"
+    return None
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _whole(value: float) -> int | None:
+    return None if np.isnan(value) else round(value)

@@ -1,0 +1,127 @@
+"""The instructions of one kernel, launches of it summed: where every view of the inside of a kernel begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.schema.instructions_table import MEASURES
+from ncu_parsers.schema.tables import Floats, floats
+
+from ncu_tools.numbers.number_format import counted
+
+COLLECT = "ncu --set full --import-source yes -o REPORT PROGRAM"
+"""What collects all that the views show; lines also need -lineinfo of the compiler."""
+MOST_LISTED = 8
+
+_PLACES = ("offset", "line", "file")
+_NOT_SUMMED = ("avg_threads", "access_bits")
+_SUMMED = tuple(one.name for one in MEASURES if one.words is None and one.name not in _NOT_SUMMED)
+
+
+@dataclass
+class KernelCode:
+    """Instructions of one kernel in program order, counts summed over `launches` of it.
+
+    `table` has the columns of the table of instructions, without `launch_id`. `of_kernels` is how many kernels the run
+    has instructions of, and `share` the share of their samples that is this kernel's, None without samples.
+    """
+
+    kernel_name: str
+    launches: int
+    table: pa.Table
+    of_kernels: int
+    share: float | None
+
+    def counts(self, name: str) -> Floats:
+        """A column of counts as float64, one per instruction; NaN where it was not collected."""
+        return floats(self.table, name)
+
+    def total(self, name: str) -> float | None:
+        """The sum of a column over the kernel; None where it was not collected."""
+        values = self.counts(name)
+        return None if np.isnan(values).all() else float(np.nansum(values))
+
+    @property
+    def has_lines(self) -> bool:
+        """True if any instruction is known to come from a source line."""
+        return bool(self.table["line"].null_count < len(self.table))
+
+    @property
+    def has_text(self) -> bool:
+        """True if any instruction is known as text."""
+        return bool(self.table["sass"].null_count < len(self.table))
+
+
+def kernel_code(
+    instructions: pa.Table, patterns: Sequence[re.Pattern[str]] = (), launch: int | None = None
+) -> KernelCode:
+    """The kernel with the most samples (else executed instructions) among those that the patterns and launch leave.
+
+    Raises `NcuBenchError` if none is left.
+    """
+    left = _selected(instructions, patterns, launch)
+    weights = _weights(left)
+    name = max(weights, key=lambda one: weights[one])
+    whole = sum(weights.values())
+    table = left.filter(pc.equal(left["kernel_name"].cast(pa.string()), name))
+    launches = len(pc.unique(table["launch_id"]))
+    return KernelCode(name, launches, _summed(table), len(weights), weights[name] / whole if whole else None)
+
+
+def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launch: int | None) -> pa.Table:
+    names = instructions["kernel_name"].cast(pa.string())
+    kept = pa.array(np.ones(len(instructions), bool))
+    if patterns:
+        wanted = [name for name in pc.unique(names).to_pylist() if any(one.search(name) for one in patterns)]
+        kept = pc.is_in(names, pa.array(wanted, pa.string()))
+    if launch is not None:
+        kept = pc.and_(kept, pc.equal(instructions["launch_id"], launch))
+    left = instructions.filter(kept)
+    if not len(left):
+        found = pc.unique(names).to_pylist()
+        more = "" if len(found) <= MOST_LISTED else f" and {len(found) - MOST_LISTED} more"
+        launches = len(pc.unique(instructions["launch_id"]))
+        raise NcuBenchError(
+            "No instructions are left of the kernel or launch that was named.",
+            f"There are instructions of {counted(launches, 'launch', 'launches')} of: {', '.join(found[:MOST_LISTED])}"
+            f"{more}.",
+            "Name one of these with --kernel, or leave --kernel and --launch out for the one with the most samples.",
+        )
+    return left
+
+
+def _weights(table: pa.Table) -> dict[str, float]:
+    """Samples of each kernel; executed instructions if there are no samples, else 0."""
+    named = table.append_column("_name", table["kernel_name"].cast(pa.string()))
+    sums = named.group_by("_name", use_threads=False).aggregate([("samples", "sum"), ("inst_executed", "sum")])
+    names = sums["_name"].to_pylist()
+    for column in ("samples_sum", "inst_executed_sum"):
+        values = sums[column].to_pylist()
+        if any(values):
+            return {name: value or 0.0 for name, value in zip(names, values, strict=True)}
+    return dict.fromkeys(names, 0.0)
+
+
+def _summed(table: pa.Table) -> pa.Table:
+    """Rows of one kernel with launches summed, in program order; rows of lines without instructions by file and line.
+
+    What is not a count (text, line, access) is that of the first launch that has it.
+    """
+    plain = pa.table({
+        name: table[name].cast(pa.string()) if pa.types.is_dictionary(table.schema.field(name).type) else table[name]
+        for name in table.column_names
+    })  # fmt: skip
+    words = [name for name in plain.column_names if name not in (*_SUMMED, "launch_id", "avg_threads", *_PLACES)]
+    keys = list(_PLACES)
+    aggregated = plain.group_by(keys, use_threads=False).aggregate(
+        [*((name, "first") for name in words), *((name, "sum") for name in _SUMMED), ("avg_threads", "mean")]
+    )
+    behind = re.compile(r"_(first|sum|mean)$")
+    renamed = aggregated.rename_columns([behind.sub("", name) for name in aggregated.column_names])
+    return renamed.sort_by([("offset", "ascending"), ("file", "ascending"), ("line", "ascending")])

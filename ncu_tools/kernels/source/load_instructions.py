@@ -1,0 +1,65 @@
+"""Find the instructions of a run: in its instructions.parquet, or in the reports it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.parquet.checked_open import is_parquet
+from ncu_parsers.parquet.reader import read_instructions_table
+from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instructions_beside, joined_instructions
+from ncu_parsers.schema.tables import table_metadata
+from ncu_parsers.sources.sources import Source
+
+from ncu_tools.kernels.source.kernel_code import COLLECT
+
+
+@dataclass
+class RunInstructions:
+    """The instructions of a run, and notes on reading them."""
+
+    table: pa.Table
+    notes: list[str] = field(default_factory=list)
+
+
+def load_instructions(path: str, reading: Callable[[Source], None] = lambda source: None) -> RunInstructions:
+    """The instructions of the run that `path` names: a report, reports in a folder, or what `parse` wrote of them.
+
+    Raises `NcuBenchError` where none can be read or the run has none, saying what to collect.
+    """
+    from ncu_parsers.ncu.instructions.read import read_instructions  # slow to import
+    from ncu_parsers.sources.sources import find_sources
+
+    written = _written(Path(path))
+    if written is not None:
+        table = read_instructions_table(written)
+        return RunInstructions(table, list(table_metadata(table).get("notes", ())))
+    parts = []
+    for source in find_sources([path]):
+        reading(source)
+        found = read_instructions(source)
+        if found is not None:
+            parts.append(found)
+    if not parts:
+        raise NcuBenchError(
+            f"{path} holds no counts of single instructions.",
+            "They were not collected, or the report is a page without them (raw, details).",
+            f"Collect them with: {COLLECT} (compiled with -lineinfo, to see lines), or export the source page of a "
+            "report: ncu --import REPORT --page source --csv > SOURCE.csv",
+        )
+    table = parts[0] if len(parts) == 1 else joined_instructions(parts)
+    return RunInstructions(table, [note for part in parts for note in table_metadata(part).get("notes", ())])
+
+
+def _written(path: Path) -> Path | None:
+    """The file of instructions that is named, or lies in the folder or beside the launches that are; None if none."""
+    if path.is_dir():
+        inside = path / INSTRUCTIONS_FILE
+        return inside if inside.is_file() else None
+    beside = instructions_beside(path)
+    if path.suffix == ".parquet" and beside.is_file():
+        return beside
+    return path if is_parquet(path) else None

@@ -1,0 +1,65 @@
+"""The text of source lines: from a folder of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from ncu_tools.numbers.number_format import counted
+
+LARGEST_FILE = 16 << 20
+"""Bytes; a larger file is no source that someone wrote."""
+
+
+@dataclass
+class SourceText:
+    """Lines of source files, and notes on files that were not found."""
+
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, file: str | None, line: int | None) -> str | None:
+        """The text of a line without the space around it; None where it is not known."""
+        found = self.lines.get(file or "")
+        if found is None or line is None or not 0 < line <= len(found):
+            return None
+        return found[line - 1].strip()
+
+
+def source_text(files: Iterable[str], imported: dict[str, str], root: Path | None) -> SourceText:
+    """The lines of these files: as the report holds them, else as they are below `root`.
+
+    A file is looked for below the root by its whole path, then by ever shorter ends of it. One that differs from what
+    the report holds is not used, and a note says so.
+    """
+    result, missing = SourceText(), []
+    for file in sorted(set(files)):
+        below = None if root is None else _below(root, file)
+        if file in imported:
+            result.lines[file] = imported[file].splitlines()
+            if below is not None and below.splitlines() != result.lines[file]:
+                result.notes.append(f"{file} below --source-root differs from what was compiled; the report's is shown")
+        elif below is not None:
+            result.lines[file] = below.splitlines()
+        else:
+            missing.append(file)
+    if missing and root is not None:
+        result.notes.append(
+            f"{counted(len(missing), 'source file is', 'source files are')} not below {root}: {missing[0]}"
+        )
+    return result
+
+
+def _below(root: Path, file: str) -> str | None:
+    """The text of a file below a folder; None where there is none. Nothing outside the folder is read."""
+    parts = [part for part in PurePosixPath(file.replace("\\", "/")).parts if part not in ("/", "..", ".")]
+    inside = root.resolve()
+    for start in range(len(parts)):
+        path = inside.joinpath(*parts[start:])
+        try:
+            if path.is_file() and path.resolve().is_relative_to(inside) and path.stat().st_size <= LARGEST_FILE:
+                return path.read_text("utf-8", "replace")
+        except (OSError, ValueError):
+            continue
+    return None

@@ -1,0 +1,65 @@
+"""Stall reasons of instructions, lines and kernels: which dominates, what it means, and what usually helps."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from ncu_parsers.schema.instructions_table import STALLS
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.kernels.source.kernel_code import KernelCode
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ISSUED = "selected"
+"""The reason of warps that issue: no stall."""
+REASONS = tuple(reason for reason in STALLS if reason != ISSUED)
+
+
+class Stall(NamedTuple):
+    """A reason for which warps do not issue: what they wait for, what usually helps, and which operations make it."""
+
+    reason: str
+    meaning: str
+    advice: str
+    waits_for: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The reason in words, as "long scoreboard"."""
+        return self.reason.replace("_", " ")
+
+
+@lru_cache(maxsize=1)
+def stalls() -> dict[str, Stall]:
+    """Every reason by its name in metrics."""
+    read: dict[str, Any] = tomllib.loads(files(__package__).joinpath("stalls.toml").read_text("utf-8"))
+    return {
+        reason: Stall(reason, entry["meaning"], entry["advice"], tuple(entry.get("waits_for", ())))
+        for reason, entry in read.items()
+    }
+
+
+def stall_counts(code: KernelCode) -> Floats:
+    """Samples by stall reason, float64, instructions x `REASONS`; 0 where a reason was not sampled."""
+    return np.stack([np.nan_to_num(code.counts(f"stall_{reason}")) for reason in REASONS], axis=1)
+
+
+def dominant(counts: Floats) -> tuple[npt.NDArray[np.int64], Floats]:
+    """The index in `REASONS` of the most frequent stall of each row, and its share of all samples that are stalls.
+
+    The share is NaN in rows without a stall.
+    """
+    whole = counts.sum(axis=1)
+    top = counts.argmax(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(whole > 0, counts[np.arange(len(counts)), top] / whole, np.nan)
+    return top, share

@@ -1,0 +1,126 @@
+"""An instruction as text, `@!P0 LDG.E.128 R4, [R2.64+0x10] ;`, taken apart: predicate, operation, operands, registers.
+
+Source of the syntax: "Instruction Set Reference", CUDA Binary Utilities.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+from typing import NamedTuple
+
+_INSTRUCTION = re.compile(r"\s*(?:(@!?U?P\w+)\s+)?([A-Z_][A-Z0-9_]*)((?:\.[\w:]+)*)\s*(.*)$")
+_REGISTER = re.compile(r"(?<![\w.])(U?[RPB])(\d+)(\.64|\.reuse)?(?![\w])")
+_PREDICATE = re.compile(r"U?P(?:T|\d+)")
+
+NO_RESULT = frozenset({
+    "ST", "STG", "STL", "STS", "STSM", "SUST", "RED", "REDG", "REDS", "SURED", "UTMASTG", "UTMALDG", "UTMAPF", "UBLKCP",
+    "BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "CALL", "BREAK", "KILL", "BPT", "PREEXIT", "BSYNC", "WARPSYNC", "YIELD",
+    "BAR", "MEMBAR", "DEPBAR", "LDGDEPBAR", "LDGSTS", "ERRBAR", "FENCE", "SYNCS", "ARRIVES", "WARPGROUP", "ACQBULK",
+    "CCTL", "CCTLL", "NOP", "NANOSLEEP", "BMOV", "UTMACMDFLUSH",
+})  # fmt: skip
+"""Operations whose first operand is not a result."""
+
+
+class Instruction(NamedTuple):
+    """An instruction: its predicate with the @ ("" without), operation, modifiers joined by dots, and operands."""
+
+    predicate: str
+    opcode: str
+    modifiers: str
+    operands: tuple[str, ...]
+
+
+def parse_instruction(text: str) -> Instruction | None:
+    """Take an instruction apart; None where the text is none."""
+    match = _INSTRUCTION.match(text.rstrip().rstrip(";").rstrip())
+    if match is None:
+        return None
+    predicate, opcode, modifiers, operands = match.groups()
+    return Instruction(predicate or "", opcode, modifiers[1:], tuple(_split(operands)))
+
+
+def _split(operands: str) -> list[str]:
+    """Operands at commas outside of brackets."""
+    found, depth, begin = [], 0, 0
+    for place, letter in enumerate(operands):
+        depth += (letter in "[({") - (letter in "])}")
+        if letter == "," and depth <= 0:
+            found.append(operands[begin:place].strip())
+            begin = place + 1
+    return [*found, operands[begin:].strip()] if operands[begin:].strip() else found
+
+
+def registers_written(instruction: Instruction) -> frozenset[str]:
+    """The registers and predicates that an instruction sets, as R4 or P0; of wide results every register."""
+    written = set[str]()
+    for operand in instruction.operands[: _results(instruction)]:
+        written |= _registers(operand, 1 if _PREDICATE.fullmatch(operand) else _width(instruction))
+    return frozenset(written)
+
+
+def registers_read(instruction: Instruction) -> frozenset[str]:
+    """The registers and predicates whose values an instruction needs, its predicate among them."""
+    read = _registers(instruction.predicate, 1)
+    for operand in instruction.operands[_results(instruction) :]:
+        read |= _registers(operand, _source_width(instruction, operand))
+    return frozenset(read)
+
+
+def _results(instruction: Instruction) -> int:
+    """How many operands, from the first one, are results.
+
+    A predicate behind the result is one (the carry of an addition), and a register behind a predicate (of a shuffle).
+    Comparisons set two predicates and read all others.
+    """
+    operands, opcode = instruction.operands, instruction.opcode
+    if opcode in NO_RESULT or not operands:
+        return 0
+    if opcode.endswith("SETP") or opcode.endswith("PLOP3"):
+        return 2
+    behind = list(operands[1:3])
+    if _PREDICATE.fullmatch(operands[0]):
+        return 2 if behind and not _PREDICATE.fullmatch(behind[0]) else 1
+    return 1 + len(list(takewhile(_PREDICATE.fullmatch, behind)))
+
+
+def _registers(operand: str, width: int) -> set[str]:
+    found: set[str] = set()
+    for kind, number, behind in _REGISTER.findall(operand):
+        count = 1 if kind.endswith(("P", "B")) else max(2 if behind == ".64" else 1, width)
+        found.update(f"{kind}{int(number) + step}" for step in range(count))
+    return found
+
+
+_WIDTHS = {"64": 2, "128": 4, "256": 8}
+_MATRIX_RESULTS = {"HMMA": 2, "IMMA": 4, "QMMA": 4, "DMMA": 4, "BMMA": 4}
+
+
+def _width(instruction: Instruction) -> int:
+    """How many registers in a row an instruction writes."""
+    parts = instruction.modifiers.split(".")
+    if instruction.opcode.startswith(("LD", "ATOM", "TEX", "TLD", "SULD")):
+        return max((_WIDTHS.get(part, 1) for part in parts), default=1)
+    if instruction.opcode == "HMMA":
+        return 4 if "F32" in parts else 2
+    if instruction.opcode in _MATRIX_RESULTS:
+        return _MATRIX_RESULTS[instruction.opcode]
+    if instruction.opcode in ("DADD", "DMUL", "DFMA", "DSETP") or "WIDE" in parts or parts[-1:] == ["64"]:
+        return 2
+    return 2 if instruction.opcode in ("I2F", "F2F") and "F64" in parts[:1] else 1
+
+
+def _source_width(instruction: Instruction, operand: str) -> int:
+    """How many registers in a row stand behind a source operand: stores write what loads of the same width read."""
+    if "[" in operand:
+        return 2 if operand.endswith(".64]") or (".E" in f".{instruction.modifiers}" and ".U" not in operand) else 1
+    parts = instruction.modifiers.split(".")
+    if instruction.opcode.startswith(("ST", "RED", "ATOM")):
+        return max((_WIDTHS.get(part, 1) for part in parts), default=1)
+    if instruction.opcode in ("DADD", "DMUL", "DFMA", "DSETP"):
+        return 2
+    if instruction.opcode in _MATRIX_RESULTS:
+        return 4
+    if "WIDE" in parts and instruction.operands and operand == instruction.operands[-1]:
+        return 2
+    return 1

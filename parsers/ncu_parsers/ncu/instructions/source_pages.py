@@ -1,0 +1,284 @@
+"""Read the source pages of ncu (`--page source`), as CSV and as text, into the table of instructions.
+
+A page has a table for each launch (SASS view), or one for each source file of each launch (CUDA-C views), below lines
+that name the kernel and the file. Views without addresses give a row per line; the PTX view holds text alone.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+
+from ncu_parsers.ncu.instructions.sass_text import parse_instruction
+from ncu_parsers.report_data.csv_text import split_row
+from ncu_parsers.report_data.units import NumberFormat
+from ncu_parsers.schema.instructions_table import MEASURES, instructions_table, joined_instructions
+from ncu_parsers.schema.tables import short_name
+from ncu_parsers.sources.sources import Lines, Source
+
+ADDRESS, LINE, SOURCE = "Address", "Line No", "Source"
+KERNEL_TITLES = ("Kernel Name", "Function Name")
+FILE_TITLE = "File Path"
+ABSENT = ("-", "", "...", "n/a")
+MOST_DIGITS_OF_LINES = 9
+
+_MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
+
+Columns = dict[str, Any]
+
+
+class PageTable(NamedTuple):
+    """One table of a page: the kernel and file it belongs to, its titles, and its rows.
+
+    `continues`: nothing was named since the table before; text pages repeat their header for each line of a file.
+    """
+
+    kernel: str
+    file: str | None
+    titles: list[str]
+    rows: list[str]
+    continues: bool
+
+
+@dataclass
+class _Progress:
+    """The launch that is being read, the files of it met before, and how many rows could not be read."""
+
+    launch: int = -1
+    files: set[tuple[str, str | None]] = field(default_factory=set)
+    broken: int = 0
+
+
+def read_source_pages(source: Source) -> pa.Table | None:
+    """The instructions on the source pages of a report; None if it holds no such page with addresses or counts.
+
+    Launches are numbered in the order of the pages. Rows with another number of cells than their header are dropped,
+    and a note counts them. Raises `NcuBenchError` if the file cannot be opened.
+    """
+    progress, parts = _Progress(), list[Columns]()
+    with source.open() as stream:
+        for table in page_tables(Lines(stream, source.name)):
+            if ADDRESS in table.titles or (LINE in table.titles and len(table.titles) > 2):
+                _begin(table, progress)
+                parts.append(_columns(_cells(table, progress), table, source.name, progress.launch))
+    if not parts:
+        return None
+    _add_offsets(parts)
+    table, repeated = _each_once(joined_instructions([instructions_table(part) for part in parts]))
+    notes = [f"{progress.broken} broken rows of source pages were skipped"] if progress.broken else []
+    if repeated:
+        notes.append(f"{repeated} instructions stand under several lines, inlined; they are kept under the first one")
+    return joined_instructions([table], notes)
+
+
+def _add_offsets(parts: list[Columns]) -> None:
+    """Add the offsets of instructions from the first one of their launch."""
+    first: dict[int, int] = {}
+    for part in parts:
+        for launch in part["launch_id"][:1]:
+            first[launch] = min([*part.get("address", ()), first.get(launch, sys.maxsize)])
+    for part in parts:
+        if "address" in part and part["launch_id"]:
+            part["offset"] = [address - first[part["launch_id"][0]] for address in part["address"]]
+
+
+def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
+    """Every instruction of a launch once, in program order, and how many rows were left out for that."""
+    seen, kept = set[tuple[int, int]](), list[int]()
+    launches, offsets = table["launch_id"].to_pylist(), table["offset"].to_pylist()
+    for row, place in enumerate(zip(launches, offsets, strict=True)):
+        if place[1] is None or place not in seen:
+            seen.add(place)
+            kept.append(row)
+    once = table.take(kept).sort_by([("launch_id", "ascending"), ("offset", "ascending")])
+    return once, len(table) - len(kept)
+
+
+# ------------------------------------------------------------------------------------------------- tables of a page
+
+
+def page_tables(lines: Iterable[str]) -> Iterator[PageTable]:
+    """The tables of the source pages among these lines, as CSV rows; other lines are passed over."""
+    kernel, file, titles, rows, continues = "", None, list[str](), list[str](), False
+    for line in _as_csv(lines):
+        named = _named(line)
+        if named is None and not _is_header(line):
+            if titles and line.startswith('"'):
+                rows.append(line)
+            continue
+        if rows:
+            yield PageTable(kernel, file, titles, rows, continues)
+            continues = True
+        titles, rows, continues = [], [], continues and named is None
+        if named is None:
+            titles = _unique(split_row(line, ",") or [])
+        elif named[0] == FILE_TITLE:
+            file = named[1]
+        else:
+            kernel, file = named[1], file if named[0] == "Function Name" else None
+    if rows:
+        yield PageTable(kernel, file, titles, rows, continues)
+
+
+def _named(line: str) -> tuple[str, str] | None:
+    """Title and name of a line that names a kernel or file; None for other lines."""
+    if not line.startswith(('"Kernel Name"', '"Function Name"', '"File Path"')):
+        return None
+    cells = split_row(line.rstrip().rstrip(","), ",")
+    return (cells[0], cells[1]) if cells is not None and len(cells) == 2 else None
+
+
+def _is_header(line: str) -> bool:
+    return line.startswith(('"Address",', '"#",', '"Line No",')) and f'"{SOURCE}"' in line
+
+
+def _unique(titles: list[str]) -> list[str]:
+    """Titles with a number behind those that stood before: CUDA-C views have "Source" twice."""
+    seen: dict[str, int] = {}
+    result = []
+    for title in titles:
+        seen[title] = seen.get(title, 0) + 1
+        result.append(title if seen[title] == 1 else f"{title} {seen[title]}")
+    return result
+
+
+def _as_csv(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of CSV pages as they are, and rows of text pages as CSV: their cells, which wrap, lie below dashes."""
+    places, pending = list[tuple[int, int]](), list[list[str]]()
+    for line in lines:
+        if line.startswith('"'):
+            yield line
+        elif re.match(r"-{3,}( -+)+\s*$", line):
+            yield from _unwrapped(pending)
+            pending, places = [], [match.span() for match in re.finditer("-+", line)]
+        elif match := re.match(r"(File Path|Function Name): (.*)", line):
+            yield from _unwrapped(pending)
+            pending, places = [], []
+            yield _csv_row(list(match.groups()))
+        elif places and not line.startswith(("/*", "*/", "==")):
+            cells = [line[begin:end].rstrip() for begin, end in places]
+            if cells[0]:
+                yield from _unwrapped(pending)
+                pending = []
+            pending.append(cells)
+    yield from _unwrapped(pending)
+
+
+def _unwrapped(pieces: list[list[str]]) -> Iterator[str]:
+    """A row whose cells were wrapped over lines. All pieces of a cell but the last are of one length."""
+    cells = []
+    for column in zip(*pieces, strict=True):
+        length = max(map(len, column))
+        last = max((place for place, piece in enumerate(column) if piece), default=0)
+        cells.append("".join(piece.ljust(length) for piece in column[:last]) + column[last])
+    if any(cells):
+        named = cells[0] in (*KERNEL_TITLES, FILE_TITLE)
+        yield _csv_row(cells[:2] if named else cells)
+
+
+def _csv_row(cells: list[str]) -> str:
+    return ",".join('"' + cell.replace('"', '""') + '"' for cell in cells)
+
+
+# ------------------------------------------------------------------------------------------------ rows of a table
+
+
+def _begin(table: PageTable, progress: _Progress) -> None:
+    """Number the launch: a table without a file is a launch each; else a new one begins where a file comes again."""
+    if table.continues:
+        return
+    place = (table.kernel, table.file)
+    if table.file is None or place in progress.files or all(kernel != table.kernel for kernel, _ in progress.files):
+        progress.launch += 1
+        progress.files = set()
+    progress.files.add(place)
+
+
+def _cells(table: PageTable, progress: _Progress) -> pa.Table:
+    """The rows of a table as columns of texts. Rows of another width are dropped and counted."""
+
+    def skip(row: Any) -> str:
+        progress.broken += 1
+        return "skip"
+
+    return pa.csv.read_csv(
+        io.BytesIO("\n".join(table.rows).encode()),
+        pa.csv.ReadOptions(column_names=table.titles, use_threads=False, block_size=1 << 24),
+        pa.csv.ParseOptions(invalid_row_handler=skip),
+        pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(table.titles, pa.string()), strings_can_be_null=False, check_utf8=False
+        ),
+    )
+
+
+def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Columns:
+    """The columns of the contract from a table's cells, without offsets, which need the whole launch.
+
+    Rows of lines give way to those of their instructions, if the view has any.
+    """
+    places = [text.strip() for text in cells[ADDRESS if ADDRESS in table.titles else LINE].to_pylist()]
+    lines = _lines(cells[LINE].to_pylist() if LINE in table.titles else places)
+    result: Columns = {}
+    if ADDRESS in table.titles:
+        kept = [place.startswith("0x") for place in places]
+        text = cells[f"{SOURCE} 2" if LINE in table.titles else SOURCE].filter(pa.array(kept))
+        result["address"] = [int(place, 16) for place, keep in zip(places, kept, strict=True) if keep]
+        result |= _text_columns(text.to_pylist())
+    else:
+        kept = [place.isdecimal() for place in places]
+    count = sum(kept)
+    result["line"] = [line for line, keep in zip(lines, kept, strict=True) if keep]
+    for title in table.titles:
+        measure = _MEASURES.get(title)
+        if measure is not None and measure.name not in result:
+            values = cells[title].filter(pa.array(kept))
+            result[measure.name] = _numbers(values) if measure.words is None else _words(values)
+    file = None if table.file is None else [table.file] * count
+    names = {"report": report, "kernel_name": table.kernel, "kernel_short": short_name(table.kernel)}
+    repeated = {name: [text] * count for name, text in names.items()}
+    return {**repeated, "file": file, "launch_id": [launch] * count, **result}
+
+
+def _lines(cells: list[str]) -> list[int | None]:
+    """The line that each row belongs to: that of the last row which names one."""
+    line: int | None = None
+    result = []
+    for cell in cells:
+        if cell.isdecimal() and len(cell) < MOST_DIGITS_OF_LINES:
+            line = int(cell)
+        result.append(line)
+    return result
+
+
+def _text_columns(texts: list[str]) -> Columns:
+    parsed = [parse_instruction(text) for text in texts]
+    return {
+        "sass": [text.strip() for text in texts],
+        "opcode": [None if one is None else one.opcode for one in parsed],
+        "modifiers": [None if one is None else one.modifiers for one in parsed],
+    }
+
+
+def _words(cells: pa.ChunkedArray) -> list[str | None]:
+    return [None if text in ABSENT else text for text in cells.to_pylist()]
+
+
+def _numbers(cells: pa.ChunkedArray) -> pa.Array:
+    """Printed counts as float64; null where none is printed. Texts that are no plain numbers are read one by one."""
+    absent = pa.compute.is_in(cells, pa.array(ABSENT))
+    plain = pa.compute.if_else(absent, None, cells)
+    try:
+        return plain.cast(pa.float64())
+    except pa.ArrowInvalid:
+        texts = plain.to_pylist()
+        form = NumberFormat.infer((text, "inst") for text in texts if text is not None)
+        read = [None if text is None else form.parse(text.split("{")[0].strip()) for text in texts]
+        return pa.array([None if number is None else number.value for number in read], pa.float64())
