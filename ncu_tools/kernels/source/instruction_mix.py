@@ -1,0 +1,94 @@
+"""What instructions of a kernel do: shares of warp instructions by kind, from counts per opcode."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.resources import files
+
+import pyarrow as pa
+from ncu_parsers.derived.tensor_opcodes import named_instances
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+OTHER = "other"
+COUNTS = "sass__inst_executed_per_opcode{} (instances)"
+COLUMNS = tuple(COUNTS.format(kind) for kind in ("_with_modifier_all", "_with_modifier_selective", ""))
+"""Columns of counts per opcode in the table of launches, the most detailed first."""
+
+
+@dataclass
+class InstructionMix:
+    """Warp instructions of the launches of one kernel, by kind, and how many launches have counts."""
+
+    kernel: str
+    launches: int = 0
+    counted_launches: int = 0
+    by_kind: dict[str, float] = field(default_factory=dict)
+    unlisted: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        """Warp instructions of all kinds."""
+        return sum(self.by_kind.values())
+
+    def share(self, kind: str) -> float | None:
+        """The share of a kind; None where no launch has counts."""
+        return self.by_kind.get(kind, 0.0) / self.total if self.total else None
+
+
+@lru_cache(maxsize=1)
+def kinds() -> tuple[str, ...]:
+    """Every kind of instruction, `OTHER` last."""
+    return (*dict.fromkeys(_kind_by_opcode().values()), OTHER)
+
+
+@lru_cache(maxsize=1)
+def _kind_by_opcode() -> dict[str, str]:
+    text = files(__package__).joinpath("opcodes.toml").read_text("utf-8")
+    return {opcode: kind for kind, opcodes in tomllib.loads(text).items() for opcode in opcodes.split()}
+
+
+def kind_of(opcode: str) -> str:
+    """The kind of an opcode with or without modifiers, as "IMAD.MOV.U32"; `OTHER` if it is not listed."""
+    known = _kind_by_opcode()
+    parts = opcode.split(".")
+    for name in (".".join(parts[:2]), parts[0], re.sub(r"^U", "", parts[0])):
+        if name in known:
+            return known[name]
+    return OTHER
+
+
+def mixes(launches: pa.Table) -> list[InstructionMix]:
+    """The mix of every kernel of a table of launches, by full name, the one with the most instructions first."""
+    found: dict[str, InstructionMix] = {}
+    names = launches["kernel_name"].to_pylist()
+    columns = [launches[name].to_pylist() for name in COLUMNS if name in launches.column_names]
+    for place, name in enumerate(names):
+        mix = found.setdefault(name, InstructionMix(name))
+        mix.launches += 1
+        text = next((column[place] for column in columns if column[place]), None)
+        if text:
+            mix.counted_launches += 1
+            add(mix, named_instances(text) or {})
+    return sorted(found.values(), key=lambda mix: -mix.total)
+
+
+def add(mix: InstructionMix, executed: Mapping[str, float]) -> None:
+    """Add warp instructions by opcode to a mix."""
+    for opcode, count in executed.items():
+        kind = kind_of(opcode)
+        mix.by_kind[kind] = mix.by_kind.get(kind, 0.0) + count
+        if kind == OTHER:
+            mix.unlisted[opcode] = mix.unlisted.get(opcode, 0.0) + count
+
+
+def shares_of(mix: InstructionMix, wanted: Iterable[str]) -> dict[str, float | None]:
+    """The shares of these kinds by their names."""
+    return {kind: mix.share(kind) for kind in wanted}
