@@ -28,8 +28,8 @@ from ncu_parsers.sources.sources import Source
 from sample_reports.generate import reports
 from tests.parsers.timelines.test_kineto import synthetic_gpu_events
 from tests.parsers.timelines.test_nsys_csv import COPY_ROW, KERNEL_ROW, NAME, SUMMARY, TRACE
-from tests.support.binary_reports import Block as ReportBlock
-from tests.support.binary_reports import field, nvtx_state, put_together, sized, varint
+from tests.support.binary_reports import BEGINNING, Metric, block_of, field, nvtx_state, put_together, report_of
+from tests.support.binary_reports import Kernel as ReportKernel
 from tests.support.timelines import (
     CALLS,
     KERNELS,
@@ -222,17 +222,22 @@ def manifests() -> list[bytes]:
 
 
 def binary_reports() -> list[bytes]:
-    """Binary reports of ncu as far as they can be made without it: what stands around the metrics."""
-    process = field(1, 4711) + field(2, b"127.0.0.1") + field(3, b"/home/user/app")
-    versions = field(8, field(1, b"Nsight Compute Target") + field(2, b"2025.3.1.0"))
-    session = versions + field(11, b"ncu app")
-    shape = field(1, 16) + field(2, 1) + field(3, 1)
-    kernel_result = field(6, b"gemm") + field(10, shape) + field(11, shape) + field(14, 1_760_000_000) + field(22, 1)
-    nvtx = field(21, nvtx_state(["iteration 1"], {"<default domain>": ["outer"]}))
-    blocks = []
-    for results in ([kernel_result + field(23, 7)], [kernel_result + nvtx, kernel_result]):
-        payload = sized(b"source") + b"".join(map(sized, results))
-        header = field(1, 1) + field(2, len(results)) + field(3, session) + field(5, len(payload)) + field(6, process)
-        blocks.append(ReportBlock(header, payload))
-    beginning = b"NVR\0" + sized(field(1, 7))
-    return [put_together(beginning, blocks), put_together(beginning, blocks[:1]), beginning + varint(3)]
+    """Binary reports of ncu: texts and numbers, opcodes, samples, NVTX, rules, several processes and blocks."""
+    metrics: dict[str, Metric | str | float] = {
+        "gpu__time_duration.sum": 1280.0, "launch__device_id": 0, "device__attribute_display_name": "NVIDIA A100",
+        "launch__grid_dim_x": 16, "launch__grid_dim_y": 2, "launch__grid_dim_z": 1, "breakdown:x": "a,b",
+        "sass__inst_executed_per_opcode": (5, {"FADD": 3, "FFMA": 2.0}), "inst_executed": (7, {2**40: 3, 2**40 + 16: 4}),
+        "pmsampling:sm__cycles_active.avg": (None, {2**60: 0.5}), "dram__bytes.sum.per_second": 2.5e9,
+    }  # fmt: skip
+    speedup = field(10, field(1, 1) + b"\x11" + bytes(8))
+    message = field(1, field(1, b"see @section:X:The X@") + field(2, 4))
+    rule = field(19, field(1, b"Rule") + field(3, field(1, message + speedup)) + field(4, b"SpeedOfLight"))
+    nvtx = field(21, nvtx_state(["iteration 1"], {"<default domain>": ["outer"], "ncu_bench": ["forward"]}))
+    source = field(1, 9) + field(4, b"\x7fELF") + field(6, 80)
+    names = list(metrics)
+    blocks = [
+        block_of([ReportKernel(metrics=metrics, more=rule)], names, sources=[source]),
+        block_of([ReportKernel("wait", {"inst_executed": 3}, nvtx), ReportKernel("wait")], [], process=3),
+    ]
+    small = report_of([ReportKernel(metrics={"gpu__time_duration.sum": 5})])
+    return [put_together(BEGINNING, blocks), small, small[:-9], zstandard.compress(small), BEGINNING + b"\x03"]

@@ -16,19 +16,18 @@ from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.ncu_rep import report_file as binary
-from ncu_parsers.ncu_rep.report_file_blocks import read_blocks
 from ncu_parsers.parquet import checked_open, reader
 from ncu_parsers.parse.parse import account
 from ncu_parsers.report_data.report import Report
@@ -350,17 +349,25 @@ def manifest(data: bytes, thorough: bool) -> None:
 
 
 def ncu_rep(data: bytes, thorough: bool) -> None:
-    """A binary report: what it says of itself, and the refusal where nothing can read its metrics."""
-    recording = read_blocks(BytesIO(data))
-    assert recording.whole_bytes <= len(data)
-    assert recording.cut or recording.whole_bytes == len(data)
-    with (
-        written(data, "report.ncu-rep") as path,
-        patch.object(binary, "PACKAGE", "no_reader_of_nvidia"),
-        patch.object(binary, "find_tool", lambda name: None),
-    ):
-        binary.read_report(Source(str(path)))
-        raise AssertionError("nothing here can read it")
+    """A binary report, whatever its bytes: launches read in parts are those read as launches, or both are refused."""
+    tables: list[pa.Table] = []
+    with written(data, "report.ncu-rep") as path, _tables(thorough), streaming_reader.beside_others():
+        source = Source(str(path))
+        try:
+            found = binary.read_report(source)
+        except NcuBenchError:
+            with pytest.raises(NcuBenchError):
+                binary.stream_report(source, tables.append)
+            raise
+        try:
+            streamed = binary.stream_report(source, tables.append)
+        except NotStreamed:
+            return
+        table = table_of(found)
+    assert _known(streamed) == _known(found)
+    assert rows_of(tables) == rows_of([table])
+    for each in (table, *tables):
+        hold_table(each)
 
 
 CSV_WORDS = (

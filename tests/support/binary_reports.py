@@ -1,14 +1,44 @@
-"""Take binary reports of ncu apart and reassemble them, by their published layout (ProfilerReport.proto)."""
+"""Take binary reports of ncu apart, reassemble them, and make small ones, byte by byte and without protobuf.
+
+The layout is published with ncu (extras/FileFormat); https://protobuf.dev/programming-guides/encoding says how messages
+are written.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ncu_parsers.ncu_rep.report_file_blocks import _fields
-
-RESULTS, PAYLOAD_BYTES, PROCESS = 2, 5, 6
+RESULTS, STRINGS, PAYLOAD_BYTES, PROCESS = 2, 4, 5, 6
 NVTX_STATE = 21
+
+FieldValue = int | bytes
+
+
+def fields_of(message: bytes) -> Iterator[tuple[int, FieldValue]]:
+    """The numbers of a message's fields, and their values: integers, or the bytes of everything else."""
+    at = 0
+    while at < len(message):
+        key, at = _read_varint(message, at)
+        kind = key & 7
+        if kind == 0:
+            number, at = _read_varint(message, at)
+            yield key >> 3, number
+            continue
+        size = {1: 8, 5: 4}.get(kind)
+        if size is None:
+            size, at = _read_varint(message, at)
+        yield key >> 3, message[at : at + size]
+        at += size
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    result = shift = 0
+    while message[at] >= 128:
+        result |= (message[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+    return result | message[at] << shift, at + 1
 
 
 @dataclass(frozen=True)
@@ -20,7 +50,7 @@ class Block:
 
     @property
     def has_result(self) -> bool:
-        return dict(_fields(self.header)).get(RESULTS) == 1
+        return dict(fields_of(self.header)).get(RESULTS, 0) != 0
 
     def of_process(self, number: int, path: str) -> Block:
         process = field(1, number) + field(2, b"127.0.0.1") + field(3, path.encode())
@@ -44,7 +74,7 @@ def field(number: int, value: int | bytes) -> bytes:
 
 
 def with_field(message: bytes, changed: int, value: int | bytes) -> bytes:
-    return b"".join(field(number, value if number == changed else old) for number, old in _fields(message))
+    return b"".join(field(number, value if number == changed else old) for number, old in fields_of(message))
 
 
 def sized(message: bytes) -> bytes:
@@ -58,7 +88,7 @@ def taken_apart(report: bytes) -> tuple[bytes, list[Block]]:
     while at < len(report):
         behind = at + 4 + struct.unpack_from("<I", report, at)[0]
         header = report[at + 4 : behind]
-        size = dict(_fields(header)).get(PAYLOAD_BYTES, 0)
+        size = dict(fields_of(header)).get(PAYLOAD_BYTES, 0)
         assert isinstance(size, int)
         at = behind + size
         blocks.append(Block(header, report[behind:at]))
@@ -79,3 +109,60 @@ def nvtx_state(process: list[str], thread: dict[str, list[str]]) -> bytes:
     )
     started = b"".join(field(3, field(1, 5) + field(2, name.encode())) for name in process)
     return names + field(2, field(1, 9166) + stacks) + field(3, field(1, 0) + started)
+
+
+# ----------------------------------------------------------------------------------------------- small reports, made
+
+
+def value(content: str | float) -> bytes:
+    """A value of a metric: a text, a whole number, or a double."""
+    if isinstance(content, str):
+        return field(1, content.encode())
+    return field(5, content) if isinstance(content, int) else b"\x19" + struct.pack("<d", content)
+
+
+Instances = Mapping[str | int, float]
+Metric = tuple[str | float | None, Instances]
+"""The value of a metric, if it has one, and the values of its instances by their keys."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A launch as it is written: its metrics by name, and more fields of its result."""
+
+    name: str = "gemm"
+    metrics: Mapping[str, Metric | str | float] | None = None
+    more: bytes = b""
+
+    def encoded(self, ids: Mapping[str, int]) -> bytes:
+        shape = field(1, 16) + field(2, 2) + field(3, 1)
+        known = field(7, self.name.encode()) + field(10, shape) + field(11, shape)
+        times = field(14, 1_760_000_000) + field(22, 1) + field(23, 7)
+        metrics = b"".join(field(13, _metric(ids[name], metric)) for name, metric in (self.metrics or {}).items())
+        return known + times + metrics + self.more
+
+
+def _metric(number: int, metric: Metric | str | float) -> bytes:
+    content, instances = metric if isinstance(metric, tuple) else (metric, {})
+    known = field(1, number) + (b"" if content is None else field(2, value(content)))
+    return known + b"".join(field(3, field(1, value(key)) + field(2, value(one))) for key, one in instances.items())
+
+
+BEGINNING = b"NVR\0" + sized(field(1, 7))
+SESSION = field(8, field(1, b"Nsight Compute Target") + field(2, b"2025.3.1.0")) + field(11, b"ncu app")
+
+
+def block_of(kernels: Sequence[Kernel], names: Sequence[str], *, process: int = 4711, sources: Sequence[bytes] = ()) -> Block:
+    """A block of launches of a process, with names of metrics, which count from the first block of a file."""
+    ids = {name: number for number, name in enumerate(dict.fromkeys([*names, *(name for one in kernels for name in one.metrics or {})]))}
+    payload = b"".join(map(sized, [*sources, *(kernel.encoded(ids) for kernel in kernels)]))
+    strings = b"".join(field(1, name.encode()) for name in names)
+    identity = field(1, process) + field(2, b"127.0.0.1") + field(3, b"/home/user/app")
+    header = field(1, len(sources)) + field(2, len(kernels)) + field(3, SESSION) + field(4, strings)
+    return Block(header + field(5, len(payload)) + field(6, identity), payload)
+
+
+def report_of(kernels: Sequence[Kernel], *, sources: Sequence[bytes] = ()) -> bytes:
+    """A report of launches, all in one block."""
+    names = list(dict.fromkeys(name for kernel in kernels for name in kernel.metrics or {}))
+    return put_together(BEGINNING, [block_of(kernels, names, sources=sources)])

@@ -1,27 +1,33 @@
 """Select the reader of a file: text pages of ncu and nsys, NVIDIA's binary reports, SQLite exports, traces.
 
 The first bytes decide; the file name only if they are ambiguous. Readers are imported on demand, so that reading a CSV
-loads neither SQLite nor NVIDIA's reader.
+loads neither SQLite nor protobuf.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import STANDARD_INPUT, TRACE_WORDS, Source
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ncu_parsers.streaming.streaming_reader import StreamedReport
+
 HEAD_BYTES = 4096
+TEXT_IN_PARTS = "ncu_parsers.streaming.streaming_reader"
 
 
 class FileKind(NamedTuple):
     """A kind of file: the module that reads it, and its first bytes or the endings of its name.
 
     If `words` are given, one of them must occur near the beginning. Only kinds with `streams` can be read from standard
-    input; other readers need a file. With `by_others`, an external program reads the file, and the module's `read_with`
+    input; other readers need a file. With `in_parts`, the module's `stream_report` reads big files too. With `by_others`, an external program reads the file, and the module's `read_with`
     names it with its version, because another version may give other data.
     """
 
@@ -31,6 +37,7 @@ class FileKind(NamedTuple):
     words: tuple[bytes, ...] = ()
     streams: bool = False
     by_others: bool = False
+    in_parts: bool = False
 
     def fits(self, head: bytes, name: str) -> bool:
         """True if a file with these first bytes and this name is of this kind."""
@@ -40,7 +47,7 @@ class FileKind(NamedTuple):
 
 
 KINDS: tuple[FileKind, ...] = (
-    FileKind("ncu_parsers.ncu_rep.report_file", magic=(b"NVR\0",), by_others=True),
+    FileKind("ncu_parsers.ncu_rep.report_file", magic=(b"NVR\0",), in_parts=True),
     FileKind("ncu_parsers.timelines.nsys_sqlite", magic=(b"SQLite format 3\0",)),
     FileKind("ncu_parsers.timelines.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
     FileKind(
@@ -78,10 +85,21 @@ def reader_of(source: Source) -> Callable[[Source], Report]:
     return read
 
 
+def streamer_of(source: Source) -> Callable[[Source, Callable[[pa.Table], None]], StreamedReport] | None:
+    """The function that reads `source` in parts and gives each as a table; None if it has to be read as a whole."""
+    kind = _kind_of(source)
+    if kind is not None and not kind.in_parts:
+        return None
+    stream: Callable[[Source, Callable[[pa.Table], None]], StreamedReport] = importlib.import_module(
+        kind.module if kind else TEXT_IN_PARTS
+    ).stream_report
+    return stream
+
+
 def read_with(sources: Sequence[Source]) -> str:
     """The external programs, with versions, that would read `sources`; "" if this package reads them itself.
 
-    Cached results are outdated if this changes: NVIDIA's reader gives more than a page of ncu.
+    Cached results are outdated if this changes.
     """
     kinds = {kind.module for kind in map(_kind_of, sources) if kind is not None and kind.by_others}
     return "; ".join(importlib.import_module(module).read_with() for module in sorted(kinds))

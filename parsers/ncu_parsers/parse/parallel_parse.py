@@ -29,8 +29,9 @@ from ncu_launch.errors import NcuBenchError
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import TextReading, read_report
 from ncu_parsers.parquet.writer import ENOUGH_ROWS, write_table, writing_row_groups
-from ncu_parsers.parse.file_kinds import read_artefact, reader_of
+from ncu_parsers.parse.file_kinds import read_artefact, reader_of, streamer_of
 from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
+from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import concatenated
@@ -38,7 +39,7 @@ from ncu_parsers.sources.memory import TooBig, limited, share_among
 from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.cells.rows import Mask, NotStreamed
-from ncu_parsers.streaming.streaming_reader import StreamedReport, beside_others, stream_report
+from ncu_parsers.streaming.streaming_reader import StreamedReport, beside_others
 
 WORTH_A_PROCESS = 16_000_000
 WORTH_A_PROCESS_IF_SLOW = 4_000_000
@@ -53,6 +54,8 @@ HEAD_BYTES = 1 << 16
 
 MOST_PROCESSES = 8
 """Each process may take some 200 MB."""
+
+StreamReport = Callable[[Source, Callable[[pa.Table], None]], StreamedReport]
 
 Ids = dict[int | None, tuple[int, int]]
 """The smallest and largest launch id per process."""
@@ -194,14 +197,14 @@ def _is_long_work(source: Source) -> bool:
 def read_here(source: Source, path: Path, big: int) -> Part:
     """Read one report: streamed into the file `path` if it has at least `big` bytes, else in memory."""
     try:
-        streams = reader_of(source) is read_report
+        stream = streamer_of(source)
     except NcuBenchError:
-        streams = False  # the plain reader reports the error
+        stream = None  # the plain reader reports the error
     try:
         part = None
-        if streams:
-            part = _streamed(source, path) if source.size >= big else _streamed_here(source)
-    except TooBig as error:
+        if stream is not None:
+            part = _streamed(source, path, stream) if source.size >= big else _streamed_here(source, stream)
+    except (TooBig, NotAReport) as error:
         return Part(refusal=(error.what, error.cause, error.advice))
     return part or _read_whole(source)
 
@@ -220,7 +223,7 @@ def read_apart(work: Sequence[tuple[Source, Path]], big: int) -> list[Part]:
     return parts
 
 
-def _streamed(source: Source, path: Path) -> Part:
+def _streamed(source: Source, path: Path, stream: StreamReport) -> Part:
     part = Part(path=path)
     try:
         with writing_row_groups(path) as groups:
@@ -229,7 +232,7 @@ def _streamed(source: Source, path: Path) -> Part:
                 groups.write(table)
                 _note_ids(part.ids, table)
 
-            part.report = stream_report(source, write)
+            part.report = stream(source, write)
             groups.finish(b"{}")
     except NotStreamed as reason:
         part = _read_whole(source)
@@ -240,12 +243,12 @@ def _streamed(source: Source, path: Path) -> Part:
     return part
 
 
-def _streamed_here(source: Source) -> Part | None:
+def _streamed_here(source: Source, stream: StreamReport) -> Part | None:
     """Stream a small report into memory, which is faster than the plain reader."""
     tables: list[pa.Table] = []
     try:
         with beside_others():
-            report = stream_report(source, tables.append)
+            report = stream(source, tables.append)
     except NotStreamed:
         return None
     part = Part(report, table=concatenated(tables))

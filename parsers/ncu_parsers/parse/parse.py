@@ -12,12 +12,13 @@ import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.derived.table_builder import launches_table
-from ncu_parsers.detect.text_reader import merge, read_report
+from ncu_parsers.detect.text_reader import merge
 from ncu_parsers.parquet.atomic_output import folder_beside
 from ncu_parsers.parquet.writer import write_parts, write_table, writing_row_groups
-from ncu_parsers.parse.file_kinds import read_artefact, reader_of
+from ncu_parsers.parse.file_kinds import read_artefact, streamer_of
 from ncu_parsers.parse.rank_origin import by_origin, origin_of, with_origin
 from ncu_parsers.parse.slow_reading import note_loops, note_not_streamed
+from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Launch, Report, shortened
 from ncu_parsers.schema.tables import SCHEMA_VERSION, concatenated, encoded, with_metadata
 from ncu_parsers.sources.memory import TooBig, limited
@@ -125,19 +126,18 @@ def stream_into(
 
 def _stream_one(path: Path, source: Source, reading: Callable[[Source], None]) -> Parsed | None:
     try:
-        if reader_of(source) is not read_report:
-            return None
+        stream = streamer_of(source)
     except NcuBenchError:
         return None  # the plain reader reports the error
-    from ncu_parsers.streaming.streaming_reader import stream_report  # imported only for big reports
-
+    if stream is None:
+        return None
     reading(source)
     try:
         with writing_row_groups(path) as groups:
-            report = stream_report(source, groups.write)
+            report = stream(source, groups.write)
             note_loops(report)
             groups.finish(encoded(_metadata([report], [])))
-    except TooBig as error:
+    except (TooBig, NotAReport) as error:
         return Parsed(None, refused={source.name: error.drop_traceback()})
     return Parsed(None, [report], written=True)
 

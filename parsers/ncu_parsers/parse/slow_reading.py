@@ -13,8 +13,8 @@ NOT_COMPILED = (
 
 
 def note_loops(report: Report) -> None:
-    """Add a note to a streamed report if this installation has no compiled loops."""
-    if compiled_loops.loops is None:
+    """Add a note to a streamed report of lines if this installation has no compiled loops."""
+    if compiled_loops.loops is None and report.lines:
         report.notes.append(NOT_COMPILED)
 
 

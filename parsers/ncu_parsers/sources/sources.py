@@ -34,7 +34,7 @@ TIMELINE = "timeline"
 """The folder, in a run folder of ncu, of the nsys run that preceded it."""
 REPORT_SUFFIXES = {
     ".csv", ".txt", ".log", ".out", ".tsv", ".jsonl",
-    ".ncu-rep", ".nsight-cuprof-report",
+    ".ncu-rep", ".ncu-repz", ".nsight-cuprof-report",
     ".nsys-rep", ".qdrep", ".sqlite",
     ".json",
 }  # fmt: skip

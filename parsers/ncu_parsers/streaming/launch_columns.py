@@ -28,6 +28,9 @@ from ncu_parsers.streaming.cells.rows import Codes, Integers, Mask, Numbers, Tex
 
 Value = TypeVar("Value")
 
+NvtxRanges = tuple[tuple[str, str], ...]
+"""The NVTX ranges around a launch as (domain, name), outermost first."""
+
 ATTRIBUTES = ("Process Name", "Host Name", "Kernel Time", "Result Type", "Device Name")
 
 
@@ -95,7 +98,8 @@ class LaunchColumns:
 
     A shape is three int32, (rows, 3) for all; -1 where a launch prints none.
 
-    `readings` and `nans` count, for each launch, what was printed for it and how much of that was nan.
+    `readings` and `nans` count, for each launch, what was printed for it and how much of that was nan. `ranges` are the
+    NVTX ranges of each launch, None where NVTX was not recorded; None as a whole where `cells` have them as printed.
     """
 
     rows: int
@@ -107,6 +111,7 @@ class LaunchColumns:
     readings: npt.NDArray[np.int64]
     nans: npt.NDArray[np.int64]
     rules: Rules | None = None
+    ranges: list[NvtxRanges | None] | None = None
 
     @cached_property
     def failed(self) -> Mask:
@@ -123,6 +128,7 @@ def joinable(one: LaunchColumns, other: LaunchColumns) -> bool:
         one.cells.keys() == other.cells.keys()
         and one.shapes.keys() == other.shapes.keys()
         and (one.processes is None) == (other.processes is None)
+        and (one.ranges is None) == (other.ranges is None)
     )
 
 
@@ -141,6 +147,7 @@ def joined(parts: Sequence[LaunchColumns]) -> LaunchColumns:
         np.concatenate([part.readings for part in parts]),
         np.concatenate([part.nans for part in parts]),
         _joined_rules(parts),
+        None if first.ranges is None else [ranges for part in parts for ranges in part.ranges or ()],
     )
 
 
@@ -245,15 +252,23 @@ def _shape_array(shapes: Codes | None) -> pa.Array | None:
 def _ranges(columns: LaunchColumns) -> dict[str, list[Any] | None]:
     titles = [title for title in columns.cells if title.startswith(csv_pages.NVTX_TITLES)]
     names = ("nvtx_path", "phase", "module", "iteration")
-    if not titles:
+    if not titles and not any(ranges is not None for ranges in columns.ranges or ()):
         return dict.fromkeys(names)
-    seen: dict[tuple[str, ...], Launch] = {}
+    seen: dict[Any, Launch] = {}
     launches = []
-    for texts in zip(*(_each(columns.cells[title], str) for title in titles), strict=True):
-        if texts not in seen:
-            seen[texts] = Launch("")
-            place(seen[texts], csv_pages.nvtx_ranges(dict(zip(titles, texts, strict=True))) or [])
-        launches.append(seen[texts])
+    if columns.ranges is None:
+        printed_ranges = zip(*(_each(columns.cells[title], str) for title in titles), strict=True)
+        for texts in printed_ranges:
+            if texts not in seen:
+                seen[texts] = Launch("")
+                place(seen[texts], csv_pages.nvtx_ranges(dict(zip(titles, texts, strict=True))) or [])
+            launches.append(seen[texts])
+    for ranges in columns.ranges or ():
+        if ranges not in seen:
+            seen[ranges] = Launch("")
+            if ranges is not None:
+                place(seen[ranges], list(ranges))
+        launches.append(seen[ranges])
     return {name: [getattr(launch, name) for launch in launches] for name in names}
 
 

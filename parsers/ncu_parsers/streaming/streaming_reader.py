@@ -23,6 +23,7 @@ from ncu_parsers.sources.process_settings import process_wide
 from ncu_parsers.sources.sources import DAMAGE, Source
 from ncu_parsers.streaming.blocks import blocks_of
 from ncu_parsers.streaming.cells.rows import NotStreamed
+from ncu_parsers.streaming.launch_columns import LaunchColumns
 from ncu_parsers.streaming.launch_tables import LaunchTables
 from ncu_parsers.streaming.line_account import LineAccount
 from ncu_parsers.streaming.page_rows import PageRows, StreamedPage
@@ -103,8 +104,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
     """
     report = StreamedReport(source.name)
     account = LineAccount(report)
-    executor = InThisThread if _beside_others.get() else ThreadPoolExecutor
-    with _one_heap(), executor(WORKERS) as pool, executor(1) as writer:
+    with _workers() as (pool, writer):
         rows, tables = PageRows(account, pool), LaunchTables(report, pool)
         try:
             with source.open() as stream:
@@ -116,6 +116,27 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
         raise NotStreamed("it holds no launch")
     _finish(report, account, rows.pages, tables)
     return report
+
+
+@contextmanager
+def _workers() -> Iterator[tuple[Executor, Executor]]:
+    """What makes tables beside this thread, and what writes them."""
+    executor = InThisThread if _beside_others.get() else ThreadPoolExecutor
+    with _one_heap(), executor(WORKERS) as pool, executor(1) as writer:
+        yield pool, writer
+
+
+def write_launches(
+    launches: Iterable[LaunchColumns], report: StreamedReport, write: Callable[[pa.Table], None]
+) -> None:
+    """Give launches to `write` in tables that follow each other, and count them in the report.
+
+    Raises `NotStreamed` for launches that have to be read one by one.
+    """
+    with _workers() as (pool, writer):
+        tables = LaunchTables(report, pool)
+        _write_each(tables.tables(launches), write, writer)
+    _count(report, tables)
 
 
 def _write_each(tables: Iterable[pa.Table], write: Callable[[pa.Table], None], writer: Executor) -> None:
@@ -144,6 +165,10 @@ def _finish(report: StreamedReport, account: LineAccount, pages: list[StreamedPa
     for streamed in pages:
         report.notes += [DECIMAL_COMMAS] if streamed.locale.decimal == "," else []
         report.notes += streamed.problems.notes()
+    _count(report, tables)
+
+
+def _count(report: StreamedReport, tables: LaunchTables) -> None:
     report.notes += tables.notes()
     report.streamed_rows, report.streamed_names, report.streamed_failures = (
         tables.rows, tables.metric_names, tables.failed

@@ -1,27 +1,26 @@
-"""Binary reports (.ncu-rep) give the values that ncu prints, and readers that return too few launches are rejected."""
+"""Binary reports of other people: the values that ncu prints and others exported, for every launch."""
 
 from __future__ import annotations
 
 import gzip
-import importlib.metadata
-import importlib.util
-import io
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+import zstandard
 from ncu_launch.profilers.installed_tools import Tool, find_tool, print_raw_page
 from ncu_parsers.derived.tensor_opcodes import OPCODES
-from ncu_parsers.ncu_rep import report_file
-from ncu_parsers.ncu_rep.report_file import read_report, replace_links
-from ncu_parsers.ncu_rep.report_file_blocks import read_blocks
+from ncu_parsers.ncu_rep.report_file import read_report, stream_report
+from ncu_parsers.ncu_rep.result_details import replace_links
 from ncu_parsers.parse.file_kinds import read_with
 from ncu_parsers.parse.parse import parse
+from ncu_parsers.schema.tables import concatenated
 from ncu_parsers.sources.sources import Source, find_sources
 
 from tests.support.binary_reports import nvtx_state, put_together, taken_apart
@@ -44,14 +43,7 @@ PRINTABLE_BY_NCU_2022_3 = ["AveryClapp__", "eschnett__", "josiahls__", "strrules
 KNOWN_TO_THE_FILE_ONLY = {"device_id", "grid", "block", "rules", "nvtx_path", "flops_basis"}
 """Columns that pages of ncu 2022.3 lack or abbreviate."""
 
-pytestmark = [
-    pytest.mark.slow,
-    needs_shared_reports,
-    pytest.mark.skipif(
-        importlib.util.find_spec("ncu_report") is None,
-        reason="NVIDIA's reader is missing: pip install 'ncu-bench[ncu-rep]'",
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_shared_reports]
 
 Row = dict[str, Any]
 
@@ -70,16 +62,6 @@ def rows(path: Path) -> list[Row]:
 def refusal(path: Path) -> str:
     (error,) = parse([Source(str(path))]).refused.values()
     return error.paragraph
-
-
-@pytest.fixture
-def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ncu_report", None)
-
-
-@pytest.fixture
-def without_ncu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_file, "find_tool", lambda name: None)
 
 
 # --------------------------------------------------------------------------------------------- what a report holds
@@ -102,13 +84,29 @@ def test_every_report_gives_the_launches_version_and_device_of_the_index(part: s
     assert not any(row["failed"] for row in found)
 
 
+@pytest.mark.parametrize("path", [*REPORTS, *shared_reports("ncu_rep_full")], ids=lambda path: path.name)
+def test_a_report_read_in_parts_is_the_same_table_as_read_launch_by_launch(path: Path) -> None:
+    tables: list[pa.Table] = []
+    streamed = stream_report(Source(str(path)), tables.append)
+    (table,) = tables
+    parsed = parse([Source(str(path))])
+    assert parsed.table is not None
+    assert table.equals(concatenated([parsed.table.replace_schema_metadata()]), check_metadata=True)
+    (read,) = parsed.reports
+    assert (streamed.rows, streamed.failures, streamed.metric_names) == (read.rows, read.failures, read.metric_names)
+    assert (streamed.notes, streamed.session, streamed.tool_version) == (read.notes, read.session, read.tool_version)
+
+
 @cache
 def printed(part: str, folder: Path) -> Path:
     """The raw page that real ncu prints for a report."""
+    return printed_page(report(part), folder / f"{part}.csv")
+
+
+def printed_page(path: Path, page: Path) -> Path:
     ncu = find_tool("ncu")
     assert ncu is not None
-    page = folder / f"{part}.csv"
-    assert print_raw_page(ncu, report(part), page)
+    assert print_raw_page(ncu, path, page)
     return page
 
 
@@ -262,11 +260,10 @@ def test_nvtx_ranges_set_phase_module_and_iteration(tmp_path: Path) -> None:
 
 
 @needs_ncu
-def test_nvtx_ranges_are_those_that_ncu_prints(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_nvtx_ranges_are_those_that_ncu_prints(tmp_path: Path) -> None:
     path = made(tmp_path, nvtx=NVTX)
-    ours = rows(path)
-    request.getfixturevalue("without_package")
-    assert [row["nvtx_path"] for row in rows(path)] == [row["nvtx_path"] for row in ours]
+    page = printed_page(path, tmp_path / "page.csv")
+    assert [row["nvtx_path"] for row in rows(path)] == [row["nvtx_path"] for row in rows(page)]
 
 
 def test_without_nvtx_there_is_no_path_and_without_ranges_an_empty_one() -> None:
@@ -277,23 +274,28 @@ def test_without_nvtx_there_is_no_path_and_without_ranges_an_empty_one() -> None
 @needs_ncu
 @pytest.mark.parametrize("turns", [False, True])
 def test_launches_of_several_processes_are_numbered_as_ncu_numbers_them(
-    turns: bool, tmp_path: Path, request: pytest.FixtureRequest
+    turns: bool, tmp_path: Path
 ) -> None:
     path = made(tmp_path, processes={12000: "/a/b", 777: "/usr/bin/other", 9166: "C:\\a.exe"}, turns=turns)
     ours = rows(path)
     assert [row["process_id"] for row in ours] == [777] * 4 + [9166] * 4 + [12000] * 4
     assert [row["Process Name"] for row in ours] == ["other"] * 4 + ["a.exe"] * 4 + ["b"] * 4
-    request.getfixturevalue("without_package")
+    page = rows(printed_page(path, tmp_path / "page.csv"))
     same = ("launch_id", "process_id", "kernel_name", "duration_ns")
-    assert [[row[name] for name in same] for row in rows(path)] == [[row[name] for name in same] for row in ours]
+    assert [[row[name] for name in same] for row in page] == [[row[name] for name in same] for row in ours]
 
 
 # -------------------------------------------------------------------------------------------- files that are not whole
 
 
-def test_a_compressed_report_is_read_like_the_report(tmp_path: Path) -> None:
-    path = tmp_path / "run.ncu-rep.gz"
-    path.write_bytes(gzip.compress(report("josiahls__").read_bytes()))
+@pytest.mark.parametrize(
+    ("name", "compress"), [("run.ncu-rep.gz", gzip.compress), ("run.ncu-repz", zstandard.compress)]
+)
+def test_a_compressed_report_is_read_like_the_report(
+    name: str, compress: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(compress(report("josiahls__").read_bytes()))
     assert [source.path for source in find_sources([str(tmp_path)])] == [str(path)]
     same = [{**row, "report": ""} for row in rows(report("josiahls__"))]
     assert [{**row, "report": ""} for row in rows(path)] == same
@@ -336,118 +338,35 @@ def test_a_report_without_a_launch_is_refused(tmp_path: Path) -> None:
     assert "holds no launch" in refusal(path)
 
 
-def test_no_damage_of_a_report_invents_launches_or_raises() -> None:
+def test_no_damage_of_a_report_invents_launches_or_raises(tmp_path: Path) -> None:
     whole = report("AveryClapp__").read_bytes()
+    path = tmp_path / "damaged.ncu-rep"
     for at in range(0, len(whole), 4001):
         damaged = bytearray(whole)
         damaged[at : at + 8] = b"\xff" * 8
-        found = read_blocks(io.BytesIO(damaged))
-        assert len(found.launches) <= 4
-        assert found.whole_bytes <= len(whole)
+        path.write_bytes(damaged)
+        parsed = parse([Source(str(path))])
+        assert parsed.refused or 1 <= parsed.reports[0].rows <= 4
 
 
-# ------------------------------------------------------------------------------------------- ways to read, one by one
+# ---------------------------------------------------------------------------------------- what is loaded and started
 
 
-@needs_ncu
-@pytest.mark.usefixtures("without_package")
-@pytest.mark.parametrize("part", PRINTABLE_BY_NCU_2022_3)
-def test_without_the_package_an_installed_ncu_reads_the_same_launches(part: str) -> None:
-    read = read_report(Source(str(report(part))))
-    found = rows(report(part))
-    assert len(found) == LAUNCHES[part][0]
-    assert (read.tool_version, read.dialects) == (LAUNCHES[part][1], ["binary report"])
-    assert "lacks rule results and opcode counts" in read.notes[0]
-    assert all(row["grid"] and row["block"] and row["process_id"] for row in found)
-    assert {row["report"] for row in found} == {str(report(part))}
-
-
-@needs_ncu
-@pytest.mark.usefixtures("without_package")
-def test_an_ncu_older_than_the_report_is_distinguished_from_a_broken_report() -> None:
-    text = refusal(report("bobschreiner__"))
-    assert "the package ncu_report is not installed" in text
-    assert "ncu 2022.3.0.0 could not load it" in text
-    assert "older than the report" in text
-    assert "an ncu that is not older than 2025.2.1.0" in text
-
-
-@pytest.mark.usefixtures("without_package", "without_ncu")
-def test_without_any_reader_the_error_says_what_to_install() -> None:
-    text = refusal(report("AveryClapp__"))
-    assert text.startswith(
-        f"{report('AveryClapp__')} is a binary report of ncu 2023.1.1.0, and nothing on this machine"
-    )
-    assert "the package ncu_report is not installed; there is no ncu on PATH" in text
-    assert "pip install 'ncu-bench[ncu-rep]'" in text
-    assert "ncu --import FILE.ncu-rep --csv" in text
-    assert "\n" not in text
-
-
-class _Nothing:
-    """NVIDIA's reader when it is older than a report: it returns no launch and no error."""
-
-    IMetric = SimpleNamespace(unit=None)
-
-    def load_report(self, path: str) -> SimpleNamespace:
-        return SimpleNamespace(num_ranges=lambda: 0, get_version=lambda: "2021.1")
-
-
-@pytest.mark.usefixtures("without_ncu")
-def test_a_reader_that_returns_no_launch_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ncu_report", _Nothing())
-    assert "ncu_report 2021.1 gave 0 of its 4 launches and no error" in refusal(report("AveryClapp__"))
-
-
-@needs_ncu
-def test_ncu_is_used_after_a_reader_that_returns_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ncu_report", _Nothing())
-    assert len(rows(report("AveryClapp__"))) == 4
-
-
-@pytest.mark.usefixtures("without_ncu")
-def test_a_reader_without_units_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ncu_report", SimpleNamespace(IMetric=object))
-    assert "too old: it names no units" in refusal(report("AveryClapp__"))
-
-
-@pytest.mark.usefixtures("without_ncu")
-def test_the_error_for_a_reader_that_cannot_be_loaded_gives_the_reason(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "ncu_report.py").write_text("raise ImportError('libnvperf_host.so: no such file')")
-    monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    assert "cannot be loaded (libnvperf_host.so: no such file)" in refusal(report("AveryClapp__"))
-
-
-def test_a_change_of_the_reader_makes_a_cached_table_outdated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "page.csv").write_text('"ID","Kernel Name"')
-    binary, page = Source(str(report("AveryClapp__"))), Source(str(tmp_path / "page.csv"))
-    installed = read_with([binary])
-    assert installed == f"ncu-report {importlib.metadata.version('ncu-report')}"
-    assert (read_with([page]), read_with([page, binary])) == ("", installed)
-
-    def not_installed(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(report_file, "version", not_installed)
-    monkeypatch.setattr(report_file, "find_tool", lambda name: Tool("ncu", "/x/ncu", (2022, 3), "2022.3.0.0"))
-    assert read_with([binary]) == "ncu 2022.3.0.0"
-    monkeypatch.setattr(report_file, "find_tool", lambda name: None)
-    assert read_with([binary]) == "no ncu"
-
-
-def test_importing_the_parsers_does_not_import_the_package() -> None:
+def test_reading_a_report_starts_no_program_and_loads_neither_the_package_nor_pandas(tmp_path: Path) -> None:
     command = (
-        "import sys, ncu_parsers.parse.parse, ncu_parsers.ncu_rep.report_file; sys.exit('ncu_report' in sys.modules)"
+        "import sys, subprocess; subprocess.Popen = None\n"
+        "from ncu_parsers.parse.parse import parse; from ncu_parsers.sources.sources import Source\n"
+        f"assert parse([Source({str(report('AveryClapp__'))!r})]).table is not None\n"
+        "sys.exit(str({'ncu_report', 'pandas'} & sys.modules.keys()) if {'ncu_report', 'pandas'} & sys.modules.keys() else 0)"
     )
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
 
 
-@needs_ncu
-@pytest.mark.usefixtures("without_package")
-def test_a_file_named_like_an_option_is_passed_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_report_is_read_by_no_external_program() -> None:
+    assert read_with([Source(str(report("AveryClapp__")))]) == ""
+
+
+def test_a_file_named_like_an_option_is_read_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("--help", "-o x; touch y", "a'b c"):
         shutil.copy(report("josiahls__"), tmp_path / name)

@@ -1,0 +1,216 @@
+"""The blocks of a binary report, and the messages in them.
+
+NVR and a zero byte, a file header, then blocks. A block is a header and a payload: sources, results of kernels, results
+of ranges, and in newer files more. Each message is preceded by its size in four bytes. Headers are read first: they
+hold the names of metrics, which count through the whole file, and which process a block is of. Payloads are then read
+one message at a time, so that memory does not grow with the file.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, NamedTuple
+
+from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
+from ncu_parsers.sources import memory
+from ncu_parsers.sources.sources import Source, unreadable
+
+MAGIC = b"NVR\0"
+SIZE_BYTES = 4
+LONGEST_SOURCE = 1 << 30
+BLOCKS_BETWEEN_CHECKS = 10_000
+
+
+class Process(NamedTuple):
+    """The process that was profiled, as far as the file says."""
+
+    number: int | None = None
+    name: str | None = None
+    host: str | None = None
+
+
+class Content(Enum):
+    """What a message of a payload is."""
+
+    SOURCE = "Source"
+    KERNEL = "Kernel"
+    RANGE = "Range"
+    UNKNOWN = ""
+
+
+class Block(NamedTuple):
+    """One block with a payload: where that begins and ends in the file, and how many messages of each kind it has."""
+
+    begin: int
+    end: int
+    sources: int
+    kernels: int
+    ranges: int
+    process: Process
+
+    def content_at(self, place: int) -> Content:
+        """What the message at a place of the payload is."""
+        if place < self.sources:
+            return Content.SOURCE
+        if place < self.sources + self.kernels:
+            return Content.KERNEL
+        return Content.RANGE if place < self.sources + self.kernels + self.ranges else Content.UNKNOWN
+
+
+class MetricNames:
+    """The names that metrics give by number: those of all blocks, one behind the other. Each text is kept once."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.codes = array("i")
+        self._places: dict[bytes, int] = {}
+
+    def add(self, encoded: Iterable[bytes]) -> None:
+        """Add the names of one block."""
+        for text in encoded:
+            place = self._places.get(text)
+            if place is None:
+                place = self._places[text] = len(self.texts)
+                self.texts.append(text_of(text))
+            self.codes.append(place)
+
+
+@dataclass
+class Blocks:
+    """What the headers of a file say: its blocks, the names of metrics, the session. `is_cut` if it ends in damage."""
+
+    blocks: list[Block] = field(default_factory=list)
+    names: MetricNames = field(default_factory=MetricNames)
+    session: dict[str, str] = field(default_factory=dict)
+    is_cut: bool = False
+
+    @property
+    def tool_version(self) -> str | None:
+        """The version of the ncu that wrote the report."""
+        version = re.match(r"20\d\d(?:\.\d+)+", self.session.get("Nsight Compute Target", ""))
+        return version[0] if version else None
+
+    def of_processes(self) -> list[Block]:
+        """The blocks process by process, as ncu numbers launches."""
+        return sorted(self.blocks, key=lambda block: block.process.number or 0)
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[BinaryIO]:
+    """The report as a file in which one can seek, unpacked into a temporary one if it is compressed.
+
+    Raises `NcuBenchError` if it cannot be read or unpacked.
+    """
+    with TemporaryDirectory(prefix="ncu-bench-") as folder:
+        path = Path(source.path)
+        try:
+            with path.open("rb") as plain:
+                is_plain = plain.read(len(MAGIC)) == MAGIC
+            if not is_plain:
+                path = Path(folder) / "report.ncu-rep"
+                source.unpack(path)
+            stream = path.open("rb")
+        except OSError as error:
+            raise unreadable(source.name, error) from error
+        with stream:
+            yield stream
+
+
+def blocks_of(stream: BinaryIO, name: str) -> Blocks:
+    """Read all headers, to the end of the file or its first damage. Raises `memory.TooBig` naming the report `name`."""
+    result = Blocks()
+    size = stream.seek(0, 2)
+    stream.seek(0)
+    try:
+        if stream.read(len(MAGIC)) != MAGIC:
+            raise Damaged("no binary report")
+        _message(stream, size)
+        for number, header in enumerate(_headers(stream, size)):
+            _take_header(header, stream, size, result)
+            if number % BLOCKS_BETWEEN_CHECKS == 0:
+                memory.require_memory(name, streaming=True)
+    except Damaged:
+        result.is_cut = True
+    return result
+
+
+def _headers(stream: BinaryIO, size: int) -> Iterator[Any]:
+    while stream.tell() < size:
+        data = _message(stream, size)
+        if not data:
+            raise Damaged("a block without a header")
+        yield decoded("Header", data)
+
+
+def _take_header(header: Any, stream: BinaryIO, size: int, result: Blocks) -> None:
+    """Note a block, and go to its end. Raises `Damaged` if the file ends before."""
+    begin, end = stream.tell(), stream.tell() + header.payload_bytes
+    result.names.add(header.strings.texts)
+    for version in header.session.versions:
+        result.session[text_of(version.program)] = text_of(version.version)
+    if header.session.HasField("command_line"):
+        result.session["Profiler Command Line"] = text_of(header.session.command_line)
+    if end > begin:
+        counts = header.sources, header.results, header.ranges
+        result.blocks.append(Block(begin, min(end, size), *counts, _process(header.process)))
+    if end > size:
+        raise Damaged("the file ends in a block")
+    stream.seek(end)
+
+
+def _process(process: Any) -> Process:
+    return Process(
+        process.number if process.HasField("number") else None,
+        re.split(r"[\\/]", text_of(process.path))[-1] or None,
+        text_of(process.host) or None,
+    )
+
+
+def _message(stream: BinaryIO, end: int) -> bytes:
+    """The next message of a file, or of a block, that ends at `end`. Raises `Damaged` if that is before it."""
+    size = _size(stream, end)
+    if size > memory.longest_line():
+        raise Damaged("a message is longer than any")
+    return stream.read(size)
+
+
+def _size(stream: BinaryIO, end: int) -> int:
+    size = stream.read(SIZE_BYTES)
+    if len(size) < SIZE_BYTES:
+        raise Damaged("the file ends in a size")
+    count = int(struct.unpack("<I", size)[0])
+    if count > end - stream.tell():
+        raise Damaged("a message is longer than what it is in")
+    return count
+
+
+class Message(NamedTuple):
+    """One message of a payload: what it is, and its bytes, None if they are more than any such message has."""
+
+    content: Content
+    data: bytes | None
+    block: Block
+
+
+def messages_of(stream: BinaryIO, block: Block, *wanted: Content) -> Iterator[Message]:
+    """The messages of a block that are wanted, one after the other. Raises `Damaged` where the block ends too early."""
+    at, place = block.begin, 0
+    while at < block.end:
+        stream.seek(at)
+        size = _size(stream, block.end)
+        at = stream.tell() + size
+        content = block.content_at(place)
+        if content in wanted:
+            longest = LONGEST_SOURCE if content is Content.SOURCE else memory.longest_line()
+            yield Message(content, stream.read(size) if size <= longest else None, block)
+        place += 1
+    if place < block.sources + block.kernels + block.ranges:
+        raise Damaged("the block lacks messages")

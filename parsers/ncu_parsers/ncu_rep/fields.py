@@ -1,0 +1,119 @@
+"""The messages of a binary report: the number, name and kind of each field that is read.
+
+The layout is published with ncu, in extras/FileFormat; one description fits the reports of ncu 2018 to 2025. Here every
+field may be missing, since newer writers leave out what older ones require, and unknown fields are skipped. Texts are
+bytes: damaged ones are no UTF-8. Values of metrics stay encoded, since `encoded_values` decodes many at once.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.internal import api_implementation
+from google.protobuf.message import DecodeError
+
+Fields = tuple[tuple[int, str, str], ...]
+
+MESSAGES: dict[str, Fields] = {
+    "Header": (
+        (1, "sources", "uint32"), (2, "results", "uint32"), (3, "session", "Session"), (4, "strings", "Strings"),
+        (5, "payload_bytes", "uint32"), (6, "process", "Process"), (7, "ranges", "uint32"),
+    ),
+    "Strings": ((1, "texts", "bytes*"),),
+    "Process": ((1, "number", "uint32"), (2, "host", "bytes"), (3, "path", "bytes")),
+    "Session": ((8, "versions", "Version*"), (11, "command_line", "bytes")),
+    "Version": ((1, "program", "bytes"), (2, "version", "bytes")),
+    "Kernel": (
+        (5, "mangled", "bytes"), (6, "function", "bytes"), (7, "name", "bytes"), (10, "grid", "Shape"),
+        (11, "block", "Shape"), (13, "metrics", "Metric*"), (14, "created", "uint64"), (15, "source", "Source"),
+        (17, "sections", "Section*"), (19, "rules", "Rule*"), (21, "nvtx", "Nvtx"), (22, "context", "uint32"),
+        (23, "stream", "uint32"),
+    ),
+    "Range": (
+        (4, "metrics", "Metric*"), (5, "created", "uint64"), (7, "sections", "Section*"), (10, "nvtx", "Nvtx"),
+        (11, "context", "uint32"), (15, "references", "uint64*"),
+    ),
+    "Shape": ((1, "x", "uint64"), (2, "y", "uint64"), (3, "z", "uint64")),
+    "Metric": ((1, "name", "uint32"), (2, "value", "bytes"), (3, "instances", "Instance*"), (4, "series", "uint32")),
+    "Instance": ((1, "key", "bytes"), (2, "value", "bytes")),
+    "Value": (
+        (1, "text", "bytes"), (2, "single", "float"), (3, "double", "double"), (4, "small", "uint32"),
+        (5, "whole", "uint64"),
+    ),
+    "Section": ((1, "name", "bytes"), (8, "sets", "Set*")),
+    "Set": ((1, "name", "bytes"),),
+    "Rule": ((1, "name", "bytes"), (3, "body", "RuleBody"), (4, "section", "bytes")),
+    "RuleBody": ((1, "items", "RuleItem*"),),
+    "RuleItem": ((1, "message", "RuleMessage"), (8, "focus", "Focus*"), (10, "speedup", "Speedup")),
+    "RuleMessage": ((1, "text", "bytes"), (2, "kind", "uint32")),
+    "Focus": ((2, "metric", "bytes"), (3, "value", "double")),
+    "Speedup": ((1, "kind", "uint32"), (2, "percent", "double")),
+    "Nvtx": ((1, "domains", "NvtxDomain*"), (2, "threads", "NvtxThread*"), (3, "started", "NvtxStarted*")),
+    "NvtxDomain": ((1, "number", "uint64"), (2, "name", "bytes")),
+    "NvtxThread": ((2, "domains", "NvtxPushed*"),),
+    "NvtxPushed": ((1, "domain", "uint64"), (3, "ranges", "NvtxPushedRange*")),
+    "NvtxPushedRange": ((1, "name", "bytes"),),
+    "NvtxStarted": ((1, "domain", "uint64"), (3, "ranges", "NvtxStartedRange*")),
+    "NvtxStartedRange": ((2, "name", "bytes"),),
+    "Source": (
+        (1, "reference", "uint64"), (2, "code", "bytes"), (3, "ptx", "bytes"), (4, "cubin", "bytes"),
+        (6, "sm_revision", "uint32"), (8, "files", "SourceFiles"),
+    ),
+    "SourceFiles": ((1, "files", "SourceFile*"),),
+    "SourceFile": ((1, "path", "bytes"), (2, "content", "bytes")),
+}  # fmt: skip
+"""Field number, our name and kind by message; a kind with * is repeated, one that is no number or bytes is a message."""
+
+_KINDS = {"double": 1, "float": 2, "uint64": 4, "bytes": 12, "uint32": 13}
+_MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
+_PACKAGE = "ncu_bench"
+
+DAMAGE = (DecodeError, ValueError, IndexError, KeyError, TypeError, struct.error, RecursionError)
+"""What protobuf raises for damaged messages: its C extension the first, its Python implementation any of these."""
+
+
+class Damaged(Exception):
+    """A message cannot be decoded."""
+
+
+@lru_cache(maxsize=1)
+def _pool() -> descriptor_pool.DescriptorPool:
+    file = descriptor_pb2.FileDescriptorProto(name="report.proto", package=_PACKAGE, syntax="proto2")
+    for name, fields in MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, field, kind in fields:
+            added = message.field.add(name=field, number=number)
+            added.label = _REPEATED if kind.endswith("*") else _OPTIONAL
+            kind = kind.rstrip("*")
+            added.type = _KINDS.get(kind, _MESSAGE)
+            if kind not in _KINDS:
+                added.type_name = f".{_PACKAGE}.{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return pool
+
+
+@lru_cache(maxsize=64)
+def _class_of(message: str) -> Any:
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{message}"))
+
+
+def decoded(message: str, data: bytes) -> Any:
+    """The message of that name in MESSAGES that `data` encodes. Raises `Damaged`."""
+    try:
+        return _class_of(message).FromString(data)
+    except DAMAGE as error:
+        raise Damaged(f"a {message} cannot be decoded") from error
+
+
+def text_of(data: bytes) -> str:
+    """A text of a message; bytes that are no UTF-8 are replaced."""
+    return data.decode("utf-8", "replace")
+
+
+def is_compiled() -> bool:
+    """Whether protobuf decodes with its C extension; its Python implementation takes many times longer."""
+    return api_implementation.Type() != "python"

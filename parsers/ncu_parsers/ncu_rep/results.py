@@ -1,0 +1,69 @@
+"""The results of kernels and ranges in a report, one after the other, and what of them could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+from ncu_parsers.ncu_rep.blocks import Block, Blocks, Content, Message, messages_of
+from ncu_parsers.ncu_rep.fields import Damaged, decoded
+
+
+class Result(NamedTuple):
+    """One launch or range as decoded, its number among those of all processes, its block and its bytes in the file."""
+
+    message: Any
+    content: Content
+    number: int
+    block: Block
+    size: int
+
+
+@dataclass
+class Lost:
+    """How many results and values could not be decoded, and how many values are of metrics without a name."""
+
+    results: int = 0
+    values: int = 0
+    nameless: int = 0
+
+    def notes(self) -> list[str]:
+        """A note for each kind of loss."""
+        notes = []
+        if self.results:
+            notes.append(
+                f"{self.results} launch{'es are' if self.results > 1 else ' is'} damaged and left out; those behind "
+                "keep their launch ids"
+            )
+        if self.values:
+            notes.append(f"{self.values} values are damaged and left out")
+        if self.nameless:
+            notes.append(f"{self.nameless} values of metrics whose names are not in the file are left out")
+        return notes
+
+
+def results_of(stream: BinaryIO, blocks: Blocks, lost: Lost) -> Iterator[Result]:
+    """The results of a file, numbered as ncu numbers them: process by process. Damaged ones are counted as `lost`."""
+    number = 0
+    for block in blocks.of_processes():
+        try:
+            for message in messages_of(stream, block, Content.KERNEL, Content.RANGE):
+                result = _decoded(message, number)
+                number += 1
+                if result is not None:
+                    yield result
+                else:
+                    lost.results += 1
+        except Damaged:
+            blocks.is_cut = True
+
+
+def _decoded(message: Message, number: int) -> Result | None:
+    if message.data is None:
+        return None
+    try:
+        decoded_message = decoded(message.content.value, message.data)
+    except Damaged:
+        return None
+    return Result(decoded_message, message.content, number, message.block, len(message.data))
