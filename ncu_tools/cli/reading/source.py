@@ -83,15 +83,16 @@ def command(
 ) -> None:
     """Show the hottest source lines of a kernel, or its instructions, with the stall that dominates each.
 
-    RUN is a report with counts per instruction (a source page exported by ncu, as CSV or text), or what parse
+    RUN is a binary report with counts per instruction (ncu --set full), its source page as CSV or text, or what parse
     --instructions wrote of it. Without --kernel it is the kernel with the most samples. Counts of several launches of
-    it are summed. With --view sass each row also names the instruction whose result is waited for.
+    it are summed. With --view sass each row also names the instruction whose result is waited for. The text of
+    instructions is that of the page, or of NVIDIA's package where it is installed (the extra ncu-rep).
 
     \b
     Example:
-      ncu-bench source source.csv
-      ncu-bench source source.csv --kernel softmax --view sass --top 10
-      ncu-bench source source.csv --around 0x1d20
+      ncu-bench source report.ncu-rep
+      ncu-bench source report.ncu-rep --kernel softmax --view sass --top 10
+      ncu-bench source report.ncu-rep --around 0x1d20
       ncu-bench source source.csv --by sectors --source-root src
     """
     from ncu_tools.kernels.source import hot_places
@@ -111,7 +112,7 @@ def command(
         shown = rows_shown(top, output_format)
         rows, every = hot_places.hottest(code, view, by, shown)
         notes = [*view_notes, *hidden_rows(every, shown, "more place", "more places")]
-    text = source_text((row.file for row in rows if row.file), {}, source_root)
+    text = source_text((row.file for row in rows if row.file), loaded.files, source_root)
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     notes = [_about(code), *ranked_note, *_stall_notes(code), *notes, *text.notes, *loaded.notes]
     extra = {"kernel": code.kernel_name, "launches": code.launches, "ranked_by": by}

@@ -19,10 +19,11 @@ from ncu_tools.kernels.source.kernel_code import COLLECT
 
 @dataclass
 class RunInstructions:
-    """The instructions of a run, and notes on reading them."""
+    """The instructions of a run, notes on reading them, and source files that its reports hold, their text by path."""
 
     table: pa.Table
     notes: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
 
 
 def load_instructions(path: str, reading: Callable[[Source], None] = lambda source: None) -> RunInstructions:
@@ -30,19 +31,20 @@ def load_instructions(path: str, reading: Callable[[Source], None] = lambda sour
 
     Raises `NcuBenchError` where none can be read or the run has none, saying what to collect.
     """
-    from ncu_parsers.ncu.instructions.read import read_instructions  # slow to import
+    from ncu_parsers.ncu.instructions.read import read_instructions, source_files  # slow to import
     from ncu_parsers.sources.sources import find_sources
 
     written = _written(Path(path))
     if written is not None:
         table = read_instructions_table(written)
         return RunInstructions(table, list(table_metadata(table).get("notes", ())))
-    parts = []
+    parts, files = [], dict[str, str]()
     for source in find_sources([path]):
         reading(source)
         found = read_instructions(source)
         if found is not None:
             parts.append(found)
+            files |= source_files(source)
     if not parts:
         raise NcuBenchError(
             f"{path} holds no counts of single instructions.",
@@ -51,7 +53,7 @@ def load_instructions(path: str, reading: Callable[[Source], None] = lambda sour
             "report: ncu --import REPORT --page source --csv > SOURCE.csv",
         )
     table = parts[0] if len(parts) == 1 else joined_instructions(parts)
-    return RunInstructions(table, [note for part in parts for note in table_metadata(part).get("notes", ())])
+    return RunInstructions(table, [note for part in parts for note in table_metadata(part).get("notes", ())], files)
 
 
 def _written(path: Path) -> Path | None:

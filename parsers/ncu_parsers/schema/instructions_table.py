@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of
 
+Columns = dict[str, Any]
+
 INSTRUCTIONS_FILE = "instructions.parquet"
 _LAUNCHES = "launches.parquet"
 

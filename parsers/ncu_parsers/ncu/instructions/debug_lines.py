@@ -22,16 +22,8 @@ SOURCE_LINES, PTX_LINES = ".debug_line", ".nv_debug_line_sass"
 PTX_TEXT = ".nv_debug_ptx_txt"
 FUNCTION = "STT_FUNC"
 DAMAGE = (
-    ELFError,
-    DWARFError,
-    ConstructError,
-    ValueError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    TypeError,
-)
+    ELFError, DWARFError, ConstructError, ValueError, LookupError, AttributeError, ArithmeticError, TypeError,
+)  # fmt: skip
 """What pyelftools raises for files that are damaged."""
 MOST_ROWS = 5_000_000
 """A damaged line program may go on for ever."""

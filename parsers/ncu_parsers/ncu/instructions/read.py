@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from ncu_parsers.ncu.instructions.binary_reports import imported_files, read_binary_instructions
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
+from ncu_parsers.ncu_rep.blocks import MAGIC
 from ncu_parsers.sources.sources import Source
 
 
@@ -13,4 +15,14 @@ def read_instructions(source: Source) -> pa.Table | None:
 
     Raises `NcuBenchError` if the report cannot be read.
     """
-    return read_source_pages(source)
+    return read_binary_instructions(source) if is_binary(source) else read_source_pages(source)
+
+
+def source_files(source: Source) -> dict[str, str]:
+    """The source files that a report holds, their text by path; {} if none. Raises as `read_instructions` does."""
+    return imported_files(source) if is_binary(source) else {}
+
+
+def is_binary(source: Source) -> bool:
+    """True for a binary report of ncu, compressed or not."""
+    return source.head(len(MAGIC)) == MAGIC

@@ -6,6 +6,7 @@ Source of the syntax: "Instruction Set Reference", CUDA Binary Utilities.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -49,6 +50,16 @@ def _split(operands: str) -> list[str]:
             found.append(operands[begin:place].strip())
             begin = place + 1
     return [*found, operands[begin:].strip()] if operands[begin:].strip() else found
+
+
+def text_columns(texts: Sequence[str | None]) -> dict[str, list[str | None]]:
+    """The columns of the table of instructions that follow from their text; None where there is none."""
+    parsed = [None if text is None else parse_instruction(text) for text in texts]
+    return {
+        "sass": [None if text is None else text.strip() for text in texts],
+        "opcode": [None if one is None else one.opcode for one in parsed],
+        "modifiers": [None if one is None else one.modifiers for one in parsed],
+    }
 
 
 def registers_written(instruction: Instruction) -> frozenset[str]:

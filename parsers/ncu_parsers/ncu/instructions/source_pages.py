@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
 
-from ncu_parsers.ncu.instructions.sass_text import parse_instruction
+from ncu_parsers.ncu.instructions.sass_text import text_columns
 from ncu_parsers.report_data.csv_text import split_row
 from ncu_parsers.report_data.units import NumberFormat
-from ncu_parsers.schema.instructions_table import MEASURES, instructions_table, joined_instructions
+from ncu_parsers.schema.instructions_table import MEASURES, Columns, instructions_table, joined_instructions
 from ncu_parsers.schema.tables import short_name
 from ncu_parsers.sources.sources import Lines, Source
 
@@ -31,8 +31,6 @@ ABSENT = ("-", "", "...", "n/a")
 MOST_DIGITS_OF_LINES = 9
 
 _MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
-
-Columns = dict[str, Any]
 
 
 class PageTable(NamedTuple):
@@ -231,7 +229,7 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
         kept = [place.startswith("0x") for place in places]
         text = cells[f"{SOURCE} 2" if LINE in table.titles else SOURCE].filter(pa.array(kept))
         result["address"] = [int(place, 16) for place, keep in zip(places, kept, strict=True) if keep]
-        result |= _text_columns(text.to_pylist())
+        result |= text_columns(text.to_pylist())
     else:
         kept = [place.isdecimal() for place in places]
     count = sum(kept)
@@ -256,15 +254,6 @@ def _lines(cells: list[str]) -> list[int | None]:
             line = int(cell)
         result.append(line)
     return result
-
-
-def _text_columns(texts: list[str]) -> Columns:
-    parsed = [parse_instruction(text) for text in texts]
-    return {
-        "sass": [text.strip() for text in texts],
-        "opcode": [None if one is None else one.opcode for one in parsed],
-        "modifiers": [None if one is None else one.modifiers for one in parsed],
-    }
 
 
 def _words(cells: pa.ChunkedArray) -> list[str | None]:

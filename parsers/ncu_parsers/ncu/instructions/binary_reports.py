@@ -1,0 +1,192 @@
+"""Read the instructions of a binary report: what metrics hold per address, with lines from the cubin.
+
+A row is an instruction at which some metric has a value, so that instructions after the last one that runs (padding)
+have none. Of a metric that was collected, an instruction without a value has 0, as on ncu's source page. The report
+holds no text of instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, Place, kernel_debug
+from ncu_parsers.ncu.instructions.sass_by_package import SassText, sass_of
+from ncu_parsers.ncu.instructions.sass_text import text_columns
+from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, messages_of, opened
+from ncu_parsers.ncu_rep.encoded_values import values_of
+from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
+from ncu_parsers.ncu_rep.results import Lost, Result, results_of
+from ncu_parsers.schema.instructions_table import (
+    MEASURES,
+    NOT_ISSUED,
+    STALLS,
+    Columns,
+    Measure,
+    instructions_table,
+    joined_instructions,
+)
+from ncu_parsers.schema.tables import Floats, short_name
+from ncu_parsers.sources import memory
+from ncu_parsers.sources.sources import Source
+
+FIRST_ADDRESSES = "launch__function_pcs"
+"""The metric whose instances are the addresses of the functions that a kernel consists of, its own first."""
+SAMPLES_NOT_ISSUED = "samples_not_issued"
+ACCESS_BITS = "access_bits"
+"""Null, not 0, where nothing is accessed."""
+
+Addresses = npt.NDArray[np.uint64]
+
+_MEASURES = {measure.metric: measure for measure in MEASURES if measure.metric}
+
+
+def read_binary_instructions(source: Source) -> pa.Table | None:
+    """The instructions of a binary report; None if it has no values per address.
+
+    Raises `NcuBenchError` if the file cannot be read, and `memory.TooBig` if it needs too much memory.
+    """
+    lost, parts = Lost(), list[pa.Table]()
+    with opened(source) as stream, sass_of(stream) as sass:
+        blocks = blocks_of(stream, source.name)
+        cubins = _cubins(stream, blocks)
+        for result in results_of(stream, blocks, lost):
+            if result.content is Content.KERNEL:
+                columns = _columns_of(result, blocks, cubins.get(result.message.source.reference, b""), source.name)
+                if columns:
+                    columns |= _text_columns(sass, _mangled(result), columns["address"].tolist())
+                    parts.append(instructions_table(columns))
+                memory.require_memory(source.name, streaming=True)
+    notes = lost.notes()
+    if blocks.is_cut:
+        notes.append("the file ends in damage: instructions of launches behind it are missing")
+    return joined_instructions(parts, notes) if parts else None
+
+
+def imported_files(source: Source) -> dict[str, str]:
+    """The source files that a report holds (--import-source), their text by path; {} if none."""
+    result: dict[str, str] = {}
+    with opened(source) as stream:
+        for message in _sources(stream, blocks_of(stream, source.name)):
+            for file in message.files.files:
+                if file.content:
+                    result[text_of(file.path)] = text_of(file.content)
+    return result
+
+
+def _cubins(stream: BinaryIO, blocks: Blocks) -> dict[int, bytes]:
+    """The code of modules by what kernels refer to it by. It is stored once, and empty where it is meant again."""
+    return {message.reference: message.cubin for message in _sources(stream, blocks) if message.cubin}
+
+
+def _sources(stream: BinaryIO, blocks: Blocks) -> Iterator[Any]:
+    for block in blocks.blocks:
+        try:
+            for message in messages_of(stream, block, Content.SOURCE):
+                if message.data is not None:
+                    yield decoded(Content.SOURCE.value, message.data)
+        except Damaged:
+            blocks.is_cut = True
+
+
+# -------------------------------------------------------------------------------------------------- one launch
+
+
+def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Columns | None:
+    """The columns of one launch; None if no metric of it has values per address."""
+    found = _per_address(result, blocks)
+    addresses = np.unique(np.concatenate([np.empty(0, np.uint64), *(one for one, _ in found.values())]))
+    if not len(addresses):
+        return None
+    message = result.message
+    name = text_of(message.name or message.function or message.mangled)
+    first = _first_address(result, blocks, addresses)
+    offsets = (addresses - np.uint64(first)).astype(np.int64)
+    columns: Columns = {
+        "report": [report] * len(addresses),
+        "launch_id": [result.number] * len(addresses),
+        "kernel_name": [name] * len(addresses),
+        "kernel_short": [short_name(name)] * len(addresses),
+        "offset": offsets,
+        "address": addresses.astype(np.int64),
+    }
+    for metric, (places, values) in found.items():
+        measure = _MEASURES[metric]
+        filled = np.zeros(len(addresses))
+        filled[np.searchsorted(addresses, places)] = values
+        columns[measure.name] = filled if measure.words is None else _words(measure, filled)
+    if ACCESS_BITS in columns:
+        columns[ACCESS_BITS] = [bits or None for bits in columns[ACCESS_BITS].tolist()]
+    columns[SAMPLES_NOT_ISSUED] = _samples_not_issued(columns)
+    debug = kernel_debug(cubin, _mangled(result)) if cubin else None
+    return {**columns, **({} if debug is None else _lines(debug, offsets.tolist()))}
+
+
+def _mangled(result: Result) -> str:
+    return text_of(result.message.mangled or result.message.function)
+
+
+def _text_columns(sass: SassText, kernel: str, addresses: Sequence[int]) -> Columns:
+    """The instructions as text; {} where nothing here knows it."""
+    texts = sass.of(kernel, addresses)
+    return text_columns(texts) if any(text is not None for text in texts) else {}
+
+
+def _per_address(result: Result, blocks: Blocks) -> dict[str, tuple[Addresses, Floats]]:
+    """The addresses and values of each metric of the table that has values per address."""
+    names, codes, found = blocks.names.texts, blocks.names.codes, {}
+    for metric in result.message.metrics:
+        name = names[codes[metric.name]] if metric.name < len(codes) and codes[metric.name] >= 0 else ""
+        if name in _MEASURES and len(metric.instances):
+            keys = values_of([one.key for one in metric.instances])
+            values = values_of([one.value for one in metric.instances])
+            known = keys.is_whole & np.isfinite(values.numbers) & (keys.whole < np.uint64(1 << 63))
+            found[name] = keys.whole[known], values.numbers[known]
+    return found
+
+
+def _first_address(result: Result, blocks: Blocks, addresses: Addresses) -> int:
+    """The address of the kernel's first instruction: as the report has it, else the least one with a value."""
+    names, codes = blocks.names.texts, blocks.names.codes
+    for metric in result.message.metrics:
+        if metric.name < len(codes) and names[codes[metric.name]] == FIRST_ADDRESSES and len(metric.instances):
+            first = values_of([metric.instances[0].key, metric.instances[0].value])
+            for place in (0, 1):
+                if first.is_whole[place] and 0 < first.whole[place] <= addresses[0]:
+                    return int(first.whole[place])
+    return int(addresses[0])
+
+
+def _words(measure: Measure, codes: Floats) -> list[str | None]:
+    return [(measure.words or {}).get(round(code)) for code in codes.tolist()]
+
+
+def _samples_not_issued(columns: Columns) -> Floats | None:
+    """The sum of samples over all reasons, in cycles in which nothing was issued; None if none was collected."""
+    reasons = [columns[name] for reason in STALLS if (name := f"stall_{reason}{NOT_ISSUED}") in columns]
+    return np.sum(reasons, axis=0) if reasons else None
+
+
+def _lines(debug: KernelDebug, offsets: Sequence[int]) -> Columns:
+    """Source line, PTX line and function of each instruction, as far as the cubin says."""
+    lines, ptx = _forward(debug.lines, offsets), _forward(debug.ptx_lines, offsets)
+    functions = [
+        next((name for begin, end, name in debug.functions if begin <= offset < end), None) for offset in offsets
+    ]
+    return {
+        "file": [None if place is None else place[0] for place in lines],
+        "line": [None if place is None or place[1] <= 0 else place[1] for place in lines],
+        "ptx_line": [None if place is None or place[1] <= 0 else place[1] for place in ptx],
+        "function": functions,
+    }
+
+
+def _forward(places: dict[int, Place], offsets: Sequence[int]) -> list[Place | None]:
+    """The place that holds at each offset: that of the nearest offset at or before it that has one."""
+    known = np.array(sorted(places), np.int64)
+    nearest = np.searchsorted(known, np.array(offsets, np.int64), side="right") - 1
+    return [places[int(known[one])] if one >= 0 else None for one in nearest.tolist()]

@@ -1,0 +1,163 @@
+"""Instructions of binary reports, against the source page that the real ncu prints of the same file."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ncu_parsers.ncu.instructions.debug_lines import kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.read import read_instructions
+from ncu_parsers.ncu_rep.blocks import Content, blocks_of, messages_of, opened
+from ncu_parsers.ncu_rep.fields import decoded
+from ncu_parsers.schema import tables
+from ncu_parsers.sources.sources import Source
+from ncu_tools.kernels.source.dependencies import flow_of, live_registers
+from ncu_tools.kernels.source.kernel_code import kernel_code
+
+from tests.conftest import SHARED
+from tests.support.installed import needs_ncu
+from tests.support.reports import needs_shared_reports, table_of
+
+REPORTS = SHARED / "reports"
+JULIA = REPORTS / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_profile.ncu-rep"
+CUDA = REPORTS / "ncu_rep_full" / "AlpriElse__cs599k__silu_CUDA_ncu-reports_2025-04-21-vector-based.ncu-rep"
+TRITON = REPORTS / "ncu_rep_full" / "AlpriElse__cs599k__silu_triton_silu-2025-04-18-v7.ncu-rep"
+WITH_INSTRUCTIONS = (JULIA, CUDA, TRITON)
+NOT_ON_PAGES = {
+    "report",
+    "ptx_line",
+    "stall_branch_resolving",
+    "stall_branch_resolving_not_issued",
+    "sass",
+    "opcode",
+    "modifiers",
+}
+"""Columns that the source page of ncu 2022.3 lacks, and texts, which need NVIDIA's package."""
+
+pytestmark = [needs_shared_reports, pytest.mark.slow]
+needs_package = pytest.mark.skipif(
+    find_spec("ncu_report") is None, reason="ncu-report is not installed (the extra ncu-rep)"
+)
+
+
+@cache
+def instructions(path: Path) -> pa.Table:
+    table = read_instructions(Source(str(path)))
+    assert table is not None
+    return table
+
+
+def by_place(table: pa.Table) -> dict[tuple[int, int], dict[str, Any]]:
+    return {(row["launch_id"], row["offset"]): row for row in table.to_pylist()}
+
+
+@needs_ncu
+def test_every_column_equals_the_source_page_of_ncu(tmp_path: Path) -> None:
+    page = tmp_path / "source.csv"
+    command = ["ncu", "--import", str(JULIA), "--page", "source", "--csv", "--print-source", "cuda,sass"]
+    with page.open("wb") as out:
+        subprocess.run(command, stdout=out, check=True)  # noqa: S603
+    printed = read_instructions(Source(str(page)))
+    assert printed is not None
+    ours, theirs = by_place(instructions(JULIA)), by_place(printed)
+    assert ours.keys() <= theirs.keys()
+    several_lines = 0
+    for place, row in ours.items():
+        other = theirs[place]
+        for name in row.keys() - NOT_ON_PAGES - {"file", "line"}:
+            assert row[name] == pytest.approx(other[name], abs=0.51 if name == "avg_threads" else 0), (place, name)
+        several_lines += (row["file"], row["line"]) != (other["file"], other["line"])
+    assert several_lines <= 12  # instructions that the page lists under two lines
+    for place in theirs.keys() - ours.keys():
+        assert not theirs[place]["samples"]
+        assert not theirs[place]["inst_executed"]
+
+
+@pytest.mark.parametrize("path", WITH_INSTRUCTIONS, ids=lambda path: path.name[:30])
+@pytest.mark.parametrize(
+    ("column", "metric"),
+    [
+        ("inst_executed", "inst_executed"),
+        ("thread_inst_executed", "thread_inst_executed"),
+        ("thread_inst_executed_true", "thread_inst_executed_true"),
+        ("samples", "smsp__pcsamp_sample_count"),
+        ("l2_sectors", "memory_l2_theoretical_sectors_global"),
+        ("stall_long_scoreboard", "smsp__pcsamp_warps_issue_stalled_long_scoreboard"),
+    ],
+)
+def test_the_sum_over_instructions_is_the_launchs_own_counter(path: Path, column: str, metric: str) -> None:
+    launches = table_of(path)
+    assert launches is not None
+    whole = dict(zip(launches["launch_id"].to_pylist(), tables.floats(launches, metric).tolist(), strict=True))
+    sums = instructions(path).group_by("launch_id").aggregate([(column, "sum")])
+    found = dict(zip(sums["launch_id"].to_pylist(), sums[f"{column}_sum"].to_pylist(), strict=True))
+    assert found == whole
+
+
+def test_samples_are_the_sum_of_their_reasons() -> None:
+    table = instructions(CUDA)
+    reasons = [name for name in table.column_names if name.startswith("stall_") and not name.endswith("_not_issued")]
+    assert pc.sum(table["samples"]).as_py() == sum(pc.sum(table[name]).as_py() or 0 for name in reasons)
+
+
+def test_a_triton_kernel_names_its_python_file_and_lines() -> None:
+    rows = [row for row in instructions(TRITON).to_pylist() if row["kernel_short"] == "silu_kernel_non_strided"]
+    lines = {(row["file"].rsplit("/", 1)[-1], row["line"]) for row in rows if row["file"]}
+    assert ("silu-triton.py", 157) in lines
+    assert all(row["ptx_line"] for row in rows)
+
+
+def test_a_kernel_compiled_without_lines_has_none() -> None:
+    assert instructions(CUDA)["line"].null_count == len(instructions(CUDA))
+
+
+@needs_package
+@pytest.mark.parametrize("path", WITH_INSTRUCTIONS, ids=lambda path: path.name[:30])
+def test_no_kernel_has_more_live_registers_than_it_was_given(path: Path) -> None:
+    launches = table_of(path)
+    assert launches is not None
+    given = tables.floats(launches, "launch__registers_per_thread")
+    for launch, registers in zip(launches["launch_id"].to_pylist(), given.tolist(), strict=True):
+        flow = flow_of(kernel_code(instructions(path), (), launch))
+        live = None if flow is None else live_registers(flow)
+        assert live is not None
+        assert 0 < max(live) <= registers
+
+
+@cache
+def cubin() -> bytes:
+    with opened(Source(str(TRITON))) as stream:
+        for block in blocks_of(stream, "report").blocks:
+            for message in messages_of(stream, block, Content.SOURCE):
+                code = decoded("Source", message.data or b"").cubin
+                if b"silu_kernel_non_strided" in code:
+                    return bytes(code)
+    raise AssertionError("the report holds no cubin of the kernel")
+
+
+def test_the_ptx_of_a_cubin_is_numbered_as_its_instructions_name_it() -> None:
+    lines = ptx_text(cubin())
+    assert any("silu_kernel_non_strided" in line for line in lines)
+    debug = kernel_debug(cubin(), "silu_kernel_non_strided")
+    assert debug is not None
+    assert max(line for _, line in debug.ptx_lines.values()) <= len(lines)
+
+
+def test_a_kernel_that_the_cubin_does_not_hold_has_no_lines() -> None:
+    assert kernel_debug(cubin(), "another") is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 17_000), st.binary(min_size=1, max_size=8))
+def test_a_damaged_cubin_ends_in_no_traceback(place: int, damage: bytes) -> None:
+    whole = cubin()
+    kernel_debug(whole[:place] + damage + whole[place + len(damage) :], "silu_kernel_non_strided")
+    kernel_debug(whole[:place], "silu_kernel_non_strided")
