@@ -11,6 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.compare_tables.bench_points import are_bench_runs, compared_points, dimensions
 from ncu_tools.cli.compare_tables.kernels_and_layers import compared_kernels, compared_layers
+from ncu_tools.cli.compare_tables.places import PLACES, compared_places
 from ncu_tools.cli.compare_tables.shared import RUN, Compared, CompareOptions, CompareRequest
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
@@ -53,8 +54,9 @@ SUMMARY = Column("sentence", "summary")
     "threads. One run is enough; the first value is the base.",
 )
 @click.option(
-    "--by", type=click.Choice(("change", "time")),
-    help="What to sort by: the change of time, or time. Points keep the order of the sweep, others go by change.",
+    "--by", type=click.Choice(("change", "time", *PLACES)),
+    help="What to sort by: the change of time, or time. Points keep the order of the sweep, others go by change. Or "
+    "compare the inside of one kernel by its lines, opcodes or functions.",
 )  # fmt: skip
 @click.option(
     "--top", type=click.IntRange(min=1),
@@ -107,6 +109,7 @@ def command(
       ncu-bench compare before after --by time --top 10 --format markdown
       ncu-bench compare before.csv after.csv --pair rms_norm=norm_v2 --fail-on "kernel:norm:time>5%"
       ncu-bench compare before after --layers --fail-on "time>5%" --junit gates.xml
+      ncu-bench compare before.ncu-rep after.ncu-rep --by line --kernel softmax
       ncu-bench compare sweep --across dtype
       ncu-bench compare t4 l4 a100
     """
@@ -149,6 +152,8 @@ def _compared(request: CompareRequest) -> Compared:
     repeated = {name for name in new if new.count(name) > 1} | ({base} & set(new) if base_is_read_once else set())
     if repeated:
         raise WrongUsage(f"{', '.join(sorted(repeated))} is given twice.", advice="Name every run once.")
+    if request.how.by in PLACES:
+        return compared_places(request)
     of_bench = are_bench_runs(request.runs, request.how.across)
     if request.how.operators and (of_bench or request.how.layers):
         raise WrongUsage("--operators goes with traces, and not with --layers.", advice="Leave one of them out.")

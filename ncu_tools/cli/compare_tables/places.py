@@ -1,0 +1,84 @@
+"""Two runs compared inside one kernel: by line, opcode or function, as a table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.compare_tables.shared import Compared, CompareRequest
+from ncu_tools.cli.options import ROWS_SHOWN, hidden_rows, progress
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.kernels.source.compare_places import ComparedPlace
+    from ncu_tools.kernels.source.kernel_code import KernelCode
+    from ncu_tools.kernels.source.source_text import SourceText
+
+PLACES = ("line", "opcode", "function")
+"""What --by compares the inside of a kernel by."""
+COLUMNS = (
+    Column("place", "place", wide=True),
+    Column("base_share", "base samples", "fraction", spare=1),
+    Column("new_share", "new samples", "fraction", spare=1),
+    Column("change", "change", spare=0),
+    Column("base_executed", "base executed", "number", "inst", spare=2),
+    Column("new_executed", "new executed", "number", "inst", spare=2),
+    Column("executed_ratio", "ratio", "number", spare=0),
+    Column("base_stall", "base stall", spare=3),
+    Column("new_stall", "new stall", spare=3),
+    Column("verdict", "verdict", spare=0),
+)
+MACHINE_READABLE = (Column("share_change", "change of share", "number"),)
+
+
+def compared_places(request: CompareRequest) -> Compared:
+    """Compare the hottest kernel of two runs, or the one that --kernel names in both, place by place.
+
+    Raises `WrongUsage` for more than two runs or what goes with kernels, and `NcuBenchError` without instructions.
+    """
+    by = request.how.by or PLACES[0]
+    others = request.how.layers or request.how.operators or request.how.across or request.how.pairs or request.gated
+    if len(request.runs) != len(("base", "new")) or others or request.dask:
+        raise WrongUsage(
+            f"--by {by} compares one kernel of two runs.",
+            advice="Name two runs, and leave out --layers, --operators, --across, --pair, --fail-on and --dask.",
+        )
+    (base, base_text, base_notes), (new, new_text, new_notes) = (_code(run, request) for run in request.runs)
+    from ncu_tools.kernels.source.compare_places import compare_places
+
+    rows = compare_places(base, new, by, (base_text, new_text))
+    if not rows:
+        raise WrongUsage(
+            f"Neither run knows the {by}s of its instructions.",
+            "Lines need -lineinfo of the compiler, opcodes the text of instructions (the extra ncu-rep).",
+            f"Compare by another of: {', '.join(PLACES)}.",
+        )
+    top = request.how.top if request.how.top or request.machine_readable else ROWS_SHOWN
+    about = [
+        f"{name}: {code.kernel_name}, {counted(code.launches, 'launch', 'launches')}"
+        for name, code in (("base", base), ("new", new))
+    ]
+    notes = [*about, *hidden_rows(len(rows), top, "more place", "more places"), *base_notes, *new_notes]
+    columns = (*COLUMNS, *MACHINE_READABLE) if request.machine_readable else COLUMNS
+    return Compared(Table("compare", columns, [_row(row) for row in rows[:top]], notes), {})
+
+
+def _code(run: str, request: CompareRequest) -> tuple[KernelCode, SourceText, list[str]]:
+    from ncu_tools.kernels.source.kernel_code import kernel_code
+    from ncu_tools.kernels.source.load_instructions import load_instructions
+    from ncu_tools.kernels.source.source_text import source_text
+
+    with progress("Reading") as reading:
+        loaded = load_instructions(run, reading)
+    code = kernel_code(loaded.table, () if request.only is None else request.only.kernels)
+    files = {file for file in code.table["file"].to_pylist() if file}
+    return code, source_text(files, loaded.files, None), loaded.notes
+
+
+def _row(row: ComparedPlace) -> dict[str, Any]:
+    change = None if row.share_change is None else f"{row.share_change * 100:+.1f} points"
+    verdict = None if row.is_in_base and row.is_in_new else "new" if row.is_in_new else "gone"
+    return {**asdict(row), "change": change, "verdict": verdict}

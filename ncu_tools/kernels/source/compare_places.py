@@ -1,0 +1,147 @@
+"""Lines, opcodes or functions of one kernel in two runs: which gained or lost samples and instructions.
+
+Numbers of samples depend on how long and how often was sampled, so that samples are compared as shares of the kernel's.
+Instructions are compared per launch. Lines are matched by their text where both runs know it, else by their number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ncu_tools.kernels.source.kernel_code import KernelCode
+from ncu_tools.kernels.source.source_text import SourceText
+from ncu_tools.kernels.source.stalls import REASONS, dominant, stall_counts, stalls
+
+LINE, OPCODE, FUNCTION = PLACES = ("line", "opcode", "function")
+
+Keys = list[Any]
+
+
+@dataclass(frozen=True)
+class ComparedPlace:
+    """A place in both runs; None where a run does not have it or did not collect the count.
+
+    Shares are of the kernel's samples, `executed` are warp instructions per launch.
+    """
+
+    place: str
+    base_share: float | None
+    new_share: float | None
+    share_change: float | None
+    base_executed: float | None
+    new_executed: float | None
+    executed_ratio: float | None
+    base_stall: str | None
+    new_stall: str | None
+    is_in_base: bool
+    is_in_new: bool
+
+
+@dataclass
+class _Side:
+    """Sums of one run by place."""
+
+    shares: dict[Any, float]
+    executed: dict[Any, float]
+    stall: dict[Any, str]
+    places: dict[Any, str]
+
+
+def compare_places(
+    base: KernelCode, new: KernelCode, by: str, texts: tuple[SourceText, SourceText] = (SourceText(), SourceText())
+) -> list[ComparedPlace]:
+    """The places of either run, those whose share of samples changed most first, then by instructions."""
+    keyed = [_keys(code, by, text) for code, text in zip((base, new), texts, strict=True)]
+    if by == LINE:
+        keyed = _by_text_where_both_know_it(*keyed)
+    ours, theirs = (_side(code, keys, by) for code, keys in zip((base, new), keyed, strict=True))
+    rows = [_compared(key, ours, theirs) for key in dict.fromkeys((*ours.places, *theirs.places))]
+    return sorted(rows, key=lambda row: (-abs(row.share_change or 0), -_more_instructions(row)))
+
+
+def _keys(code: KernelCode, by: str, text: SourceText) -> Keys:
+    """What names the place of each instruction in any run; None where it is not known."""
+    if by != LINE:
+        return code.table["opcode" if by == OPCODE else "function"].to_pylist()
+    files, lines = code.table["file"].to_pylist(), code.table["line"].to_pylist()
+    return [
+        None if line is None else ((file or "").rsplit("/", 1)[-1], line, text.of(file, line))
+        for file, line in zip(files, lines, strict=True)
+    ]
+
+
+def _by_text_where_both_know_it(base: Keys, new: Keys) -> list[Keys]:
+    """Lines named by file, text and which of the lines with this text it is; by file and number without text."""
+    knows_text = all(any(key is not None and key[2] for key in keys) for keys in (base, new))
+    return [_named_lines(keys, knows_text=knows_text) for keys in (base, new)]
+
+
+def _named_lines(keys: Keys, *, knows_text: bool) -> Keys:
+    if not knows_text:
+        return [None if key is None else key[:2] for key in keys]
+    alike: Counter[tuple[str, str]] = Counter()
+    names: dict[Any, Any] = {}
+    for key in sorted({key for key in keys if key is not None}, key=lambda one: one[:2]):
+        file, line, text = key
+        names[key] = (file, line) if text is None else (file, text, alike[file, text])
+        alike[file, text] += text is not None
+    return [None if key is None else names[key] for key in keys]
+
+
+def _side(code: KernelCode, keys: Keys, by: str) -> _Side:
+    groups: dict[Any, list[int]] = {}
+    for row, key in enumerate(keys):
+        if key is not None:
+            groups.setdefault(key, []).append(row)
+    samples, executed = code.counts("samples"), code.counts("inst_executed") / max(code.launches, 1)
+    counts, whole = stall_counts(code), code.total("samples")
+    side = _Side({}, {}, {}, {})
+    for key, rows in groups.items():
+        side.places[key] = _place(code, rows[0], by, key)
+        if whole and not np.isnan(samples[rows]).all():
+            side.shares[key] = float(np.nansum(samples[rows])) / whole
+        if not np.isnan(executed[rows]).all():
+            side.executed[key] = float(np.nansum(executed[rows]))
+        top, share = dominant(counts[rows].sum(axis=0, keepdims=True))
+        if not np.isnan(share[0]):
+            side.stall[key] = stalls()[REASONS[top[0]]].title
+    return side
+
+
+def _place(code: KernelCode, row: int, by: str, key: Any) -> str:
+    if by != LINE:
+        return str(key)
+    file, line = code.table["file"][row].as_py(), code.table["line"][row].as_py()
+    return f"{(file or '?').rsplit('/', 1)[-1]}:{line}"
+
+
+def _compared(key: Any, base: _Side, new: _Side) -> ComparedPlace:
+    shares = [side.shares.get(key, 0.0 if side.shares else None) for side in (base, new)]
+    executed = [side.executed.get(key) for side in (base, new)]
+    known = [one for one in shares if one is not None]
+    names = [side.places[key] for side in (base, new) if key in side.places]
+    return ComparedPlace(
+        place=" → ".join(dict.fromkeys(names)),
+        base_share=shares[0],
+        new_share=shares[1],
+        share_change=known[1] - known[0] if len(known) == len(shares) else None,
+        base_executed=executed[0],
+        new_executed=executed[1],
+        executed_ratio=_ratio(*executed),
+        base_stall=base.stall.get(key),
+        new_stall=new.stall.get(key),
+        is_in_base=key in base.places,
+        is_in_new=key in new.places,
+    )
+
+
+def _ratio(base: float | None, new: float | None) -> float | None:
+    return new / base if base and new is not None else None
+
+
+def _more_instructions(row: ComparedPlace) -> float:
+    return abs((row.new_executed or 0) - (row.base_executed or 0))
