@@ -19,9 +19,9 @@ from ncu_parsers.ncu_rep.blocks import Content, blocks_of, messages_of, opened
 from ncu_parsers.ncu_rep.fields import decoded
 from ncu_parsers.schema import tables
 from ncu_parsers.sources.sources import Source
+
 from ncu_tools.kernels.source.dependencies import flow_of, live_registers
 from ncu_tools.kernels.source.kernel_code import kernel_code
-
 from tests.conftest import SHARED
 from tests.support.installed import needs_ncu
 from tests.support.reports import needs_shared_reports, table_of
@@ -64,7 +64,7 @@ def test_every_column_equals_the_source_page_of_ncu(tmp_path: Path) -> None:
     page = tmp_path / "source.csv"
     command = ["ncu", "--import", str(JULIA), "--page", "source", "--csv", "--print-source", "cuda,sass"]
     with page.open("wb") as out:
-        subprocess.run(command, stdout=out, check=True)  # noqa: S603
+        subprocess.run(command, stdout=out, check=True)
     printed = read_instructions(Source(str(page)))
     assert printed is not None
     ours, theirs = by_place(instructions(JULIA)), by_place(printed)

@@ -49,7 +49,7 @@ def indented(text: str) -> str:
 
 
 def test_the_tables_are_those_of_a_terminal_of_114_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("options", "reading.compare"):
+    for module in ("options", "comparing.compare"):
         monkeypatch.setattr(f"ncu_tools.cli.{module}.terminal_width", lambda: 114)
     found = ran(
         "compare", "before.csv", "after.csv", "--fail-on", "kernel:rms_norm:time>5%", "--fail-on", "launches>0%"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from ncu_parsers.schema.instructions_table import instructions_table
+
 from ncu_tools.kernels.source.compare_places import ComparedPlace, compare_places
 from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
 from ncu_tools.kernels.source.source_text import SourceText
-
 from tests.conftest import SAMPLES
 from tests.support.ran import ran
 
