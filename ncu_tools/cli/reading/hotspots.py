@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
@@ -74,6 +75,13 @@ LOWER_BOUNDS_OF_UNITS = {"fp32_lower_bound": "packed fp32", "tensor_lower_bound"
 OPERATORS = "operator"
 """The grouping, and the title of its rows."""
 IS_TOTAL = Column("is_total", "total")
+MIX = (
+    Column("kernel", "kernel", wide=True),
+    Column("time_share", "share", "fraction", spare=0),
+    Column("launches", "launches", "count", spare=3),
+    Column("counted_launches", "counted", "count", spare=3),
+    Column("instructions", "warp instructions", "number", "inst", spare=2),
+)
 SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 """Order -> its column, which stays on narrow terminals; that of time stays anyway."""
 
@@ -91,6 +99,7 @@ SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 @group_option
 @machine_option
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
+@click.option("--mix", is_flag=True, help="Show what the instructions of each kernel do: shares by kind of opcode.")
 @click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @formulas_option
@@ -104,6 +113,7 @@ def command(
     group: str,
     machine_name: str | None,
     units: bool,
+    mix: bool,
     diagnose: bool,
     full_names: bool,
     dask: str | None,
@@ -124,6 +134,7 @@ def command(
       ncu-bench hotspots report.csv --top 10
       ncu-bench hotspots launches.parquet --by dram --group grid --format csv
       ncu-bench hotspots report.csv --units
+      ncu-bench hotspots report.ncu-rep --mix
       ncu-bench hotspots run --phase backward --kernel gemm
       ncu-bench hotspots report.csv --by headroom --diagnose
       ncu-bench hotspots s3://bucket/fleet --dask tcp://scheduler:8786
@@ -134,9 +145,16 @@ def command(
 
         machine = find_machine(machine_name)
     require_no_dask(only, dask)
+    if mix and (units or diagnose or dask or group != "name"):
+        raise WrongUsage("--mix is a table of its own.", advice="Leave out --units, --diagnose, --group and --dask.")
     with engine_of(dask) as engine:
-        result, sums = _kernels(runs, machine, by, group, engine, diagnose=diagnose, only=only)
+        found_runs = _located(runs, engine, only)
+        result, sums = _kernels(found_runs, machine, by, group, diagnose=diagnose)
     top = rows_shown(top, output_format)
+    if mix:
+        table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
+        show(table, output_format, full_names=full_names)
+        return
     notes = [
         *_pooled(runs),
         *hidden_kernels(result.rows, top, noun=OPERATORS if group == OPERATORS else "kernel"),
@@ -164,18 +182,8 @@ def command(
     show(table, output_format, full_names=full_names)
 
 
-def _kernels(
-    runs: Sequence[str],
-    machine: Machine | None,
-    by: str,
-    group: str,
-    engine: Engine | None,
-    *,
-    diagnose: bool,
-    only: Selection | None,
-) -> tuple[Hotspots, DiagnosisSums | None]:
-    """The kernels of all `runs` together, or of the launches that `only` selects; with `diagnose` also its sums."""
-    from ncu_tools.kernels.kernel_cache import hotspots_of
+def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None) -> OnDisk | Run:
+    """All `runs` together, or the launches that `only` selects."""
     from ncu_tools.runs.loading import load_all, locate, on_disk, together
 
     found: OnDisk | Run | None = None
@@ -186,14 +194,49 @@ def _kernels(
     if found is None:
         with progress("Reading") as reading:
             found = locate(runs[0], reading=reading) if len(runs) == 1 else load_all(runs, reading=reading)
-    if only is not None:
-        found = only.of(found)
+    return found if only is None else only.of(found)
+
+
+def _kernels(
+    found: OnDisk | Run, machine: Machine | None, by: str, group: str, *, diagnose: bool
+) -> tuple[Hotspots, DiagnosisSums | None]:
+    """The kernels of the runs; with `diagnose` also its sums."""
+    from ncu_tools.kernels.kernel_cache import hotspots_of
+
     result = hotspots_of(found, machine, by=by, group=group)
     if not diagnose:
         return result, None
     from ncu_tools.kernels.diagnosis.sums import sums_to_diagnose
 
     return result, sums_to_diagnose(found, group)
+
+
+def _mix(found: OnDisk | Run, kernels: list[Hotspot], top: int | None, *, every_kind: bool) -> Table:
+    """What the instructions of each kernel do, the kernels in the order of the other tables.
+
+    Kinds that no kernel has are left out, unless `every_kind`.
+    """
+    from ncu_tools.kernels.source.instruction_mix import COLUMNS as COUNTS
+    from ncu_tools.kernels.source.instruction_mix import kinds, mix_notes, mixes
+    from ncu_tools.runs.loading import OnDisk
+
+    launches = found.read(("kernel_name", *COUNTS)).table if isinstance(found, OnDisk) else found.table
+    by_name = {mix.kernel: mix for mix in mixes(launches)}
+    shown = [(row, by_name[row.kernel]) for row in kernels[:top] if row.kernel in by_name]
+    rows = [
+        {
+            "kernel": row.kernel,
+            "time_share": row.time_share,
+            "launches": row.launches,
+            "counted_launches": mix.counted_launches,
+            "instructions": mix.total or None,
+            **{kind: mix.share(kind) or (None if mix.total == 0 else 0.0) for kind in kinds()},
+        }
+        for row, mix in shown
+    ]
+    used = [kind for kind in kinds() if every_kind or any(row[kind] for row in rows)]
+    columns = [*MIX, *(Column(kind, kind.replace("_", "/"), "fraction", spare=1) for kind in used)]
+    return Table("mix", columns, rows, [*hidden_kernels(kernels, top), *mix_notes([mix for _, mix in shown])])
 
 
 def _unused(rows: Sequence[Hotspot]) -> set[str]:

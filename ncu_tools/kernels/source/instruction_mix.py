@@ -12,12 +12,15 @@ from importlib.resources import files
 import pyarrow as pa
 from ncu_parsers.derived.tensor_opcodes import named_instances
 
+from ncu_tools.numbers.number_format import counted
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
 OTHER = "other"
+MOST_LISTED = 8
 COUNTS = "sass__inst_executed_per_opcode{} (instances)"
 COLUMNS = tuple(COUNTS.format(kind) for kind in ("_with_modifier_all", "_with_modifier_selective", ""))
 """Columns of counts per opcode in the table of launches, the most detailed first."""
@@ -89,6 +92,17 @@ def add(mix: InstructionMix, executed: Mapping[str, float]) -> None:
             mix.unlisted[opcode] = mix.unlisted.get(opcode, 0.0) + count
 
 
-def shares_of(mix: InstructionMix, wanted: Iterable[str]) -> dict[str, float | None]:
-    """The shares of these kinds by their names."""
-    return {kind: mix.share(kind) for kind in wanted}
+def mix_notes(found: Iterable[InstructionMix]) -> list[str]:
+    """Notes on kernels without counts, and on opcodes whose kind is not known."""
+    found = list(found)
+    notes = []
+    without = [mix for mix in found if not mix.counted_launches]
+    if without:
+        notes.append(
+            f"{counted(len(without), 'kernel has', 'kernels have')} no counts per opcode: ncu --section "
+            "InstructionStats or --set full collects them, and binary reports hold them"
+        )
+    unlisted = sorted({opcode for mix in found for opcode in mix.unlisted})
+    if unlisted:
+        notes.append(f"{OTHER} are opcodes whose kind is not known: {', '.join(unlisted[:MOST_LISTED])}")
+    return notes
