@@ -26,6 +26,7 @@ COMMANDS = {
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",
     "layers": "The layers of a model as a tree, with time, FLOPs and bytes.",
     "source": "Inside a kernel: its hottest lines and instructions, and what they wait for.",
+    "samples": "Counters over the time of one kernel: ramp-up, plateau, tail.",
     "skew": "Kernels and layers across ranks, the slowest rank, and where it loses its time.",
     "query": "SQL over the launches and kernels of a run.",
     "export": "A run for speedscope, Perfetto, spreadsheets, or as ncu's details page.",

@@ -66,7 +66,7 @@ def compare_places(
 def _keys(code: KernelCode, by: str, text: SourceText) -> Keys:
     """What names the place of each instruction in any run; None where it is not known."""
     if by != LINE:
-        return code.table["opcode" if by == OPCODE else "function"].to_pylist()
+        return list(code.table["opcode" if by == OPCODE else "function"].to_pylist())
     files, lines = code.table["file"].to_pylist(), code.table["line"].to_pylist()
     return [
         None if line is None else ((file or "").rsplit("/", 1)[-1], line, text.of(file, line))

@@ -1,0 +1,108 @@
+"""ncu-bench samples: counters over the time of one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.errors import NcuBenchError
+
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, progress, show
+from ncu_tools.numbers.number_format import counted, duration
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_parsers.ncu_rep.time_series import TimeSeries
+
+COLLECT = "ncu --set full, or --section PmSampling, from ncu 2024.1 on"
+COLUMNS = (
+    Column("title", "counter"),
+    Column("sparkline", "over the kernel's time"),
+    Column("mean", "mean", "number", spare=1),
+    Column("peak", "peak", "number", spare=0),
+    Column("unit", "unit", spare=3),
+    Column("ramp_up_ns", "ramp-up", "time", "ns", spare=2),
+    Column("tail_ns", "tail", "time", "ns", spare=2),
+)
+MACHINE_READABLE = (
+    Column("metric", "metric"),
+    Column("samples", "samples", "count"),
+    Column("duration_ns", "duration", "time", "ns"),
+)
+SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
+
+
+@click.command()
+@click.argument("run")
+@click.option("--kernel", "kernels", multiple=True, metavar="REGEX", help="A kernel in whose full name this is found.")
+@click.option("--launch", type=click.IntRange(min=0), help="This launch.  [default: the longest]")
+@format_option
+def command(run: str, kernels: tuple[str, ...], launch: int | None, output_format: str) -> None:
+    """Show how counters go over the time of a kernel: how it ramps up, what it reaches, how it ends.
+
+    RUN is a binary report with samples over time (PM sampling). A row is a counter, its bars go from 0 to its peak.
+    Ramp-up is the time until it first is near its plateau, tail the time after it last was. JSON has every sample.
+
+    \b
+    Example:
+      ncu-bench samples report.ncu-rep
+      ncu-bench samples report.ncu-rep --kernel gemm --format json
+    """
+    from ncu_parsers.ncu_rep.time_series import time_series
+    from ncu_parsers.sources.sources import find_sources
+
+    from ncu_tools.kernels.source.over_time import counter_over_time
+
+    series: list[TimeSeries] = []
+    with progress("Reading") as reading:
+        for source in find_sources([run]):
+            reading(source)
+            series += time_series(source)
+    chosen = _chosen(series, kernels, launch, run)
+    rows: list[dict[str, Any]] = [asdict(counter_over_time(one)) for one in chosen]
+    columns = COLUMNS if output_format not in MACHINE_FORMATS else (*COLUMNS, *MACHINE_READABLE)
+    columns = (*columns, *SERIES) if output_format == "json" else columns
+    first = chosen[0]
+    extra = {"kernel": first.kernel_name, "launch_id": first.launch_id}
+    show(Table("samples", columns, rows, _notes(series, chosen), extra), output_format)
+
+
+def _chosen(series: list[TimeSeries], kernels: tuple[str, ...], launch: int | None, run: str) -> list[TimeSeries]:
+    """The series of one launch: the longest of those that are left by name and number."""
+    from ncu_tools.runs.selection import pattern_of
+
+    if not series:
+        raise NcuBenchError(
+            f"{run} holds no samples over time.",
+            "They are collected by PM sampling, and only binary reports hold them.",
+            f"Collect them with: {COLLECT}",
+        )
+    patterns = [pattern_of(text) for text in kernels]
+    left = [
+        one
+        for one in series
+        if (launch is None or one.launch_id == launch)
+        and (not patterns or any(pattern.search(one.kernel_name) for pattern in patterns))
+    ]
+    if not left:
+        names = ", ".join(dict.fromkeys(f"{one.kernel_short} (launch {one.launch_id})" for one in series))
+        raise NcuBenchError("No launch that was named has samples over time.", f"There are: {names}.")
+    longest = max(left, key=lambda one: one.duration_ns).launch_id
+    return [one for one in left if one.launch_id == longest]
+
+
+def _notes(series: list[TimeSeries], chosen: list[TimeSeries]) -> list[str]:
+    first = chosen[0]
+    lasted = duration(max(one.duration_ns for one in chosen))
+    notes = [
+        f"{first.kernel_name}: launch {first.launch_id}, {lasted}; counters of other passes are of other runs of it"
+    ]
+    others = len({one.launch_id for one in series}) - 1
+    if others:
+        notes.append(
+            f"{counted(others, 'more launch has', 'more launches have')} samples; --kernel and --launch show it"
+        )
+    if first.dropped:
+        notes.append(f"the sampler lost {counted(first.dropped, 'sample', 'samples')} of this launch")
+    return notes
