@@ -13,6 +13,7 @@ import pytest
 from benchmarks.house import SMALL_SAMPLE, code_rows, way_of
 from ncu_tools.cli import COMMANDS, cli, run
 from tests.conftest import ROOT
+from tests.update_expectations import PAGES as COLUMNS_ON_PAGES
 from tests.update_expectations import with_columns
 from tests.whole.test_house import MODULES, folder_of, modules_imported_by
 
@@ -98,10 +99,12 @@ def test_every_link_and_picture_leads_to_a_file_and_a_heading(page: Path) -> Non
             )
 
 
-def test_the_columns_in_the_architecture_page_are_those_of_the_code() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    assert with_columns(text) == text
-    assert "`flops_basis`" in text
+@pytest.mark.parametrize("page", COLUMNS_ON_PAGES)
+def test_the_columns_on_a_page_are_those_of_the_code(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    columns = COLUMNS_ON_PAGES[page]
+    assert with_columns(text, columns) == text
+    assert f"`{columns[-1].name}`" in text
 
 
 def test_the_figures_of_the_architecture_page_are_rows_of_the_script_that_prints_them() -> None:

@@ -1,8 +1,8 @@
 """Samples over time in a binary report (PM sampling): a series per counter and launch.
 
 Counters are sampled in several passes, each of which runs the kernel again. Times count from the begin of the kernel in
-the pass of the series, which the report holds for each pass with the end. A sample's time is when its period begins: with
-the one in which the kernel begins, the blocks launched over time are those of the grid.
+the pass of the series, which the report holds for each pass with the end. A sample's time is when its period begins:
+with the one in which the kernel begins, the blocks launched over time are those of the grid.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ DROPPED = "profiler__pmsampler_dropped_samples"
 class TimeSeries:
     """One counter of one launch over time: `times_ns` (float64, ns from the kernel's begin) and as many `values`.
 
-    `duration_ns` is how long the kernel ran in that pass. Periods before and after it are not in the series; one in which
-    the kernel begins counts as taken then.
-    `dropped` is how many samples the launch lost, None if the report does not say.
+    `duration_ns` is how long the kernel ran in that pass. Periods before and after it are not in the series; the one in
+    which the kernel begins counts as taken then. `dropped` is how many samples the launch lost, None if the report does not say.
     """
 
     launch_id: int
