@@ -88,6 +88,40 @@ def moves_constants_with_hfma(compute_capability: str | None) -> bool:
     return compute_capability not in table("flops")["fp16"]["phantom"]["free_compute_capabilities"]
 
 
+@cache
+def opcode_counters() -> dict[str, str]:
+    """SASS opcode without modifiers -> the counter of its instructions ("FFMA" -> "ffma")."""
+    return {opcode: counter for counter, opcode in table("flops")["opcodes"].items() if isinstance(opcode, str)}
+
+
+def is_conversion(opcode: str) -> bool:
+    """True if the opcode, with its modifiers, is that of an addition that compilers use to convert a number."""
+    name, *modifiers = opcode.split(".")
+    conversion = table("flops")["opcodes"]["conversion"]
+    return name == conversion["opcode"] and conversion["modifier"] in modifiers
+
+
+def constant_move_by_opcode(opcode: str) -> bool | None:
+    """True if compilers move constants with this opcode, False if it is an FMA for certain; None if it is neither, or
+    may be both. `opcode` has all its modifiers.
+    """
+    name, *modifiers = opcode.split(".")
+    move = table("flops")["opcodes"]["constant_move"]
+    if name != move["opcode"] or not modifiers:
+        return None
+    return modifiers == [move["modifier"]]
+
+
+def idle_pipes(precision: str) -> list[list[str]]:
+    """For each counter that is zero only if this precision was not used, its metric names; [] if there is none."""
+    suffixes = ["sum", *(f"{kind}.per_cycle_elapsed" for kind in ("sum", "avg")), *_shares()]
+    return [[f"{base}.{suffix}" for suffix in suffixes] for base in table("flops")["idle_pipes"].get(precision, [])]
+
+
+def _shares() -> list[str]:
+    return [f"{kind}.pct_of_peak_sustained_{part}" for kind in ("sum", "avg") for part in ("active", "elapsed")]
+
+
 def byte_alternatives(level: str) -> list[Alternative]:
     """Alternative counters of the bytes of a level (`dram dram_read dram_write l2 l1`), best first."""
     return [dict(alternative) for alternative in table("bytes")[level]]
