@@ -74,7 +74,7 @@ def flop_weights(precision: str) -> dict[str, float]:
 
 
 def packed_fp32_weights() -> dict[str, float]:
-    """FLOPs per packed FP32 thread instruction, by opcode (GB100, GB110)."""
+    """FLOPs per packed FP32 thread instruction, by opcode (GB100, GB110, GR100)."""
     return dict(table("flops")["fp32"]["packed"]["weights"])
 
 
