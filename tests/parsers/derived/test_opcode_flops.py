@@ -27,6 +27,7 @@ from ncu_parsers.report_data.report import Launch, Metric, Report
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.streaming_reader import stream_report
 
+from tests.conftest import SAMPLES
 from tests.support.launches import SASS, launch, metric, row, sass, table, tensor
 from tests.support.reports import needs_shared_reports, shared_reports, table_of
 
@@ -326,6 +327,14 @@ def test_counts_printed_in_csv_give_the_same_flops_and_notes_as_a_stream_and_lau
         assert found.column("flops_fp16").to_pylist() == [2 * 2 + 4 * 40, 0]
         assert found.column("flops_basis").to_pylist()[1] == "sass fp64+fp32; opcodes fp16"
         assert [note for note in notes if note.startswith("ffma instructions: in 1 of 2 launches")]
+
+
+def test_a_report_without_flop_counters_gives_the_flops_of_the_same_run_with_them() -> None:
+    listed_run, counted_run = (table_of(SAMPLES / f"{name}.csv") for name in ("d21-instances-details", "d01-wide-raw"))
+    assert listed_run is not None
+    assert counted_run is not None
+    assert listed_run.column("flops").to_pylist() == counted_run.column("flops").to_pylist()
+    assert all(basis.startswith("opcodes fp64+fp32+fp16") for basis in listed_run.column("flops_basis").to_pylist())
 
 
 # ---------------------------------------------------------------------------------------------- real reports
