@@ -91,7 +91,13 @@ def moves_constants_with_hfma(compute_capability: str | None) -> bool:
 @cache
 def opcode_counters() -> dict[str, str]:
     """SASS opcode without modifiers -> the counter of its instructions ("FFMA" -> "ffma")."""
-    return {opcode: counter for counter, opcode in table("flops")["opcodes"].items() if isinstance(opcode, str)}
+    named = {counter: opcodes for counter, opcodes in table("flops")["opcodes"].items() if isinstance(opcodes, list)}
+    return {opcode: counter for counter, opcodes in named.items() for opcode in opcodes}
+
+
+def unplaced_opcodes() -> dict[str, str]:
+    """SASS opcode without modifiers -> the counter that may or may not count it."""
+    return dict(table("flops")["opcodes"]["unplaced"])
 
 
 def is_conversion(opcode: str) -> bool:

@@ -64,7 +64,7 @@ class OpcodeCheck:
 
 def _pairs(counters: Counters) -> Iterable[tuple[str, Floats, Floats]]:
     """Quantities that were counted both ways: instructions of each counter, and tensor operations of each type."""
-    for counter in known.opcode_counters().values():
+    for counter in dict.fromkeys(known.opcode_counters().values()):
         by_opcode = counters.opcode_threads(counter)
         if by_opcode is not counters.nothing:
             yield f"{counter} instructions", counters.thread_instructions(counter), by_opcode

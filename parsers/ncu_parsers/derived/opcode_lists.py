@@ -87,7 +87,10 @@ def _told_of_launch(read: _Reading, metrics: Sequence[str], row: int) -> dict[st
 
 
 def thread_instructions(executed: OpcodeCounts) -> dict[str, float]:
-    """Thread instructions by counter, `MOVES` and `SURE_FMAS` (0 if none), from counts by opcode with all modifiers."""
+    """Thread instructions by counter, `MOVES` and `SURE_FMAS` (0 if none), from counts by opcode with all modifiers.
+
+    A counter that may count an opcode without a place is left out, if that ran.
+    """
     result = dict.fromkeys(_keys(), 0.0)
     for opcode, count in executed.items():
         counter = known.opcode_counters().get(opcode.partition(".")[0])
@@ -96,11 +99,13 @@ def thread_instructions(executed: OpcodeCounts) -> dict[str, float]:
         is_move = known.constant_move_by_opcode(opcode)
         if is_move is not None:
             result[MOVES if is_move else SURE_FMAS] += count
-    return result
+    ran = {opcode.partition(".")[0] for opcode, count in executed.items() if count}
+    untold = {counter for opcode, counter in known.unplaced_opcodes().items() if opcode in ran}
+    return {counter: count for counter, count in result.items() if counter not in untold}
 
 
 def _keys() -> tuple[str, ...]:
-    return (*known.opcode_counters().values(), MOVES, SURE_FMAS)
+    return (*dict.fromkeys(known.opcode_counters().values()), MOVES, SURE_FMAS)
 
 
 def _told_by(metric: str, executed: OpcodeCounts) -> dict[str, float]:

@@ -75,6 +75,19 @@ def test_modifiers_do_not_change_what_an_opcode_counts_as() -> None:
     assert row(kernel(listed({"FFMA.SAT": 1, "FFMA.RM": 2, "FADD.FTZ": 4, "FFMA": 8})))["flops_fp32"] == 2 * 11 + 4
 
 
+def test_forms_with_an_immediate_operand_count_as_the_others() -> None:
+    found = row(kernel(listed({"FADD32I": 1, "FMUL32I.FTZ": 2, "FFMA32I": 4, "HFMA2_32I": 8, "HMUL2": 1})))
+    assert (found["flops_fp32"], found["flops_fp16"]) == (1 + 2 + 8, 4 * 8 + 2)
+
+
+@pytest.mark.parametrize("opcode", ["FHADD", "FHFMA.RZ", "FSWZADD"])
+def test_where_arithmetic_ran_that_no_counter_is_known_to_hold_fp32_stays_unknown(opcode: str) -> None:
+    found = row(kernel(listed({"FFMA": 100, "FADD": 1, "DFMA": 1, opcode: 5}), IDLE_TENSOR))
+    assert (found["flops_fp32"], found["flops_fp64"]) == (None, 2)
+    assert found["flops_basis"] == "opcodes fp64+fp16; not collected: fp32"
+    assert row(kernel(listed({"FFMA": 100, opcode: 5}), sass(ffma=100)))["flops_fp32"] == 200
+
+
 def test_packed_fp32_counts_two_lanes_on_every_chip() -> None:
     for capability in ("10.0", "12.0", None):
         found = row(kernel(listed({"FADD2": 1, "FMUL2": 10, "FFMA2.FTZ": 100}), capability=capability))
