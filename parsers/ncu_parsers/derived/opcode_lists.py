@@ -7,6 +7,7 @@ Binary reports have the names; text has them with --print-metric-instances detai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -57,7 +58,7 @@ def named_instances(text: str) -> dict[str, float]:
             number = float(count.replace(",", ""))
         except ValueError:
             continue
-        if name.strip():
+        if name.strip() and math.isfinite(number):
             result[name.strip()] = result.get(name.strip(), 0.0) + number
     return result
 

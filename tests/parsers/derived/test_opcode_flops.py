@@ -302,6 +302,10 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
     assert all(name and isinstance(count, float) for name, count in named_instances(text).items())
 
 
+def test_a_count_that_is_no_number_is_no_count() -> None:
+    assert named_instances("FFMA: nan; FADD: inf; DADD: n/a; MOV: 2") == {"MOV": 2}
+
+
 def test_large_counts_that_python_prints_with_an_exponent_are_read() -> None:
     assert named_instances(f"FFMA: {1e16}; MOV: 2") == {"FFMA": 1e16, "MOV": 2}
 
