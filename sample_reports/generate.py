@@ -6,6 +6,7 @@ the workload's arithmetic. Running it again writes the same bytes; a test compar
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,6 +20,10 @@ SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 OPCODES = ("dadd", "dmul", "dfma", "fadd", "fmul", "ffma", "hadd", "hmul", "hfma")
 TENSOR = ("bf16_dst_fp32", "fp16_dst_fp16", "fp16_dst_fp32", "fp64", "tf32_dst_fp32")
 SPEED_OF_LIGHT = "GPU Speed Of Light Throughput"
+SASS_NAMES = {
+    "dadd": "DADD", "dmul": "DMUL", "dfma": "DFMA", "fadd": "FADD", "fmul": "FMUL", "ffma": "FFMA", "hfma": "HFMA2.MMA",
+}  # fmt: skip
+OPERATIONS_OF_HMMA = 2 * 16 * 8 * 16
 PROFILING = [
     "==PROF== Connected to process 4711 (/home/user/app)",
     '==PROF== Profiling "relu" - 0: 0%....50%....100% - 3 passes',
@@ -70,6 +75,22 @@ def counters(kernel: Kernel, *, peaks: bool = False) -> list[Cell]:
             ),
             Cell("launch__func_cache_config", "CachePreferNone"),
         ]
+    return cells
+
+
+def opcodes(kernel: Kernel) -> list[Cell]:
+    """Time, bytes and counts per opcode, without a FLOP counter: threads, and warps, in which tensor work shows."""
+    threads = {name: kernel.opcodes.get(counter, 0) for counter, name in SASS_NAMES.items()}
+    threads["MOV"] = 32 * math.prod(kernel.grid)
+    warps = {name: count // 32 for name, count in threads.items()}
+    warps["HMMA.16816.F32.BF16"] = kernel.tensor.get("bf16_dst_fp32", 0) // OPERATIONS_OF_HMMA
+    threads["HMMA.16816.F32.BF16"] = 32 * warps["HMMA.16816.F32.BF16"]
+    lists = {"thread_inst_executed_true": threads, "inst_executed": warps}
+    cells = [cell for cell in counters(kernel) if "sass" not in cell.name and "ops_path" not in cell.name]
+    for kind, counts in lists.items():
+        some = {name: count for name, count in counts.items() if count}
+        text = "; ".join(f"{name}: {count}" for name, count in some.items())
+        cells.append(Cell(f"sass__{kind}_per_opcode_with_modifier_all", f"{sum(some.values())} ({text})"))
     return cells
 
 
@@ -180,6 +201,7 @@ def reports() -> dict[str, bytes]:
         "d18-text.txt": dialects.text(shown, Style(thousands=",", above=[*PROFILING, *PROGRAM])),
         "d19-summary-per-kernel.csv": dialects.summary(_summaries(kernels), comma),
         "d20-source-page.csv": "".join(dialects.quoted(row) + "\n" for row in source_rows()),
+        "d21-instances-details.csv": dialects.wide(printed((opcodes(kernel) for kernel in kernels), kernels), Style()),
         "d21-instances.csv": dialects.wide(_with(base, _with_instances), Style()),
         "d22-session-page.csv": _session(),
     }

@@ -116,9 +116,11 @@ class MeasuredLaunches:
 
     @cached_property
     def doubtful_flops(self) -> Floats:
-        """FP16 FLOPs that may be constant moves, one per launch; 0 for none."""
+        """FP16 FLOPs that may all be constant moves, one per launch; 0 for none."""
         return np.where(
-            self._says("may be constant moves"), np.nan_to_num(tables.floats(self.table, "flops_fp16")), 0.0
+            self._says("hfma alone and may be constant moves"),
+            np.nan_to_num(tables.floats(self.table, "flops_fp16")),
+            0.0,
         )
 
     @cached_property

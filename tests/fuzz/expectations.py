@@ -69,9 +69,9 @@ def _table_of_what_was_read(
     identity: Mapping[str, Any],
     numbers: Mapping[str, Any],
     texts: Mapping[str, Any],
-    opcodes: object,
     described: Callable[[str], dict[bytes, bytes]],
     launches: Sequence[Launch] = (),
+    check: object = None,
 ) -> pa.Table:
     kinds = {column.name: column.type for column in COLUMNS}
     columns = {name: table_builder._array(values, kinds[name], rows) for name, values in identity.items()}

@@ -74,7 +74,7 @@ def flop_weights(precision: str) -> dict[str, float]:
 
 
 def packed_fp32_weights() -> dict[str, float]:
-    """FLOPs per packed FP32 thread instruction, by opcode (GB100, GB110)."""
+    """FLOPs per packed FP32 thread instruction, by opcode (GB100, GB110, GR100)."""
     return dict(table("flops")["fp32"]["packed"]["weights"])
 
 
@@ -86,6 +86,46 @@ def has_packed_fp32(compute_capability: str | None) -> bool:
 def moves_constants_with_hfma(compute_capability: str | None) -> bool:
     """True if an hfma count may consist of constant moves only on this chip, or if the chip is unknown."""
     return compute_capability not in table("flops")["fp16"]["phantom"]["free_compute_capabilities"]
+
+
+@cache
+def opcode_counters() -> dict[str, str]:
+    """SASS opcode without modifiers -> the counter of its instructions ("FFMA" -> "ffma")."""
+    named = {counter: opcodes for counter, opcodes in table("flops")["opcodes"].items() if isinstance(opcodes, list)}
+    return {opcode: counter for counter, opcodes in named.items() for opcode in opcodes}
+
+
+def unplaced_opcodes() -> dict[str, str]:
+    """SASS opcode without modifiers -> the counter that may or may not count it."""
+    return dict(table("flops")["opcodes"]["unplaced"])
+
+
+def is_conversion(opcode: str) -> bool:
+    """True if the opcode, with its modifiers, is that of an addition that compilers use to convert a number."""
+    name, *modifiers = opcode.split(".")
+    conversion = table("flops")["opcodes"]["conversion"]
+    return name == conversion["opcode"] and conversion["modifier"] in modifiers
+
+
+def constant_move_by_opcode(opcode: str) -> bool | None:
+    """True if compilers move constants with this opcode, False if it is an FMA for certain; None if it is neither, or
+    may be both. `opcode` has all its modifiers.
+    """
+    name, *modifiers = opcode.split(".")
+    move = table("flops")["opcodes"]["constant_move"]
+    if name != move["opcode"] or not modifiers:
+        return None
+    return modifiers == [move["modifier"]]
+
+
+def idle_pipes(precision: str) -> list[list[str]]:
+    """For each counter that is zero only if this precision was not used, its metric names; [] if there is none."""
+    suffixes = ["sum", *(f"{kind}.per_cycle_elapsed" for kind in ("sum", "avg")), *_shares()]
+    return [[f"{base}.{suffix}" for suffix in suffixes] for base in table("flops")["idle_pipes"].get(precision, [])]
+
+
+def _shares() -> list[str]:
+    return [f"{kind}.pct_of_peak_sustained_{part}" for kind in ("sum", "avg") for part in ("active", "elapsed")]
 
 
 def byte_alternatives(level: str) -> list[Alternative]:

@@ -162,7 +162,9 @@ def _one(machine: Machine, output_format: str) -> Table:
         )
     facts = [machine.name]
     if machine.chip:
-        facts.append(f"chip {machine.chip}, compute capability {machine.compute_capability}, {machine.sm_count} SMs")
+        facts.append(f"chip {machine.chip}, compute capability {machine.compute_capability}")
+    if machine.sm_count:
+        facts.append(f"{machine.sm_count} SMs")
     if machine.boost_clock_hz:
         facts.append(f"peaks assume {machine.boost_clock_hz / 1e9:.3f} GHz")
     return Table("machines", RATE_COLUMNS, rows, [", ".join(facts)])

@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 import pyarrow as pa
-from ncu_parsers.derived.tensor_opcodes import named_instances
+from ncu_parsers.derived.opcode_lists import named_instances
 
 from ncu_tools.numbers.number_format import counted
 

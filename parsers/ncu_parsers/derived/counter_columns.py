@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from ncu_launch.counters import metrics as known
 
+from ncu_parsers.derived.opcode_lists import NO_LISTS, OpcodeLists
 from ncu_parsers.schema.tables import Floats, unknown
 
 Mask = npt.NDArray[np.bool_]
@@ -33,14 +34,13 @@ def mask_where(keys: Sequence[Key], predicate: Callable[[Key], bool]) -> Mask:
 class Counters:
     """Numeric metrics of launches: float64 columns, one value per launch, NaN if missing; in base units.
 
-    `opcodes` maps opcode with modifiers -> warp instructions, per launch; None for a launch without, () if none has
-    them.
+    `lists` has the launches' counts per opcode.
     """
 
     values: Mapping[str, Floats]
     compute_capability: Sequence[str | None]
     device_name: Sequence[str | None]
-    opcodes: Sequence[Mapping[str, float] | None] = ()
+    lists: OpcodeLists = NO_LISTS
     seconds: Floats = field(init=False)
     cycles: Floats = field(init=False)
 
@@ -126,6 +126,14 @@ class Counters:
             if derived in self.values:
                 result = self.either(result, self.values[derived] / operations * self.cycles)
         return result
+
+    def opcode_threads(self, counter: str) -> Floats:
+        """Thread instructions of a counter ("ffma") by the launch's opcodes (float64, one per launch)."""
+        return self.lists.threads.get(counter, self.nothing)
+
+    def executed_threads(self, counter: str) -> Floats:
+        """Thread instructions by their counter, else by opcodes (float64, one per launch)."""
+        return self.either(self.thread_instructions(counter), self.opcode_threads(counter))
 
 
 def _duration_ns(counters: Counters) -> Floats:

@@ -3,10 +3,10 @@
 Weights, metric names and their sources are in the tables of `ncu_launch.counters.metrics`; this file has the rules for
 adding them up:
 
-* A precision is known only if its add, mul and fma counters are.
-* If tensor instructions ran and their operations were not collected, total FLOPs are unknown: null.
-* hfma without hadd and hmul, on chips whose compiler moves constants with hfma, counts as constant moves unless it
-  outweighs all other operations of the launch. The same instructions cause tensor pipe activity without tensor work.
+* A precision is known only if its adds, products and FMAs are: counted, or told by opcodes, or by an idle pipe.
+* If tensor instructions ran and their operations are not known, total FLOPs are unknown: null.
+* FP16 FMAs that may be constant moves count as such unless they outweigh all other operations of the launch. The same
+  instructions cause tensor pipe activity without tensor work.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.counters import metrics as known
 
+from ncu_parsers.derived.core_flops import CoreFlops, core_flops, doubtful_fp16
 from ncu_parsers.derived.counter_columns import Counters, Mask, sum_known
+from ncu_parsers.derived.flops_basis import SOURCES, BasisMark, basis
 from ncu_parsers.derived.report_peaks import peaks
 from ncu_parsers.derived.tensor_flops import counted_operations, fill_without_counters, tensor_evidence
-from ncu_parsers.schema import arrays
-from ncu_parsers.schema.tables import Floats, or_zero
+from ncu_parsers.schema.tables import Floats
 
 
 def measures(counters: Counters) -> dict[str, Floats | pa.Array]:
@@ -72,37 +73,48 @@ def _l1_by_parts(counters: Counters) -> Floats:
 
 
 def _flops(counters: Counters) -> dict[str, Floats | pa.Array]:
-    cores = {precision: _cuda_core_flops(counters, precision) for precision in known.CUDA_CORE_PRECISIONS}
     tensor, complete = counted_operations(counters)
-    by_opcode, by_instruction = fill_without_counters(counters, tensor)
-    complete = complete | by_opcode | by_instruction
+    filled = fill_without_counters(counters, tensor, complete)
+    complete = complete | filled.by_shape | filled.estimated | filled.by_instruction
     tensor_flops = sum_known([tensor[f"tensor_flops_{precision}"] for precision in known.TENSOR_FLOAT_PRECISIONS])
-    phantom, hfma_alone = _phantom_fp16(counters, cores, tensor_flops)
+    cores = core_flops(counters, ~np.isnan(tensor_flops))
+    doubtful = doubtful_fp16(counters, cores, tensor_flops)
     idle, uncounted = tensor_evidence(counters, tensor_flops)
-    total = sum_known([cores["fp64"], cores["fp32"], np.where(phantom, 0.0, cores["fp16"]), tensor_flops])
-    some = _any_known([*cores.values(), tensor_flops])
+    of_cores = {precision: found.flops for precision, found in cores.items()}
+    half = np.where(doubtful.left_out, 0.0, of_cores["fp16"])
+    total = sum_known([of_cores["fp64"], of_cores["fp32"], half, tensor_flops])
+    some = _any_known([*of_cores.values(), tensor_flops])
     # A partial sum is a lower bound, which the basis states; a partial sum of 0 carries no information.
     partial = (
-        ~_all_known(list(cores.values())) | (np.isnan(tensor_flops) & ~idle) | (~np.isnan(tensor_flops) & ~complete)
+        ~_all_known(list(of_cores.values())) | (np.isnan(tensor_flops) & ~idle) | (~np.isnan(tensor_flops) & ~complete)
     )
-    marks = {f"sass {precision}": ~np.isnan(values) for precision, values in cores.items()}
-    marks |= {
-        "tensor": ~np.isnan(tensor_flops),
-        "complete": complete,
-        "by opcode": by_opcode,
-        "by instruction": by_instruction,
-        "phantom": phantom,
-        "hfma alone": hfma_alone,
-        "idle": idle,
-        "uncounted": uncounted,
-        "no packed": _lacks_packed_fp32(counters),
+    marks = _core_marks(cores) | {
+        BasisMark.LEFT_OUT: doubtful.left_out,
+        BasisMark.HFMA_ALONE: doubtful.counted,
+        BasisMark.MOVES_BESIDE: doubtful.beside_others,
+        BasisMark.TENSOR: ~np.isnan(tensor_flops),
+        BasisMark.COMPLETE: complete,
+        BasisMark.BY_SHAPE: filled.by_shape,
+        BasisMark.BY_GROUP_SHAPE: filled.estimated,
+        BasisMark.BY_INSTRUCTION: filled.by_instruction,
+        BasisMark.IDLE: idle,
+        BasisMark.UNCOUNTED: uncounted,
+        BasisMark.NO_PACKED: _lacks_packed_fp32(counters, cores["fp32"]),
     }
     return {
-        **{f"flops_{precision}": values for precision, values in cores.items()},
+        **{f"flops_{precision}": values for precision, values in of_cores.items()},
         **tensor,
         "tensor_flops": tensor_flops,
         "flops": np.where(some & ~uncounted & ~(partial & (total == 0)), total, np.nan),
-        "flops_basis": _basis(marks, some),
+        "flops_basis": basis(marks, some),
+    }
+
+
+def _core_marks(cores: dict[str, CoreFlops]) -> dict[tuple[str, str] | BasisMark, Mask]:
+    return {
+        (source, precision): mask
+        for precision, found in cores.items()
+        for source, mask in zip(SOURCES, (found.from_counters, found.from_opcodes, found.from_pipe), strict=True)
     }
 
 
@@ -114,69 +126,7 @@ def _all_known(parts: list[Floats]) -> Mask:
     return np.asarray(~np.isnan(np.stack(parts)).any(axis=0), dtype=bool)
 
 
-def _basis(marks: dict[str, Mask], some: Mask) -> pa.Array:
-    """The text of `flops_basis`, one per launch: which counters gave the total, and what it excludes."""
-    names = list(marks)
-    codes = sum(
-        (mask.astype(np.int64) << bit for bit, mask in enumerate(marks.values())), np.zeros(len(some), np.int64)
-    )
-    found = np.flatnonzero(np.bincount(codes)).tolist()  # faster than numpy.unique for so few bits
-    words = [_basis_text({name for bit, name in enumerate(names) if code >> bit & 1}) for code in found]
-    distinct = list(dict.fromkeys(words))
-    place_of = np.zeros(1 << len(names), np.int32)
-    place_of[found] = [distinct.index(text) for text in words]
-    return arrays.coded(np.where(some, place_of[codes], -1).astype(np.int32), distinct)
-
-
-def _basis_text(marks: set[str]) -> str:
-    used = [precision for precision in known.CUDA_CORE_PRECISIONS if f"sass {precision}" in marks]
-    missing = [precision for precision in known.CUDA_CORE_PRECISIONS if precision not in used]
-    words = ["sass " + "+".join(used)] if used else []
-    if "by opcode" in marks:
-        words.append("tensor ops from the shapes of opcodes")
-    elif "by instruction" in marks:
-        words.append("tensor ops estimated: 512 per instruction")
-    elif "tensor" in marks:
-        words.append("tensor ops" if "complete" in marks else "tensor ops (not every type)")
-    elif "idle" not in marks:
-        missing.append("tensor, which was busy" if "uncounted" in marks else "tensor")
-    if "no packed" in marks:
-        missing.append("packed fp32")
-    if "phantom" in marks:
-        words.append("fp16 left out: constant moves")
-    if "hfma alone" in marks:
-        words.append("fp16 is hfma alone and may be constant moves")
-    if missing:
-        words.append("not collected: " + ", ".join(missing))
-    return "; ".join(words)
-
-
-def _cuda_core_flops(counters: Counters, precision: str) -> Floats:
-    """FLOPs of one precision on CUDA cores (float64, one per launch); NaN unless add, mul and fma were all counted."""
-    total = np.zeros(counters.rows)
-    for opcode, weight in known.flop_weights(precision).items():
-        total = total + counters.thread_instructions(opcode) * weight
-    if precision == "fp32":
-        for opcode, weight in known.packed_fp32_weights().items():
-            packed = counters.thread_instructions(opcode)
-            if packed is not counters.nothing:
-                total = total + np.where(np.isnan(packed), 0.0, packed * weight)
-    return total
-
-
-def _phantom_fp16(counters: Counters, cores: dict[str, Floats], tensor_flops: Floats) -> tuple[Mask, Mask]:
-    """Where only hfma was counted, on a chip that moves constants with hfma (bool, one per launch): first, where other
-    work is larger, so that hfma counts as constant moves; second, where it is not, so that hfma counts, with a warning.
-    """
-    hadd, hmul = (counters.thread_instructions(opcode) for opcode in ("hadd", "hmul"))
-    alone = (hadd == 0) & (hmul == 0) & (cores["fp16"] > 0)
-    alone &= counters.where(known.moves_constants_with_hfma)
-    others = or_zero(cores["fp64"]) + or_zero(cores["fp32"]) + or_zero(tensor_flops)
-    outweighed = or_zero(cores["fp16"]) <= others
-    return alone & outweighed, alone & ~outweighed
-
-
-def _lacks_packed_fp32(counters: Counters) -> Mask:
+def _lacks_packed_fp32(counters: Counters, fp32: CoreFlops) -> Mask:
     """True where the chip counts packed FP32 separately and it was not collected (bool, one per launch)."""
     apart = counters.where(known.has_packed_fp32)
-    return apart & np.isnan(counters.thread_instructions("ffma2")) & ~np.isnan(counters.thread_instructions("ffma"))
+    return apart & np.isnan(counters.executed_threads("ffma2")) & ~np.isnan(fp32.instructions["ffma"])

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from ncu_parsers.derived.counter_columns import Counters
 from ncu_parsers.derived.flops import measures
-from ncu_parsers.derived.tensor_opcodes import OPCODES, named_instances
+from ncu_parsers.derived.opcode_check import OpcodeCheck
+from ncu_parsers.derived.opcode_lists import opcode_lists
 from ncu_parsers.report_data.operator_records import DIALECT, ESTIMATE_DIALECT
 from ncu_parsers.report_data.report import Launch, Report
 from ncu_parsers.schema import arrays, tables
@@ -42,19 +43,20 @@ def launches_table(report: Report) -> pa.Table:
     """The table of launches of one report.
 
     A metric that is text in every launch becomes a text column. Text among numbers is dropped, with a note in the
-    report; values that averages of rates only estimate get a note too.
+    report; values that averages of rates only estimate get a note too, and counters that opcodes do not agree with.
     """
     launches = report.launches
     numbers, texts = _metric_columns(launches, report)
     units = {name: metric.unit for launch in reversed(launches) for name, metric in launch.metrics.items()}
     described = {name: describe(name, report, units.get(name, "")) for name in (*numbers, *texts)}
-    identity, opcodes = _identity(launches, report), _opcodes(launches)
-    table = contract_table(len(launches), identity, numbers, texts, opcodes, described, launches)
+    identity, check = _identity(launches, report), OpcodeCheck()
+    table = contract_table(len(launches), identity, numbers, texts, described, launches, check)
+    report.notes += check.notes()
     averaged = np.array([(launch.invocations or 1) > 1 for launch in launches])
     if not averaged.any():
         return table
     sums = {name: values for name, values in numbers.items() if not re.search(_RATE, name)}
-    without_rates = contract_table(len(launches), identity, sums, texts, opcodes, described, launches)
+    without_rates = contract_table(len(launches), identity, sums, texts, described, launches)
     return _mark_estimates(table, without_rates, averaged, report)
 
 
@@ -96,21 +98,24 @@ def contract_table(
     identity: Mapping[str, Any],
     numbers: Mapping[str, tables.Floats],
     texts: Mapping[str, Any],
-    opcodes: list[dict[str, float] | None],
     described: Mapping[str, dict[bytes, bytes]],
     launches: Sequence[Launch] = (),
+    check: OpcodeCheck | None = None,
 ) -> pa.Table:
     """Build a table of the contract with every derived column from identity columns, numeric metrics and texts.
 
     Columns are lists, float64 arrays or Arrow arrays, one value per launch; None is a column of nulls. `described`
-    returns a metric's metadata. `launches` provides measures that the report contains directly.
+    returns a metric's metadata. `launches` provides measures that the report contains directly. `check` is told where
+    counters and opcodes disagree.
     """
     counters = Counters(
         {name: values for name, values in numbers.items() if name not in COLUMN_NAMES},
         _listed(identity["compute_capability"], rows),
         _listed(identity["device_name"], rows),
-        opcodes,
+        opcode_lists(numbers, texts, rows),
     )
+    if check is not None:
+        check.add(counters, identity)
     derived = _with_own_measures(measures(counters), launches)
     columns: list[pa.Array] = []
     fields = list(contract_fields())
@@ -133,12 +138,6 @@ def _listed(values: Any, rows: int) -> list[str | None]:
     if values is None:
         return [None] * rows
     return arrays.words_of(values) if isinstance(values, pa.DictionaryArray) else values
-
-
-def _opcodes(launches: Sequence[Launch]) -> list[dict[str, float] | None]:
-    """Warp instructions per opcode, one dict (or None) per launch; [] if no launch has them."""
-    named = [named_instances(launch.instances.get(OPCODES, "")) or None for launch in launches]
-    return named if any(named) else []
 
 
 def _array(values: Any, kind: pa.DataType, rows: int) -> pa.Array:

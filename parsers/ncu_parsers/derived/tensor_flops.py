@@ -1,13 +1,14 @@
 """Tensor-core operations by input type, counted or inferred.
 
 Counters are sm__ops_path_tensor_*. A total and its parts by sparsity or instruction are one count. Without them, opcode
-shapes give the same number, and on Volta 512 operations per instruction an estimate.
+shapes give the same number (of wgmma an estimate), and on Volta 512 operations per instruction an estimate.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from operator import eq
+from typing import NamedTuple
 
 import numpy as np
 from ncu_launch.counters import metrics as known
@@ -41,24 +42,40 @@ def counted_operations(counters: Counters) -> tuple[dict[str, Floats], Mask]:
     return result, _complete(counters, {**collected, **counts})
 
 
-def fill_without_counters(counters: Counters, tensor: dict[str, Floats]) -> tuple[Mask, Mask]:
-    """Fill the tensor columns of launches without operation counters, in place: from opcodes, or on Volta from the
-    instruction count. Returns two masks (bool, one per launch): filled from opcodes, filled from instructions.
+class FilledIn(NamedTuple):
+    """Launches whose tensor operations were not counted completely (bool, one per launch each), by what gave them.
+
+    `by_shape`: opcodes with their shapes. `estimated`: the same, where that of an opcode is an estimate.
+    `by_instruction`: the number of tensor instructions, on Volta. At most one is true.
+    """
+
+    by_shape: Mask
+    estimated: Mask
+    by_instruction: Mask
+
+
+def fill_without_counters(counters: Counters, tensor: dict[str, Floats], complete: Mask) -> FilledIn:
+    """Fill the tensor columns of launches whose operation counters are not `complete`, in place.
+
+    Where some were collected, only opcodes without estimates fill the others; a counter that holds a part of its type
+    is a lower bound, so the larger number counts.
     """
     missing = np.asarray(np.isnan(np.stack(list(tensor.values()))).all(axis=0), dtype=bool)
-    by_opcode = np.zeros(counters.rows, dtype=bool)
-    for row, executed in enumerate(counters.opcodes):
-        counted = tensor_operations(executed) if executed and missing[row] else None
-        if counted is not None:
-            by_opcode[row] = True
-            for precision, amount in counted.items():
-                tensor[tensor_column(precision)][row] = amount
+    by_shape, estimated = np.zeros(counters.rows, dtype=bool), np.zeros(counters.rows, dtype=bool)
+    for row, executed in enumerate(counters.lists.warps):
+        counted = tensor_operations(executed) if executed and not complete[row] else None
+        if counted is None or (counted.estimated and not missing[row]):
+            continue
+        (estimated if counted.estimated else by_shape)[row] = True
+        for precision, amount in counted.amounts.items():
+            column = tensor[tensor_column(precision)]
+            column[row] = np.fmax(column[row], amount)
     executed_on_volta = np.where(counters.where(partial(eq, VOLTA)), _tensor_instructions(counters), np.nan)
-    by_instruction = np.asarray(missing & ~by_opcode & ~np.isnan(executed_on_volta), dtype=bool)
+    by_instruction = np.asarray(missing & ~by_shape & ~estimated & ~np.isnan(executed_on_volta), dtype=bool)
     tensor["tensor_flops_fp16"] = np.where(
         by_instruction, executed_on_volta * OPERATIONS_PER_VOLTA_INSTRUCTION, tensor["tensor_flops_fp16"]
     )
-    return by_opcode, by_instruction
+    return FilledIn(by_shape, estimated, by_instruction)
 
 
 def _gather_results(counts: dict[str, dict[str, Floats]]) -> None:
@@ -126,7 +143,7 @@ def tensor_evidence(counters: Counters, tensor_flops: Floats) -> tuple[Mask, Mas
     busy = np.zeros(counters.rows, dtype=bool)
 
     executed = _tensor_instructions(counters)
-    explained = executed <= or_zero(counters.thread_instructions("hfma")) / WARP * 1.01 + 1
+    explained = executed <= or_zero(counters.executed_threads("hfma")) / WARP * 1.01 + 1
     idle |= explained
     busy |= ~np.isnan(executed) & ~explained
 

@@ -1,9 +1,10 @@
 """Tensor operations without operation counters: from opcodes, or on Volta from the instruction count.
 
 ncu before 2023.2 does not count tensor operations. An opcode of mma.sync contains its shape: HMMA.16816.F32 multiplies
-16 x 8 x 16, so a warp instruction does 2 x 16 x 8 x 16 operations. The result is exact if every tensor opcode of a
-launch contains its shape, which those of wgmma and tcgen05 do not. Counts per opcode are in .ncu-rep files, and in text
-written with --print-metric-instances details (ncu 2024.1 and newer).
+16 x 8 x 16, so a warp instruction does 2 x 16 x 8 x 16 operations. One of wgmma does, too: HGMMA.64x128x16.F32 is the
+product of a group of four warps, each of which executes it, so a warp instruction does a quarter of it. No report with
+both counts was at hand to check that all four are counted, so this is an estimate. Opcodes of tcgen05 (UTCHMMA) do not
+contain their shape.
 
 On Volta, and only there, every tensor instruction (a step of HMMA.884) does 512 operations on fp16 inputs.
 """
@@ -12,55 +13,83 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_PRECISIONS
 
-OPCODES = "sass__inst_executed_per_opcode_with_modifier_all"
 VOLTA = "7.0"
 OPERATIONS_PER_VOLTA_INSTRUCTION = 512
+WARPS_OF_A_GROUP = 4
 
-_SHAPED = r"(?P<unit>[HIDBQ]MMA)(?P<sparse>\.SP)?\.(?P<m>16|8)(?P<n>8)(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
+_SHAPED = r"(?P<unit>[HIDBQO]MMA)(?P<sparse>\.SP)?(?:\.SF)?\.(?P<m>16|8)(?P<n>8)(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
+_OF_A_GROUP = r"(?P<unit>[HIQB]GMMA)(?P<sparse>\.SP)?\.(?P<m>64)x(?P<n>\d+)x(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
 _TENSOR = r"(?:[HIDBQO]|HG|IG|QG|BG|UTC[HIQO])MMA\b"
-_NAMED = r"(?P<opcode>[A-Z][A-Z0-9_.]*)\s*:\s*(?P<count>[\d,]+)"
+_FP8, _FP6, _FP4 = {"E4M3", "E5M2"}, {"E3M2", "E2M3"}, {"E2M1"}
 
 
-def operations(opcode: str) -> tuple[str, int] | None:
-    """Input type and operations per warp instruction; None if the opcode does not contain its shape.
+class WarpOperations(NamedTuple):
+    """What one warp instruction does: operations on inputs of a type; `estimated` if no report could check it."""
+
+    precision: str
+    amount: int
+    estimated: bool = False
+
+
+class TensorOperations(NamedTuple):
+    """WarpOperations of a launch per input type (0 if unused); `estimated` if that of an opcode is."""
+
+    amounts: dict[str, float]
+    estimated: bool
+
+
+def operations(opcode: str) -> WarpOperations | None:
+    """What a warp instruction with this opcode does; None if the opcode does not contain its shape.
 
     Sparse instructions give None: whether they count the executed or the nominal operations is not confirmed.
     """
-    match = re.fullmatch(_SHAPED, opcode)
+    of_a_group = re.fullmatch(_OF_A_GROUP, opcode)
+    match = of_a_group or re.fullmatch(_SHAPED, opcode)
     if match is None or match["sparse"]:
         return None
-    precision = _precision(match["unit"], match["rest"])
-    return None if precision is None else (precision, 2 * int(match["m"]) * int(match["n"]) * int(match["k"]))
+    precision = _precision(match["unit"], set(match["rest"].split(".")))
+    if precision is None:
+        return None
+    whole = 2 * int(match["m"]) * int(match["n"]) * int(match["k"])
+    return (
+        WarpOperations(precision, whole // WARPS_OF_A_GROUP, True) if of_a_group else WarpOperations(precision, whole)
+    )
 
 
-def _precision(unit: str, modifiers: str) -> str | None:
-    words = set(modifiers.split("."))
-    if unit == "HMMA":
+def _precision(unit: str, words: set[str]) -> str | None:
+    """The input type; mixed inputs of QMMA count as the wider one, at whose rate they run. Without a name, None."""
+    kind = unit[0]
+    if kind == "H":
         return "bf16" if "BF16" in words else "tf32" if "TF32" in words else "fp16"
-    if unit == "IMMA":
+    if kind == "I":
         return "int8" if words & {"S8", "U8"} else "int4" if words & {"S4", "U4"} else None
-    return {"DMMA": "fp64", "BMMA": "int1", "QMMA": "fp8"}[unit]
+    if kind == "Q":
+        return "fp8" if words & _FP8 else "fp6" if words & (_FP6 | _FP4) else None
+    return {"D": "fp64", "B": "int1", "O": "fp4"}[kind]
 
 
-def tensor_operations(executed: Mapping[str, float]) -> dict[str, float] | None:
-    """Operations per input type (0 if unused) from warp instructions per opcode with modifiers.
+def is_tensor_opcode(opcode: str) -> bool:
+    """True for an instruction of the tensor cores."""
+    return re.match(_TENSOR, opcode) is not None
+
+
+def tensor_operations(executed: Mapping[str, float]) -> TensorOperations | None:
+    """WarpOperations per input type from warp instructions per opcode with modifiers.
 
     None if a tensor opcode does not contain its shape, because the sum would be too small.
     """
-    result = dict.fromkeys((*TENSOR_FLOAT_PRECISIONS, *TENSOR_INTEGER_PRECISIONS), 0.0)
+    amounts = dict.fromkeys((*TENSOR_FLOAT_PRECISIONS, *TENSOR_INTEGER_PRECISIONS), 0.0)
+    estimated = False
     for opcode, count in executed.items():
-        if not re.match(_TENSOR, opcode):
+        if not is_tensor_opcode(opcode):
             continue
         found = operations(opcode)
         if found is None:
             return None
-        result[found[0]] += count * found[1]
-    return result
-
-
-def named_instances(text: str) -> dict[str, float]:
-    """Parse opcode counts printed behind a metric, such as "(HMMA.16816.F32: 128; FADD: 5)"."""
-    return {match["opcode"]: float(match["count"].replace(",", "")) for match in re.finditer(_NAMED, text)}
+        amounts[found.precision] += count * found.amount
+        estimated |= found.estimated and count > 0
+    return TensorOperations(amounts, estimated)

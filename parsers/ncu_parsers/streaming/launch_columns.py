@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ncu_parsers.derived import table_builder
-from ncu_parsers.derived.tensor_opcodes import OPCODES, named_instances
+from ncu_parsers.derived.opcode_check import OpcodeCheck
 from ncu_parsers.ncu import csv_pages
 from ncu_parsers.report_data.csv_text import present, whole
 from ncu_parsers.report_data.nvtx_path import place
@@ -310,11 +310,13 @@ def _compute_capabilities(columns: LaunchColumns) -> pa.Array | list[str | None]
 # ---------------------------------------------------------------------------------------------------------- table
 
 
-def table_of(columns: LaunchColumns, report: Report, numeric: Collection[str] = ()) -> pa.Table:
+def table_of(
+    columns: LaunchColumns, report: Report, numeric: Collection[str] = (), check: OpcodeCheck | None = None
+) -> pa.Table:
     """The table of these launches: what `table_builder.launches_table` makes of the same launches as objects.
 
     A metric without a value in any of them has no column. Words of a `numeric` one, which is a number in other launches
-    of the report, are left out, too.
+    of the report, are left out, too. `check` is told where counters and opcodes disagree.
     """
     numbers = {name: column.values for name, column in columns.metrics.items() if not np.isnan(column.values).all()}
     texts: dict[str, list[str | None] | pa.Array] = {}
@@ -327,12 +329,8 @@ def table_of(columns: LaunchColumns, report: Report, numeric: Collection[str] = 
         words = _words(columns.cells.get(title), lambda text: text or None)
         if words is not None and words.null_count < columns.rows:
             texts[title] = arrays.cast(words, pa.string())
-    opcodes = columns.metrics.get(OPCODES)
-    named: list[dict[str, float] | None] = []
-    if opcodes is not None and opcodes.instances:
-        named = [named_instances(opcodes.instances.get(row, "")) or None for row in range(columns.rows)]
     units = {name: column.unit for name, column in columns.metrics.items()}
     described = {name: table_builder.describe(name, report, units.get(name, "")) for name in (*numbers, *texts)}
     return table_builder.contract_table(
-        columns.rows, _identity(columns, report), numbers, texts, named if any(named) else [], described
+        columns.rows, _identity(columns, report), numbers, texts, described, check=check
     )

@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future
 import numpy as np
 import pyarrow as pa
 
+from ncu_parsers.derived.opcode_check import OpcodeCheck
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.streaming.cells.rows import NotStreamed
 from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns, MetricColumn, joinable, joined, table_of
@@ -29,6 +30,7 @@ class LaunchTables:
         self._report, self._pool = report, pool
         self._numeric: set[str] = set()
         self._words: dict[str, str] = {}
+        self._check = OpcodeCheck()
         self._written_words: set[str] = set()
 
     @property
@@ -43,7 +45,7 @@ class LaunchTables:
         """
         waiting: deque[Future[pa.Table]] = deque()
         for columns in self._gathered(launches):
-            waiting.append(self._pool.submit(_tabulated, columns, self._report, frozenset(self._numeric)))
+            waiting.append(self._pool.submit(_tabulated, columns, self._report, frozenset(self._numeric), self._check))
             if len(waiting) > TABLES_AHEAD:
                 yield waiting.popleft().result()
         while waiting:
@@ -83,13 +85,15 @@ class LaunchTables:
             self._written_words.add(name)
 
     def notes(self) -> list[str]:
-        """Metrics that are numbers in some launches and words in others."""
+        """Metrics that are numbers in some launches and words in others; counters that opcodes do not agree with."""
         return [
             f'{name} is a number in some launches and a word ("{word[:40]}") in others; the words are left out'
             for name, word in sorted(self._words.items())
             if name in self._numeric
-        ]
+        ] + self._check.notes()
 
 
-def _tabulated(columns: Sequence[LaunchColumns], report: Report, numeric: Collection[str]) -> pa.Table:
-    return table_of(joined(columns), report, numeric)
+def _tabulated(
+    columns: Sequence[LaunchColumns], report: Report, numeric: Collection[str], check: OpcodeCheck
+) -> pa.Table:
+    return table_of(joined(columns), report, numeric, check)

@@ -170,8 +170,6 @@ def test_the_counts_of_every_total_are_known_to_be_complete(chip: Chip, tmp_path
     basis = row(tmp_path, chip, instructions(chip) | gemms(chip.tensor_totals))["flops_basis"]
     if chip.name in WITHOUT_TENSOR_CORES:
         assert basis == "sass fp64+fp32+fp16"
-    elif chip.compute_capability is None:
-        assert basis == "sass fp64+fp32+fp16; tensor ops (not every type)"
     else:
         assert basis == "sass fp64+fp32+fp16; tensor ops"
 
@@ -200,7 +198,7 @@ def test_packed_fp32_that_was_not_collected_makes_a_lower_bound(chip: Chip, tmp_
     counted = {SASS.format(opcode): number for opcode, number in OPCODES.items()}
     found = row(tmp_path, chip, counted | gemms(chip.tensor_totals))
     assert found["flops_fp32"] == FP32
-    assert chip.compute_capability is None or "not collected: packed fp32" in found["flops_basis"]
+    assert "not collected: packed fp32" in found["flops_basis"]
 
 
 @each_chip_with_tensor_cores
@@ -216,8 +214,7 @@ def test_dense_parts_alone_are_a_lower_bound_where_there_could_be_sparse_work(ch
     parts = gemms(chip.tensor_dense)
     found = row(tmp_path, chip, instructions(chip) | parts)
     assert tensor_columns(found) == by_column(parts)
-    unknown = bool(chip.tensor_sparse) or chip.compute_capability is None
-    assert ("not every type" in found["flops_basis"]) == unknown
+    assert ("not every type" in found["flops_basis"]) == bool(chip.tensor_sparse)
 
 
 @each_chip_with_tensor_cores

@@ -143,6 +143,9 @@ def expected_measures(cells: Cells, chip: str, *, names_chip: bool = True) -> di
         entries = recipe["flops_cuda_core"].items()
         weights = {name: entry["weight"] for name, entry in entries if entry["precision"] == precision}
         result[f"flops_{precision}"] = total(cells, weights)
+    tensor = expected_tensor_operations(cells, recipe)
+    if any(found is not None for name, found in (result | tensor).items() if "flops" in name):
+        result |= zeros_of_idle_pipes(cells, result)
     read, write = ([{f"dram__bytes{op}_{way}.sum": 1} for op in ("", "_op")] for way in ("read", "write"))
     both = [one | other for one, other in zip(read, write, strict=True)]
     result["dram_bytes"] = first_total(cells, recipe["dram_bytes"], *both)
@@ -151,7 +154,23 @@ def expected_measures(cells: Cells, chip: str, *, names_chip: bool = True) -> di
     result["l2_bytes"] = first_total(cells, recipe["l2_bytes"], {"lts__t_sectors.sum": SECTOR})
     l1 = first_total(cells, recipe["l1_bytes"], {"l1tex__t_sectors.sum": SECTOR})
     result["l1_bytes"] = l1_by_parts(cells, recipe["cc"] if names_chip else "12.1") if l1 is None else l1
-    return result | expected_tensor_operations(cells, recipe)
+    return result | tensor
+
+
+def zeros_of_idle_pipes(cells: Cells, found: dict[str, Fraction | None]) -> dict[str, Fraction | None]:
+    """FLOPs of precisions that were not counted and whose pipe executed nothing; of fp16, what hfma counted."""
+    pipes = {
+        "fp64": r"sms?p?__(inst_executed_pipe_fp64|pipe_fp64_cycles_active)\.(sum|avg)\b.*",
+        "fp16": r"sms?p?__inst_executed_pipe_(fp16|fma_type_fp16)\.(sum|avg)\b.*",
+    }
+    hfma = amount(cells, "smsp__sass_thread_inst_executed_op_hfma_pred_on.sum")
+    counted = {"fp64": Fraction(), "fp16": 4 * (hfma or Fraction())}
+    return {
+        f"flops_{precision}": counted[precision]
+        for precision, pipe in pipes.items()
+        if found[f"flops_{precision}"] is None
+        and any(cell.value == 0 for name, cell in cells.items() if re.fullmatch(pipe, name))
+    }
 
 
 L1_ACCESSES = (
@@ -216,6 +235,7 @@ LABELS = {
     "Duration": "gpu__time_duration.sum",
     "SM Frequency": "gpc__cycles_elapsed.avg.per_second",
     "DRAM Bandwidth": "dram__bytes.sum.per_second",
+    "FMA (FP16)": "sm__inst_executed_pipe_fma_type_fp16.avg.pct_of_peak_sustained_active",
     **{
         f"Predicated-On {opcode} Thread Instructions Executed Per Cycle":
             f"smsp__sass_thread_inst_executed_op_{opcode.lower()}_pred_on.sum.per_cycle_elapsed"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ncu_parsers.derived.tensor_opcodes import OPCODES, named_instances, operations, tensor_operations
+from ncu_parsers.derived.opcode_lists import WARPS_BY_FULL_NAME as OPCODES
+from ncu_parsers.derived.tensor_opcodes import operations, tensor_operations
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.sources.sources import find_sources
 
@@ -25,27 +26,44 @@ REPORT = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_prof
         ("HMMA.1688.F32.TF32", ("tf32", 2048)), ("HMMA.884.F32.F32.STEP0", ("fp16", 512)), ("DMMA.884", ("fp64", 512)),
         ("IMMA.8816.S8.S8.SAT", ("int8", 2048)), ("IMMA.16832.S8.S8", ("int8", 8192)),
         ("IMMA.16864.S4.S4", ("int4", 16384)), ("BMMA.168256.XOR.POPC", ("int1", 65536)),
-        ("QMMA.16832.F32.E4M3.E4M3", ("fp8", 8192)),
-        ("HGMMA.64x128x16.F32", None), ("UTCHMMA", None), ("HMMA.SP.16832.F32", None), ("HFMA2.MMA", None), ("FFMA", None),
+        ("QMMA.16832.F32.E4M3.E4M3", ("fp8", 8192)), ("QMMA.SF.16832.F32.E4M3.E2M1.E8", ("fp8", 8192)),
+        ("QMMA.16832.F32.E3M2.E2M1", ("fp6", 8192)), ("OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X", ("fp4", 16384)),
+        ("UTCHMMA", None), ("HMMA.SP.16832.F32", None), ("QMMA.16832.F32", None), ("HFMA2.MMA", None), ("FFMA", None),
     ],
 )  # fmt: skip
 def test_an_opcode_gives_its_type_and_2mnk(opcode: str, found: tuple[str, int] | None) -> None:
-    assert operations(opcode) == found
+    assert operations(opcode) == (None if found is None else (*found, False))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "precision", "whole"),
+    [
+        ("HGMMA.64x128x16.F32", "fp16", 2 * 64 * 128 * 16), ("HGMMA.64x256x16.F32.BF16", "bf16", 2 * 64 * 256 * 16),
+        ("HGMMA.64x8x8.F32.TF32", "tf32", 2 * 64 * 8 * 8), ("IGMMA.64x64x32.S8.S8.SAT", "int8", 2 * 64 * 64 * 32),
+        ("QGMMA.64x128x32.F32.E4M3.E5M2", "fp8", 2 * 64 * 128 * 32), ("BGMMA.64x8x256.AND.POPC", "int1", 2 * 64 * 8 * 256),
+    ],
+)  # fmt: skip
+def test_an_opcode_of_wgmma_is_the_product_of_four_warps_and_an_estimate(
+    opcode: str, precision: str, whole: int
+) -> None:
+    assert operations(opcode) == (precision, whole // 4, True)
+
+
+@pytest.mark.parametrize("opcode", ["HGMMA.SP.64x128x32.F32", "QGMMA.64x128x32.F16", "HGMMA"])
+def test_an_opcode_of_wgmma_that_is_sparse_or_lacks_its_type_or_shape_stays_unknown(opcode: str) -> None:
+    assert operations(opcode) is None
 
 
 def test_opcodes_are_summed_by_type_with_zero_for_unused_types() -> None:
-    counted = tensor_operations({"HMMA.16816.F32": 10, "HMMA.1688.F16": 1, "IMMA.8816.S8.S8": 2, "FFMA": 1000})
-    assert counted is not None
+    found = tensor_operations({"HMMA.16816.F32": 10, "HMMA.1688.F16": 1, "IMMA.8816.S8.S8": 2, "FFMA": 1000})
+    assert found is not None
+    assert not found.estimated
+    counted = found.amounts
     assert (counted["fp16"], counted["int8"], counted["bf16"]) == (43008, 4096, 0)
 
 
 def test_an_opcode_without_shape_makes_the_sum_unknown() -> None:
-    assert tensor_operations({"HMMA.16816.F32": 10, "HGMMA.64x128x16.F32": 1}) is None
-
-
-def test_names_and_counts_are_read_from_printed_instances() -> None:
-    assert named_instances("HMMA.16816.F32: 1,024; FFMA: 5") == {"HMMA.16816.F32": 1024, "FFMA": 5}
-    assert named_instances("10; 20") == {}
+    assert tensor_operations({"HMMA.16816.F32": 10, "UTCHMMA.2CTA": 1}) is None
 
 
 def launch(folder: Path, capability: str, **metrics: float | str) -> dict[str, Any]:
@@ -103,8 +121,9 @@ def test_opcodes_of_a_real_report_agree_with_the_activity_of_its_tensor_pipe() -
     opcodes = action.metric_by_name(OPCODES)
     names = opcodes.correlation_ids()
     executed = {names.as_string(at): float(opcodes.as_uint64(at)) for at in range(opcodes.num_instances())}
-    counted = tensor_operations(executed)
-    assert counted is not None
+    found = tensor_operations(executed)
+    assert found is not None
+    counted = found.amounts
     assert sum(counted.values()) == counted["int8"] == 528_482_304 * 2 * 8 * 8 * 16
     sms = action.metric_by_name("device__attribute_multiprocessor_count").as_uint64()
     cycles_of_all = action.metric_by_name("smsp__cycles_elapsed.sum").as_double() / 4  # four partitions per SM

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 import zstandard
 from ncu_launch.profilers.installed_tools import Tool, find_tool, print_raw_page
-from ncu_parsers.derived.tensor_opcodes import OPCODES
+from ncu_parsers.derived.opcode_lists import WARPS_BY_FULL_NAME
 from ncu_parsers.ncu_rep.report_file import read_report, stream_report
 from ncu_parsers.ncu_rep.result_details import replace_links
 from ncu_parsers.parse.file_kinds import read_with
@@ -219,7 +219,7 @@ def test_named_opcodes_give_tensor_operations_without_counters() -> None:
     fill, beam = rows(report("eschnett__"))
     assert beam["tensor_ops_int8"] == 528_482_304 * 2 * 8 * 8 * 16
     assert fill["tensor_ops_int8"] == 0
-    assert "IMMA.8816.S8.S8.SAT" in beam[f"{OPCODES} (instances)"]
+    assert "IMMA.8816.S8.S8.SAT" in beam[f"{WARPS_BY_FULL_NAME} (instances)"]
     assert "from the shapes of opcodes" in beam["flops_basis"]
 
 

@@ -35,7 +35,12 @@ WANTED = [
     "h200",
     "gh200",
     "b200",
+    "b300",
+    "gb200",
+    "gb300",
+    "gb10",
     "rtx-5090",
+    "rtx-pro-6000-blackwell",
     "apple-m1",
     "xeon-gold-6448y-amx-2-cores",
     "wormhole-n300s",
@@ -86,6 +91,12 @@ def test_no_two_machines_share_a_device_name() -> None:
         ("t4", "tensor_fp16", 65e12),
         ("l4", "fp32", 30.3e12),
         ("l4", "tensor_fp16", 121e12),  # dense; 242 is the sparse figure
+        ("b300", "tensor_bf16", 2.25e15),  # dense; the data sheet prints the sparse 4.5e15
+        ("b300", "tensor_fp4", 14e15),
+        ("gb200", "tensor_fp8", 5e15),  # a superchip of two GPUs has 20e15 sparse
+        ("gb300", "dram", 8e12),
+        ("gb10", "tensor_fp4", 500e12),
+        ("rtx-pro-6000-blackwell", "tensor_bf16", 503.8e12),
         ("apple-m1", "fp32", 2.61e12),
         ("apple-m1", "dram", 67e9),
         ("xeon-gold-6448y-amx-2-cores", "tensor_int8", 33.58e12),
@@ -96,8 +107,42 @@ def test_no_two_machines_share_a_device_name() -> None:
         ("colab-cpu", "fp32", 70.4e9),
     ],
 )
-def test_the_figures_of_the_studies_are_in_the_files(machine_id: str, unit: str, value: float) -> None:
+def test_figures_of_studies_and_data_sheets_are_in_the_files(machine_id: str, unit: str, value: float) -> None:
     assert machines()[machine_id].rates[unit].value == pytest.approx(value, rel=5e-3)
+
+
+NEW_BLACKWELLS = ["b300", "gb200", "gb300", "gb10", "rtx-pro-6000-blackwell"]
+
+
+@pytest.mark.parametrize("machine_id", NEW_BLACKWELLS)
+def test_every_tensor_rate_of_a_blackwell_but_fp64_says_its_sparse_rate(machine_id: str) -> None:
+    for rate in machines()[machine_id].rates.values():
+        if rate.unit.startswith("tensor_") and rate.unit != "tensor_fp64":
+            assert rate.sparse == 2 * rate.value or "sparse" in rate.note, rate.unit
+
+
+@pytest.mark.parametrize(
+    ("device", "machine_id"),
+    [
+        ("NVIDIA B300 SXM6 AC", "b300"), ("NVIDIA GB200", "gb200"), ("NVIDIA GB300", "gb300"), ("NVIDIA GB10", "gb10"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000-blackwell"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", None),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", None),
+    ],
+)  # fmt: skip
+def test_a_blackwell_is_found_by_the_name_its_driver_gives_it_and_no_other_edition_is(
+    device: str, machine_id: str | None
+) -> None:
+    found = machine_of_device(device)
+    assert (found.id if found else None) == machine_id
+
+
+def test_the_rates_of_an_rtx_pro_6000_are_those_per_sm_and_cycle() -> None:
+    machine = machines()["rtx-pro-6000-blackwell"]
+    assert machine.boost_clock_hz
+    per_cycle = {"tensor_tf32": 512, "tensor_bf16": 1024, "tensor_fp8": 2048, "tensor_fp4": 4096, "tensor_int8": 2048}
+    for unit, flops in per_cycle.items():
+        assert machine.rates[unit].value == pytest.approx(flops * 188 * machine.boost_clock_hz, rel=1e-3)
 
 
 def test_sparse_rates_are_separate_from_dense_ones() -> None:

@@ -1,0 +1,145 @@
+"""Executed instructions by opcode, from the lists that ncu prints or stores behind a metric.
+
+A list holds every opcode that a launch executed, with its count: of thread instructions whose predicate was true, or of
+warp instructions. It is used only if it adds up to the metric it stands behind: a list that was cut says nothing.
+Binary reports have the names; text has them with --print-metric-instances details (ncu 2024.1 and newer).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from ncu_launch.counters import metrics as known
+
+from ncu_parsers.schema.tables import Floats
+
+WARPS_BY_FULL_NAME = "sass__inst_executed_per_opcode_with_modifier_all"
+THREADS_BY_FULL_NAME = "sass__thread_inst_executed_true_per_opcode_with_modifier_all"
+THREADS = (
+    "sass__thread_inst_executed_true_per_opcode", "sass__thread_inst_executed_true_per_opcode_with_modifier_selective",
+)  # fmt: skip
+WARPS = (
+    WARPS_BY_FULL_NAME, "sass__inst_executed_per_opcode", "sass__inst_executed_per_opcode_with_modifier_selective",
+)  # fmt: skip
+"""Lists of opcodes, with all their modifiers or without them."""
+MOVES, SURE_FMAS = "constant moves", "certain FMAs"
+"""Keys of the thread instructions of `hfma` that may move a constant, and of those that cannot."""
+UNNOTICED = 1e-3
+"""Relative difference between a list's sum and its metric up to which the list is complete."""
+
+OpcodeCounts = Mapping[str, float]
+
+
+class OpcodeLists(NamedTuple):
+    """What the lists of some launches say.
+
+    `warps` has the warp instructions by opcode with all modifiers, None for a launch without, [] if none has them.
+    `threads` has thread instructions (float64, one per launch; NaN if unknown) by their counter ("ffma"), and those of
+    `MOVES` and `SURE_FMAS`. `incomplete` has the launches (their places) of which a list does not add up.
+    """
+
+    warps: Sequence[OpcodeCounts | None]
+    threads: Mapping[str, Floats]
+    incomplete: Sequence[int]
+
+
+NO_LISTS = OpcodeLists((), {}, ())
+
+
+def named_instances(text: str) -> dict[str, float]:
+    """Parse the counts behind a metric, such as "HMMA.16816.F32: 128; FADD: 5"; {} if they have no names."""
+    result: dict[str, float] = {}
+    for part in text.strip(" (){}").split(";"):
+        name, _, count = part.rpartition(":")
+        try:
+            number = float(count.replace(",", ""))
+        except ValueError:
+            continue
+        if name.strip() and math.isfinite(number):
+            result[name.strip()] = result.get(name.strip(), 0.0) + number
+    return result
+
+
+def opcode_lists(numbers: Mapping[str, Floats], texts: Mapping[str, Any], rows: int) -> OpcodeLists:
+    """The lists of launches from their columns: metrics as numbers, and as texts what stands behind them."""
+    metrics = [name for name in (THREADS_BY_FULL_NAME, *THREADS, *WARPS) if _column(name) in texts]
+    if not metrics:
+        return NO_LISTS
+    read = _Reading(numbers, texts)
+    warps = [read.list_of(WARPS_BY_FULL_NAME, row) for row in range(rows)]
+    told = [_told_of_launch(read, metrics, row) for row in range(rows)]
+    threads = {counter: np.array([counts.get(counter, np.nan) for counts in told], np.float64) for counter in _keys()}
+    return OpcodeLists(warps if any(warps) else [], threads, sorted(read.incomplete))
+
+
+def _told_of_launch(read: _Reading, metrics: Sequence[str], row: int) -> dict[str, float]:
+    """Thread instructions of one launch by counter: what its first list tells, and what others add to that."""
+    result: dict[str, float] = {}
+    for metric in metrics:
+        executed = read.list_of(metric, row)
+        if executed is not None:
+            result = {**_told_by(metric, executed), **result}
+        if len(result) == len(_keys()):
+            break
+    return result
+
+
+def thread_instructions(executed: OpcodeCounts) -> dict[str, float]:
+    """Thread instructions by counter, `MOVES` and `SURE_FMAS` (0 if none), from counts by opcode with all modifiers.
+
+    A counter that may count an opcode without a place is left out, if that ran.
+    """
+    result = dict.fromkeys(_keys(), 0.0)
+    for opcode, count in executed.items():
+        counter = known.opcode_counters().get(opcode.partition(".")[0])
+        if counter is not None and not known.is_conversion(opcode):
+            result[counter] += count
+        is_move = known.constant_move_by_opcode(opcode)
+        if is_move is not None:
+            result[MOVES if is_move else SURE_FMAS] += count
+    ran = {opcode.partition(".")[0] for opcode, count in executed.items() if count}
+    untold = {counter for opcode, counter in known.unplaced_opcodes().items() if opcode in ran}
+    return {counter: count for counter, count in result.items() if counter not in untold}
+
+
+def _keys() -> tuple[str, ...]:
+    return (*dict.fromkeys(known.opcode_counters().values()), MOVES, SURE_FMAS)
+
+
+def _told_by(metric: str, executed: OpcodeCounts) -> dict[str, float]:
+    """What a list tells of thread instructions by counter: without modifiers not which are conversions or may be moves;
+    from warp instructions only which are zero."""
+    counts = thread_instructions(executed)
+    if metric == THREADS_BY_FULL_NAME:
+        return counts
+    if metric in WARPS:
+        return {counter: count for counter, count in counts.items() if count == 0 and counter not in (MOVES, SURE_FMAS)}
+    untold = ({"hadd"} if counts["hadd"] else set()) | ({MOVES, SURE_FMAS} if counts["hfma"] else set())
+    return {counter: count for counter, count in counts.items() if counter not in untold}
+
+
+def _column(metric: str) -> str:
+    return f"{metric} (instances)"
+
+
+class _Reading:
+    """Lists of launches by metric, each checked against its metric."""
+
+    def __init__(self, numbers: Mapping[str, Floats], texts: Mapping[str, Any]) -> None:
+        self.incomplete: set[int] = set()
+        self._numbers, self._texts = numbers, texts
+
+    def list_of(self, metric: str, row: int) -> OpcodeCounts | None:
+        """The list of one launch; None if it has none that is complete."""
+        texts = self._texts.get(_column(metric))
+        executed = named_instances(texts[row]) if texts is not None and texts[row] else {}
+        if not executed:
+            return None
+        total = self._numbers[metric][row] if metric in self._numbers else np.nan
+        if abs(sum(executed.values()) - total) > UNNOTICED * abs(total):
+            self.incomplete.add(row)
+            return None
+        return executed

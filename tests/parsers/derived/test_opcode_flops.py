@@ -1,0 +1,395 @@
+"""FLOPs from counts per opcode and from idle pipes, where counters lack, and what is said where both are there."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ncu_parsers.derived.opcode_lists import (
+    MOVES,
+    THREADS,
+    THREADS_BY_FULL_NAME,
+    WARPS,
+    WARPS_BY_FULL_NAME,
+    named_instances,
+    thread_instructions,
+)
+from ncu_parsers.derived.table_builder import launches_table
+from ncu_parsers.parse.parse import parse
+from ncu_parsers.report_data.report import Launch, Metric, Report
+from ncu_parsers.sources.sources import Source
+from ncu_parsers.streaming.streaming_reader import stream_report
+
+from tests.conftest import SAMPLES
+from tests.support.launches import SASS, launch, metric, row, sass, table, tensor
+from tests.support.reports import needs_shared_reports, shared_reports, table_of
+
+IDLE_TENSOR = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
+
+
+def listed(counts: Mapping[str, float], metric_name: str = THREADS_BY_FULL_NAME) -> dict[str, Any]:
+    """The metric and the instances of a list of opcodes."""
+    text = "; ".join(f"{opcode}: {count}" for opcode, count in counts.items())
+    return {"metrics": {metric_name: metric(float(sum(counts.values())))}, "instances": {metric_name: text}}
+
+
+def kernel(found: dict[str, Any], metrics: dict[str, Metric] | None = None, **attributes: Any) -> Launch:
+    """A launch with a list of opcodes and other metrics."""
+    return launch(metrics=found["metrics"] | (metrics or {}), instances=found["instances"], **attributes)
+
+
+def full_set(**counts: float) -> dict[str, Metric]:
+    """The counters of a full set: all but hadd and hmul."""
+    names = [SASS.format(name) for name in ("hadd", "hmul")]
+    return {name: value for name, value in (sass(**counts) | IDLE_TENSOR).items() if name not in names}
+
+
+# ------------------------------------------------------------------------------------------- FLOPs from opcodes
+
+
+def test_fp16_of_a_full_set_comes_from_opcodes_and_the_count_is_complete() -> None:
+    found = row(
+        kernel(listed({"FFMA": 100, "HADD2": 1, "HMUL2": 10, "HFMA2": 1000, "MOV": 5}), full_set(ffma=100, hfma=1000))
+    )
+    assert (found["flops_fp32"], found["flops_fp16"]) == (200, 2 * 1 + 2 * 10 + 4 * 1000)
+    assert found["flops"] == 200 + 4022
+    assert found["flops_basis"] == "sass fp64+fp32; opcodes fp16"
+
+
+def test_without_any_counter_every_precision_comes_from_opcodes() -> None:
+    found = row(
+        kernel(listed({"DADD": 1, "DMUL": 2, "DFMA": 3, "FADD": 10, "FMUL": 20, "FFMA": 30, "HADD2": 100}), IDLE_TENSOR)
+    )
+    assert (found["flops_fp64"], found["flops_fp32"], found["flops_fp16"]) == (9, 90, 200)
+    assert found["flops_basis"] == "opcodes fp64+fp32+fp16"
+
+
+def test_modifiers_do_not_change_what_an_opcode_counts_as() -> None:
+    assert row(kernel(listed({"FFMA.SAT": 1, "FFMA.RM": 2, "FADD.FTZ": 4, "FFMA": 8})))["flops_fp32"] == 2 * 11 + 4
+
+
+def test_forms_with_an_immediate_operand_count_as_the_others() -> None:
+    found = row(kernel(listed({"FADD32I": 1, "FMUL32I.FTZ": 2, "FFMA32I": 4, "HFMA2_32I": 8, "HMUL2": 1})))
+    assert (found["flops_fp32"], found["flops_fp16"]) == (1 + 2 + 8, 4 * 8 + 2)
+
+
+@pytest.mark.parametrize("opcode", ["FHADD", "FHFMA.RZ", "FSWZADD"])
+def test_where_arithmetic_ran_that_no_counter_is_known_to_hold_fp32_stays_unknown(opcode: str) -> None:
+    found = row(kernel(listed({"FFMA": 100, "FADD": 1, "DFMA": 1, opcode: 5}), IDLE_TENSOR))
+    assert (found["flops_fp32"], found["flops_fp64"]) == (None, 2)
+    assert found["flops_basis"] == "opcodes fp64+fp16; not collected: fp32"
+    assert row(kernel(listed({"FFMA": 100, opcode: 5}), sass(ffma=100)))["flops_fp32"] == 200
+
+
+def test_packed_fp32_counts_two_lanes_on_every_chip() -> None:
+    for capability in ("10.0", "12.0", None):
+        found = row(kernel(listed({"FADD2": 1, "FMUL2": 10, "FFMA2.FTZ": 100}), capability=capability))
+        assert found["flops_fp32"] == 2 + 20 + 400
+
+
+def test_packed_fp32_that_was_not_counted_comes_from_opcodes() -> None:
+    found = row(kernel(listed({"FFMA": 5, "FFMA2": 7}), sass(ffma=5) | IDLE_TENSOR, capability="10.0"))
+    assert (found["flops_fp32"], found["flops_basis"]) == (10 + 28, "sass fp64+fp16; opcodes fp32")
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    ["MUFU.EX2", "FSETP.NEU.AND", "FMNMX", "FCHK", "F2F.F64.F32", "I2FP.F32.U32", "F2FP.F16", "HMNMX2", "HSETP2.GT",
+     "DSETP.LT", "HADD2.F32", "UFADD", "IMAD.MOV.U32", "FSEL"],
+)  # fmt: skip
+def test_special_functions_comparisons_and_conversions_are_no_flops(opcode: str) -> None:
+    found = row(kernel(listed({opcode: 32}), IDLE_TENSOR))
+    assert (found["flops_fp64"], found["flops_fp32"], found["flops_fp16"], found["flops"]) == (0, 0, 0, 0)
+
+
+def test_threads_that_were_predicated_off_are_not_counted() -> None:
+    threads, warps = listed({"FFMA": 20}), listed({"FFMA": 1}, WARPS_BY_FULL_NAME)
+    both = {part: threads[part] | warps[part] for part in threads}
+    assert row(kernel(both))["flops_fp32"] == 2 * 20
+
+
+def test_a_counter_is_preferred_to_the_opcodes() -> None:
+    found = row(kernel(listed({"FFMA": 101}), sass(ffma=100) | IDLE_TENSOR))
+    assert (found["flops_fp32"], found["flops_basis"]) == (200, "sass fp64+fp32+fp16")
+
+
+class TestAListOfAnotherKind:
+    def test_of_warp_instructions_proves_zeros_and_nothing_else(self) -> None:
+        for name in WARPS:
+            found = row(kernel(listed({"FFMA": 100, "MOV": 1}, name), IDLE_TENSOR))
+            assert (found["flops_fp64"], found["flops_fp32"], found["flops_fp16"]) == (0, None, 0)
+
+    def test_without_modifiers_leaves_open_whether_half_additions_are_conversions(self) -> None:
+        for name in THREADS:
+            found = row(kernel(listed({"FFMA": 100, "HADD2": 7}, name), IDLE_TENSOR))
+            assert (found["flops_fp64"], found["flops_fp32"], found["flops_fp16"]) == (0, 200, None)
+
+    def test_without_modifiers_counts_half_fmas_by_the_rule_for_their_counter(self) -> None:
+        found = row(kernel(listed({"FFMA": 100, "HFMA2": 7}, THREADS[0]), IDLE_TENSOR, capability="8.0"))
+        assert (found["flops_fp16"], found["flops"]) == (28, 200)
+        assert "left out: constant moves" in found["flops_basis"]
+
+
+# ---------------------------------------------------------------------------------------------- constant moves
+
+
+@pytest.mark.parametrize("capability", ["7.5", "8.0", "8.6", "9.0", "12.0", None])
+def test_hfma2_mma_beside_larger_work_is_left_out_on_every_chip(capability: str | None) -> None:
+    found = row(kernel(listed({"FFMA": 100, "HFMA2.MMA": 10}), full_set(ffma=100, hfma=10), capability=capability))
+    assert (found["flops_fp16"], found["flops"]) == (40, 200)
+    assert found["flops_basis"].endswith("opcodes fp16; fp16 left out: constant moves")
+
+
+def test_conversions_beside_hfma2_mma_do_not_make_it_arithmetic() -> None:
+    found = row(kernel(listed({"FFMA": 100, "HFMA2.MMA": 10, "HADD2.F32": 50}), full_set(ffma=100, hfma=10)))
+    assert found["flops"] == 200
+
+
+def test_hfma2_mma_that_outweighs_the_rest_is_counted_and_said_to_be_doubtful() -> None:
+    found = row(kernel(listed({"FFMA": 10, "HFMA2.MMA": 100}), full_set(ffma=10, hfma=100)))
+    assert found["flops"] == 20 + 400
+    assert "fp16 is hfma alone and may be constant moves" in found["flops_basis"]
+
+
+def test_hfma2_mma_beside_other_half_arithmetic_is_counted_and_said_to_be_doubtful() -> None:
+    found = row(kernel(listed({"HADD2": 100, "HFMA2.MMA": 100}), full_set(hfma=100)))
+    assert found["flops"] == 200 + 400
+    assert "some of fp16 is HFMA2.MMA, which may be constant moves" in found["flops_basis"]
+
+
+def test_a_few_hfma2_mma_beside_other_half_arithmetic_are_not_worth_a_word() -> None:
+    assert (
+        "moves"
+        not in row(kernel(listed({"HFMA2": 100, "HADD2": 9, "HFMA2.MMA": 1}), full_set(hfma=101)))["flops_basis"]
+    )
+
+
+def test_fmas_on_bf16_are_arithmetic() -> None:
+    found = row(kernel(listed({"HFMA2.MMA.BF16_V2": 100, "FFMA": 1000}), full_set(ffma=1000, hfma=100)))
+    assert (found["flops_fp16"], found["flops"]) == (400, 2400)
+    assert "moves" not in found["flops_basis"]
+
+
+def test_counts_of_moves_are_part_of_the_count_of_hfma() -> None:
+    counted = thread_instructions({"HFMA2.MMA": 3, "HFMA2": 4, "HFMA2.MMA.BF16_V2": 5})
+    assert (counted["hfma"], counted[MOVES]) == (12, 3)
+
+
+# ------------------------------------------------------------------------------------------------- idle pipes
+
+
+@pytest.mark.parametrize(
+    "pipe",
+    ["sm__inst_executed_pipe_fp16.sum", "sm__inst_executed_pipe_fp16.avg.pct_of_peak_sustained_active",
+     "sm__inst_executed_pipe_fma_type_fp16.avg.pct_of_peak_sustained_active"],
+)  # fmt: skip
+def test_a_pipe_that_executed_nothing_proves_a_zero(pipe: str) -> None:
+    found = row(launch(metrics=full_set(ffma=100) | {pipe: metric(0.0)}))
+    assert (found["flops_fp16"], found["flops"], found["flops_basis"]) == (0, 200, "sass fp64+fp32; idle pipe fp16")
+    busy = row(launch(metrics=full_set(ffma=100) | {pipe: metric(0.1)}))
+    assert (busy["flops_fp16"], busy["flops_basis"]) == (None, "sass fp64+fp32; not collected: fp16")
+
+
+def test_the_pipe_of_fp64_proves_its_zero() -> None:
+    counted = {name: value for name, value in (sass(ffma=1) | IDLE_TENSOR).items() if "_op_d" not in name}
+    found = row(launch(metrics=counted | {"sm__inst_executed_pipe_fp64.sum": metric(0.0)}))
+    assert (found["flops_fp64"], found["flops_basis"]) == (0, "sass fp32+fp16; idle pipe fp64")
+
+
+def test_hfma_that_ran_beside_an_idle_pipe_is_taken_for_constant_moves() -> None:
+    found = row(launch(metrics=full_set(ffma=100, hfma=10) | {"sm__inst_executed_pipe_fp16.sum": metric(0.0)}))
+    assert (found["flops_fp16"], found["flops"]) == (40, 200)
+    assert "fp16 left out: constant moves" in found["flops_basis"]
+
+
+def test_idle_pipes_alone_give_no_flops() -> None:
+    found = row(launch(metrics={"sm__inst_executed_pipe_fp16.sum": metric(0.0)}))
+    assert (found["flops_fp16"], found["flops"], found["flops_basis"]) == (None, None, None)
+
+
+# ---------------------------------------------------------------------------------------------- tensor opcodes
+
+
+def test_opcodes_complete_tensor_counters_of_which_some_are_missing() -> None:
+    some = {"sm__ops_path_tensor_src_fp16_dst_fp32.sum": metric(4096.0)}
+    found = row(kernel(listed({"HMMA.16816.F32": 1, "HMMA.16816.F32.BF16": 2}, WARPS_BY_FULL_NAME), sass() | some))
+    assert (found["tensor_flops_fp16"], found["tensor_flops_bf16"], found["flops"]) == (4096, 8192, 3 * 4096)
+    assert found["flops_basis"] == "sass fp64+fp32+fp16; tensor ops from the shapes of opcodes"
+
+
+def test_tensor_operations_from_opcodes_of_wgmma_are_an_estimate() -> None:
+    found = row(kernel(listed({"HGMMA.64x128x16.F32": 4}, WARPS_BY_FULL_NAME), sass(), capability="9.0"))
+    assert found["tensor_flops_fp16"] == 2 * 64 * 128 * 16
+    assert found["flops_basis"] == "sass fp64+fp32+fp16; tensor ops estimated from the shapes of opcodes of wgmma"
+
+
+def test_an_estimate_does_not_complete_counters_that_are_there() -> None:
+    some = {"sm__ops_path_tensor_src_fp16.sum": metric(4096.0)}
+    found = row(kernel(listed({"HGMMA.64x128x16.F32.BF16": 4}, WARPS_BY_FULL_NAME), sass() | some, capability="9.0"))
+    assert found["tensor_flops_bf16"] is None
+    assert "tensor ops (not every type)" in found["flops_basis"]
+
+
+def test_tensor_opcodes_without_their_shape_leave_the_launch_unknown() -> None:
+    found = row(kernel(listed({"UTCHMMA": 4}, WARPS_BY_FULL_NAME), sass(), capability="10.0"))
+    assert (found["tensor_flops"], found["flops"]) == (None, None)
+
+
+# ------------------------------------------------------------------------------------- where both were counted
+
+
+def notes_of(*launches: Launch) -> list[str]:
+    for number, one in enumerate(launches):
+        one.launch_id = number
+    report = Report("report.csv", launches=list(launches))
+    launches_table(report)
+    return report.notes
+
+
+def test_a_difference_above_two_per_cent_is_noted_with_both_numbers_and_the_launch() -> None:
+    (note,) = notes_of(
+        kernel(listed({"FFMA": 100}), sass(ffma=100)),
+        kernel(listed({"FFMA": 130}), sass(ffma=100), kernel_short="worst"),
+        kernel(listed({"FFMA": 110}), sass(ffma=100)),
+    )
+    assert note == (
+        "ffma instructions: in 2 of 3 launches the counter, which is used, and the opcodes differ by more than 2%; most in "
+        "launch 1 (worst), 100 by counter and 130 by opcodes"
+    )
+
+
+def test_a_difference_of_up_to_two_per_cent_is_not_noted() -> None:
+    assert notes_of(kernel(listed({"FFMA": 102, "DADD": 98}), sass(ffma=100, dadd=100))) == []
+
+
+def test_tensor_operations_that_differ_are_noted() -> None:
+    opcodes = listed({"HMMA.16816.F32": 1}, WARPS_BY_FULL_NAME)
+    (note,) = notes_of(kernel(opcodes, sass() | tensor(fp16_dst_fp32=8192)))
+    assert note.startswith("tensor operations on fp16: in 1 of 1 launches")
+    assert note.endswith("8192 by counter and 4096 by opcodes")
+
+
+def test_a_list_that_does_not_add_up_is_not_used_and_noted() -> None:
+    cut = kernel(listed({"FFMA": 100, "MOV": 50}), full_set(ffma=100))
+    cut.instances[THREADS_BY_FULL_NAME] = "FFMA: 100"
+    (found,) = table(cut).to_pylist()
+    assert (found["flops_fp16"], found["flops_basis"]) == (None, "sass fp64+fp32; not collected: fp16")
+    (note,) = notes_of(cut)
+    assert note == "the counts per opcode of 1 launch do not add up to their total and are not used: launch 0 (kernel)"
+
+
+# --------------------------------------------------------------------------------------------- the printed text
+
+OPCODE = st.from_regex(r"\A[A-Z][A-Z0-9]{1,9}(\.[A-Za-z0-9_]{1,12}){0,4}\Z")
+COUNTS = st.dictionaries(OPCODE, st.integers(0, 10**15), min_size=1, max_size=60)
+
+
+@given(COUNTS, st.sampled_from(["{}", "{:,}", "{}.0", "{:.6f}"]), st.sampled_from(["{}", "({})", " {{{}}} "]))
+def test_named_counts_are_read_back_however_they_are_printed(counts: dict[str, int], number: str, around: str) -> None:
+    text = around.format("; ".join(f"{opcode}: {number.format(count)}" for opcode, count in counts.items()))
+    assert named_instances(text) == pytest.approx(counts)
+
+
+@given(st.text())
+def test_any_text_is_read_without_an_error(text: str) -> None:
+    assert all(name and isinstance(count, float) for name, count in named_instances(text).items())
+
+
+def test_a_count_that_is_no_number_is_no_count() -> None:
+    assert named_instances("FFMA: nan; FADD: inf; DADD: n/a; MOV: 2") == {"MOV": 2}
+
+
+def test_large_counts_that_python_prints_with_an_exponent_are_read() -> None:
+    assert named_instances(f"FFMA: {1e16}; MOV: 2") == {"FFMA": 1e16, "MOV": 2}
+
+
+def test_counts_without_names_are_not_counts_per_opcode() -> None:
+    assert named_instances("10; 20") == {}
+
+
+@given(COUNTS)
+def test_no_opcode_is_counted_twice(counts: dict[str, int]) -> None:
+    by_counter = thread_instructions(counts)
+    arithmetic = sum(count for name, count in by_counter.items() if name.isalnum())
+    assert arithmetic <= sum(counts.values())
+
+
+COUNTED = [SASS.format(name) for name in ("dadd", "dmul", "dfma", "fadd", "fmul", "ffma")]
+
+
+def test_counts_printed_in_csv_give_the_same_flops_and_notes_as_a_stream_and_launch_by_launch(tmp_path: Path) -> None:
+    written = io.StringIO()
+    writer = csv.writer(written, quoting=csv.QUOTE_ALL)
+    writer.writerow(["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size",
+                     "Grid Size", "Device", "CC", THREADS_BY_FULL_NAME, *COUNTED,
+                     "sm__inst_executed_pipe_tensor.sum"])  # fmt: skip
+    writer.writerow([""] * 12 + ["inst"] * (len(COUNTED) + 1))
+    for number, text in enumerate(["172 (FFMA: 130; HADD2: 2; HFMA2.MMA: 40)", "100 (FFMA: 100)"]):
+        counts = [100 if "ffma" in name else 0 for name in COUNTED]
+        writer.writerow([number, 1, "app", "host", "k", 1, 7, "(32, 1, 1)", "(1, 1, 1)", 0, "8.0", text, *counts, 0])
+    source = Source(str(tmp_path / "report.csv"))
+    Path(source.name).write_text(written.getvalue(), "utf-8")
+    plain = parse([source])
+    assert plain.table is not None
+    streamed: list[pa.Table] = []
+    report = stream_report(source, streamed.append)
+    for found, notes in ((plain.table, plain.reports[0].notes), (pa.concat_tables(streamed), report.notes)):
+        assert found.column("flops_fp16").to_pylist() == [2 * 2 + 4 * 40, 0]
+        assert found.column("flops_basis").to_pylist()[1] == "sass fp64+fp32; opcodes fp16"
+        assert [note for note in notes if note.startswith("ffma instructions: in 1 of 2 launches")]
+
+
+def test_a_report_without_flop_counters_gives_the_flops_of_the_same_run_with_them() -> None:
+    listed_run, counted_run = (table_of(SAMPLES / f"{name}.csv") for name in ("d21-instances-details", "d01-wide-raw"))
+    assert listed_run is not None
+    assert counted_run is not None
+    assert listed_run.column("flops").to_pylist() == counted_run.column("flops").to_pylist()
+    assert all(basis.startswith("opcodes fp64+fp32+fp16") for basis in listed_run.column("flops_basis").to_pylist())
+
+
+# ---------------------------------------------------------------------------------------------- real reports
+
+
+def listed_launches() -> list[tuple[str, dict[str, Any]]]:
+    """The launches of every shared binary report that list their opcodes."""
+    paths = [*shared_reports("ncu_rep"), *shared_reports("ncu_rep_full")]
+    tables = [(path.name, table_of(path)) for path in paths]
+    rows = [(name, one) for name, found in tables if found is not None for one in found.to_pylist()]
+    return [(name, one) for name, one in rows if one.get(f"{THREADS_BY_FULL_NAME} (instances)")]
+
+
+@needs_shared_reports
+def test_opcodes_of_every_real_launch_agree_with_each_of_its_counters() -> None:
+    """The counters are rates per cycle in these reports; the expected numbers do not use the parsers' sums."""
+    compared = 0
+    for name, one in listed_launches():
+        text = one[f"{THREADS_BY_FULL_NAME} (instances)"]
+        for counter in ("dadd", "dmul", "dfma", "fadd", "fmul", "ffma", "hfma"):
+            rate = one.get(SASS.format(counter) + ".per_cycle_elapsed")
+            if rate is None:
+                continue
+            opcode = {"h": "HFMA2"}.get(counter[0], counter.upper())
+            found = sum(
+                float(part.split(":")[1]) for part in text.split("; ") if part.split(":")[0].split(".")[0] == opcode
+            )
+            counted = rate * (one.get("sm__cycles_elapsed.avg") or one.get("smsp__cycles_elapsed.avg") or 0)
+            assert found == pytest.approx(counted, rel=1e-9), (name, counter)
+            compared += 1
+    assert compared == 5 * 7 + 2 * 6
+
+
+@needs_shared_reports
+def test_every_real_launch_that_lists_its_opcodes_has_a_complete_count() -> None:
+    found = listed_launches()
+    assert len(found) == 7
+    for name, one in found:
+        assert one["flops"] is not None, name
+        assert "not collected" not in one["flops_basis"], name
+        assert "opcodes fp16" in one["flops_basis"], name
