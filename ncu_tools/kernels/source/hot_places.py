@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ncu_parsers.schema.instructions_table import ptx_file
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.kernels.source.dependencies import Flow, flow_of, live_registers, producers
@@ -137,8 +138,8 @@ def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: R
             HotPlace(
                 rank=rank,
                 place=_place(view, names),
-                file=names["file"],
-                line=names["line"],
+                file=ptx_file(code.kernel_name) if view == PTX else names["file"],
+                line=names["ptx_line"] if view == PTX else names["line"],
                 function=names["function"],
                 offset=names["offset"] if view == SASS else None,
                 sass=names["sass"] if view == SASS else None,

@@ -20,11 +20,11 @@ class SourceText:
     notes: list[str] = field(default_factory=list)
 
     def of(self, file: str | None, line: int | None) -> str | None:
-        """The text of a line without the space around it; None where it is not known."""
+        """The text of a line without the space around it, tabs as spaces; None where it is not known."""
         found = self.lines.get(file or "")
         if found is None or line is None or not 0 < line <= len(found):
             return None
-        return found[line - 1].strip()
+        return found[line - 1].expandtabs(4).strip()
 
 
 def source_text(files: Iterable[str], imported: dict[str, str], root: Path | None) -> SourceText:

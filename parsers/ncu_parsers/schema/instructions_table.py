@@ -54,6 +54,11 @@ def instructions_beside(launches: Path) -> Path:
     return launches.with_name(f"{launches.stem}.{INSTRUCTIONS_FILE}")
 
 
+def ptx_file(kernel_name: str) -> str:
+    """What the PTX of a kernel is called among source files."""
+    return f"PTX of {kernel_name}"
+
+
 class Measure(NamedTuple):
     """A column of counts: its unit and meaning, the metric of binary reports and the titles on source pages.
 

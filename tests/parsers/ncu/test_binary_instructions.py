@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from functools import cache
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ from ncu_tools.kernels.source.dependencies import flow_of, live_registers
 from ncu_tools.kernels.source.kernel_code import kernel_code
 from tests.conftest import SHARED
 from tests.support.installed import needs_ncu
+from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, table_of
 
 REPORTS = SHARED / "reports"
@@ -161,3 +163,10 @@ def test_a_damaged_cubin_ends_in_no_traceback(place: int, damage: bytes) -> None
     whole = cubin()
     kernel_debug(whole[:place] + damage + whole[place + len(damage) :], "silu_kernel_non_strided")
     kernel_debug(whole[:place], "silu_kernel_non_strided")
+
+
+def test_the_hottest_lines_of_ptx_are_shown_with_their_text() -> None:
+    result = ran("source", str(TRITON), "--view", "ptx", "--kernel", "silu", "--format", "json")
+    rows = json.loads(result.stdout)["rows"]
+    assert all(row["text"] for row in rows[:10])
+    assert any("ld.global" in row["text"] or "sub.f32" in row["text"] for row in rows[:10])

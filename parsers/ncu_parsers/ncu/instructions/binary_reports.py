@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, Place, kernel_debug
+from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, Place, kernel_debug, ptx_text
 from ncu_parsers.ncu.instructions.sass_by_package import SassText, sass_of
 from ncu_parsers.ncu.instructions.sass_text import text_columns
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, messages_of, opened
@@ -29,6 +29,7 @@ from ncu_parsers.schema.instructions_table import (
     Measure,
     instructions_table,
     joined_instructions,
+    ptx_file,
 )
 from ncu_parsers.schema.tables import Floats, short_name
 from ncu_parsers.sources import memory
@@ -67,14 +68,21 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
     return joined_instructions(parts, notes) if parts else None
 
 
-def imported_files(source: Source) -> dict[str, str]:
-    """The source files that a report holds (--import-source), their text by path; {} if none."""
+def files_in(source: Source) -> dict[str, str]:
+    """The text of source files that a report holds (--import-source), by path, and of PTX, by `ptx_file` of a kernel."""
     result: dict[str, str] = {}
     with opened(source) as stream:
-        for message in _sources(stream, blocks_of(stream, source.name)):
+        blocks = blocks_of(stream, source.name)
+        cubins = _cubins(stream, blocks)
+        for message in _sources(stream, blocks):
             for file in message.files.files:
                 if file.content:
                     result[text_of(file.path)] = text_of(file.content)
+        for one in results_of(stream, blocks, Lost()):
+            name = text_of(one.message.name or one.message.function) if one.content is Content.KERNEL else ""
+            if name and ptx_file(name) not in result:
+                lines = ptx_text(cubins.get(one.message.source.reference, b""))
+                result |= {ptx_file(name): "\n".join(lines)} if lines else {}
     return result
 
 

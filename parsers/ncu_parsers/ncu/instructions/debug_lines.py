@@ -55,6 +55,8 @@ def kernel_debug(cubin: bytes, kernel: str) -> KernelDebug | None:
 
 def ptx_text(cubin: bytes) -> list[str]:
     """The lines of the PTX that a cubin holds, the first one being line 1; [] if it holds none."""
+    if not cubin:
+        return []
     try:
         sections = ELFFile(io.BytesIO(cubin)).iter_sections()
         section = next((one for one in sections if one.name.startswith(PTX_TEXT)), None)

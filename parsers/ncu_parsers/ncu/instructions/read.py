@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ncu_parsers.ncu.instructions.binary_reports import imported_files, read_binary_instructions
+from ncu_parsers.ncu.instructions.binary_reports import files_in, read_binary_instructions
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 from ncu_parsers.ncu_rep.blocks import MAGIC
 from ncu_parsers.sources.sources import Source
@@ -19,8 +19,8 @@ def read_instructions(source: Source) -> pa.Table | None:
 
 
 def source_files(source: Source) -> dict[str, str]:
-    """The source files that a report holds, their text by path; {} if none. Raises as `read_instructions` does."""
-    return imported_files(source) if is_binary(source) else {}
+    """The text of source files and PTX that a report holds, by path; {} if none. Raises as `read_instructions` does."""
+    return files_in(source) if is_binary(source) else {}
 
 
 def is_binary(source: Source) -> bool:
