@@ -11,11 +11,16 @@ from typing import NamedTuple
 from ncu_launch.operators.attention import ATTENTION
 from ncu_launch.operators.calls import REAL_OF_COMPLEX, Call, Formula, UnknownWork
 from ncu_launch.operators.contractions import CONTRACTIONS, INTEGER_CONTRACTIONS
+from ncu_launch.operators.custom_operators import CUSTOM
 from ncu_launch.operators.elementwise import ELEMENTWISE
 from ncu_launch.operators.movement import FREE, MOVEMENT
+from ncu_launch.operators.packed_products import PACKED_PRODUCTS
+from ncu_launch.operators.sampling import SAMPLING
 from ncu_launch.operators.user_formulas import user_formulas
 
-FORMULAS: dict[str, Formula] = {**MOVEMENT, **ELEMENTWISE, **ATTENTION, **CONTRACTIONS}
+FORMULAS: dict[str, Formula] = {
+    **MOVEMENT, **ELEMENTWISE, **SAMPLING, **ATTENTION, **CONTRACTIONS, **PACKED_PRODUCTS, **CUSTOM
+}  # fmt: skip
 """Operator, as "aten::mm", -> its formula."""
 
 

@@ -130,21 +130,6 @@ def test_grouped_queries_have_the_work_of_all_heads_and_the_bytes_of_the_fewer_k
     assert (found.flops, found.least_bytes) == (2 * 8 * 5 * 5 * 8, 2 * q.bytes + 2 * k.bytes)
 
 
-@pytest.mark.parametrize("place", [3, 15])
-def test_sequences_of_different_lengths_and_paged_keys_are_unknown(place: int) -> None:
-    q = tensor(1, 5, 8, 4)
-    arguments: list[Any] = [q, q, q, None, None, 5, 5, 0.0, False, False, None, None, None, None, None, None]
-    assert work("aten::_flash_attention_forward", *arguments).flops == 2 * 8 * 5 * 5 * 8
-    arguments[place] = tensor(2, dtype="int32")
-    assert work("aten::_flash_attention_forward", *arguments).flops is None
-
-
-def test_a_sliding_window_is_unknown() -> None:
-    q = tensor(1, 5, 8, 4)
-    found = work("aten::_flash_attention_forward", q, q, q, None, None, 5, 5, 0.0, True, False, None, 128, 0)
-    assert found.flops is None
-
-
 # ------------------------------------------------------------------------------------------------ everything beside it
 
 
