@@ -217,6 +217,10 @@ _OF_LIBRARIES: dict[str, Formula] = {
     # AITER: aiter/ops/rmsnorm.py, aiter/ops/activation.py, aiter/tuned_gemm.py
     "aiter::rmsnorm": _normalised(RMS_NORM, 1, 2),
     "aiter::add_rmsnorm": of_first(RMS_NORM + RESIDUAL, read=(1, 2, 4), counted=1, also_written=_fourth),
+    "aiter::rmsnorm2d_fwd_with_add_ck": of_first(
+        RMS_NORM + RESIDUAL, read=(1, 2, 4), counted=1, also_written=_fourth
+    ),
+    "aiter::rms_norm": of_first(RMS_NORM, read=(0, 1)),
     "aiter::gemm_a16w16": linear(),
     **{f"{library}::{name}": of_first(count, read=(1,))
        for library in ("_C", "sgl_kernel", "aiter") for name, count in GATED.items()},
