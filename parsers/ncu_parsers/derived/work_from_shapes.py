@@ -65,6 +65,9 @@ class RecordedInputs(NamedTuple):
     values: Any = None
 
 
+UNTYPED = "Tensor"
+"""What stands for the type of a tensor of which the shape alone is known."""
+
 LIST = "TensorList"
 """What the profiler writes for the type of a list of tensors."""
 
@@ -84,6 +87,8 @@ def recorded_call(name: str, inputs: RecordedInputs, kernels: Sequence[str] = ()
         shape, strides, value = (_at(listed, place) for listed in (inputs.shapes, inputs.strides, inputs.values))
         if kind in TYPES:
             arguments.append(_tensor(shape, TYPES[kind], strides))
+        elif kind == UNTYPED:
+            arguments.append(_tensor(shape, "", strides))
         elif kind == LIST:
             dtype = of_lists[min(lists, len(of_lists) - 1)] if of_lists else ""
             lists += 1
