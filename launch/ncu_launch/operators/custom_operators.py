@@ -83,6 +83,18 @@ GATED = {"silu_and_mul": 5, "gelu_and_mul": 6, "gelu_tanh_and_mul": 6}
 _ADDED_IN_PLACE = of_first(RMS_NORM + RESIDUAL, read=(0, 1, 2), also_written=_second)
 
 
+def _group_norm() -> Formula:
+    """8 operations per element, as PyTorch's. A version whose second argument is a tensor has others in front."""
+
+    def source(call: Call) -> Tensor:
+        if call.is_tensor(1):
+            raise UnknownWork("which argument the input is")
+        return call.tensor(0)
+
+    formula = of_first(8, result=source, read=(0, 2, 3))
+    return formula._replace(flops=lambda call: of_floats(call, 8.0 * source(call).elements))
+
+
 def _rotary() -> Formula:
     """Rotation of pairs of the first numbers of each head of queries and keys: 6 operations per pair.
 
@@ -220,6 +232,7 @@ _OF_LIBRARIES: dict[str, Formula] = {
     "aiter::rmsnorm2d_fwd_with_add_ck": of_first(
         RMS_NORM + RESIDUAL, read=(1, 2, 4), counted=1, also_written=_fourth
     ),
+    "aiter::_groupnorm_run": _group_norm(),
     "aiter::rms_norm": of_first(RMS_NORM, read=(0, 1)),
     "aiter::gemm_a16w16": linear(),
     **{f"{library}::{name}": of_first(count, read=(1,))

@@ -135,6 +135,10 @@ def test_norms_and_activations_have_their_result_first_or_write_their_input() ->
         ("_C::dynamic_scaled_fp8_quant", quantised, x, scale): (3 * 24, 24 + 2 * 24 + 4),
         ("_C::rms_norm_static_fp8_quant", quantised, x, weight, scale, 1e-6): (5 * 24, 24 + 2 * (24 + 6) + 4),
     }
+    source = tensor(2, 6, 4)
+    groups = work("aiter::_groupnorm_run", source, 3, weight, weight, 1e-6)
+    assert groups[:2] == (8 * 48, 2 * (2 * 48 + 12))
+    assert work("aiter::_groupnorm_run", source, source, source, 3, weight, weight, 1e-6)[:2] == (None, None)
     assert {call: work(str(call[0]), *call[1:])[:2] for call in expected} == expected
 
 
