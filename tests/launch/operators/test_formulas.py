@@ -197,6 +197,14 @@ def test_a_fused_kernel_moves_every_tensor_once_and_does_an_unknown_number_of_op
     assert (found.flops, found.least_bytes) == (None, 2 * 4 * 32)
 
 
+def test_a_fused_kernel_reads_of_a_slice_no_more_than_it_has_iterations() -> None:
+    source, result = tensor(4, 100), tensor(4, 8)
+    assert work("triton_poi_fused_slice_clone_3", source, result, 32).least_bytes == 4 * (32 + 32)
+    assert work("triton_red_fused_slice_sum_4", source, tensor(4), 4, 8).least_bytes == 4 * (32 + 4)
+    untold = work("triton_poi_fused_slice_clone_3", source, result, UNRECORDED)
+    assert untold.least_bytes == 4 * (400 + 32)
+
+
 def test_an_operator_without_a_formula_is_unknown() -> None:
     assert work_of(Call("vllm::unified_attention_with_output", (tensor(3),))) is None
 
