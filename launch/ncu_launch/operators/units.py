@@ -32,8 +32,14 @@ _FP64 = re.compile(r"dfma|simt_dgemm|volta_d", re.IGNORECASE)
 
 
 def type_of(call: Call) -> str | None:
-    """The type that the work is done in: of several, that of the first floating-point tensor, else of the first."""
+    """The type that the work is done in: of several, that of the first floating-point tensor, else of the first.
+
+    Two matrices of FP8 or FP4 are the operands of a product, also where its result stands in front of them.
+    """
     tensors: list[Tensor] = list(call.every_tensor())
+    small = [one for one in tensors if one.dtype.startswith(("float8", "float4")) and len(one.shape) > 1]
+    if len(small) > 1:
+        return small[0].dtype
     floats = [one for one in tensors if one.is_float]
     found = [one for one in floats if one.shape] or floats or tensors
     return found[0].dtype if found else None

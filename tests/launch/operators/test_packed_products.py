@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.operators.calls import Call, Tensor
 from ncu_launch.operators.table import OperatorWork, work_of
+from ncu_launch.operators.units import contraction_unit, type_of
 
 SIZE = st.integers(1, 5)
 BF16, FP8 = "bfloat16", "float8_e4m3fn"
@@ -99,6 +100,8 @@ def test_a_scaled_product_of_vllm_writes_into_its_first_argument() -> None:
     left, right = tensor(4, 6, dtype=FP8), tensor(6, 5, dtype=FP8)
     found = work("_C::cutlass_scaled_mm", tensor(4, 5), left, right, tensor(1), tensor(1), tensor(5))
     assert found == OperatorWork(2 * 4 * 6 * 5 + 20, 24 + 30 + 10 + 40, is_contraction=True)
+    call = Call("_C::cutlass_scaled_mm", (tensor(4, 5), left, right, tensor(1), tensor(1), None))
+    assert contraction_unit(type_of(call), "cutlass_kernel") == "tensor_fp8"
     integers = work("_C::cutlass_scaled_mm", tensor(4, 5), tensor(4, 6, dtype="int8"), tensor(6, 5, dtype="int8"))
     assert integers.flops is None
 
