@@ -102,6 +102,17 @@ class TestAKernelBelowAnOperatorsRange:
         assert len({row["operator_call"] for row in rows}) == 2
 
 
+def test_the_share_of_the_time_with_flops_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.sqlite"
+    timeline(path, [pushed(MM, 5, 40)])
+    assert run(["hotspots", str(path), "--group", "operator"]) == 0
+    assert "100.0 % of kernel time has FLOPs" in capsys.readouterr().err
+    other = tmp_path / "b.sqlite"
+    timeline(other, [pushed("step", 5, 40)])
+    assert run(["hotspots", str(other)]) == 0
+    assert "of kernel time has FLOPs" not in capsys.readouterr().err
+
+
 def test_ranges_of_other_programs_add_no_operators(tmp_path: Path) -> None:
     (row,) = timeline(tmp_path / "a.sqlite", [pushed("Step 1 = first", 5, 40)])
     assert "operator" not in row
