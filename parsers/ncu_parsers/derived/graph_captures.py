@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 SETTING = "NCU_BENCH_CAPTURE"
 """The environment variable that names the capture's trace, also for the processes that share in reading."""
 
+MOST_MATCHES = 1000
+"""Places in a capture from which on a sequence is taken for too common to say anything."""
+
 Grid = tuple[int, ...] | None
 
 
@@ -36,9 +39,8 @@ class Capture:
     def __init__(self, kernels: Sequence[Kernel], operators: Sequence[Any]) -> None:
         self.kernels, self.operators = list(kernels), list(operators)
         self._known: dict[tuple[Kernel, ...], list[int]] = {}
-        self._begins: dict[str, list[int]] = {}
-        for place, kernel in enumerate(self.kernels):
-            self._begins.setdefault(kernel.name, []).append(place)
+        texts: dict[str, int] = {}
+        self._alike = [texts.setdefault(str(one), len(texts)) for one in self.operators]
 
     def places_of(self, graph: Sequence[Kernel]) -> list[list[int]]:
         """For each kernel of a graph its place in every match; [] without a match, or where matches disagree."""
@@ -50,18 +52,38 @@ class Capture:
         return [[begin + place for begin in begins] for place in range(len(graph))] if begins else []
 
     def _matches(self, graph: Sequence[Kernel]) -> list[int]:
-        """The places at which the graph's kernels begin."""
+        """The places at which the graph's kernels begin. [] where they are more than `MOST_MATCHES`."""
+        begins = _begins([one.name for one in graph], [one.name for one in self.kernels])
+        if len(begins) > MOST_MATCHES:
+            return []
         return [
-            begin
-            for begin in self._begins.get(graph[0].name, [])
-            if begin + len(graph) <= len(self.kernels)
-            and all(one.may_be(self.kernels[begin + place]) for place, one in enumerate(graph))
+            begin for begin in begins if all(one.may_be(self.kernels[begin + place]) for place, one in enumerate(graph))
         ]
 
     def _agree(self, begins: Sequence[int], length: int) -> bool:
         """Whether the launches of all matches are of the same operators."""
-        texts = {tuple(str(self.operators[begin + place]) for place in range(length)) for begin in begins}
-        return len(texts) <= 1
+        return len({tuple(self._alike[begin : begin + length]) for begin in begins}) <= 1
+
+
+def _begins(wanted: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Where a sequence is a gapless part of another, also overlapping, in time that grows with both lengths.
+
+    The search of Knuth, Morris and Pratt: `back[i]` is how much of the first i + 1 names is matched still after a miss.
+    """
+    back, matched = [0] * len(wanted), 0
+    for place in range(1, len(wanted)):
+        while matched and wanted[place] != wanted[matched]:
+            matched = back[matched - 1]
+        matched += wanted[place] == wanted[matched]
+        back[place] = matched
+    found, matched = [], 0
+    for place, name in enumerate(names):
+        while matched and (matched == len(wanted) or name != wanted[matched]):
+            matched = back[matched - 1]
+        matched += name == wanted[matched]
+        if matched == len(wanted):
+            found.append(place - matched + 1)
+    return found
 
 
 def replay_notes(rows: int, replayed: int, captured: int) -> list[str]:

@@ -19,6 +19,9 @@ _OF_LISTS = re.compile(rf"multi_tensor_apply_kernel<.*?Functor<{_TYPE},")
 OPAQUE = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
 """Bytes of an element -> a type of that size; such kernels move elements and do not compute."""
 
+LONGEST = 1000
+"""Characters of a name in which the type stands, if anywhere."""
+
 SHORTER = {"long": "int64", "unsigned long": "uint64", "unsigned int": "uint32", "unsigned short": "uint16"}
 """Types of C++ that the profiler's own spellings lack."""
 
@@ -28,7 +31,8 @@ def element_types(kernels: Sequence[str], types: dict[str, str]) -> tuple[str, .
 
     `types`: types of C++ -> as PyTorch names them.
     """
-    for kernel in kernels:
+    for whole in kernels:
+        kernel = whole[:LONGEST]
         if found := _CONCATENATION.search(kernel):
             opaque = OPAQUE.get(int(found[1])) if found[1] else None
             names: tuple[str | None, ...] = (opaque or _named(found[2], types),)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from ncu_parsers.derived.work_from_shapes import UNTYPED, RecordedInputs
 
-_NAME = re.compile(
-    r"(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = (?P<id>\d+))?(?:, sizes = (?P<sizes>\[[\d, \[\]]*\]))?"
-    r"(?:, input_op_ids = \[[\d,() ]*\])?"
+_BEGIN = re.compile(", (?:seq|op_id|sizes) = ")
+_BEHIND_THE_NAME = re.compile(
+    r"(?:, seq = \d+)?(?:, op_id = \d+)?(?:, sizes = (\[[\d, \[\]]*\]))?(?:, input_op_ids = \[[\d,() ]*\])?"
 )
 AUTOGRAD = "autograd::engine::"
 
@@ -36,20 +36,20 @@ class NvtxOperator(NamedTuple):
 
 def operator_of(range_name: str) -> NvtxOperator | None:
     """The call in the name of a range, None for a range that `emit_nvtx` did not open."""
-    if " = " not in range_name:
+    begin = _BEGIN.search(range_name) if " = " in range_name else None
+    if begin is None or begin.start() == 0:
         return None
-    found = _NAME.fullmatch(range_name)
-    if found is None or not (found["seq"] or found["id"] or found["sizes"]):
-        return None
-    return NvtxOperator(found["name"], _inputs(found["sizes"]))
+    found = _BEHIND_THE_NAME.fullmatch(range_name, begin.start())
+    return _operator(range_name[: begin.start()], found[1]) if found else None
 
 
 @lru_cache(maxsize=4096)
-def _inputs(sizes: str | None) -> RecordedInputs:
-    if sizes is None:
-        return RecordedInputs()
+def _operator(name: str, sizes: str | None) -> NvtxOperator:
+    """Calls of the same operator with the same sizes are one object: timelines hold millions."""
     try:
-        shapes = json.loads(sizes)
+        shapes = json.loads(sizes) if sizes else None
     except (ValueError, RecursionError):
-        return RecordedInputs()
-    return RecordedInputs(shapes, [UNTYPED if shape else "" for shape in shapes])
+        shapes = None
+    if shapes is None:
+        return NvtxOperator(name, RecordedInputs())
+    return NvtxOperator(name, RecordedInputs(shapes, [UNTYPED if shape else "" for shape in shapes]))
