@@ -229,12 +229,13 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
     calls: dict[int, LaunchingOperator] = {}
     wrappers: set[int] = set()
     names = ["" if call is None else call.kernel for call in launched_by]
+    contractions = {name for name in {call.name for call in launched_by if call} if is_contraction(name)}
     for row, call in enumerate(launched_by):
         if call is not None:
             result.calls[row] = call.number
             launches.setdefault(call.number, []).append(row)
             calls[call.number] = call
-            if is_contraction(call.name):
+            if call.name in contractions:
                 wrappers.update(call.around)
     known = _KnownCalls()
     for number, call in calls.items():
