@@ -99,7 +99,7 @@ def capture_option(function: Function) -> Function:
 def _use_capture(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
     """Take a capture's trace until the command ends, here and in the processes that it starts."""
     if path is not None:
-        from ncu_parsers.derived.graph_captures import SETTING
+        from ncu_parsers.derived.operators.graph_captures import SETTING
 
         _set_until_closed(context, SETTING, path)
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import numpy as np
 import pyarrow as pa
-from ncu_parsers.derived.work_from_shapes import (
+from ncu_parsers.derived.operators.work_from_shapes import (
     OPERATOR_BYTES,
     OPERATOR_CALL,
     OPERATOR_FLOPS,

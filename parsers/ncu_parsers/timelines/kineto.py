@@ -1,10 +1,10 @@
 """Traces of the PyTorch profiler (Kineto): what ran on the GPU, and which operator launched it.
 
 A trace is a timeline: it holds times, shapes of launches and of tensors, and counts nothing; FLOPs and least bytes are
-estimates from the shapes of operators (`derived.work_from_shapes`). A kernel and the call that launched it share a
-correlation id; the operator and the ranges are those open on the calling thread at that moment. The backward pass runs
-on threads of autograd's own, so ranges of the main thread are not around its kernels. Without any GPU work the rows are
-the operators themselves, each with the time it did not spend in operators that it called.
+estimates from the shapes of operators (`derived.operators.work_from_shapes`). A kernel and the call that launched it
+share a correlation id; the operator and the ranges are those open on the calling thread at that moment. The backward
+pass runs on threads of autograd's own, so ranges of the main thread are not around its kernels. Without any GPU work
+the rows are the operators themselves, each with the time it did not spend in operators that it called.
 
 Times are in microseconds, with a fraction since PyTorch 2.2 and whole before. Fields: libkineto's `output_json.cpp`
 and `MetadataFieldCatalog.h`.
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ncu_parsers.derived import graph_captures, work_from_shapes
-from ncu_parsers.derived.work_from_shapes import LaunchingOperator, RecordedInputs, WorkOfLaunches
+from ncu_parsers.derived.operators import graph_captures, work_from_shapes
+from ncu_parsers.derived.operators.work_from_shapes import LaunchingOperator, RecordedInputs, WorkOfLaunches
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report

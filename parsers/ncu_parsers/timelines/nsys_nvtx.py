@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from ncu_parsers.derived.nvtx_operators import NvtxOperator, operator_of
+from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
 from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR, HostRange, ThreadRanges
 from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers
 

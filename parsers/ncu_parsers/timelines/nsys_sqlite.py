@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import DOMAIN
 
-from ncu_parsers.derived.work_from_shapes import LaunchingOperator, WorkOfLaunches, work_of_kernels
+from ncu_parsers.derived.operators.work_from_shapes import LaunchingOperator, WorkOfLaunches, work_of_kernels
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.refusals import NotAReport

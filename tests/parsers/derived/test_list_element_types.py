@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from ncu_parsers.derived.list_element_types import element_types
-from ncu_parsers.derived.work_from_shapes import TYPES, RecordedInputs, recorded_call
+from ncu_parsers.derived.operators.list_element_types import element_types
+from ncu_parsers.derived.operators.work_from_shapes import TYPES, RecordedInputs, recorded_call
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.kineto import read_report
 

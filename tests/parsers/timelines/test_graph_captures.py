@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.derived.graph_captures import SETTING, Capture, Kernel
+from ncu_parsers.derived.operators.graph_captures import SETTING, Capture, Kernel
 from ncu_parsers.report_data.report import Report
 
 from ncu_tools.cli import run

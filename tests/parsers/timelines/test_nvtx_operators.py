@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.operators.units import contraction_unit, type_in_name
-from ncu_parsers.derived.nvtx_operators import operator_of
+from ncu_parsers.derived.operators.nvtx_operators import operator_of
 
 from ncu_tools.cli import run
 from tests.conftest import SHARED

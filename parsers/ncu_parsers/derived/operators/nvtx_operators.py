@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from ncu_parsers.derived.work_from_shapes import UNTYPED, RecordedInputs
+from ncu_parsers.derived.operators.work_from_shapes import UNTYPED, RecordedInputs
 
 _BEGIN = re.compile(", (?:seq|op_id|sizes) = ")
 _BEHIND_THE_NAME = re.compile(

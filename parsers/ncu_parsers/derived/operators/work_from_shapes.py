@@ -21,7 +21,7 @@ from ncu_launch.operators.movement import CALLING_OTHERS, FREE
 from ncu_launch.operators.table import NOTHING, OperatorWork, is_contraction, work_of
 from ncu_launch.operators.units import contraction_unit, cpu_unit, elementwise_unit, type_of
 
-from ncu_parsers.derived.list_element_types import element_types
+from ncu_parsers.derived.operators.list_element_types import element_types
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS
 
