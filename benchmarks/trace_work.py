@@ -12,7 +12,7 @@ import sys
 import time
 from unittest.mock import patch
 
-from ncu_parsers.derived.work_from_shapes import WorkOfLaunches
+from ncu_parsers.derived.operators.work_from_shapes import WorkOfLaunches
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines import kineto
 

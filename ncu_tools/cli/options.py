@@ -81,18 +81,38 @@ def formulas_option(function: Function) -> Function:
 
 def _use_formulas(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
     """Take formulas from a file until the command ends, here and in the processes that it starts."""
-    if path is None:
-        return
-    from ncu_launch.operators.user_formulas import SETTING, formulas_in
+    if path is not None:
+        from ncu_launch.operators.user_formulas import SETTING, formulas_in
 
-    formulas_in(path)
-    before = os.environ.get(SETTING)
-    os.environ[SETTING] = path
+        formulas_in(path)
+        _set_until_closed(context, SETTING, path)
+
+
+def capture_option(function: Function) -> Function:
+    """--capture: the trace of the run that captured a CUDA graph."""
+    return click.option(
+        "--capture", metavar="TRACE", callback=_use_capture, expose_value=False,
+        help="For traces: take operators of replayed CUDA graphs from the trace of their capture (docs/shapes.md).",
+    )(function)  # fmt: skip
+
+
+def _use_capture(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
+    """Take a capture's trace until the command ends, here and in the processes that it starts."""
+    if path is not None:
+        from ncu_parsers.derived.operators.graph_captures import SETTING
+
+        _set_until_closed(context, SETTING, path)
+
+
+def _set_until_closed(context: click.Context, setting: str, value: str) -> None:
+    """Set an environment variable until the command ends."""
+    before = os.environ.get(setting)
+    os.environ[setting] = value
 
     def put_back() -> None:
-        os.environ.pop(SETTING)
+        os.environ.pop(setting)
         if before is not None:
-            os.environ[SETTING] = before
+            os.environ[setting] = before
 
     context.call_on_close(put_back)
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import numpy as np
 import pyarrow as pa
-from ncu_parsers.derived.work_from_shapes import (
+from ncu_parsers.derived.operators.work_from_shapes import (
     OPERATOR_BYTES,
     OPERATOR_CALL,
     OPERATOR_FLOPS,
@@ -121,7 +121,8 @@ class WorkCoverage:
         sources, kinds = tables.codes(table, "source")
         self.is_joined |= any((kind or "").startswith("ncu+") for kind in kinds)
         operations, words = tables.codes(table, OPERATION)
-        is_trace = np.array([kind == "kineto" for kind in kinds], bool)[sources]
+        traced = ("kineto", "nsys") if OPERATOR_CALL in table.column_names else ("kineto",)
+        is_trace = np.array([kind in traced for kind in kinds], bool)[sources]
         is_work = np.array([word in ("kernel", "cpu_op") for word in words], bool)[operations]
         timed = is_trace & is_work & ~np.isnan(seconds)
         known = timed & ~np.isnan(tables.floats(table, OPERATOR_FLOPS))

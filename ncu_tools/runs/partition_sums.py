@@ -17,7 +17,7 @@ from ncu_launch.counters import metrics as known
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.datasets.dataset_layout import Dataset, Partition
 from ncu_parsers.datasets.remote_files import File
-from ncu_parsers.derived.work_from_shapes import OPERATOR_BYTES, OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_UNIT
+from ncu_parsers.derived.operators.work_from_shapes import OPERATOR_BYTES, OPERATOR_CALL, OPERATOR_FLOPS, OPERATOR_UNIT
 from ncu_parsers.parquet.reader import launch_batches, left_out_note, nothing_in
 from ncu_parsers.report_data.operator_records import OPERATOR_DEVICE, THREADS
 from ncu_parsers.schema import tables

@@ -1,10 +1,13 @@
 """Attention: FLOPs of both products forward and of five backward, and the bytes of every operand once.
 
 `flops` is of the whole matrix of scores, as PyTorch's counter has it (torch.utils.flop_counter: sdpa_flop_count,
-sdpa_backward_flop_count). The correction is what a causal mask saves: the scores above the diagonal, which fused
-kernels do not compute but in the tiles that the diagonal crosses. The heads are the query's, so grouped queries (GQA)
-have the work of all of them and the bytes of the fewer keys. Sequences of different lengths in one tensor (varlen,
-nested), pages of a cache and sliding windows have no formula: shapes do not hold their lengths.
+sdpa_backward_flop_count). The correction is what a causal mask or a sliding window saves: the scores outside of it,
+which fused kernels do not compute but in the tiles that its edges cross. The heads are the query's, so grouped queries
+(GQA) have the work of all of them and the bytes of the fewer keys.
+
+Sequences of different lengths in one tensor (varlen, nested) have bytes and no FLOPs: their lengths are data. All are
+equally long where as many as there are, times the longest, are all rows. Pages of a cache, and caches of which a part
+is used, have neither.
 """
 
 from __future__ import annotations
@@ -19,7 +22,13 @@ BACKWARD = (
 )
 
 
+FIRST, LAST = "first", "last"
+"""How a causal mask lies on scores that are not square: row 0 sees column 0, or the last row sees the last column."""
+
+
 class _Sizes(NamedTuple):
+    """Rows and columns of the scores of one of `heads`, which are those of all sequences together."""
+
     heads: int
     rows: int
     columns: int
@@ -27,48 +36,85 @@ class _Sizes(NamedTuple):
     depth_of_values: int
 
 
-class _Variant(NamedTuple):
-    """Where an attention operator has its arguments. `heads_first`: [batch, heads, rows, depth], not [..., rows, heads,
-    depth]. `lengths` are the places of cumulative lengths, `window` the places of a sliding window's sides.
+class Variant(NamedTuple):
+    """Where an attention operator has its arguments.
+
+    `heads_first`: [batch, heads, rows, depth], not [batch, rows, heads, depth]. `lengths`: the places of the cumulative
+    lengths of queries and keys in tensors [rows of all, heads, depth], `longest` of the longest of each. `unknown`: of
+    tensors and numbers, as pages of a cache, with which the work does not follow from shapes. `window`: of its left
+    and right side; -1 is no side. `causal` or `mask`: of a flag, or of a number (0 none, 1 from the first row, 2 from
+    the last). `aligned`: how a flag's mask lies where scores are not square, None where no documentation says so.
     """
 
     first: int
-    causal: int | None
+    causal: int | None = None
     heads_first: bool = True
     lengths: tuple[int, ...] = ()
+    longest: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
     window: tuple[int, ...] = ()
     bias: int | None = None
     mask: int | None = None
+    aligned: str | None = None
 
     def sizes(self, call: Call) -> _Sizes:
-        """Raises `UnknownWork` for shapes that are not of batches of equally long sequences."""
+        """Raises `UnknownWork` for sequences whose lengths shapes do not tell."""
+        if any(call.value(place) not in (None, 0, -1) for place in self.unknown):
+            raise UnknownWork("how much of the tensors is used")
         query, key, value = (call.tensor(self.first + one).shape for one in range(3))
-        if any(len(shape) != 4 for shape in (query, key, value)) or any(map(call.is_tensor, self.lengths)):
+        if any(map(call.is_tensor, self.lengths)):
+            return self._equally_long(call, query, key, value)
+        if any(len(shape) != 4 for shape in (query, key, value)):
             raise UnknownWork("the lengths of the sequences")
-        if any(call.value(place, -1) != -1 for place in self.window):
-            raise UnknownWork("the formula of a sliding window")
         if not self.heads_first:
             query, key, value = (_heads_first(shape) for shape in (query, key, value))
         return _Sizes(query[0] * query[1], query[2], key[2], query[3], value[3])
 
-    def skipped_share(self, call: Call) -> float:
-        """The share of the scores that a causal mask leaves out: row i sees i + 1 columns, none of more than are there.
+    def _equally_long(self, call: Call, query: Shape, key: Shape, value: Shape) -> _Sizes:
+        """Sizes where every sequence is as long as the longest, since they would not fill the tensors otherwise."""
+        query, key, value = (shape[1:] if len(shape) == 4 and shape[0] == 1 else shape for shape in (query, key, value))
+        if any(len(shape) != 3 for shape in (query, key, value)):
+            raise UnknownWork("the lengths of the sequences")
+        count = call.tensor(self.lengths[0]).elements - 1
+        rows, columns = (call.value(place) for place in self.longest)
+        if rows * count != query[0] or columns * count != key[0]:
+            raise UnknownWork("the lengths of the sequences")
+        return _Sizes(count * query[1], rows, columns, query[2], value[2])
 
-        Rows are aligned to the first columns, as PyTorch's are; with as many rows as columns there is no other way.
-        """
+    def skipped_share(self, call: Call) -> float:
+        """The share of the scores that a causal mask or a window leaves out."""
+        left, right = (call.value(place, -1) for place in self.window) if self.window else (-1, -1)
+        alignment = self._alignment(call)
+        if alignment is not None:
+            right = 0
+        if left < 0 and right < 0:
+            return 0.0
+        sizes = self.sizes(call)
+        alignment = alignment or self.aligned
+        if sizes.rows != sizes.columns and not alignment:
+            raise UnknownWork("how a mask lies on scores that are not square")
+        shift = sizes.columns - sizes.rows if alignment == LAST else 0
+        seen = _seen(sizes.rows, sizes.columns, shift, left, right)
+        return 1.0 - seen / max(sizes.rows * sizes.columns, 1)
+
+    def _alignment(self, call: Call) -> str | None:
+        """How a causal mask lies: "" where nothing says so, None without one."""
         if self.mask is not None:
             kind = call.value(self.mask, 0)
             if kind not in (0, 1, 2):
                 raise UnknownWork("the mask")
-            is_causal = kind != 0
-        else:
-            is_causal = bool(call.value(self.causal, False)) if self.causal is not None else False
-        if not is_causal:
-            return 0.0
-        sizes = self.sizes(call)
-        if sizes.rows != sizes.columns:
-            raise UnknownWork("how a causal mask lies on scores that are not square")
-        return 1.0 - (sizes.rows + 1) / (2 * sizes.rows)
+            return (None, FIRST, LAST)[kind]
+        is_causal = self.causal is not None and bool(call.value(self.causal, False))
+        return (self.aligned or "") if is_causal else None
+
+    def operands(self, call: Call) -> int:
+        """Bytes of queries, keys, values and bias. Raises `UnknownWork` where a part of them only is used."""
+        if any(map(call.is_tensor, self.unknown)):
+            raise UnknownWork("how much of the tensors is used")
+        places = [*range(self.first, self.first + 3), *([self.bias] if self.bias is not None else [])]
+        return sum(call.tensor(place).bytes for place in places[:3]) + sum(
+            call.tensor(place).bytes for place in places[3:] if call.is_tensor(place)
+        )
 
 
 def _heads_first(shape: Shape) -> Shape:
@@ -76,36 +122,54 @@ def _heads_first(shape: Shape) -> Shape:
     return batch, heads, rows, depth
 
 
-def _bias_bytes(variant: _Variant, call: Call) -> int:
-    place = variant.bias
-    return call.tensor(place).bytes if place is not None and call.is_tensor(place) else 0
+def _seen(rows: int, columns: int, shift: int, left: int, right: int) -> int:
+    """Scores (row, column) with row + shift - left <= column <= row + shift + right; a side below 0 is open."""
+    upto = _clamped_sum(shift + right + 1, rows, columns) if right >= 0 else rows * columns
+    before = _clamped_sum(shift - left, rows, columns) if left >= 0 else 0
+    return max(upto - before, 0)
 
 
-def _forward(variant: _Variant) -> Formula:
+def _clamped_sum(start: int, count: int, top: int) -> int:
+    """The sum of `count` whole numbers from `start` on, each moved into the range from 0 to `top`."""
+
+    def up_to(last: int) -> int:
+        inside = max(min(last, top), 0)
+        return inside * (inside + 1) // 2 + max(last - top, 0) * top
+
+    return up_to(start + count - 1) - up_to(start - 1)
+
+
+def forward(variant: Variant, *, halves_fp8: bool = False) -> Formula:
+    """Attention forward. `halves_fp8`: of queries in FP8 the result is BF16."""
+
     def flops(call: Call) -> float:
         heads, rows, columns, depth, depth_of_values = variant.sizes(call)
         return 2.0 * heads * rows * columns * (depth + depth_of_values)
 
-    def read(call: Call) -> float:
-        return float(sum(call.tensor(variant.first + one).bytes for one in range(3)) + _bias_bytes(variant, call))
-
     def written(call: Call) -> float:
         query, value = call.tensor(variant.first), call.tensor(variant.first + 2)
-        return float(Tensor((*query.shape[:-1], value.shape[-1]), query.dtype).bytes)
+        kind = "bfloat16" if halves_fp8 and query.dtype.startswith("float8") else query.dtype
+        return float(Tensor((*query.shape[:-1], value.shape[-1]), kind).bytes)
 
-    return Formula(flops, read, written, True, FORWARD, lambda call: -flops(call) * variant.skipped_share(call))
+    return Formula(
+        flops,
+        lambda call: float(variant.operands(call)),
+        written,
+        True,
+        FORWARD,
+        lambda call: -flops(call) * variant.skipped_share(call),
+    )
 
 
-def _backward(variant: _Variant, out: int) -> Formula:
-    """`out` is the place of the forward pass's result."""
+def backward(variant: Variant, out: int) -> Formula:
+    """Attention backward; the gradient stands before the query. `out` is the place of the forward pass's result."""
 
     def flops(call: Call) -> float:
         heads, rows, columns, depth, depth_of_values = variant.sizes(call)
         return 2.0 * heads * rows * columns * (3 * depth + 2 * depth_of_values)
 
     def read(call: Call) -> float:
-        operands = (variant.first - 1, *(variant.first + one for one in range(3)), out)
-        return float(sum(call.tensor(place).bytes for place in operands) + _bias_bytes(variant, call))
+        return float(variant.operands(call) + call.tensor(variant.first - 1).bytes + call.tensor(out).bytes)
 
     def written(call: Call) -> float:
         return float(sum(call.tensor(variant.first + one).bytes for one in range(3)))
@@ -114,40 +178,32 @@ def _backward(variant: _Variant, out: int) -> Formula:
 
 
 _SDPA = "aten::_scaled_dot_product_"
-_FLASH_LENGTHS, _EFFICIENT_LENGTHS = (3, 4, 13, 15), (4, 5, 12)
-"""Cumulative lengths, lengths used, and pages of a cache."""
+_FLASH = Variant(0, causal=8, heads_first=False, lengths=(3, 4), longest=(5, 6), unknown=(13, 15), window=(11, 12),
+                 aligned=LAST)  # fmt: skip
+_FLASH_BACKWARD = Variant(1, causal=11, heads_first=False, lengths=(6, 7), longest=(8, 9), window=(15, 16),
+                          aligned=LAST)  # fmt: skip
 
 ATTENTION: dict[str, Formula] = {
-    f"{_SDPA}flash_attention": _forward(_Variant(0, causal=4)),
-    f"{_SDPA}efficient_attention": _forward(_Variant(0, causal=6, bias=3)),
-    f"{_SDPA}cudnn_attention": _forward(_Variant(0, causal=6, bias=3)),
-    f"{_SDPA}fused_attention_overrideable": _forward(_Variant(0, causal=5, bias=3)),
-    f"{_SDPA}flash_attention_for_cpu": _forward(_Variant(0, causal=4, bias=5)),
-    f"{_SDPA}flash_attention_backward": _backward(_Variant(1, causal=11, lengths=(6, 7)), 4),
-    f"{_SDPA}efficient_attention_backward": _backward(_Variant(1, causal=11, bias=4), 5),
-    f"{_SDPA}cudnn_attention_backward": _backward(_Variant(1, causal=14, bias=8, lengths=(9, 10)), 4),
-    f"{_SDPA}flash_attention_for_cpu_backward": _backward(_Variant(1, causal=7), 4),
-    "aten::_flash_attention_forward": _forward(
-        _Variant(0, causal=8, heads_first=False, lengths=_FLASH_LENGTHS, window=(11, 12))
+    f"{_SDPA}flash_attention": forward(Variant(0, causal=4, aligned=LAST)),
+    f"{_SDPA}efficient_attention": forward(Variant(0, causal=6, bias=3, aligned=FIRST)),
+    f"{_SDPA}cudnn_attention": forward(Variant(0, causal=6, bias=3)),
+    f"{_SDPA}fused_attention_overrideable": forward(Variant(0, causal=5, bias=3)),
+    f"{_SDPA}flash_attention_for_cpu": forward(Variant(0, causal=4, bias=5, aligned=FIRST)),
+    f"{_SDPA}flash_attention_backward": backward(Variant(1, causal=11, unknown=(6, 7), aligned=LAST), 4),
+    f"{_SDPA}efficient_attention_backward": backward(Variant(1, causal=11, bias=4, aligned=FIRST), 5),
+    f"{_SDPA}cudnn_attention_backward": backward(Variant(1, causal=14, bias=8, unknown=(9, 10)), 4),
+    f"{_SDPA}flash_attention_for_cpu_backward": backward(Variant(1, causal=7, aligned=FIRST), 4),
+    "aten::_flash_attention_forward": forward(_FLASH),
+    "aten::_flash_attention_backward": backward(_FLASH_BACKWARD, 4),
+    "aten::_efficient_attention_forward": forward(
+        Variant(0, heads_first=False, lengths=(4, 5), longest=(6, 7), unknown=(12, 13), bias=3, mask=9)
     ),
-    "aten::_flash_attention_backward": _backward(
-        _Variant(1, causal=11, heads_first=False, lengths=(6, 7), window=(15, 16)), 4
+    "aten::_efficient_attention_backward": backward(
+        Variant(1, heads_first=False, lengths=(6, 7), longest=(8, 9), unknown=(18,), bias=4, mask=14), 5
     ),
-    "aten::_efficient_attention_forward": _forward(
-        _Variant(0, causal=None, heads_first=False, lengths=_EFFICIENT_LENGTHS, window=(13,), bias=3, mask=9)
-    ),
-    "aten::_efficient_attention_backward": _backward(
-        _Variant(1, causal=None, heads_first=False, lengths=(6, 7), window=(18,), bias=4, mask=14), 5
-    ),
-    "aten::_cudnn_attention_forward": _forward(_Variant(0, causal=10, bias=3, lengths=(4, 5))),
-    "flash_attn::_flash_attn_forward": _forward(
-        _Variant(0, causal=5, heads_first=False, window=(6, 7))
-    ),
-    "flash_attn::_flash_attn_backward": _backward(
-        _Variant(1, causal=11, heads_first=False, window=(12, 13)), 4
-    ),
+    "aten::_cudnn_attention_forward": forward(Variant(0, causal=10, bias=3, unknown=(4, 5))),
 }  # fmt: skip
 """Operator -> its formula. The math variant calls products and a softmax, and has none of its own.
 
-Places of arguments are those of PyTorch's schemas, and for `flash_attn::` of flash_attn/flash_attn_interface.py.
+Places of arguments are those of PyTorch's schemas; how masks lie is from torch/nn/attention/bias.py.
 """

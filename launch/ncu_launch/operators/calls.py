@@ -149,6 +149,17 @@ def broadcast(shapes: Iterator[Shape] | list[Shape]) -> Shape:
     return tuple(result)
 
 
+def of_floats(call: Call, operations: float) -> float:
+    """The operations where they are on floating-point numbers: integers are no FLOPs.
+
+    Raises `UnknownWork` where types were not recorded.
+    """
+    types = {one.dtype for one in call.every_tensor()}
+    if operations and types == {""}:
+        raise UnknownWork("the types of the tensors")
+    return operations if any(one.is_float for one in call.every_tensor()) else 0.0
+
+
 _CATEGORY = {"bool": 0, "uint8": 1, "int8": 1, "int16": 1, "int32": 1, "int64": 1, "complex64": 3, "complex128": 3}
 _ORDER = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",

@@ -28,8 +28,8 @@ def product_flops(left: Shape, right: Shape, packed: int = 1) -> float:
     return 2.0 * prod(left) * right[-1] * packed
 
 
-def _product(first: int, *, added: bool = False, by: Callable[[Call], str] | None = None) -> Formula:
-    """The product of the matrices at `first` and behind it, `added` to the tensor before them. `by`: type written."""
+def product(first: int, *, added: bool = False, by: Callable[[Call], str] | None = None) -> Formula:
+    """A product of the matrices at `first` and behind it, `added` to the tensor before them. `by`: type written."""
 
     def flops(call: Call) -> float:
         left = call.tensor(first)
@@ -60,7 +60,7 @@ def _product(first: int, *, added: bool = False, by: Callable[[Call], str] | Non
 
 def _addbmm() -> Formula:
     """The products of a batch, summed: the result has no batch."""
-    return _product(1, added=True)._replace(
+    return product(1, added=True)._replace(
         correction=None,
         written=lambda call: float(
             Tensor((call.tensor(1).shape[1], call.tensor(2).shape[2]), call.tensor(1).dtype).bytes
@@ -68,18 +68,8 @@ def _addbmm() -> Formula:
     )
 
 
-def _scaled_type(call: Call) -> str:
-    """The type of a scaled product's result: that of its first matrix unless another is asked for."""
-    asked = call.value(6)
-    if asked is None:
-        return call.tensor(0).dtype
-    if asked not in SCALAR_TYPES:
-        raise UnknownWork("the type of the result")
-    return SCALAR_TYPES[asked]
-
-
-def _linear() -> Formula:
-    """[..., k] x [n, k] transposed, plus a bias of n."""
+def linear() -> Formula:
+    """A product [..., k] x [n, k] transposed, plus a bias of n."""
 
     def flops(call: Call) -> float:
         source, weight = call.tensor(0).shape, call.tensor(1).shape
@@ -112,15 +102,6 @@ def _matvec(first: int) -> Formula:
         return float(sum(call.tensor(place).bytes for place in range(first + 2)))
 
     return Formula(lambda call: 2.0 * call.tensor(first).elements, read, written, True, PRODUCT)
-
-
-def _weight_only(scales: Sequence[int]) -> Formula:
-    """A product with a weight of int8 [n, k]; `scales` are the places of what its numbers are multiplied by."""
-
-    def read(call: Call) -> float:
-        return float(sum(call.tensor(place).bytes for place in (0, 1, *scales) if call.is_tensor(place)))
-
-    return _linear()._replace(read=read, correction=None)
 
 
 # -------------------------------------------------------------------------------------------------------- convolutions
@@ -187,18 +168,22 @@ def _convolution(places: _Places) -> Formula:
     return Formula(flops, read, written, True, CONVOLUTION, addition)
 
 
-def _convolution_backward() -> Formula:
-    """The same once for the gradient of the input and once for that of the weight, each where it is wanted."""
+def _convolution_backward(transposed: int | None, mask_at: int) -> Formula:
+    """The same once for the gradient of the input and once for that of the weight, each where it is wanted.
+
+    `transposed` and `mask_at` are the places of the flag and of what is wanted.
+    """
 
     def wanted(call: Call) -> list[bool]:
-        mask = call.value(10)
+        mask = call.value(mask_at)
         if not isinstance(mask, (list, tuple)) or len(mask) != 3:
             raise UnknownWork("which gradients are wanted")
         return [bool(one) for one in mask]
 
     def flops(call: Call) -> float:
         gradient, source, weight = (call.tensor(place).shape for place in range(3))
-        spatial = (source if bool(call.value(7)) else gradient)[2:]
+        is_transposed = transposed is not None and bool(call.value(transposed))
+        spatial = (source if is_transposed else gradient)[2:]
         return convolution_flops(spatial, source[0], weight) * sum(wanted(call)[:2])
 
     def read(call: Call) -> float:
@@ -217,19 +202,17 @@ def _convolution_backward() -> Formula:
 _PLAIN = _Places(stride=3, padding=4, dilation=5, transposed=6, bias=2, output_padding=7, groups=8)
 
 CONTRACTIONS: dict[str, Formula] = {
-    "aten::mm": _product(0),
-    "aten::addmm": _product(1, added=True),
-    "aten::addmm_": _product(1, added=True),
-    "aten::_addmm_activation": _product(1, added=True),
-    "aten::bmm": _product(0),
-    "aten::baddbmm": _product(1, added=True),
-    "aten::baddbmm_": _product(1, added=True),
+    "aten::mm": product(0),
+    "aten::addmm": product(1, added=True),
+    "aten::addmm_": product(1, added=True),
+    "aten::_addmm_activation": product(1, added=True),
+    "aten::bmm": product(0),
+    "aten::baddbmm": product(1, added=True),
+    "aten::baddbmm_": product(1, added=True),
     "aten::addbmm": _addbmm(),
-    "aten::linear": _linear(),
-    "aten::mkldnn_linear": _linear(),
-    "aten::_scaled_mm": _product(0, by=_scaled_type),
-    "aten::_int_mm": _product(0, by=lambda call: "int32"),
-    "aten::_weight_int8pack_mm": _weight_only([2]),
+    "aten::linear": linear(),
+    "aten::mkldnn_linear": linear(),
+    "aten::_int_mm": product(0, by=lambda call: "int32"),
     "aten::mv": _matvec(0),
     "aten::addmv": _matvec(1),
     "aten::addmv_": _matvec(1),
@@ -248,11 +231,29 @@ CONTRACTIONS: dict[str, Formula] = {
     ),
     "aten::miopen_convolution": _convolution(_Places(stride=4, padding=3, dilation=5, bias=2)),
     "aten::miopen_depthwise_convolution": _convolution(_Places(stride=4, padding=3, dilation=5, bias=2)),
+    "aten::miopen_convolution_transpose": _convolution(
+        _Places(stride=5, padding=3, dilation=6, transposed=True, bias=2, output_padding=4, groups=7)
+    ),
+    "aten::miopen_convolution_relu": _convolution(_Places(stride=3, padding=4, dilation=5, bias=2)),
+    "aten::miopen_convolution_add_relu": _convolution(
+        _Places(stride=5, padding=6, dilation=7, bias=4, also_read=(2,))
+    ),
     "aten::mkldnn_convolution": _convolution(_Places(stride=4, padding=3, dilation=5, bias=2)),
     "aten::_conv_depthwise2d": _convolution(_Places(stride=4, padding=5, dilation=6, bias=3)),
+    "aten::conv_depthwise3d": _convolution(_Places(stride=4, padding=5, dilation=6, bias=3)),
+    "aten::slow_conv_dilated2d": _convolution(_Places(stride=4, padding=5, dilation=6, bias=3)),
+    "aten::slow_conv_dilated3d": _convolution(_Places(stride=4, padding=5, dilation=6, bias=3)),
+    "aten::slow_conv3d_forward": _convolution(_Places(stride=4, padding=5, dilation=-1, bias=3)),
+    "aten::slow_conv_transpose2d": _convolution(
+        _Places(stride=4, padding=5, dilation=7, transposed=True, bias=3, output_padding=6)
+    ),
+    "aten::slow_conv_transpose3d": _convolution(
+        _Places(stride=4, padding=5, dilation=7, transposed=True, bias=3, output_padding=6)
+    ),
     "aten::_slow_conv2d_forward": _convolution(_Places(stride=4, padding=5, dilation=-1, bias=3)),
-    "aten::convolution_backward": _convolution_backward(),
-    "vllm::rocm_unquantized_gemm": _linear(),
+    "aten::convolution_backward": _convolution_backward(7, 10),
+    "aten::convolution_backward_overrideable": _convolution_backward(6, 9),
+    "aten::_slow_conv2d_backward": _convolution_backward(None, 6),
 }  # fmt: skip
 """Operator -> its formula. `aten::matmul` and `aten::einsum` call these, and have none of their own."""
 

@@ -1,4 +1,4 @@
-"""Element-wise operators, reductions, norms, softmax, pooling and optimizers: operations per element, and bytes once.
+"""Element-wise operators, reductions, norms, softmax, losses and optimizers: operations per element, and bytes once.
 
 An arithmetic operation, a comparison and a call of a function (exp, sqrt, erf) count as 1 each, as the operator's
 definition in PyTorch's documentation writes it. A GPU takes more instructions for some functions and fuses a multiply
@@ -8,10 +8,10 @@ no FLOPs. The random numbers of dropout are not counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
 
-from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, promoted
+from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, of_floats, promoted
 
 DEFINITION = "operations per element of the definition in PyTorch's documentation"
 
@@ -21,16 +21,19 @@ _ONE_OPERAND = """
     pow 1  pow_ 1  rsub 1  square 1  clamp 2  clamp_ 2  clamp_min 1  clamp_min_ 1  clamp_max 1  clamp_max_ 1
     sigmoid 4  sigmoid_ 4  silu 4  silu_ 4  gelu 5  gelu_ 5  hardtanh 2  hardtanh_ 2  leaky_relu 2  leaky_relu_ 2
     elu 3  elu_ 3  hardsigmoid 4  hardsigmoid_ 4  hardswish 5  hardswish_ 5  softplus 3  mish 5
+    exp2 1  expm1 1  trunc 1  log10 1  sinh 1  cosh 1  tan 1  asin 1  acos 1  atan 1  erfc 1  erfinv 1  celu 3  selu 3
 """
 _TWO_OPERANDS = """
     add 1  add_ 1  sub 1  sub_ 1  mul 1  mul_ 1  div 1  div_ 1  maximum 1  minimum 1  fmod 1  remainder 1  atan2 1
     threshold_backward 1  sigmoid_backward 3  tanh_backward 3  silu_backward 9  gelu_backward 11  hardtanh_backward 2
-    leaky_relu_backward 2  hardswish_backward 5  hardsigmoid_backward 3  elu_backward 3
+    leaky_relu_backward 2  hardswish_backward 5  hardsigmoid_backward 3  elu_backward 3  softplus_backward 4
+    _prelu_kernel 2  native_dropout_backward 2  mse_loss 2
 """
 _THREE_OPERANDS = "addcmul 3  addcmul_ 3  addcdiv 3  addcdiv_ 3  lerp 3  lerp_ 3"
 _KEEPS_INTEGERS = frozenset({
     "abs", "neg", "relu", "floor", "ceil", "round", "sign", "pow", "rsub", "square", "clamp", "clamp_min", "clamp_max",
     "add", "sub", "mul", "maximum", "minimum", "fmod", "remainder", "addcmul", "threshold_backward",
+    "trunc",
 })  # fmt: skip
 """Element-wise operators whose result of integers is one; that of the others is float32."""
 _COMPARISONS = """
@@ -58,17 +61,6 @@ def _elements(call: Call, most: int) -> int:
     return prod(broadcast([one.shape for one in _operands(call, most)]))
 
 
-def _of_floats(call: Call, operations: float) -> float:
-    """The operations where they are on floating-point numbers: integers are no FLOPs.
-
-    Raises `UnknownWork` where types were not recorded.
-    """
-    types = {one.dtype for one in call.every_tensor()}
-    if operations and types == {""}:
-        raise UnknownWork("the types of the tensors")
-    return operations if any(one.is_float for one in call.every_tensor()) else 0.0
-
-
 def _result_type(call: Call, name: str, tensors: list[Tensor], operands: int) -> str:
     """The type of an element-wise result; a number of Python's among the operands has a say as one of no dimensions."""
     numbers = [Tensor((), "float64") for one in call.arguments[:operands] if isinstance(one, float)]
@@ -80,7 +72,7 @@ def _pointwise(name: str, operands: int, operations: int) -> Formula:
     """One result per element of the operands together; a name that ends in _ overwrites its first."""
 
     def flops(call: Call) -> float:
-        return _of_floats(call, float(operations * _elements(call, operands)))
+        return of_floats(call, float(operations * _elements(call, operands)))
 
     def read(call: Call) -> float:
         return float(sum(one.bytes for one in _operands(call, operands)))
@@ -113,7 +105,7 @@ def _own_type(call: Call) -> Tensor:
     return call.tensor(0)
 
 
-def _of_first(
+def of_first(
     operations: float,
     *,
     result: Callable[[Call], Tensor] = _own_type,
@@ -124,7 +116,7 @@ def _of_first(
     """`operations` per element of the tensor at `counted`; the tensors at `read` are read where they are given."""
 
     def flops(call: Call) -> float:
-        return _of_floats(call, operations * call.tensor(counted).elements)
+        return of_floats(call, operations * call.tensor(counted).elements)
 
     def reading(call: Call) -> float:
         return float(
@@ -139,7 +131,7 @@ def _reduced(call: Call, *, dims: int = 1, keeps: int = 2) -> Tensor:
     source = call.tensor(0)
     named = call.value(dims) if len(call.arguments) > dims and not call.is_tensor(dims) else None
     listed = [named] if isinstance(named, int) and not isinstance(named, bool) else named
-    if listed is None or listed == []:
+    if not listed or isinstance(listed, bool):  # `unbiased` stands there where the variance of all is asked for
         return Tensor((), source.dtype)
     if not isinstance(listed, (list, tuple)):
         raise UnknownWork("the dimensions of the reduction")
@@ -173,52 +165,6 @@ def _layer_norm_backward_also(call: Call) -> float:
     return float(sum(call.tensor(place).bytes for place in (5, 6) if call.is_tensor(place)))
 
 
-def _windows(size: int, kernel: int, stride: int, padding: int, dilation: int, *, rounds_up: bool) -> int:
-    """Windows along one dimension. Rounded up, one may reach beyond the padding, but none begins behind the input.
-
-    Source: documentation of `torch.nn.AvgPool2d`, `ceil_mode`.
-    """
-    last = size + 2 * padding - dilation * (kernel - 1) - 1
-    count = (last + (stride - 1) * rounds_up) // stride + 1
-    return count - (rounds_up and (count - 1) * stride >= size + padding)
-
-
-def _pooled(call: Call) -> tuple[float, float]:
-    """Elements of the result of a pooling with a kernel, and the elements of each window."""
-    source = call.tensor(0)
-    dims = 3 if "3d" in call.name else 2
-    kernel = call.numbers(1, dims)
-    stride = call.numbers(2, dims) if call.value(2) else kernel
-    padding = call.numbers(3, dims) if len(call.arguments) > 3 else (0,) * dims
-    dilates = "max" in call.name
-    dilation = call.numbers(4, dims) if dilates and len(call.arguments) > 4 else (1,) * dims
-    up = bool(call.value(5 if dilates else 4, False))
-    sides = zip(source.shape[-dims:], kernel, stride, padding, dilation, strict=True)
-    sizes = [_windows(*side, rounds_up=up) for side in sides]
-    return float(prod(source.shape[:-dims]) * prod(sizes)), float(prod(kernel))
-
-
-def _pooling(*, with_indices: bool) -> Formula:
-    """A window of n numbers takes n operations: n - 1 additions and a division; of the largest, n - 1 comparisons."""
-
-    def flops(call: Call) -> float:
-        results, window = _pooled(call)
-        return _of_floats(call, results * (window - with_indices))
-
-    def written(call: Call) -> float:
-        element = Tensor((), call.tensor(0).dtype).bytes
-        return _pooled(call)[0] * (element + 8 * with_indices)
-
-    return Formula(flops, lambda call: float(call.tensor(0).bytes), written, False, DEFINITION)
-
-
-def _adaptive(call: Call) -> Tensor:
-    source, size = call.tensor(0), call.value(1)
-    if not isinstance(size, (list, tuple)):
-        raise UnknownWork("the size of the result")
-    return Tensor((*source.shape[: -len(size)], *size), source.dtype)
-
-
 # -------------------------------------------------------------------------------------------- lists of tensors at once
 
 
@@ -226,7 +172,7 @@ def _foreach(operations: int, lists: int, name: str) -> Formula:
     """The same for each tensor of a list; a name that ends in _ overwrites those of the first list."""
 
     def flops(call: Call) -> float:
-        return _of_floats(call, float(operations * sum(one.elements for one in call.tensors(0))))
+        return of_floats(call, float(operations * sum(one.elements for one in call.tensors(0))))
 
     def read(call: Call) -> float:
         is_copy = name == "copy_"  # which overwrites its first list without reading it
@@ -239,75 +185,189 @@ def _foreach(operations: int, lists: int, name: str) -> Formula:
     return Formula(flops, read, lambda call: float(sum(one.bytes for one in call.tensors(0))), False, DEFINITION)
 
 
-_FOREACH_ONE = "sqrt 1  sqrt_ 1  neg 1  neg_ 1  reciprocal 1  reciprocal_ 1  zero_ 0  abs 1  abs_ 1  exp 1  exp_ 1"
-_FOREACH_TWO = (
-    "add 1  add_ 1  sub 1  sub_ 1  mul 1  mul_ 1  div 1  div_ 1  lerp 3  lerp_ 3  copy_ 0  maximum 1  maximum_ 1"
-)
+_FOREACH_ONE = """
+    sqrt 1  sqrt_ 1  neg 1  neg_ 1  reciprocal 1  reciprocal_ 1  zero_ 0  abs 1  abs_ 1  exp 1  exp_ 1  rsqrt 1
+    rsqrt_ 1  log 1  log_ 1  sign 1  sign_ 1  tanh 1  tanh_ 1  sigmoid 4  sigmoid_ 4
+"""
+_FOREACH_TWO = """
+    add 1  add_ 1  sub 1  sub_ 1  mul 1  mul_ 1  div 1  div_ 1  lerp 3  lerp_ 3  copy_ 0  maximum 1  maximum_ 1
+    minimum 1  minimum_ 1  clamp_min 1  clamp_min_ 1  clamp_max 1  clamp_max_ 1  pow 1  pow_ 1
+"""
 _FOREACH_THREE = "addcmul 3  addcmul_ 3  addcdiv 3  addcdiv_ 3"
 
 
-def _fused_adam(operations: int) -> Formula:
-    """Parameters, gradients and both moments: all four are read, and all but the gradients written.
+def _foreach_norm() -> Formula:
+    """A square and an addition per element, and one number per tensor."""
 
-    Operations per parameter: 3 of the first moment, 4 of the second, 3 of the denominator and 3 of the step, and of
-    AdamW 1 of the decay. Source: documentation of torch.optim.Adam and AdamW.
+    def flops(call: Call) -> float:
+        return of_floats(call, 2.0 * sum(one.elements for one in call.tensors(0)))
+
+    def written(call: Call) -> float:
+        return float(sum(Tensor((), one.dtype).bytes for one in call.tensors(0)))
+
+    return _foreach(2, 1, "norm")._replace(flops=flops, written=written)
+
+
+def _fused_optimizer(operations: Callable[[Call], int], states: int) -> Formula:
+    """Parameters, gradients and `states` lists behind them: all are read, and all but the gradients written.
+
+    `operations` are those per parameter. An empty list is of a state that the optimizer does without.
     """
 
     def flops(call: Call) -> float:
-        return float(operations * sum(one.elements for one in call.tensors(0)))
+        return float(operations(call) * sum(one.elements for one in call.tensors(0)))
 
-    def moved(call: Call, places: tuple[int, ...]) -> float:
-        return float(sum(one.bytes for place in places for one in call.tensors(place)))
+    def moved(call: Call, places: Iterable[int]) -> float:
+        listed = [call.tensors(place) for place in places if call.arguments[place] not in ((), [])]
+        return float(sum(one.bytes for tensors in listed for one in tensors))
 
     return Formula(
-        flops, lambda call: moved(call, (0, 1, 2, 3)), lambda call: moved(call, (0, 2, 3)), False, DEFINITION
+        flops,
+        lambda call: moved(call, range(2 + states)),
+        lambda call: moved(call, (0, *range(2, 2 + states))),
+        False,
+        "operations per parameter of the definition in the documentation of torch.optim",
     )
 
 
-_BATCH_NORM = _of_first(8, read=(0, 1, 2))
-_BATCH_NORM_BACKWARD = _of_first(13, result=lambda call: call.tensor(1), read=(0, 1), counted=1)
+def _adam(call: Call) -> int:
+    """3 of the first moment, 4 of the second, 3 of the denominator and 3 of the step; of AdamW 1 of the decay."""
+    return 14 if "adamw" in call.name else 13
+
+
+def _sgd(call: Call) -> int:
+    """2 of the step, 2 of a decay, 3 of a momentum and 2 of Nesterov's."""
+    decay, momentum, nesterov = call.value(3), call.value(4), call.value(7)
+    return 2 + 2 * bool(decay) + 3 * bool(momentum) + 2 * bool(momentum and nesterov)
+
+
+def _adagrad(call: Call) -> int:
+    """2 of the sum of squares, 2 of the denominator and 3 of the step; 2 of a decay."""
+    return 7 + 2 * bool(call.value(6))
+
+
+# -------------------------------------------------------------------------------------- losses, and what has an order
+
+
+def _picked_losses(*, backward: bool) -> Formula:
+    """Negative log likelihood: one number of each row. The gradient is written whole, and is 0 beside those."""
+    place = 1 if backward else 0
+
+    def flops(call: Call) -> float:
+        return of_floats(call, (1.0 if backward else 2.0) * call.tensor(place + 1).elements)
+
+    def read(call: Call) -> float:
+        target = call.tensor(place + 1)
+        picked = call.tensor(0).bytes if backward else Tensor(target.shape, call.tensor(0).dtype).bytes
+        return float(picked + target.bytes)
+
+    def written(call: Call) -> float:
+        if backward:
+            return float(call.tensor(1).bytes)
+        target, kind = call.tensor(1), call.tensor(0).dtype
+        return float(Tensor(() if call.value(3, 1) else target.shape, kind).bytes + Tensor((), kind).bytes)
+
+    return Formula(flops, read, written, False, DEFINITION)
+
+
+def _unknown(call: Call) -> float:
+    raise UnknownWork("how often elements are compared")
+
+
+def _ordering(dim: int, count: int | None = None) -> Formula:
+    """Sorted values and their places; `count` of the largest along the dimension. How many comparisons is not known."""
+
+    def written(call: Call) -> float:
+        source = call.tensor(0)
+        sizes = list(source.shape)
+        if count is not None and sizes:
+            sizes[call.value(dim, -1)] = call.value(count)
+        return float(Tensor(tuple(sizes), source.dtype).bytes + Tensor(tuple(sizes), "int64").bytes)
+
+    return Formula(_unknown, lambda call: float(call.tensor(0).bytes), written, False, DEFINITION)
+
+
+def _halved(call: Call, *, dim: int = 1) -> Tensor:
+    source, which = call.tensor(0), call.value(dim, -1)
+    sizes = list(source.shape)
+    sizes[which] //= 2
+    return Tensor(tuple(sizes), source.dtype)
+
+
+def _given(place: int, times: int = 1) -> Callable[[Call], float]:
+    """The bytes of a tensor where one is given, so many times: those of the gradients of a weight and a bias."""
+    return lambda call: float(times * call.tensor(place).bytes) if call.is_tensor(place) else 0.0
+
+
+def _second(call: Call) -> Tensor:
+    return call.tensor(1)
+
+
+_BATCH_NORM = of_first(8, read=(0, 1, 2))
+_BATCH_NORM_BACKWARD = of_first(13, result=_second, read=(0, 1), counted=1)
 
 _OTHERS: dict[str, Formula] = {
-    "sum": _of_first(1, result=_sum),
-    "mean": _of_first(1, result=_reduced),
-    "amax": _of_first(1, result=_reduced),
-    "amin": _of_first(1, result=_reduced),
-    "max": _of_first(1, result=_reduced, also_written=lambda call: _as_index(call) if len(call.arguments) > 1 else 0.0),
-    "min": _of_first(1, result=_reduced, also_written=lambda call: _as_index(call) if len(call.arguments) > 1 else 0.0),
-    "argmax": _of_first(1, result=_reduced_to("int64")),
-    "argmin": _of_first(1, result=_reduced_to("int64")),
-    "any": _of_first(0, result=_reduced_to("bool")),
-    "all": _of_first(0, result=_reduced_to("bool")),
-    "cumsum": _of_first(1),
-    "_softmax": _of_first(5),
-    "_log_softmax": _of_first(5),
-    "_softmax_backward_data": _of_first(4, read=(0, 1)),
-    "_log_softmax_backward_data": _of_first(4, read=(0, 1)),
-    "native_layer_norm": _of_first(8, read=(0, 2, 3), also_written=_statistics),
-    "native_layer_norm_backward": _of_first(
-        13, result=lambda call: call.tensor(1), read=(0, 1, 3, 4, 5), counted=1, also_written=_layer_norm_backward_also
+    "sum": of_first(1, result=_sum),
+    "mean": of_first(1, result=_reduced),
+    "amax": of_first(1, result=_reduced),
+    "amin": of_first(1, result=_reduced),
+    "max": of_first(1, result=_reduced, also_written=lambda call: _as_index(call) if len(call.arguments) > 1 else 0.0),
+    "min": of_first(1, result=_reduced, also_written=lambda call: _as_index(call) if len(call.arguments) > 1 else 0.0),
+    "argmax": of_first(1, result=_reduced_to("int64")),
+    "argmin": of_first(1, result=_reduced_to("int64")),
+    "any": of_first(0, result=_reduced_to("bool")),
+    "all": of_first(0, result=_reduced_to("bool")),
+    "cumsum": of_first(1),
+    "_softmax": of_first(5),
+    "_log_softmax": of_first(5),
+    "_softmax_backward_data": of_first(4, read=(0, 1)),
+    "_log_softmax_backward_data": of_first(4, read=(0, 1)),
+    "native_layer_norm": of_first(8, read=(0, 2, 3), also_written=_statistics),
+    "native_layer_norm_backward": of_first(
+        13, result=_second, read=(0, 1, 3, 4, 5), counted=1, also_written=_layer_norm_backward_also
     ),
-    "native_group_norm": _of_first(8, read=(0, 1, 2)),
-    "_fused_rms_norm": _of_first(4, read=(0, 2)),
+    "native_group_norm": of_first(8, read=(0, 1, 2)),
+    "_fused_rms_norm": of_first(4, read=(0, 2)),
     "native_batch_norm": _BATCH_NORM,
     "cudnn_batch_norm": _BATCH_NORM,
     "miopen_batch_norm": _BATCH_NORM,
     "_native_batch_norm_legit": _BATCH_NORM,
-    "_native_batch_norm_legit_no_training": _of_first(4, read=(0, 1, 2)),
+    "_native_batch_norm_legit_no_training": of_first(4, read=(0, 1, 2)),
     "_batch_norm_with_update": _BATCH_NORM,
     "native_batch_norm_backward": _BATCH_NORM_BACKWARD,
-    "cudnn_batch_norm_backward": _of_first(13, result=_own_type, read=(0, 1)),
+    "cudnn_batch_norm_backward": of_first(13, result=_own_type, read=(0, 1)),
     "batch_norm_backward": _BATCH_NORM_BACKWARD,
-    "max_pool2d_with_indices": _pooling(with_indices=True),
-    "max_pool3d_with_indices": _pooling(with_indices=True),
-    "avg_pool2d": _pooling(with_indices=False),
-    "avg_pool3d": _pooling(with_indices=False),
-    "_adaptive_avg_pool2d": _of_first(1, result=_adaptive),
-    "_adaptive_avg_pool3d": _of_first(1, result=_adaptive),
-    "native_dropout": _of_first(2, also_written=lambda call: float(call.tensor(0).elements)),
+    "native_dropout": of_first(2, also_written=lambda call: float(call.tensor(0).elements)),
     "where": _where(),
-    "_fused_adam_": _fused_adam(13),
-    "_fused_adamw_": _fused_adam(14),
+    "linalg_vector_norm": of_first(2, result=lambda call: _reduced(call, dims=2)),
+    "var": of_first(4, result=_reduced),
+    "std": of_first(5, result=_reduced),
+    "var_mean": of_first(4, result=_reduced, also_written=lambda call: float(_reduced(call).bytes)),
+    "std_mean": of_first(5, result=_reduced, also_written=lambda call: float(_reduced(call).bytes)),
+    "cumprod": of_first(1),
+    "_masked_softmax": of_first(5, read=(0, 1)),
+    "_transform_bias_rescale_qkv": of_first(4 / 3, read=(0, 1)),  # a bias for all, a factor for the queries
+    "native_group_norm_backward": of_first(
+        13, result=_second, read=(0, 1, 2, 3, 4), counted=1, also_written=_given(4, times=2)
+    ),
+    "_fused_rms_norm_backward": of_first(9, result=_second, read=(0, 1, 3, 4), counted=1, also_written=_given(4)),
+    "miopen_batch_norm_backward": of_first(13, read=(0, 1)),
+    "batch_norm_elemt": of_first(4, read=(0, 1, 2, 3, 4)),
+    "glu": of_first(2.5, result=_halved),
+    "glu_backward": of_first(4.5, result=_second, read=(0, 1), counted=1),
+    "mse_loss_backward": of_first(3, result=_second, read=(0, 1, 2), counted=1),
+    "nll_loss_forward": _picked_losses(backward=False),
+    "nll_loss_backward": _picked_losses(backward=True),
+    "nll_loss2d_forward": _picked_losses(backward=False),
+    "nll_loss2d_backward": _picked_losses(backward=True),
+    "sort": _ordering(1),
+    "topk": _ordering(2, count=1),
+    "_foreach_norm": _foreach_norm(),
+    "_amp_foreach_non_finite_check_and_unscale_": _foreach(2, 1, "unscale_"),
+    "_fused_adam_": _fused_optimizer(_adam, states=2),
+    "_fused_adamw_": _fused_optimizer(_adam, states=2),
+    "_fused_sgd_": _fused_optimizer(_sgd, states=1),
+    "_fused_adagrad_": _fused_optimizer(_adagrad, states=1),
 }
 
 _WITHOUT_NAMESPACE: dict[str, Formula] = {
@@ -325,13 +385,5 @@ _WITHOUT_NAMESPACE: dict[str, Formula] = {
     **_OTHERS,
 }
 
-ELEMENTWISE: dict[str, Formula] = {
-    **{f"aten::{name}": formula for name, formula in _WITHOUT_NAMESPACE.items()},
-    "_C::rms_norm": _of_first(4, read=(1, 2), counted=1),
-    "_C::fused_add_rms_norm": _of_first(5, read=(0, 1, 2), also_written=lambda call: float(call.tensor(1).bytes)),
-    "_C::silu_and_mul": _of_first(5, read=(1,)),
-    "_C::static_scaled_fp8_quant": _of_first(1, read=(1, 2), counted=1),
-}
-"""Operator -> its formula. `_C::` are vLLM's own: `rms_norm(out, input, weight, epsilon)`, `fused_add_rms_norm(input,
-residual, weight, epsilon)`, `silu_and_mul(out, input)`, `static_scaled_fp8_quant(out, input, scale)`. Source: vLLM's
-csrc/torch_bindings.cpp."""
+ELEMENTWISE: dict[str, Formula] = {f"aten::{name}": formula for name, formula in _WITHOUT_NAMESPACE.items()}
+"""Operator -> its formula."""

@@ -1,13 +1,15 @@
-"""Operators that move or fill memory and compute nothing: copies, concatenation, gathering; and views.
+"""Operators that move or fill memory: copies, concatenation, gathering and scattering; and views.
 
-An operator that picks rows reads no more of its source than it writes: which rows are picked twice, shapes do not tell.
+They compute nothing but where scattered elements are added. An operator that picks rows reads no more of its source
+than it writes, and one that scatters touches no more than there is: which rows are picked twice, shapes do not tell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 
-from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast
+from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, broadcast, of_floats
 
 MOVED = "every element once"
 PICKED = "of the source as many bytes as are written, and the indices"
@@ -77,6 +79,96 @@ def _index() -> Formula:
     return _moving(read, written, PICKED)
 
 
+# ---------------------------------------------------------------------------------------------------------- scattering
+
+
+def _touched(call: Call, elements: int) -> float:
+    """Bytes of so many elements of the first tensor, or of all of it."""
+    target = call.tensor(0)
+    return float(min(Tensor((elements,), target.dtype).bytes, target.bytes))
+
+
+def _scattering(*, adds: bool = False) -> Formula:
+    """Elements of argument 3 to where the indices of argument 2 say, or a number. `adds`: to what stands there.
+
+    Operators that leave their input as it is call `aten::copy_` for that, which has the work of the copy.
+    """
+
+    def moved(call: Call) -> Tensor:
+        """What arrives: of a source of the same shape as the index a part, of rows all."""
+        wanted = call.tensor(2).shape
+        if not call.is_tensor(3):
+            return Tensor(wanted, call.tensor(0).dtype)
+        found = call.tensor(3)
+        return Tensor(wanted, found.dtype) if len(wanted) == len(found.shape) else found
+
+    def flops(call: Call) -> float:
+        return of_floats(call, float(adds * moved(call).elements))
+
+    def read(call: Call) -> float:
+        given = moved(call).bytes if call.is_tensor(3) else 0
+        return float(call.tensor(2).bytes + given + adds * _touched(call, moved(call).elements))
+
+    def written(call: Call) -> float:
+        return _touched(call, moved(call).elements)
+
+    return Formula(flops, read, written, False, PICKED)
+
+
+def _index_put() -> Formula:
+    """Values to where the indices say, added where argument 3 says so."""
+
+    def elements(call: Call) -> int:
+        return _indexed(call).elements
+
+    def adds(call: Call) -> bool:
+        return bool(call.value(3, False))
+
+    def read(call: Call) -> float:
+        indices = sum(one.bytes for one in call.tensors(1))
+        return float(call.tensor(2).bytes + indices + adds(call) * _touched(call, elements(call)))
+
+    return Formula(
+        lambda call: of_floats(call, float(elements(call))) if adds(call) else 0.0,
+        read,
+        lambda call: _touched(call, elements(call)),
+        False,
+        PICKED,
+    )
+
+
+def _embedding_bag() -> Formula:
+    """Rows that the indices name, summed bag by bag: an addition per element of a row. Modes are sum, mean and max."""
+
+    def rows(call: Call) -> Tensor:
+        weight = call.tensor(0)
+        return Tensor((call.tensor(1).elements, *weight.shape[1:]), weight.dtype)
+
+    def written(call: Call) -> float:
+        weight, offsets = call.tensor(0), call.tensor(2)
+        if len(offsets.shape) != 1:
+            raise UnknownWork("the bags")
+        bags = offsets.shape[0] - bool(call.value(7, False))
+        return float(Tensor((bags, *weight.shape[1:]), weight.dtype).bytes)
+
+    def read(call: Call) -> float:
+        indices = call.tensor(1).bytes + call.tensor(2).bytes
+        return float(min(rows(call).bytes, call.tensor(0).bytes) + indices)
+
+    return Formula(lambda call: of_floats(call, float(rows(call).elements)), read, written, False, PICKED)
+
+
+def _counted_up(call: Call) -> float:
+    """Bytes of numbers from a start to an end, which the variant with a place for the result names in this order."""
+    if not call.is_tensor(3):
+        raise UnknownWork("the type of the result")
+    start, end, step = (call.value(place) for place in range(3))
+    return float(ceil((end - start) / step) * Tensor((), call.tensor(3).dtype).bytes)
+
+
+# ------------------------------------------------------------------------------------------------------------- the rest
+
+
 def _all_of(call: Call) -> float:
     return float(sum(one.bytes for one in call.tensors(0)))
 
@@ -104,6 +196,11 @@ MOVEMENT: dict[str, Formula] = {
     "aten::copy_": _moving(_bytes(1), _bytes(0)),
     "aten::fill_": _moving(_nothing, _bytes(0)),
     "aten::zero_": _moving(_nothing, _bytes(0)),
+    **{
+        f"aten::{name}": _moving(_nothing, _bytes(0))  # random numbers are not counted
+        for name in ("normal_", "uniform_", "bernoulli_", "exponential_", "random_", "log_normal_", "geometric_")
+    },
+    "aten::arange": _moving(_nothing, _counted_up),
     "aten::masked_fill_": _moving(_bytes(1), _nothing),  # how many elements the mask picks is not known: perhaps none
     "aten::cat": _moving(_all_of, _all_of),
     "aten::stack": _moving(_all_of, _all_of),
@@ -118,9 +215,18 @@ MOVEMENT: dict[str, Formula] = {
     "aten::index": _index(),
     "aten::embedding_dense_backward": _moving(
         lambda call: float(call.tensor(0).bytes + call.tensor(1).bytes), _repeated
-    ),
+    )._replace(flops=lambda call: of_floats(call, float(call.tensor(0).elements))),
+    "aten::_embedding_bag": _embedding_bag(),
+    "aten::_embedding_bag_forward_only": _embedding_bag(),
+    **{f"aten::{name}": _scattering() for name in ("scatter", "scatter_", "index_copy", "index_copy_")},
+    **{
+        f"aten::{name}": _scattering(adds=True)
+        for name in ("scatter_add", "scatter_add_", "index_add", "index_add_")
+    },
+    "aten::index_put_": _index_put(),
+    "aten::_index_put_impl_": _index_put(),
 }  # fmt: skip
-"""Operator -> its formula. Each has 0 FLOPs."""
+"""Operator -> its formula. Each has 0 FLOPs but those that add."""
 
 _VIEWS_AND_ALLOCATIONS = """
     view reshape transpose t permute slice select expand expand_as as_strided unsqueeze squeeze unbind split
@@ -137,6 +243,8 @@ _CALLING_OTHERS = """
     _batch_norm_impl_index group_norm instance_norm rms_norm dropout max_pool2d max_pool1d adaptive_avg_pool2d to
     _to_copy clone contiguous zeros zeros_like ones ones_like full full_like softmax log_softmax cross_entropy_loss
     scaled_dot_product_attention item concat concatenate pad flatten_dense_tensors repeat tensor_split
+    masked_fill index_put argsort embedding_bag nll_loss nll_loss_nd _transformer_encoder_layer_fwd
+    _native_multi_head_attention
 """
 CALLING_OTHERS = frozenset(f"aten::{name}" for name in _CALLING_OTHERS.split())
 """Operators that call others, and do nothing beside it."""

@@ -5,17 +5,22 @@ For the operator collector, `estimate` and traces of PyTorch's profiler. What ha
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, prod
 from typing import NamedTuple
 
 from ncu_launch.operators.attention import ATTENTION
-from ncu_launch.operators.calls import REAL_OF_COMPLEX, Call, Formula, UnknownWork
+from ncu_launch.operators.calls import REAL_OF_COMPLEX, Call, Formula, Tensor, UnknownWork
 from ncu_launch.operators.contractions import CONTRACTIONS, INTEGER_CONTRACTIONS
+from ncu_launch.operators.custom_operators import CUSTOM
 from ncu_launch.operators.elementwise import ELEMENTWISE
 from ncu_launch.operators.movement import FREE, MOVEMENT
+from ncu_launch.operators.packed_products import PACKED_PRODUCTS
+from ncu_launch.operators.sampling import SAMPLING
 from ncu_launch.operators.user_formulas import user_formulas
 
-FORMULAS: dict[str, Formula] = {**MOVEMENT, **ELEMENTWISE, **ATTENTION, **CONTRACTIONS}
+FORMULAS: dict[str, Formula] = {
+    **MOVEMENT, **ELEMENTWISE, **SAMPLING, **ATTENTION, **CONTRACTIONS, **PACKED_PRODUCTS, **CUSTOM
+}  # fmt: skip
 """Operator, as "aten::mm", -> its formula."""
 
 
@@ -33,7 +38,15 @@ def _unknown(call: Call) -> float:
 
 
 def _every_tensor_once(call: Call) -> float:
-    found = [one.bytes for one in call.every_tensor()]
+    """Of a tensor with more elements than the kernel has iterations, as where it takes a slice, as many as those.
+
+    The last arguments are the sizes that it iterates over; any number beside them only makes that limit wider.
+    """
+    sizes = [one for one in call.arguments if isinstance(one, int) and not isinstance(one, bool) and one > 0]
+    found = []
+    for one in call.every_tensor():
+        most = prod(sizes) * Tensor((), one.dtype).bytes if sizes else one.bytes
+        found.append(min(one.bytes, most))
     if not found:
         raise UnknownWork("the tensors of the kernel")
     return float(sum(found))

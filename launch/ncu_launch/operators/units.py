@@ -19,13 +19,27 @@ _TF32 = re.compile(r"tf32|s1688|s16816|_16816_|hgmma.*f32f32", re.IGNORECASE)
 _FP32 = re.compile(r"sgemm|ffma|simt|_scudnn|scudnn|gemmsn|gemv|fp32_nn|maxwell_|volta_s", re.IGNORECASE)
 _CUDA_CORES = re.compile(r"gemv|dot_kernel|simt", re.IGNORECASE)
 """Kernels for products with a vector, and CUTLASS's without tensor cores: they compute half types in float32."""
+_TYPES_IN_NAMES = (
+    ("bfloat16", re.compile(r"bf16|bfloat16|nvjet_t", re.IGNORECASE)),
+    ("float8_e4m3fn", re.compile(r"e4m3|e5m2|fp8|nvjet_qq", re.IGNORECASE)),
+    ("float16", re.compile(r"fp16|f16f16|_h(?:16816|1688|884)|hgemm|__half|nvjet_h", re.IGNORECASE)),
+    ("float64", re.compile(r"dgemm|f64f64|d884|d16816", re.IGNORECASE)),
+    ("float32", re.compile(r"tf32|sgemm|f32f32|s1688|s16816|nvjet_s", re.IGNORECASE)),
+)
+"""Types of the inputs of a product, and how names of cuBLAS, CUTLASS and their like say them; the first that fits."""
 _TENSOR_FP64 = re.compile(r"dmma|d884|d16816|tensorop_d", re.IGNORECASE)
 _FP64 = re.compile(r"dfma|simt_dgemm|volta_d", re.IGNORECASE)
 
 
 def type_of(call: Call) -> str | None:
-    """The type that the work is done in: of several, that of the first floating-point tensor, else of the first."""
+    """The type that the work is done in: of several, that of the first floating-point tensor, else of the first.
+
+    Two matrices of FP8 or FP4 are the operands of a product, also where its result stands in front of them.
+    """
     tensors: list[Tensor] = list(call.every_tensor())
+    small = [one for one in tensors if one.dtype.startswith(("float8", "float4")) and len(one.shape) > 1]
+    if len(small) > 1:
+        return small[0].dtype
     floats = [one for one in tensors if one.is_float]
     found = [one for one in floats if one.shape] or floats or tensors
     return found[0].dtype if found else None
@@ -38,8 +52,15 @@ def elementwise_unit(dtype: str | None) -> str | None:
     return "fp32" if dtype is not None and dtype.startswith(("float", "bfloat")) else None
 
 
+def type_in_name(kernel: str) -> str | None:
+    """The type of the inputs that the name of a product's kernel says, None where it says none."""
+    return next((dtype for dtype, pattern in _TYPES_IN_NAMES if pattern.search(kernel)), None)
+
+
 def contraction_unit(dtype: str | None, kernel: str) -> str | None:
-    """The unit of a product on a GPU, None where neither type nor kernel name tells."""
+    """The unit of a product on a GPU, None where neither type nor kernel name tells. A type of "" is not known."""
+    if dtype == "":
+        dtype = type_in_name(kernel)
     if dtype == "float32":
         return "tensor_tf32" if _TF32.search(kernel) else "fp32" if _FP32.search(kernel) else None
     if dtype == "float64":

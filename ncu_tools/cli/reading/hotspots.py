@@ -11,6 +11,7 @@ from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
+    capture_option,
     dask_option,
     engine_of,
     format_option,
@@ -103,6 +104,7 @@ SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 @click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @formulas_option
+@capture_option
 @selection_options
 @dask_option
 @format_option

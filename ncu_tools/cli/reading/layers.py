@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, formulas_option, progress, show
+from ncu_tools.cli.options import MACHINE_FORMATS, capture_option, format_option, formulas_option, progress, show
 from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.time_titles import operator_notes, titled_times
 from ncu_tools.numbers.number_format import percent
@@ -68,6 +68,7 @@ SHARE_WORTH_SAYING = 0.0005
 @click.option("--title", default="", help="A title for the picture.")
 @click.option("--forward-backward", is_flag=True, help="Show backward against forward: the ratios of time and FLOPs.")
 @formulas_option
+@capture_option
 @selection_options
 @format_option
 def command(

@@ -15,6 +15,7 @@ from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import STANDARD_INPUT, Source, find_sources
 
 from ncu_tools.cli.options import (
+    capture_option,
     dask_option,
     engine_of,
     format_option,
@@ -57,6 +58,7 @@ REPORTS_SHOWN = 40
 @click.option("--instructions", is_flag=True, help="Also write the instructions of kernels, as instructions.parquet.")
 @dask_option
 @formulas_option
+@capture_option
 @format_option
 def command(
     reports: tuple[str, ...],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.options import echo_notes, formulas_option, group_option, machine_option, progress
+from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, group_option, machine_option, progress
 from ncu_tools.cli.selection_options import selection_options
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
 @group_option
 @machine_option
 @formulas_option
+@capture_option
 @selection_options
 def command(
     runs: tuple[str, ...],

@@ -14,6 +14,7 @@ from ncu_launch.errors import WrongUsage
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
+    capture_option,
     dask_option,
     echo_notes,
     engine_of,
@@ -154,6 +155,7 @@ class PointOptions:
 @top_option("points")
 @group_option
 @formulas_option
+@capture_option
 @selection_options
 @dask_option
 @format_option

@@ -13,7 +13,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from zstandard import ZstdError
 
@@ -238,3 +238,29 @@ def event_thread(event: dict[str, Any]) -> Thread | None:
     if isinstance(process, int | str) and isinstance(thread, int | str):
         return process, thread
     return None
+
+
+class TracedDevice(NamedTuple):
+    """A GPU by its name and compute capability; None is what the trace does not say."""
+
+    name: str | None
+    compute_capability: str | None
+
+
+UNKNOWN_DEVICE = TracedDevice(None, None)
+
+
+def traced_devices(header: dict[str, Any]) -> dict[int, TracedDevice]:
+    """The devices of a header by number. What it calls the compute capability of an AMD device is another thing."""
+    found = {}
+    listed = header.get("deviceProperties")
+    for properties in listed if isinstance(listed, list) else []:
+        properties = event_mapping(properties)
+        number, name = event_whole(properties.get("id"), bits=31), properties.get("name")
+        major, minor = (event_whole(properties.get(f"compute{part}"), bits=31) for part in ("Major", "Minor"))
+        if number is None or not isinstance(name, str):
+            continue
+        nvidia = "AMD" not in name and properties.get("warpSize", 32) == 32
+        capability = f"{major}.{minor}" if nvidia and major is not None and minor is not None else None
+        found[number] = TracedDevice(name, capability)
+    return found

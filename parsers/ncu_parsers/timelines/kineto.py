@@ -1,10 +1,10 @@
 """Traces of the PyTorch profiler (Kineto): what ran on the GPU, and which operator launched it.
 
 A trace is a timeline: it holds times, shapes of launches and of tensors, and counts nothing; FLOPs and least bytes are
-estimates from the shapes of operators (`derived.work_from_shapes`). A kernel and the call that launched it share a
-correlation id; the operator and the ranges are those open on the calling thread at that moment. The backward pass runs
-on threads of autograd's own, so ranges of the main thread are not around its kernels. Without any GPU work the rows are
-the operators themselves, each with the time it did not spend in operators that it called.
+estimates from the shapes of operators (`derived.operators.work_from_shapes`). A kernel and the call that launched it
+share a correlation id; the operator and the ranges are those open on the calling thread at that moment. The backward
+pass runs on threads of autograd's own, so ranges of the main thread are not around its kernels. Without any GPU work
+the rows are the operators themselves, each with the time it did not spend in operators that it called.
 
 Times are in microseconds, with a fraction since PyTorch 2.2 and whole before. Fields: libkineto's `output_json.cpp`
 and `MetadataFieldCatalog.h`.
@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from ncu_launch.nvtx_ranges import RUN_PHASES
 
-from ncu_parsers.derived import work_from_shapes
-from ncu_parsers.derived.work_from_shapes import LaunchingOperator, RecordedInputs, WorkOfLaunches
+from ncu_parsers.derived.operators import graph_captures, work_from_shapes
+from ncu_parsers.derived.operators.work_from_shapes import LaunchingOperator, RecordedInputs, WorkOfLaunches
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Report
@@ -32,6 +33,7 @@ from ncu_parsers.schema.tables import COLUMNS, contract_fields, field_metadata, 
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.chrome_trace import (
     NS_PER_US,
+    UNKNOWN_DEVICE,
     Thread,
     TraceEvents,
     event_mapping,
@@ -39,14 +41,24 @@ from ncu_parsers.timelines.chrome_trace import (
     event_shape,
     event_thread,
     event_whole,
+    traced_devices,
 )
 from ncu_parsers.timelines.gpu_busy_time import UNKNOWN, busy_notes
-from ncu_parsers.timelines.host_ranges import DEEPEST, HostRange, ThreadRanges
+from ncu_parsers.timelines.host_ranges import (
+    ANNOTATION,
+    DEEPEST,
+    MODULE,
+    OPERATOR,
+    HostPlace,
+    HostRange,
+    ThreadRanges,
+    iterations_of,
+    steps_of,
+)
 
 DIALECT = "kineto"
 OTHER_EVENT = "event of another kind"
 
-OPERATOR, ANNOTATION, MODULE = "operator", "annotation", "module"
 OPERATIONS = {
     "kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset",
     "Kernel": "kernel", "Memcpy": "memcpy", "Memset": "memset",
@@ -60,9 +72,6 @@ GRAPH_LAUNCH = "GraphLaunch"
 """In the names of calls that launch a whole graph: cudaGraphLaunch, hipGraphLaunch."""
 
 MODULE_PREFIX = "nn.Module: "
-STEP_PREFIX = "ProfilerStep#"
-OPTIMIZER_PREFIX = "Optimizer.step#"
-BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 
 
 class TracedWork(NamedTuple):
@@ -86,34 +95,6 @@ class TracedWork(NamedTuple):
     whole: float = math.nan
 
 
-class HostPlace(NamedTuple):
-    """Where on the host a row comes from."""
-
-    thread: Thread
-    moment: float
-    ranges: Sequence[HostRange]
-
-    def innermost(self, kind: str) -> HostRange | None:
-        """The innermost range of a kind, if there is one."""
-        return next((one for one in reversed(self.ranges) if one.kind == kind), None)
-
-    def path(self, kind: str) -> tuple[str, ...]:
-        """The names of the ranges of a kind, outermost first."""
-        return tuple(one.name for one in self.ranges if one.kind == kind)
-
-    def phase(self) -> str | None:
-        """Forward, backward or optimizer, where a range says so; modules that the backward pass recomputes are its."""
-        annotations = self.path(ANNOTATION)
-        if any(name.startswith(OPTIMIZER_PREFIX) for name in annotations):
-            return "optimizer"
-        if any(name.startswith(BACKWARD_PREFIX) for name in self.path(OPERATOR)):
-            return "backward"
-        named = [name for name in annotations if name in RUN_PHASES]
-        if named:
-            return named[-1]
-        return "forward" if self.innermost(MODULE) else None
-
-
 @dataclass
 class _Trace:
     """What a trace holds, by what it is for."""
@@ -122,10 +103,12 @@ class _Trace:
     host: dict[Thread, list[HostRange]] = field(default_factory=dict)
     calls: dict[int, tuple[Thread, float]] = field(default_factory=dict)
     graph_launches: set[int] = field(default_factory=set)
+    named_launches: dict[int, graph_captures.Kernel] = field(default_factory=dict)
     host_events: int = 0
     broken: int = 0
     others: int = 0
     too_deep: int = 0
+    captured: set[int] = field(default_factory=set)
 
     def take(self, event: dict[str, Any]) -> None:
         """Sort in one event."""
@@ -187,7 +170,8 @@ class _Trace:
         self.host_events += 1
 
     def _take_call(self, event: dict[str, Any]) -> None:
-        correlation = event_whole(event_mapping(event.get("args")).get("correlation"))
+        args = event_mapping(event.get("args"))
+        correlation = event_whole(args.get("correlation"))
         thread, start = event_thread(event), event_number(event.get("ts"))
         if correlation is None:
             self.others += 1
@@ -197,6 +181,9 @@ class _Trace:
             self.calls.setdefault(correlation, (thread, start))
             if GRAPH_LAUNCH in str(event.get("name")):
                 self.graph_launches.add(correlation)
+            kernel = args.get("kernel")  # HIP's calls name it, also while a graph is captured and nothing runs
+            if isinstance(kernel, str):
+                self.named_launches[correlation] = graph_captures.Kernel(kernel, event_shape(args.get("grid")))
             self.host_events += 1
 
 
@@ -205,18 +192,16 @@ def read_report(source: Source) -> Report:
 
     Raises `NotAReport` when it holds neither GPU work nor operators, `NcuBenchError` when it cannot be opened.
     """
-    trace = _Trace()
-    with source.open() as stream:
-        events = TraceEvents(stream, source.name)
-        for event in events:
-            trace.take(event)
-    trace.broken += events.broken
-    work, places = (trace.work, _places(trace)) if trace.work else _operators(trace)
+    trace, events = _traced(source)
+    correlations = [row.correlation for row in trace.work]
+    work, places = (trace.work, _places(trace, correlations)) if trace.work else _operators(trace)
     if not work:
         raise _refusal(source, trace, events)
     result = Report(source.name, dialects=[DIALECT], origin=DIALECT)
+    trace.captured = _take_captured(trace, places)
     done = _work_done(trace, work, places)
-    result.table = _table(source.name, work, places, _steps(trace), events.header, done)
+    steps = steps_of(one for ranges in trace.host.values() for one in ranges)
+    result.table = _table(source.name, work, places, steps, events.header, done)
     host = trace.host_events if trace.work else trace.host_events - len(work)
     result.lines.update(
         {report.METRICS: len(work), report.HOST: host, report.BROKEN: trace.broken, OTHER_EVENT: trace.others}
@@ -227,15 +212,25 @@ def read_report(source: Source) -> Report:
     return result
 
 
+def _traced(source: Source) -> tuple[_Trace, TraceEvents]:
+    trace = _Trace()
+    with source.open() as stream:
+        events = TraceEvents(stream, source.name)
+        for event in events:
+            trace.take(event)
+    trace.broken += events.broken
+    return trace, events
+
+
 # ------------------------------------------------------------------------------------------------ where rows come from
 
 
-def _places(trace: _Trace) -> list[HostPlace | None]:
-    """For each row of GPU work the place that launched it; None where the trace lacks the call."""
-    places: list[HostPlace | None] = [None] * len(trace.work)
+def _places(trace: _Trace, correlations: Sequence[int | None]) -> list[HostPlace | None]:
+    """For each correlation id the place of its call; None where the trace lacks the call."""
+    places: list[HostPlace | None] = [None] * len(correlations)
     launched: dict[Thread, dict[int, float]] = {}
-    for row, work in enumerate(trace.work):
-        call = None if work.correlation is None else trace.calls.get(work.correlation)
+    for row, correlation in enumerate(correlations):
+        call = None if correlation is None else trace.calls.get(correlation)
         if call is not None:
             launched.setdefault(call[0], {})[row] = call[1]
     for thread, moments in launched.items():
@@ -262,16 +257,63 @@ def _operators(trace: _Trace) -> tuple[list[TracedWork], list[HostPlace | None]]
     return [row for row, _ in found], [place for _, place in found]
 
 
+def _take_captured(trace: _Trace, places: list[HostPlace | None]) -> set[int]:
+    """Give kernels of replayed graphs the operators and modules of the capture that the user named; their rows."""
+    path = os.environ.get(graph_captures.SETTING)
+    graphs: dict[int, list[int]] = {}
+    for row, work in enumerate(trace.work if path else []):
+        if work.operation == "kernel" and work.correlation is not None and _is_replayed(trace, work):
+            graphs.setdefault(work.correlation, []).append(row)
+    captured = set()
+    for rows in graphs.values():
+        rows.sort(key=lambda row: trace.work[row].start)
+        capture = _captured(path or "")
+        kernels = [graph_captures.Kernel(trace.work[row].name, trace.work[row].grid) for row in rows]
+        for row, found in zip(rows, capture.places_of(kernels), strict=False):
+            here, there = places[row], [place for one in found if (place := capture.where[one])]
+            if here and there:
+                kept = {OPERATOR, MODULE} if len({one.path(MODULE) for one in there}) == 1 else {OPERATOR}
+                around = [one for one in here.ranges if one.kind == ANNOTATION]
+                around += [one for one in there[0].ranges if one.kind in kept]
+                places[row] = here._replace(ranges=around)
+                captured.add(row)
+    return captured
+
+
+class _Captured(graph_captures.Capture):
+    """The launches of a capture's trace; `where` are their places."""
+
+    def __init__(self, trace: _Trace) -> None:
+        names = {
+            row.correlation: graph_captures.Kernel(row.name, row.grid)
+            for row in trace.work
+            if row.operation == "kernel" and row.correlation is not None and not _is_replayed(trace, row)
+        }
+        names = {**names, **trace.named_launches}
+        ordered = sorted((one for one in names if one in trace.calls), key=lambda one: trace.calls[one][1])
+        self.where = _places(trace, ordered)
+        found = [place.innermost(OPERATOR) if place else None for place in self.where]
+        super().__init__([names[one] for one in ordered], [one and (one.name, one.what) for one in found])
+
+
+@lru_cache(maxsize=2)
+def _captured(path: str) -> _Captured:
+    """Raises `NcuBenchError` where the file cannot be read."""
+    return _Captured(_traced(Source(path))[0])
+
+
 def _work_done(trace: _Trace, work: Sequence[TracedWork], places: Sequence[HostPlace | None]) -> WorkOfLaunches:
     """FLOPs and least bytes of the rows, from the shapes of the operators that launched them or that they are."""
     operators: list[LaunchingOperator | None] = []
-    numbers: dict[int, int] = {}
-    for row, place in zip(work, places, strict=True):
+    numbers: dict[tuple[int | None, int], int] = {}
+    for place_of_row, (row, place) in enumerate(zip(work, places, strict=True)):
         around = [one for one in place.ranges if one.kind == OPERATOR] if place else []
-        if not around or _is_replayed(trace, row):
+        is_captured = place_of_row in trace.captured
+        if not around or (not is_captured and _is_replayed(trace, row)):
             operators.append(None)
             continue
-        *above, number = [numbers.setdefault(id(one), len(numbers)) for one in around]
+        replay = row.correlation if is_captured else None  # every replay calls the operators of its capture again
+        *above, number = [numbers.setdefault((replay, id(one)), len(numbers)) for one in around]
         one, kernel = around[-1], row.name if row.operation == "kernel" else ""
         operators.append(LaunchingOperator(number, one.name, one.what, tuple(above), kernel))
     of = work_from_shapes.work_of_kernels if trace.work else work_from_shapes.work_of_cpu_operators
@@ -281,28 +323,6 @@ def _work_done(trace: _Trace, work: Sequence[TracedWork], places: Sequence[HostP
 def _is_replayed(trace: _Trace, row: TracedWork) -> bool:
     """Whether a row ran as part of a graph that was captured before."""
     return row.graph_node is not None or row.correlation in trace.graph_launches
-
-
-def _steps(trace: _Trace) -> list[tuple[float, float, int]]:
-    """Start, end and number of every step that the profiler was told of. Steps hold for all threads."""
-    steps = []
-    for ranges in trace.host.values():
-        for one in ranges:
-            number = one.name.removeprefix(STEP_PREFIX)
-            if one.kind == ANNOTATION and number != one.name and number.isdecimal() and len(number) < 10:
-                steps.append((one.start, one.end, int(number)))
-    return sorted(steps)
-
-
-def _iterations(places: Sequence[HostPlace | None], steps: Sequence[tuple[float, float, int]]) -> list[int | None]:
-    starts = np.array([start for start, _, _ in steps])
-    moments = np.array([math.nan if place is None else place.moment for place in places])
-    at = np.searchsorted(starts, moments, side="right") - 1
-    found: list[int | None] = []
-    for moment, step in zip(moments.tolist(), at.tolist(), strict=True):
-        inside = step >= 0 and moment <= steps[step][1]  # False where the moment is not known
-        found.append(steps[step][2] if inside else None)
-    return found
 
 
 # --------------------------------------------------------------------------------------------------------- the table
@@ -331,9 +351,9 @@ def _table(
 
 def _identity(work: Sequence[TracedWork], header: dict[str, Any]) -> dict[str, pa.Array]:
     """The columns that say what ran, and on which device."""
-    devices = _devices(header)
+    devices = traced_devices(header)
     rank = event_whole(event_mapping(header.get("distributedInfo")).get("rank"), bits=31)
-    known = [devices.get(row.device, _UNKNOWN) if row.device is not None else _UNKNOWN for row in work]
+    known = [devices.get(row.device, UNKNOWN_DEVICE) if row.device is not None else UNKNOWN_DEVICE for row in work]
     return {
         "launch_id": arrays.integers([row.correlation for row in work], pa.int64()),
         "rank": arrays.integers([rank] * len(work), pa.int32()),
@@ -359,7 +379,7 @@ def _position(places: Sequence[HostPlace | None], steps: Sequence[tuple[float, f
         "nvtx_path": arrays.text_lists([place.path(ANNOTATION) if place else None for place in places]),
         "phase": arrays.dictionary([place.phase() if place else None for place in places]),
         "module": arrays.dictionary(modules),
-        "iteration": arrays.integers(_iterations(places, steps), pa.int32()),
+        "iteration": arrays.integers(iterations_of(places, steps), pa.int32()),
     }
 
 
@@ -398,30 +418,6 @@ def _short(row: TracedWork) -> str:
     return row.name.partition("::")[2] or row.name if row.operation == CPU_OPERATION else row.name
 
 
-class _Device(NamedTuple):
-    name: str | None
-    compute_capability: str | None
-
-
-_UNKNOWN = _Device(None, None)
-
-
-def _devices(header: dict[str, Any]) -> dict[int, _Device]:
-    """The devices by their number. What a trace calls the compute capability of an AMD device is something else."""
-    found = {}
-    listed = header.get("deviceProperties")
-    for properties in listed if isinstance(listed, list) else []:
-        properties = event_mapping(properties)
-        number, name = event_whole(properties.get("id"), bits=31), properties.get("name")
-        major, minor = (event_whole(properties.get(f"compute{part}"), bits=31) for part in ("Major", "Minor"))
-        if number is None or not isinstance(name, str):
-            continue
-        nvidia = "AMD" not in name and properties.get("warpSize", 32) == 32
-        capability = f"{major}.{minor}" if nvidia and major is not None and minor is not None else None
-        found[number] = _Device(name, capability)
-    return found
-
-
 # --------------------------------------------------------------------------------------------------- what was odd
 
 
@@ -450,23 +446,13 @@ def _notes(
     operators = [one for place in places if place and (one := place.innermost(OPERATOR))]
     if operators and not any(one.what.shapes for one in operators):
         notes.append("operators have no shapes; the profiler records them with record_shapes=True")
-    notes += _on_graphs(trace, work)
+    replayed = sum(row.operation == "kernel" and _is_replayed(trace, row) for row in work)
+    notes += graph_captures.replay_notes(len(work), replayed, len(trace.captured))
     if trace.broken:
         notes.append(f"{trace.broken} events could not be read and were left out")
     if events.cut:
         notes.append(f"the file ends early and was read up to there ({events.damage or 'in the middle of an event'})")
     return notes
-
-
-def _on_graphs(trace: _Trace, work: Sequence[TracedWork]) -> list[str]:
-    """Which kernels have no operator because they were launched as a graph."""
-    replayed = sum(row.operation == "kernel" and _is_replayed(trace, row) for row in work)
-    if not replayed:
-        return []
-    return [
-        f"{replayed} of {len(work)} rows were launched by a graph: their operators ran when it was captured, so their "
-        "FLOPs and bytes are unknown here"
-    ]
 
 
 def _busy(work: Sequence[TracedWork]) -> list[str]:

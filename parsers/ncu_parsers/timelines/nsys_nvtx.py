@@ -13,7 +13,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from ncu_parsers.timelines.host_ranges import DEEPEST
+from ncu_parsers.derived.operators.nvtx_operators import NvtxOperator, operator_of
+from ncu_parsers.timelines.host_ranges import DEEPEST, OPERATOR, HostRange, ThreadRanges
 from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers
 
 TABLE = "NVTX_EVENTS"
@@ -40,7 +41,11 @@ def process_of(thread: Integers) -> Integers:
 
 @dataclass(frozen=True)
 class TracedRanges:
-    """Ranges in file order: `start` and `end` in ns, serialised thread id, `label` indexing `labels`."""
+    """Ranges in file order: `start` and `end` in ns, serialised thread id, `label` indexing `labels`.
+
+    `operators`: the calls of PyTorch's operators that ranges are around, by their place; their labels are the
+    operators' names.
+    """
 
     start: Integers
     end: Integers
@@ -48,6 +53,7 @@ class TracedRanges:
     of_process: npt.NDArray[np.bool_]
     label: Codes
     labels: list[Label]
+    operators: dict[int, NvtxOperator] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -73,21 +79,26 @@ def read_ranges(database: Database, strings: dict[int, str]) -> TracedRanges | N
     wanted = of_process | (event["eventType"] == kinds[PUSH_POP]) | (event["eventType"] == MISSING)
     wanted &= (event["start"] != MISSING) & np.array([name is not None for name in names], dtype=bool)
     chosen = np.flatnonzero(wanted)
+    calls = {place: call for place, row in enumerate(chosen.tolist()) if (call := operator_of(names[row] or ""))}
     places: dict[Label, int] = {}
     label = [
-        places.setdefault((domains.get((process, domain), ""), names[row] or ""), len(places))
-        for row, process, domain in zip(
-            chosen.tolist(),
-            process_of(event["globalTid"][chosen]).tolist(),
-            event["domainId"][chosen].tolist(),
-            strict=True,
+        places.setdefault(
+            (domains.get((process, domain), ""), calls[place].name if place in calls else names[row] or ""), len(places)
+        )
+        for place, (row, process, domain) in enumerate(
+            zip(
+                chosen.tolist(),
+                process_of(event["globalTid"][chosen]).tolist(),
+                event["domainId"][chosen].tolist(),
+                strict=True,
+            )
         )
     ]
     ends = event["end"][chosen]
     ends = np.where((ends == MISSING) | (ends == 0), FOREVER, ends)  # old schemas write 0 for null
     return TracedRanges(
         event["start"][chosen], ends, event["globalTid"][chosen], of_process[chosen], np.array(label, np.int64),
-        list(places),
+        list(places), {place: call for place, call in calls.items() if call.is_operator},
     )  # fmt: skip
 
 
@@ -129,6 +140,20 @@ def paths(ranges: TracedRanges, times: Integers, threads: Integers) -> tuple[Cod
         kept = [*outer, *(label for label in inner if label not in outer)]
         found.append(tuple(ranges.labels[label] for label in kept))
     return code.astype(np.int64), found, min(thread_kept, process_kept)
+
+
+def operators_at(ranges: TracedRanges, times: Integers, threads: Integers) -> list[list[HostRange]]:
+    """The operators open at each of `times` (ns) on each of `threads`, outermost first. `what`: the `NvtxOperator`."""
+    found: list[list[HostRange]] = [[] for _ in times]
+    own: dict[int, list[HostRange]] = {}
+    for place, call in ranges.operators.items():
+        start, end = int(ranges.start[place]), int(ranges.end[place])
+        own.setdefault(int(ranges.thread[place]), []).append(HostRange(start, end - start, OPERATOR, call.name, call))
+    for thread, rows in _groups(threads, np.arange(len(threads))).items():
+        around = ThreadRanges(own.get(thread, [])).around(times[rows].tolist())
+        for row, opened in zip(rows.tolist(), around, strict=True):
+            found[row] = opened
+    return found
 
 
 class _TooMany(Exception):

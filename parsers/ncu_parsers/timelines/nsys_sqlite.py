@@ -10,6 +10,7 @@ documentation).
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import DOMAIN
 
+from ncu_parsers.derived.operators.work_from_shapes import LaunchingOperator, WorkOfLaunches, work_of_kernels
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.refusals import NotAReport
@@ -27,6 +29,7 @@ from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines import nsys_cuda_graphs, nsys_nvtx
 from ncu_parsers.timelines.gpu_busy_time import busy_notes
+from ncu_parsers.timelines.host_ranges import HostRange
 from ncu_parsers.timelines.nsys_database import MISSING, Database, Integers, opened
 from ncu_parsers.timelines.nsys_devices import Devices, read_devices
 from ncu_parsers.timelines.nsys_nvtx import Codes, Label, TracedRanges, process_of, read_ranges
@@ -57,12 +60,17 @@ class NoGpuWork(NotAReport):
 
 @dataclass
 class Calls:
-    """The API call of each operation: `thread` and index `path` into `paths` (int64, one per operation; -1: none)."""
+    """The API call of each operation: `thread` and index `path` into `paths` (int64, one per operation; -1: none).
+
+    `operators`: those of PyTorch open around each call, outermost first, and around its capture for a node of a graph;
+    [] for all where no range is one.
+    """
 
     thread: Integers
     path: Codes
     paths: list[tuple[Label, ...]]
     notes: list[str] = field(default_factory=list)
+    operators: list[list[HostRange]] = field(default_factory=list)
 
 
 @dataclass
@@ -100,7 +108,7 @@ def _report_of(database: Database, name: str) -> Report:
     if not len(operations):
         raise _no_gpu_work(database, name, ranges)
     calls = _launching_calls(database, operations, ranges)
-    captures = _captures(database, operations, ranges)
+    captures = _captures(database, operations, ranges, calls)
     devices = read_devices(database)
     exported = {**database.attributes("EXPORT_META_DATA"), **database.attributes("META_DATA_EXPORT")}
     version, schema = (exported.get(f"EXPORT_{key}_VERSION") for key in ("PRODUCT", "SCHEMA"))
@@ -112,7 +120,8 @@ def _report_of(database: Database, name: str) -> Report:
         result.lines[report.BROKEN] = operations.startless
     result.table = _table(name, operations, calls, captures, devices, ranges)
     result.notes = [
-        *_absences(database, operations, devices), *calls.notes, *_graph_notes(database, operations, captures),
+        *_absences(database, operations, devices), *calls.notes, *_without_sizes(calls),
+        *_graph_notes(database, operations, captures),
         *_remarks(operations), *_omissions(database),
     ]  # fmt: skip
     return result
@@ -145,6 +154,9 @@ def _launching_calls(database: Database, operations: Operations, ranges: TracedR
     if ranges is not None:
         places = nsys_nvtx.paths(ranges, start[row[found]], result.thread[found])
         result.path[found], result.paths, deepest = places
+        if ranges.operators:
+            result.operators = [[] for _ in row]
+            _put(result.operators, found, nsys_nvtx.operators_at(ranges, start[row[found]], result.thread[found]))
         if any(len(path) >= deepest for path in result.paths):
             result.notes.append(
                 f"more than {deepest} NVTX ranges are open at once: some never end; the innermost are kept"
@@ -168,8 +180,16 @@ def _first_match(
     return np.where(matches, order[at], -1)
 
 
-def _captures(database: Database, operations: Operations, ranges: TracedRanges | None) -> Captures:
-    """The ranges in which each operation's graph node was captured, if the file contains them."""
+def _put(operators: list[list[HostRange]], rows: npt.NDArray[np.intp], found: list[list[HostRange]]) -> None:
+    for row, around in zip(rows.tolist(), found, strict=True):
+        operators[row] = around
+
+
+def _captures(database: Database, operations: Operations, ranges: TracedRanges | None, calls: Calls) -> Captures:
+    """The ranges in which each operation's graph node was captured, if the file contains them.
+
+    The operators of such nodes in `calls` become those of the capture.
+    """
     result = Captures(np.full(len(operations), -1), [])
     if ranges is None:
         return result
@@ -177,6 +197,9 @@ def _captures(database: Database, operations: Operations, ranges: TracedRanges |
     origins = nsys_cuda_graphs.read_origins(database, process, node)
     found = np.flatnonzero(origins.moment != MISSING)
     result.path[found], result.paths, _ = nsys_nvtx.paths(ranges, origins.moment[found], origins.thread[found])
+    if calls.operators:
+        _put(calls.operators, np.flatnonzero(node != MISSING), [[]] * int((node != MISSING).sum()))
+        _put(calls.operators, found, nsys_nvtx.operators_at(ranges, origins.moment[found], origins.thread[found]))
     return result
 
 
@@ -193,7 +216,9 @@ def _table(
     known = devices.of(process, columns["deviceId"])
     shorts = [tables.short_name(one) if not one.startswith("[") else one for one in operations.names]
     launch_id = _numbers(columns["correlationId"], pa.int64())
+    done = _work_done(operations, calls)
     filled = {
+        **(done.contract_columns() if done else {}),
         "source": _constant(SOURCE, rows),
         "report": _constant(name, rows),
         "launch_id": launch_id,
@@ -218,7 +243,45 @@ def _table(
     for own, values, unit, meaning in _own_columns(operations, calls, captures):
         fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit, meaning=meaning)))
         data.append(values)
+    for own, unit, values in [*_operator_names(calls), *(done.operator_columns() if done else [])]:
+        if values.null_count < rows:
+            fields.append(pa.field(own, values.type, metadata=field_metadata(unit=unit)))
+            data.append(values)
     return pa.Table.from_arrays(data, schema=pa.schema(fields))
+
+
+def _work_done(operations: Operations, calls: Calls) -> WorkOfLaunches | None:
+    """FLOPs of the operations, from the sizes in the names of ranges around them; None where no range has one.
+
+    A graph's node calls its operator again at every launch of the graph.
+    """
+    if not any(one.what.inputs.shapes for around in calls.operators for one in around[-1:]):
+        return None
+    kernels = (operations.kind == operations.kinds.index(KERNEL)).tolist()
+    correlations = np.where(operations.columns["graphNodeId"] == MISSING, MISSING, operations.columns["correlationId"])
+    numbers: dict[tuple[int, int], int] = {}
+    found: list[LaunchingOperator | None] = []
+    for row, (around, replay) in enumerate(zip(calls.operators, correlations.tolist(), strict=True)):
+        if not around:
+            found.append(None)
+            continue
+        *above, number = [numbers.setdefault((replay, id(one)), len(numbers)) for one in around]
+        kernel = operations.names[operations.name[row]] if kernels[row] else ""
+        found.append(LaunchingOperator(number, around[-1].name, around[-1].what.inputs, tuple(above), kernel))
+    return work_of_kernels(found)
+
+
+def _operator_names(calls: Calls) -> list[tuple[str, str, pa.Array]]:
+    """Name, unit and values of the columns of the innermost operator and the shapes of its arguments as JSON."""
+    if not calls.operators:
+        return []
+    innermost = [around[-1].what if around else None for around in calls.operators]
+    shapes = [json.dumps(one.inputs.shapes, separators=(",", ":")) if one and one.inputs.shapes else None
+              for one in innermost]  # fmt: skip
+    return [
+        ("operator", "", arrays.dictionary([one.name if one else None for one in innermost])),
+        ("shapes", "", arrays.dictionary(shapes)),
+    ]
 
 
 def _own_columns(operations: Operations, calls: Calls, captures: Captures) -> list[tuple[str, pa.Array, str, str]]:
@@ -355,6 +418,15 @@ def _absences(database: Database, operations: Operations, devices: Devices) -> l
     if not devices.table:
         notes.append("no TARGET_INFO_GPU table: the GPU is unknown; name it with --machine NAME")
     return notes
+
+
+def _without_sizes(calls: Calls) -> list[str]:
+    """How to record what FLOPs follow from, where ranges name operators alone."""
+    if not calls.operators or any(one.what.inputs.shapes for around in calls.operators for one in around):
+        return []
+    return [
+        "operators have no sizes; torch.autograd.profiler.emit_nvtx(record_shapes=True) puts them into their ranges"
+    ]
 
 
 def _graph_notes(database: Database, operations: Operations, captures: Captures) -> list[str]:

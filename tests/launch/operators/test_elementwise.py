@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.operators.calls import UNRECORDED, Call, Formula, Tensor, UnknownWork
-from ncu_launch.operators.elementwise import ELEMENTWISE
+from ncu_launch.operators.table import FORMULAS
 
 SIZE = st.integers(1, 5)
 FLOAT, INDEX = 4, 8
@@ -22,7 +22,7 @@ def tensor(*shape: int, dtype: str = "float32") -> Tensor:
 def work(name: str, *arguments: Any) -> tuple[float, float, float]:
     """FLOPs, bytes read and bytes written; the name without its namespace is one of aten."""
     name = name if "::" in name else f"aten::{name}"
-    formula: Formula = ELEMENTWISE[name]
+    formula: Formula = FORMULAS[name]
     call = Call(name, arguments)
     return formula.flops(call), formula.read(call), formula.written(call)
 
@@ -100,16 +100,6 @@ def test_adam_reads_parameters_gradients_and_moments_and_writes_all_but_gradient
     assert work(name, each, each, each, each) == (7 * operations, 4 * 7 * FLOAT, 3 * 7 * FLOAT)
 
 
-def test_operators_of_vllm_have_their_result_first_or_write_their_input() -> None:
-    """Argument positions as in vLLM's csrc/torch_bindings.cpp."""
-    x, weight = tensor(4, 6, dtype="bfloat16"), tensor(6, dtype="bfloat16")
-    assert work("_C::rms_norm", x, x, weight, 1e-6) == (4 * 24, 2 * (24 + 6), 2 * 24)
-    assert work("_C::fused_add_rms_norm", x, x, weight, 1e-6) == (5 * 24, 2 * (24 + 24 + 6), 2 * (24 + 24))
-    assert work("_C::silu_and_mul", tensor(4, 3, dtype="bfloat16"), x) == (5 * 12, 2 * 24, 2 * 12)
-    quantised, scale = tensor(4, 6, dtype="float8_e4m3fn"), tensor(1)
-    assert work("_C::static_scaled_fp8_quant", quantised, x, scale) == (24, 2 * 24 + FLOAT, 24)
-
-
 def test_types_and_sizes_that_were_not_recorded_leave_the_work_unknown() -> None:
     with pytest.raises(UnknownWork):
         work("add", tensor(3, dtype=""), tensor(3, dtype=""))
@@ -117,3 +107,40 @@ def test_types_and_sizes_that_were_not_recorded_leave_the_work_unknown() -> None
         work("sum", tensor(3, 4), UNRECORDED)
     with pytest.raises(UnknownWork):
         work("_adaptive_avg_pool2d", tensor(1, 2, 8, 8), UNRECORDED)
+
+
+def test_a_reduction_over_an_empty_list_of_dimensions_is_over_all() -> None:
+    assert work("sum", tensor(3, 4), ()) == work("sum", tensor(3, 4)) == (12, 12 * FLOAT, FLOAT)
+    assert work("var", tensor(3, 4), True) == (48, 12 * FLOAT, FLOAT)
+    assert work("var_mean", tensor(3, 4), [1], 1, False) == (48, 12 * FLOAT, 2 * 3 * FLOAT)
+    assert work("linalg_vector_norm", tensor(3, 4), 2, [0], False) == (24, 12 * FLOAT, 4 * FLOAT)
+
+
+@given(SIZE, SIZE)
+def test_the_gradient_of_a_picked_loss_is_written_whole(rows: int, classes: int) -> None:
+    scores, target = tensor(rows, classes), tensor(rows, dtype="int64")
+    found = work("nll_loss_backward", tensor(), scores, target, None, 1, -100, tensor())
+    assert found == (rows, FLOAT + rows * INDEX, rows * classes * FLOAT)
+    assert work("nll_loss_forward", scores, target, None, 1, -100) == (2 * rows, rows * (FLOAT + INDEX), 2 * FLOAT)
+
+
+def test_how_often_sorting_compares_is_unknown_and_what_it_moves_is_not() -> None:
+    formula = FORMULAS["aten::topk"]
+    call = Call("aten::topk", (tensor(3, 9), 2, -1, True, True))
+    assert (formula.read(call), formula.written(call)) == (27 * FLOAT, 6 * (FLOAT + INDEX))
+    with pytest.raises(UnknownWork):
+        formula.flops(call)
+
+
+@pytest.mark.parametrize(
+    ("settings", "operations", "momenta"),
+    [((0.0, 0.0, 1e-3, 0.0, False), 2, 0), ((0.0, 0.9, 1e-3, 0.0, False), 5, 1), ((0.1, 0.9, 1e-3, 0.0, True), 9, 1)],
+)
+def test_sgd_does_and_keeps_what_its_settings_ask_for(settings: tuple[Any, ...], operations: int, momenta: int) -> None:
+    each = (tensor(3), tensor(2, 2))
+    found = work("_fused_sgd_", each, each, each * momenta, *settings, False, False)
+    assert found == (7 * operations, 7 * FLOAT * (2 + momenta), 7 * FLOAT * (1 + momenta))
+
+
+def test_the_norm_of_each_tensor_of_a_list_is_one_number() -> None:
+    assert work("_foreach_norm", (tensor(3), tensor(2, 2)), 2) == (14, 7 * FLOAT, 2 * FLOAT)

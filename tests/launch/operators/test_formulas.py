@@ -130,21 +130,6 @@ def test_grouped_queries_have_the_work_of_all_heads_and_the_bytes_of_the_fewer_k
     assert (found.flops, found.least_bytes) == (2 * 8 * 5 * 5 * 8, 2 * q.bytes + 2 * k.bytes)
 
 
-@pytest.mark.parametrize("place", [3, 15])
-def test_sequences_of_different_lengths_and_paged_keys_are_unknown(place: int) -> None:
-    q = tensor(1, 5, 8, 4)
-    arguments: list[Any] = [q, q, q, None, None, 5, 5, 0.0, False, False, None, None, None, None, None, None]
-    assert work("aten::_flash_attention_forward", *arguments).flops == 2 * 8 * 5 * 5 * 8
-    arguments[place] = tensor(2, dtype="int32")
-    assert work("aten::_flash_attention_forward", *arguments).flops is None
-
-
-def test_a_sliding_window_is_unknown() -> None:
-    q = tensor(1, 5, 8, 4)
-    found = work("aten::_flash_attention_forward", q, q, q, None, None, 5, 5, 0.0, True, False, None, 128, 0)
-    assert found.flops is None
-
-
 # ------------------------------------------------------------------------------------------------ everything beside it
 
 
@@ -210,6 +195,14 @@ def test_views_and_allocations_do_nothing() -> None:
 def test_a_fused_kernel_moves_every_tensor_once_and_does_an_unknown_number_of_operations() -> None:
     found = work("triton_poi_fused_mul_silu_2", tensor(4, 8), tensor(4, 8), 32)
     assert (found.flops, found.least_bytes) == (None, 2 * 4 * 32)
+
+
+def test_a_fused_kernel_reads_of_a_slice_no_more_than_it_has_iterations() -> None:
+    source, result = tensor(4, 100), tensor(4, 8)
+    assert work("triton_poi_fused_slice_clone_3", source, result, 32).least_bytes == 4 * (32 + 32)
+    assert work("triton_red_fused_slice_sum_4", source, tensor(4), 4, 8).least_bytes == 4 * (32 + 4)
+    untold = work("triton_poi_fused_slice_clone_3", source, result, UNRECORDED)
+    assert untold.least_bytes == 4 * (400 + 32)
 
 
 def test_an_operator_without_a_formula_is_unknown() -> None:

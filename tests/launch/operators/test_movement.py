@@ -13,6 +13,7 @@ from ncu_launch.operators.movement import CALLING_OTHERS, FREE, MOVEMENT
 
 SIZE = st.integers(1, 5)
 FLOAT, INDEX = 4, 8
+ADDING = {"embedding_dense_backward", "scatter_add_", "index_add_", "index_put_", "_embedding_bag"}
 
 
 def tensor(*shape: int, dtype: str = "float32", strides: tuple[int, ...] | None = None) -> Tensor:
@@ -22,7 +23,7 @@ def tensor(*shape: int, dtype: str = "float32", strides: tuple[int, ...] | None 
 def moved(name: str, *arguments: Any) -> tuple[float, float]:
     """Bytes read and bytes written."""
     formula, call = MOVEMENT[f"aten::{name}"], Call(f"aten::{name}", arguments)
-    assert formula.flops(call) == 0.0
+    assert name in ADDING or formula.flops(call) == 0.0
     return formula.read(call), formula.written(call)
 
 
@@ -96,3 +97,36 @@ def test_an_argument_that_was_not_recorded_leaves_the_bytes_unknown(name: str, a
 def test_an_operator_moves_memory_or_is_free_or_calls_others_but_not_two_of_these() -> None:
     assert not FREE & MOVEMENT.keys()
     assert not CALLING_OTHERS & (FREE | MOVEMENT.keys())
+
+
+@given(SIZE, SIZE, SIZE)
+def test_what_is_added_at_indices_reads_what_stands_there(rows: int, depth: int, picked: int) -> None:
+    target, source, index = tensor(rows, depth), tensor(picked, depth), tensor(picked, dtype="int64")
+    touched = min(rows, picked) * depth * FLOAT
+    added = picked * depth * FLOAT
+    assert moved("index_copy_", target, 0, index, source) == (picked * INDEX + added, touched)
+    assert moved("index_add_", target, 0, index, source, 1) == (picked * INDEX + added + touched, touched)
+    assert MOVEMENT["aten::index_add_"].flops(Call("", (target, 0, index, source, 1))) == picked * depth
+    assert moved("index_put_", target, [index], source, False) == (picked * INDEX + added, touched)
+    assert moved("index_put_", target, [index], source, True) == (picked * INDEX + added + touched, touched)
+
+
+def test_a_scattered_source_counts_as_far_as_there_are_indices() -> None:
+    target, source, index = tensor(9, 5), tensor(7, 5), tensor(2, 3, dtype="int64")
+    assert moved("scatter_", target, 0, index, source) == (6 * (INDEX + FLOAT), 6 * FLOAT)
+    assert moved("scatter_", target, 0, index, 1.5) == (6 * INDEX, 6 * FLOAT)
+
+
+@given(SIZE, SIZE, SIZE)
+def test_a_bag_of_embeddings_is_the_sum_of_its_rows(rows: int, depth: int, picked: int) -> None:
+    arguments = (tensor(rows, depth), tensor(picked, dtype="int64"), tensor(2, dtype="int64"), False, 0, False, None)
+    read = min(rows, picked) * depth * FLOAT + (picked + 2) * INDEX
+    assert moved("_embedding_bag", *arguments) == (read, 2 * depth * FLOAT)
+    assert moved("_embedding_bag", *arguments, True) == (read, depth * FLOAT)
+    assert MOVEMENT["aten::_embedding_bag"].flops(Call("", arguments)) == picked * depth
+
+
+@pytest.mark.parametrize(("start", "end", "step"), [(0, 5, 1), (2, 9, 3), (5, 0, -2)])
+def test_a_range_writes_its_numbers(start: int, end: int, step: int) -> None:
+    written = len(range(start, end, step)) * INDEX
+    assert moved("arange", start, end, step, tensor(0, dtype="int64")) == (0, written)

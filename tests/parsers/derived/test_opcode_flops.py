@@ -1,4 +1,4 @@
-"""FLOPs from counts per opcode and from idle pipes, where counters lack, and what is said where both are there."""
+"""FLOPs from counts per opcode and idle pipes where counters lack (core_flops), and both compared (opcode_check)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ncu_launch.operators.calls import UNRECORDED
 from ncu_launch.operators.table import FORMULAS, work_of
-from ncu_parsers.derived.work_from_shapes import TYPES, RecordedInputs, recorded_call
+from ncu_parsers.derived.operators.work_from_shapes import TYPES, RecordedInputs, recorded_call
 from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.kineto import read_report

@@ -21,6 +21,7 @@ from ncu_launch.operators.movement import CALLING_OTHERS, FREE
 from ncu_launch.operators.table import NOTHING, OperatorWork, is_contraction, work_of
 from ncu_launch.operators.units import contraction_unit, cpu_unit, elementwise_unit, type_of
 
+from ncu_parsers.derived.operators.list_element_types import element_types
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.tables import LEAST_BYTES, SHAPES_BASIS
 
@@ -64,21 +65,34 @@ class RecordedInputs(NamedTuple):
     values: Any = None
 
 
-def recorded_call(name: str, inputs: RecordedInputs) -> Call:
+UNTYPED = "Tensor"
+"""What stands for the type of a tensor of which the shape alone is known."""
+
+LIST = "TensorList"
+"""What the profiler writes for the type of a list of tensors."""
+
+
+def recorded_call(name: str, inputs: RecordedInputs, kernels: Sequence[str] = ()) -> Call:
     """The call of an operator; what was not recorded of its arguments is `UNRECORDED`.
 
-    A list of tensors is recorded without types, so that their bytes are not known.
+    A list of tensors is recorded without types: they are known where the names of `kernels` tell, else "".
     """
     if not isinstance(inputs.types, list) or not isinstance(inputs.shapes, list):
         return Call(name, ())
     has_values = isinstance(inputs.values, list)
-    arguments = []
+    arguments: list[Any] = []
+    of_lists = element_types(kernels, TYPES) if LIST in inputs.types else ()
+    lists = 0
     for place, kind in enumerate(inputs.types):
         shape, strides, value = (_at(listed, place) for listed in (inputs.shapes, inputs.strides, inputs.values))
         if kind in TYPES:
             arguments.append(_tensor(shape, TYPES[kind], strides))
-        elif kind == "TensorList":
-            listed = [_tensor(one, "", None) for one in shape] if isinstance(shape, list) else []
+        elif kind == UNTYPED:
+            arguments.append(_tensor(shape, "", strides))
+        elif kind == LIST:
+            dtype = of_lists[min(lists, len(of_lists) - 1)] if of_lists else ""
+            lists += 1
+            listed = [_tensor(one, dtype, None) for one in shape] if isinstance(shape, list) else []
             known = listed and all(isinstance(one, Tensor) for one in listed)
             arguments.append(tuple(listed) if known else UNRECORDED)
         else:
@@ -195,11 +209,12 @@ class _KnownCalls:
     def __init__(self) -> None:
         self._known: dict[str, tuple[OperatorWork | None, str | None]] = {}
 
-    def of(self, call: LaunchingOperator) -> tuple[OperatorWork | None, str | None]:
-        """The work of a call and its type, None where they are not known."""
-        key = f"{call.name}{tuple(call.inputs)}"
+    def of(self, call: LaunchingOperator, kernels: Sequence[str] = ()) -> tuple[OperatorWork | None, str | None]:
+        """The work of a call and its type, None where they are not known. `kernels` are the names of what it ran."""
+        takes_lists = isinstance(call.inputs.types, list) and LIST in call.inputs.types
+        key = f"{call.name}{tuple(call.inputs)}{kernels if takes_lists else ''}"
         if key not in self._known:
-            described = recorded_call(call.name, call.inputs)
+            described = recorded_call(call.name, call.inputs, kernels)
             self._known[key] = work_of(described), type_of(described)
         return self._known[key]
 
@@ -214,22 +229,21 @@ def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLa
     calls: dict[int, LaunchingOperator] = {}
     wrappers: set[int] = set()
     names = ["" if call is None else call.kernel for call in launched_by]
+    contractions = {name for name in {call.name for call in launched_by if call} if is_contraction(name)}
     for row, call in enumerate(launched_by):
         if call is not None:
             result.calls[row] = call.number
             launches.setdefault(call.number, []).append(row)
             calls[call.number] = call
-            if is_contraction(call.name):
+            if call.name in contractions:
                 wrappers.update(call.around)
     known = _KnownCalls()
     for number, call in calls.items():
-        work, dtype = known.of(call)
-        if work is None or call.name in FREE or (work.is_contraction and number in wrappers):
-            continue  # a view launches nothing, and the work of a wrapper is that of the product which it calls
         rows = sorted(launches[number], key=lambda row: not names[row])  # kernels in front of copies
         kernels = [names[row] for row in rows if names[row]]
-        if not kernels:
-            continue
+        work, dtype = known.of(call, kernels)
+        if work is None or not kernels or call.name in FREE or (work.is_contraction and number in wrappers):
+            continue  # a view launches nothing, and the work of a wrapper is that of the product which it calls
         main = _doer(kernels, work)
         kernel = kernels[main if main is not None else 0]
         unit = contraction_unit(dtype, kernel) if work.is_contraction else elementwise_unit(dtype)

@@ -1,0 +1,243 @@
+"""Operators of other libraries: flash-attn, vLLM, SGLang and AITER, as far as shapes tell their work.
+
+Places of arguments are those of the libraries' own declarations, named below. Left out is what depends on data: experts
+(which sees how many tokens), pages of a cache and its lengths. So are operators whose arguments differ between
+versions without a shape that shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ncu_launch.operators.attention import LAST, Variant, backward, forward
+from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, of_floats
+from ncu_launch.operators.contractions import linear
+from ncu_launch.operators.elementwise import of_first
+from ncu_launch.operators.packed_products import asked_type, columns_of, packed_weight, scaled_product, type_at
+
+# ---------------------------------------------------------------------------------------------------------- attention
+
+_FLASH_3 = forward(
+    Variant(
+        0, causal=24, heads_first=False, lengths=(7, 8), longest=(12, 13), window=(25, 26), aligned=LAST,
+        # new keys, pages, parts that are used, chunks
+        unknown=(3, 4, 5, 9, 10, 11, 14, 15, 16, 27),
+    ),
+    halves_fp8=True,
+)  # fmt: skip
+_FLASH_3_BACKWARD = backward(
+    Variant(
+        1, causal=16, heads_first=False, lengths=(9, 10), longest=(13, 14), window=(17, 18), aligned=LAST,
+        unknown=(11, 12),
+    ),
+    4,
+)  # fmt: skip
+
+FLASH_ATTENTION: dict[str, Formula] = {
+    "flash_attn::_flash_attn_forward": forward(
+        Variant(0, causal=5, heads_first=False, window=(6, 7), aligned=LAST)
+    ),
+    "flash_attn::_flash_attn_backward": backward(
+        Variant(1, causal=11, heads_first=False, window=(12, 13), aligned=LAST), 4
+    ),
+    "flash_attn::_flash_attn_varlen_forward": forward(
+        Variant(0, causal=9, heads_first=False, lengths=(3, 4), longest=(5, 6), window=(10, 11), unknown=(15, 16, 17),
+                aligned=LAST)
+    ),
+    "flash_attn::_flash_attn_varlen_backward": backward(
+        Variant(1, causal=15, heads_first=False, lengths=(9, 10), longest=(11, 12), window=(16, 17), aligned=LAST), 4
+    ),
+    "flash_attn_3::fwd": _FLASH_3,
+    "flash_attn_3::bwd": _FLASH_3_BACKWARD,
+    "flash_attn_3::_flash_attn_forward": _FLASH_3,
+}  # fmt: skip
+"""Sources: flash_attn/flash_attn_interface.py (flash-attn 2), hopper/flash_api.cpp and flash_attn_interface.py (3)."""
+
+
+# ------------------------------------------------------------------------------- norms, activations and quantisation
+
+
+def _second(call: Call) -> float:
+    return float(call.tensor(1).bytes)
+
+
+def _third(call: Call) -> float:
+    return float(call.tensor(2).bytes)
+
+
+def _fourth(call: Call) -> float:
+    return float(call.tensor(3).bytes)
+
+
+def _normalised(operations: int, *read: int) -> Formula:
+    """Into argument 0 from argument 1; all at `read` are read."""
+    return of_first(operations, read=read, counted=1)
+
+
+RMS_NORM, RESIDUAL, QUANTISED = 4, 1, 1
+"""Operations per element: square, sum, two factors; the addition of a residual; the division by a scale."""
+
+GATED = {"silu_and_mul": 5, "gelu_and_mul": 6, "gelu_tanh_and_mul": 6}
+"""Activations of one half times the other: operations per element of the result."""
+
+_ADDED_IN_PLACE = of_first(RMS_NORM + RESIDUAL, read=(0, 1, 2), also_written=_second)
+
+
+def _group_norm() -> Formula:
+    """8 operations per element, as PyTorch's. A version whose second argument is a tensor has others in front."""
+
+    def source(call: Call) -> Tensor:
+        if call.is_tensor(1):
+            raise UnknownWork("which argument the input is")
+        return call.tensor(0)
+
+    formula = of_first(8, result=source, read=(0, 2, 3))
+    return formula._replace(flops=lambda call: of_floats(call, 8.0 * source(call).elements))
+
+
+def _rotary() -> Formula:
+    """Rotation of pairs of the first numbers of each head of queries and keys: 6 operations per pair.
+
+    Arguments: positions, query, key or none, depth of a head, [positions, depth of the rotation] of cosines and sines.
+    """
+
+    def rotated(call: Call) -> Tensor:
+        """What of queries and keys together is rotated."""
+        query, depth, table = call.tensor(1), call.value(3), call.tensor(4)
+        elements = query.elements + (call.tensor(2).elements if call.is_tensor(2) else 0)
+        if not isinstance(depth, int) or table.shape[-1] > depth or elements % depth:
+            raise UnknownWork("the depth of a head")
+        return Tensor((elements // depth, table.shape[-1]), query.dtype)
+
+    def read(call: Call) -> float:
+        positions, table = call.tensor(0), call.tensor(4)
+        rows = Tensor((positions.elements, table.shape[-1]), table.dtype)
+        return float(rotated(call).bytes + positions.bytes + min(rows.bytes, table.bytes))
+
+    return Formula(
+        lambda call: of_floats(call, 3.0 * rotated(call).elements), read, lambda call: float(rotated(call).bytes),
+        False, "x cos - y sin and y cos + x sin for each pair (RoFormer, Su et al. 2021)",
+    )  # fmt: skip
+
+
+def _cached() -> Formula:
+    """Keys and values into the slots of two caches, quantised where those have smaller elements. Every slot counts.
+
+    Arguments: key, value, cache of keys, cache of values, slots.
+    """
+
+    def tokens(call: Call, place: int) -> Tensor:
+        source, slots = call.tensor(place), call.tensor(4)
+        return Tensor((slots.elements, *source.shape[1:]), source.dtype)
+
+    def flops(call: Call) -> float:
+        is_smaller = Tensor((), call.tensor(2).dtype).bytes < Tensor((), call.tensor(0).dtype).bytes
+        return float(is_smaller * QUANTISED * sum(tokens(call, place).elements for place in (0, 1)))
+
+    def read(call: Call) -> float:
+        return float(sum(tokens(call, place).bytes for place in (0, 1)) + call.tensor(4).bytes)
+
+    def written(call: Call) -> float:
+        kept = (tokens(call, place)._replace(dtype=call.tensor(place + 2).dtype) for place in (0, 1))
+        return float(sum(one.bytes for one in kept))
+
+    return Formula(flops, read, written, False, "every key and value once; a division by the scale for each in FP8")
+
+
+# ----------------------------------------------------------------------------------------------------------- products
+
+
+def _marlin(sizes: int, others: tuple[int, ...]) -> Formula:
+    """A product with a packed weight, whose rows, columns and inner size are three numbers from `sizes` on.
+
+    Raises `UnknownWork` where they are not those of the input, as in a version with other arguments.
+    """
+
+    def size(call: Call) -> tuple[int, int]:
+        rows, columns, inner = (call.value(sizes + one) for one in range(3))
+        if call.tensor(0).shape != (rows, inner) or not isinstance(columns, int):
+            raise UnknownWork("sizes that fit the input")
+        return rows, columns
+
+    def flops(call: Call) -> float:
+        return 2.0 * call.tensor(0).elements * size(call)[1]
+
+    def read(call: Call) -> float:
+        places = (place for place in (0, *others) if call.is_tensor(place))
+        return float(sum(call.tensor(place).bytes for place in places))
+
+    def written(call: Call) -> float:
+        return float(Tensor(size(call), call.tensor(0).dtype).bytes)
+
+    return Formula(flops, read, written, True, "2 x rows x columns x inner size (definition of the product)")
+
+
+def _gptq_columns(call: Call) -> int:
+    """The weight is [inner size packed, columns]."""
+    return call.tensor(1).shape[1]
+
+
+def _into(columns: Callable[[Call], int], *, bits: int | None = None) -> Formula:
+    """A product with a packed weight, whose scales and zero points are arguments 2 and 3."""
+    return packed_weight(columns, (2, 3), bits=bits or 4)
+
+
+def _gptq() -> Formula:
+    """`bits` of the weight stand in the last argument."""
+    return Formula(
+        lambda call: _into(_gptq_columns, bits=call.value(len(call.arguments) - 1)).flops(call),
+        lambda call: _into(_gptq_columns).read(call),
+        lambda call: _into(_gptq_columns).written(call),
+        True,
+        "2 x rows x columns x inner size (definition of the product)",
+    )
+
+
+_SCALED_INTO = scaled_product(type_at(0), bias=5, first=1)
+_OF_LIBRARIES: dict[str, Formula] = {
+    # vLLM: csrc/torch_bindings.cpp
+    "_C::rms_norm": _normalised(RMS_NORM, 1, 2),
+    "_C::fused_add_rms_norm": _ADDED_IN_PLACE,
+    "_C::rms_norm_static_fp8_quant": _normalised(RMS_NORM + QUANTISED, 1, 2, 3),
+    "_C::fused_add_rms_norm_static_fp8_quant": of_first(
+        RMS_NORM + RESIDUAL + QUANTISED, read=(1, 2, 3, 4), counted=1, also_written=_third
+    ),
+    "_C::static_scaled_fp8_quant": _normalised(QUANTISED, 1, 2),
+    # the largest of all is looked for first: its size and a comparison
+    "_C::dynamic_scaled_fp8_quant": of_first(2 + QUANTISED, read=(1,), counted=1, also_written=_third),
+    "_C::dynamic_per_token_scaled_fp8_quant": of_first(2 + QUANTISED, read=(1,), counted=1, also_written=_third),
+    "_C::silu_and_mul_quant": of_first(GATED["silu_and_mul"] + QUANTISED, read=(1, 2)),
+    "_C::rotary_embedding": _rotary(),
+    "_C_cache_ops::reshape_and_cache_flash": _cached(),
+    "_C::cutlass_scaled_mm": _SCALED_INTO,
+    "_C::awq_gemm": _into(columns_of(2)),
+    "_C::gptq_gemm": _gptq(),
+    "_C::marlin_gemm": _marlin(12, (2, 3, 4, 5, 7)),
+    "vllm::rocm_unquantized_gemm": linear(),
+    # SGLang: sgl-kernel/csrc/common_extension.cc
+    "sgl_kernel::rmsnorm": _normalised(RMS_NORM, 1, 2),
+    "sgl_kernel::gemma_rmsnorm": _normalised(RMS_NORM + 1, 1, 2),  # 1 is added to the weight
+    "sgl_kernel::fused_add_rmsnorm": _ADDED_IN_PLACE,
+    "sgl_kernel::gemma_fused_add_rmsnorm": of_first(
+        RMS_NORM + RESIDUAL + 1, read=(0, 1, 2), also_written=_second
+    ),
+    "sgl_kernel::rotary_embedding": _rotary(),
+    "sgl_kernel::fp8_scaled_mm": scaled_product(asked_type(4), bias=5),
+    "sgl_kernel::int8_scaled_mm": scaled_product(asked_type(4), bias=5),
+    "sglang::store_cache": _cached(),
+    "sgl_kernel::gptq_marlin_gemm": _marlin(10, (2, 3, 4, 5)),
+    # AITER: aiter/ops/rmsnorm.py, aiter/ops/activation.py, aiter/tuned_gemm.py
+    "aiter::rmsnorm": _normalised(RMS_NORM, 1, 2),
+    "aiter::add_rmsnorm": of_first(RMS_NORM + RESIDUAL, read=(1, 2, 4), counted=1, also_written=_fourth),
+    "aiter::rmsnorm2d_fwd_with_add_ck": of_first(
+        RMS_NORM + RESIDUAL, read=(1, 2, 4), counted=1, also_written=_fourth
+    ),
+    "aiter::_groupnorm_run": _group_norm(),
+    "aiter::rms_norm": of_first(RMS_NORM, read=(0, 1)),
+    "aiter::gemm_a16w16": linear(),
+    **{f"{library}::{name}": of_first(count, read=(1,))
+       for library in ("_C", "sgl_kernel", "aiter") for name, count in GATED.items()},
+}  # fmt: skip
+
+CUSTOM: dict[str, Formula] = {**FLASH_ATTENTION, **_OF_LIBRARIES}
+"""Operator -> its formula."""

@@ -1,0 +1,192 @@
+"""Products of quantised, packed and grouped matrices, and recurrent networks: FLOPs, and the bytes of operands once.
+
+Source of the FLOPs: the definition of the product. Products of integers have no FLOPs. Scales are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from ncu_launch.operators.calls import Call, Formula, Shape, Tensor, UnknownWork
+from ncu_launch.operators.contractions import PRODUCT, SCALAR_TYPES, linear, product
+
+Type = Callable[[Call], str]
+"""The type of a result."""
+
+RECURRENT = "2 x inputs of all moments x weights (definitions in the documentation of torch.nn.LSTM and GRU)"
+
+
+def asked_type(place: int) -> Type:
+    """The type of a product's result: that of its first matrix unless another is asked for at `place`."""
+
+    def kind(call: Call) -> str:
+        asked = call.value(place)
+        if asked is None:
+            return call.tensor(0).dtype
+        if asked not in SCALAR_TYPES:
+            raise UnknownWork("the type of the result")
+        return SCALAR_TYPES[asked]
+
+    return kind
+
+
+def type_at(place: int) -> Type:
+    """The type of the tensor at a place, which takes the result."""
+    return lambda call: call.tensor(place).dtype
+
+
+def _numbers_per_element(tensor: Tensor) -> int:
+    """Raises `UnknownWork` for integers: their operations are no FLOPs."""
+    if not tensor.is_float:
+        raise UnknownWork("FLOPs of integers")
+    return 2 if tensor.dtype == "float4_e2m1fn_x2" else 1
+
+
+def _bytes_of(call: Call, places: Sequence[int]) -> int:
+    """Bytes of the tensors at these places, of which some may not be given."""
+    return sum(call.tensor(place).bytes for place in places if call.is_tensor(place))
+
+
+def scaled_product(result: Type, *, bias: int | None = None, first: int = 0) -> Formula:
+    """A product of quantised matrices at `first` and behind it, plus a bias where one is given."""
+    base = product(first, by=result)
+    biases = () if bias is None else (bias,)
+
+    def flops(call: Call) -> float:
+        _numbers_per_element(call.tensor(first))
+        return float(base.flops(call))
+
+    def addition(call: Call) -> float:
+        rows, columns = prod(call.tensor(first).shape[:-1]), call.tensor(first + 1).shape[-1]
+        return float(rows * columns) if any(map(call.is_tensor, biases)) else 0.0
+
+    return base._replace(
+        flops=flops, read=lambda call: float(base.read(call)) + _bytes_of(call, biases), correction=addition
+    )
+
+
+def weight_only(scales: Sequence[int]) -> Formula:
+    """A product with a weight of int8 [n, k]; `scales` are the places of what its numbers are multiplied by."""
+    return linear()._replace(read=lambda call: float(_bytes_of(call, (0, 1, *scales))), correction=None)
+
+
+def packed_weight(columns: Callable[[Call], int], others: Sequence[int], *, bits: int = 4) -> Formula:
+    """A product with a packed weight, whose elements hold several numbers of `bits`; `columns` are the result's.
+
+    `others` are the places of scales and zero points. Raises `UnknownWork` where the weight has not as many numbers as
+    the product takes.
+    """
+
+    def flops(call: Call) -> float:
+        source, weight = call.tensor(0), call.tensor(1)
+        if weight.bytes * 8 != source.shape[-1] * columns(call) * bits:
+            raise UnknownWork("a weight that fits the input")
+        return 2.0 * source.elements * columns(call)
+
+    def written(call: Call) -> float:
+        source = call.tensor(0)
+        return float(Tensor((*source.shape[:-1], columns(call)), source.dtype).bytes)
+
+    return Formula(flops, lambda call: float(_bytes_of(call, (0, 1, *others))), written, True, PRODUCT)
+
+
+def columns_of(place: int, dim: int = -1) -> Callable[[Call], int]:
+    """The size of a dimension of the tensor at a place."""
+    return lambda call: call.tensor(place).shape[dim]
+
+
+# ------------------------------------------------------------------------------------------------------------- groups
+
+
+def grouped(offsets: int, bias: int, result: Type) -> Formula:
+    """Products of groups of rows, columns or inner places, each with a matrix of its own. `offsets`: where they end.
+
+    [m, k] x [groups, k, n] has groups of rows, [groups, m, k] x [k, n] of columns, and [m, k] x [k, n] of inner places:
+    together they are one product, whatever the groups are. Rows behind the last group count. With fewer rows or columns
+    than groups some are empty and their matrices not read: bytes are unknown. Source: torch.nn.functional.grouped_mm.
+    """
+
+    def flops(call: Call) -> float:
+        left, right = _operands(call)
+        batch = left[0] if len(left) == len(right) == 3 else 1
+        return 2.0 * batch * prod(left[-2:]) * right[-1] * _numbers_per_element(call.tensor(0))
+
+    def output(call: Call) -> Shape:
+        left, right = _operands(call)
+        if len(left) != len(right):
+            return left[-2], right[-1]
+        return (left[0] if len(left) == 3 else call.tensor(offsets).elements), left[-2], right[-1]
+
+    def read(call: Call) -> float:
+        left, right = _operands(call)
+        if (len(left) == 2 and len(right) == 3 and left[0] < right[0]) or (
+            len(left) == 3 and len(right) == 2 and right[1] < left[0]
+        ):
+            raise UnknownWork("which groups are empty")
+        return float(_bytes_of(call, (0, 1, bias)))
+
+    return Formula(
+        flops,
+        read,
+        lambda call: float(Tensor(output(call), result(call)).bytes),
+        True,
+        PRODUCT,
+        lambda call: float(prod(output(call))) if call.is_tensor(bias) else 0.0,
+    )
+
+
+def _operands(call: Call) -> tuple[Shape, Shape]:
+    left, right = call.tensor(0).shape, call.tensor(1).shape
+    if len(left) not in (2, 3) or len(right) not in (2, 3) or left[-1] != right[-2]:
+        raise UnknownWork("two matrices that fit each other")
+    return left, right
+
+
+# ------------------------------------------------------------------------------------------------ recurrent networks
+
+
+def _recurrent(weights: Callable[[Call], Sequence[Tensor]], hidden: Callable[[Call], int]) -> Formula:
+    """Every matrix of the weights is multiplied by a vector at each moment of each sequence.
+
+    Element-wise work is left out. `hidden`: the depth of the result.
+    """
+
+    def flops(call: Call) -> float:
+        moments = prod(call.tensor(0).shape[:-1])
+        return 2.0 * moments * sum(one.elements for one in weights(call) if len(one.shape) == 2)
+
+    def read(call: Call) -> float:
+        return float(call.tensor(0).bytes + sum(one.bytes for one in weights(call)))
+
+    def written(call: Call) -> float:
+        source = call.tensor(0)
+        return float(Tensor((*source.shape[:-1], hidden(call)), source.dtype).bytes)
+
+    return Formula(flops, read, written, True, RECURRENT)
+
+
+def _cudnn_depth(call: Call) -> int:
+    """The hidden size, or that of its projection, once or twice."""
+    hidden, projected, twice = call.value(7), call.value(8), call.value(13)
+    return int(projected or hidden) * (2 if twice else 1)
+
+
+PACKED_PRODUCTS: dict[str, Formula] = {
+    "aten::_scaled_mm": scaled_product(asked_type(6), bias=4),
+    "aten::_scaled_mm_v2": scaled_product(asked_type(9), bias=8),
+    "aten::_weight_int8pack_mm": weight_only([2]),
+    "aten::_weight_int4pack_mm": packed_weight(columns_of(3, 1), [3]),
+    "aten::_weight_int4pack_mm_for_cpu": packed_weight(columns_of(3, 1), [3]),
+    "aten::_grouped_mm": grouped(2, 3, asked_type(4)),
+    "aten::_scaled_grouped_mm": grouped(4, 5, asked_type(7)),
+    "aten::_scaled_grouped_mm_v2": grouped(8, 9, asked_type(10)),
+    "aten::_cudnn_rnn": _recurrent(lambda call: call.tensors(1), _cudnn_depth),
+    "aten::miopen_rnn": _recurrent(
+        lambda call: call.tensors(1), lambda call: int(call.value(6)) * (2 if call.value(11) else 1)
+    ),
+    "aten::mkldnn_rnn_layer": _recurrent(
+        lambda call: [call.tensor(place) for place in range(1, 5)], lambda call: int(call.value(10))
+    ),
+}  # fmt: skip
+"""Operator -> its formula; places of arguments are those of PyTorch's schemas."""
