@@ -55,8 +55,8 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "ceilings": (
         ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py"),
-        (f"{CEILINGS}/test_ceilings.py", f"{CEILINGS}/test_flags.py",
-         f"{CEILINGS}/test_machines.py", f"{KERNELS}/test_analysis.py"),
+        (f"{CEILINGS}/test_ceilings.py", f"{CEILINGS}/test_ceiling_sources.py", f"{CEILINGS}/test_memory_clock.py",
+         f"{CEILINGS}/test_flags.py", f"{CEILINGS}/test_machines.py", f"{KERNELS}/test_analysis.py"),
     ),
     "levels": (("ncu_tools/ceilings/levels.py",), (f"{CEILINGS}/test_levels.py", f"{CEILINGS}/test_ceilings.py")),
     "diagnosis": (("ncu_tools/kernels/diagnosis/*.py",), (DIAGNOSIS,)),
