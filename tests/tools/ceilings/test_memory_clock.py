@@ -21,7 +21,7 @@ from ncu_tools.ceilings.memory_clock import (
 )
 from tests.support.launches import taken
 
-Run = tuple[str, "str | None", "str | None", "float | None", "float | None"]
+Run = tuple[str, str | None, str | None, float | None, float | None]
 
 
 def runs(*launches: Run) -> pa.Table:
