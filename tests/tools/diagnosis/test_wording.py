@@ -26,7 +26,7 @@ def rule(name: str, text: str) -> Rule:
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.0, "0 %"), (0.004, "< 1 %"), (0.006, "1 %"), (0.256, "26 %"), (1.0, "100 %")],
+    [(0.0, "0 %"), (0.004, "< 1 %"), (0.005, "< 1 %"), (0.006, "1 %"), (0.256, "26 %"), (1.0, "100 %")],
 )
 def test_a_share_is_whole_per_cent_and_a_small_one_is_not_called_none(share: float, words: str) -> None:
     assert percent(share) == words
