@@ -61,8 +61,8 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "levels": (("ncu_tools/ceilings/levels.py",), (f"{CEILINGS}/test_levels.py", f"{CEILINGS}/test_ceilings.py")),
     "diagnosis": (
         ("ncu_tools/kernels/diagnosis/*.py",),
-        (f"{DIAGNOSIS}/test_diagnosis.py", f"{DIAGNOSIS}/test_diagnosis_sums.py", f"{DIAGNOSIS}/test_quantities.py",
-         f"{DIAGNOSIS}/test_wording.py"),
+        (f"{DIAGNOSIS}/test_diagnosis.py", f"{DIAGNOSIS}/test_diagnose.py", f"{DIAGNOSIS}/test_sums.py",
+         f"{DIAGNOSIS}/test_diagnosis_sums.py", f"{DIAGNOSIS}/test_quantities.py", f"{DIAGNOSIS}/test_wording.py"),
     ),
     "intervals": (("ncu_tools/numbers/statistics.py",), ("tests/tools/numbers",)),
     "units": (
