@@ -142,7 +142,7 @@ class TestSimilarNames:
     @pytest.mark.parametrize(
         ("name", "words"),
         [
-            ("rmsNormV2", ("rms", "norm")), ("gemm_x_kernel", ("gemm",)), ("f", ("f",)), ("p_q", ("p", "q")),
+            ("rmsNormV2", ("rms", "norm")), ("gemm_x_kernel", ("gemm",)), ("gemm_q_kernel", ("gemm",)), ("f", ("f",)), ("p_q", ("p", "q")),
             ("void ns::softmax_warp<float, 4>(float*)", ("softmax",)), ("GEMM_Tiled", ("gemm",)), ("kernel_1", ()),
         ],
     )  # fmt: skip
