@@ -308,7 +308,8 @@ def test_a_target_that_names_a_function_imports_it(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     "command",
     [
-        "profile gemm:16,16,16,fp32 -o run", "bench gemm:16,16,16,fp32 --max-time 0.05 -o run", "doctor",
+        "profile gemm:16,16,16,fp32 -o run", "bench gemm:16,16,16,fp32 --max-time 0.05 -o run",
+        pytest.param("doctor", marks=pytest.mark.nightly),  # by day test_doctor looks at torch alone
         pytest.param("estimate gemm:16,16,16,fp32", marks=pytest.mark.nightly),
         pytest.param("bench gemm:16,16,16,fp32 --max-time 0.05 -o run --dask local", marks=pytest.mark.nightly),
         "machines measure --device cuda -o run",
