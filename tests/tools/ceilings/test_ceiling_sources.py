@@ -201,6 +201,17 @@ class TestTheReportsOwnCeiling:
             (PROFILED_CLOCK, pytest.approx(128 * 108 * 1e9))
         ]
 
+    @pytest.mark.parametrize(
+        ("other", "capability"),
+        [("src_bf16_dst_fp32", "8.0"), ("op_hmma_src_bf16_dst_fp32_sparsity_off", "9.0")],
+    )
+    def test_at_the_boards_limit_is_the_dense_one_of_the_fastest_instruction(self, other: str, capability: str) -> None:
+        """Neither the sparse total nor mma.sync on Hopper bounds a launch."""
+        fast = "src_bf16_dst_fp32_sparsity_off" if capability == "8.0" else "op_hgmma_src_bf16_dst_fp32_sparsity_off"
+        peaks = tensor_peak(fast, 2048) | tensor_peak(other, 4096 if capability == "8.0" else 1365)
+        found = of(launch("k", peaks | board(8e6, 320), ns=LONG, capability=capability))
+        assert found.per_launch["tensor_bf16"].tolist() == pytest.approx([2048 * 108 * 1.41e9])
+
     def test_of_one_device_does_not_stand_for_that_of_another(self) -> None:
         limit = FFMA | board(8e6, 320)
         found = of(

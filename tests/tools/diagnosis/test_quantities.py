@@ -125,6 +125,7 @@ class TestStalls:
             ({"stall barrier": 12.0, "latency": 10.0}, 1.0),
             ({"stall barrier": 0.0, "latency": 0.0}, math.nan),
             ({"latency": 10.0}, math.nan),
+            ({"issue": 0.2}, math.nan),
         ],
     )
     def test_are_a_share_of_the_time_between_two_instructions(self, known: dict[str, float], share: float) -> None:
