@@ -228,20 +228,26 @@ class TestTheReportsOwnCeiling:
 class TestTheInstructionOfATensorCeiling:
     FAST, SLOW = "op_hgmma_src_bf16_dst_fp32_sparsity_off", "op_hmma_src_bf16_dst_fp32_sparsity_off"
 
-    def named(self, slow: float) -> tuple[str, list[str]]:
-        """The instruction of the drawn ceiling, and those of the others, where the slower has this share of 4096."""
-        peaks = tensor_peak(self.FAST, 4096) | tensor_peak(self.SLOW, 4096 * slow)
-        found = of(launch("k", peaks | at_clock(1e9), ns=LONG, capability="9.0"))
+    def of(self, fast: float, slow: float) -> Ceilings:
+        peaks = tensor_peak(self.FAST, fast) | tensor_peak(self.SLOW, slow) | FFMA
+        return of(launch("k", peaks | at_clock(1e9), ns=LONG, capability="9.0"))
+
+    def named(self, fast: float, slow: float) -> tuple[str, list[str]]:
+        """The instruction of the drawn ceiling of BF16, and those of the others."""
+        found = self.of(fast, slow)
         others = [ceiling.instruction for ceiling in found.others if ceiling.unit == "tensor_bf16"]
         return drawn(found, "tensor_bf16").instruction, others
 
     def test_is_named_if_another_instruction_is_slower_by_more_than_a_per_cent(self) -> None:
-        assert self.named(2 / 3) == ("wgmma", ["mma.sync"])
-        assert self.named(0.985) == ("wgmma", ["mma.sync"])
+        assert self.named(4096, 4096 * 2 / 3) == ("wgmma", ["mma.sync"])
+        assert self.named(1000, 985) == ("wgmma", ["mma.sync"])
 
     def test_is_not_named_if_all_are_as_fast(self) -> None:
-        assert self.named(1.0) == ("", [])
-        assert self.named(0.995) == ("", [])
+        for slow in (100, 99.5, 99):
+            assert self.named(100, slow) == ("", [])
+
+    def test_is_that_of_its_unit_alone(self) -> None:
+        assert drawn(self.of(4096, 2048), "fp32").instruction == ""
 
 
 class TestMachineFiles:
