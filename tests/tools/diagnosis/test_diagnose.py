@@ -79,6 +79,8 @@ class TestGroupsToCollect:
             ({"flops": 1.0}, {"dram"}),
             ({"flops": 1.0, "flops_lower_bound": True}, {"dram", "flops"}),
             ({"flops": 1.0, "dram_bytes": 1.0}, set()),
+            ({"bound": "FP32", "flops": 1.0}, {"dram"}),
+            ({"bound": "FP32", "flops": 1.0, "flops_lower_bound": True}, {"dram", "flops"}),
             ({"bound": "FP32", "bound_fraction": 0.1}, set()),
         ],
     )

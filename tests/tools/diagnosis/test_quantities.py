@@ -209,6 +209,8 @@ class TestBusyResources:
         ("known", "row", "certain"),
         [
             ({"memory_busy": 0.5, "sm_busy": 0.5}, {}, True),
+            ({"memory_busy": 0.5, "sm_busy": 0.0}, {}, True),
+            ({"memory_busy": 0.0, "sm_busy": 0.5}, {}, True),
             ({"memory_busy": 0.5}, {}, False),
             ({"sm_busy": 0.5}, {}, False),
             ({"dram/DRAM/a": 0.5, "sm/ALU/b": 0.2}, {}, True),
