@@ -390,6 +390,13 @@ class TestNotesOnMissingCeilings:
             "--machine NAME, or measure it where it is with OMP_NUM_THREADS=4 ncu-bench machines measure"
         ]
 
+    def test_name_no_number_of_threads_that_the_run_does_not_say(self) -> None:
+        for threads in (1, 2):
+            keep(f"x-{threads}", device="A CPU", measured=True, more=f"threads = {threads}")
+        (note,) = of(on("A CPU", ns=1.0, dram=1.0, capability=None)).notes
+        assert "measured with 1 and 2 threads, and the run does not say its own" in note
+        assert note.endswith("or measure it where it is with ncu-bench machines measure")
+
     def test_say_nothing_of_threads_for_a_cpu_that_was_never_measured(self) -> None:
         one = launch(
             "k", {"threads": metric(4.0)}, ns=1.0, dram=1.0, capability=None, attributes={"Device Name": "A CPU"}
