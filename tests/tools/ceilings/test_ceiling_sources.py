@@ -417,6 +417,26 @@ class TestNotesOnTheChosenMachine:
             "a100-sxm4-40gb's"
         ]
 
+    @pytest.mark.parametrize(
+        ("name", "whose"),
+        [
+            ("A board", "launch of A board: its ceilings are the report's own"),
+            (None, "launch: ceilings are the report's own"),
+        ],
+    )
+    def test_say_that_it_bounds_nothing_where_the_report_has_every_ceiling(self, name: str | None, whose: str) -> None:
+        keep("mine", device="Another board")
+        own = FFMA | at_clock(1e9) | dram(80, 8e9)
+        assert of(on(name, own, ns=LONG), machine="mine").notes == [f"--machine mine bounds no {whose}"]
+
+    def test_say_nothing_where_the_devices_own_file_lacks_a_ceiling(self) -> None:
+        keep("x-sheet")
+        path = own_folder() / "x-sheet.toml"
+        path.write_text(path.read_text("utf-8").replace('level = "dram"', 'level = "l2"'), "utf-8")
+        found = of(on("Board X", ns=LONG, capability=None), machine="t4")
+        assert math.isnan(found.per_launch["dram"][0])
+        assert found.notes == []
+
     def test_say_nothing_if_the_chosen_machine_is_the_devices_own(self) -> None:
         assert of(on("Tesla T4", capability="7.5"), machine="t4").notes == []
 

@@ -253,6 +253,11 @@ class TestCosts:
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25).own == 0.25
         assert math.isnan(self.of(rule(frees={"sm": "waste"}), waste=0.25).own)
 
+    def test_of_waste_in_the_memory_system_are_held_to_the_whole_of_it_and_of_waste_in_the_sms_are_not(self) -> None:
+        whole = {"waste": 0.5, "memory_busy": 0.95}
+        assert self.of(rule(frees={"dram": "waste"}), **whole).left == pytest.approx(1 - 0.5)
+        assert self.of(rule(frees={"sm": "waste"}), **whole).left == pytest.approx(1 - 0.95)
+
     def test_of_unknown_waste_are_unknown_and_of_half_known_waste_the_larger(self) -> None:
         assert self.of(rule(frees={"dram": "waste"})).at_most is None
         found = self.of(rule(frees={"dram": "waste", "l2": "not known"}), waste=0.5)

@@ -101,6 +101,10 @@ class TestRatiosOfSums:
         assert of({EXCESSIVE: 0.0, THEORETICAL: 0.0})["excessive_sectors"] == 0.0
         assert math.isnan(of({THEORETICAL: 40.0})["excessive_sectors"])
 
+    def test_are_totals_of_dram_bytes(self) -> None:
+        found = summed(one({}, dram=10.0), one({}, dram=20.0))
+        assert found["dram_bytes"] == 30.0
+
     def test_are_dram_bytes_beyond_those_of_the_ideal_sectors(self) -> None:
         assert of({IDEAL: 10.0}, dram=640.0)["dram_overfetch"] == 0.5
         assert of({IDEAL: 100.0}, dram=640.0)["dram_overfetch"] == 0.0, "caches served some"

@@ -75,11 +75,11 @@ class TestNumbersInTextsOfRules:
         assert ("waves" in known, standing_on) == (False, {})
 
     def test_are_read_in_every_chunk_of_a_table(self) -> None:
-        one = table(launch(), launch(rules=[rule("SOLBottleneck", WAVES)]))
-        other = table(launch(rules=[rule("SOLBottleneck", WAVES.replace("0.4", "0.9"))]), launch())
+        one = table(launch(rules=[rule("SOLBottleneck", WAVES.replace("0.4", "0.9"))]), launch())
+        other = table(launch(rules=[rule("SOLBottleneck", WAVES)]), launch())
         both = pa.concat_tables([one, other], promote_options="permissive")
         assert both.column("rules").num_chunks == 2
-        np.testing.assert_array_equal(printed_numbers(both)["waves"], [math.nan, 0.4, 0.9, math.nan])
+        np.testing.assert_array_equal(printed_numbers(both)["waves"], [0.9, math.nan, 0.4, math.nan])
         assert printed_numbers(one.drop_columns(["rules"])) == {}
 
     def test_that_are_zero_are_none(self) -> None:
