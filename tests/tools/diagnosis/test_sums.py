@@ -108,6 +108,7 @@ class TestRatiosOfSums:
     def test_are_dram_bytes_beyond_those_of_the_ideal_sectors(self) -> None:
         assert of({IDEAL: 10.0}, dram=640.0)["dram_overfetch"] == 0.5
         assert of({IDEAL: 100.0}, dram=640.0)["dram_overfetch"] == 0.0, "caches served some"
+        assert of({IDEAL: 0.0}, dram=1.0)["dram_overfetch"] == 1.0
         assert math.isnan(of({IDEAL: 10.0}, dram=0.0)["dram_overfetch"])
         assert math.isnan(of({}, dram=640.0)["dram_overfetch"])
 
@@ -121,6 +122,7 @@ class TestRatiosOfSums:
     def test_are_wavefronts_added_by_bank_conflicts(self, added: str, every: str) -> None:
         assert of({added: 10.0, every: 40.0})["conflicts"] == 0.25
         assert of({added: 0.0, every: 0.0})["conflicts"] == 0.0
+        assert of({added: 1.0, every: 1.0})["conflicts"] == 1.0
         assert math.isnan(of({every: 40.0})["conflicts"])
 
     def test_are_local_sectors_of_all_in_l1(self) -> None:
