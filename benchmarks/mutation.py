@@ -55,11 +55,15 @@ CORE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "ceilings": (
         ("ncu_tools/ceilings/ceilings.py", "ncu_tools/ceilings/memory_clock.py"),
-        (f"{CEILINGS}/test_ceilings.py", f"{CEILINGS}/test_flags.py",
-         f"{CEILINGS}/test_machines.py", f"{KERNELS}/test_analysis.py"),
+        (f"{CEILINGS}/test_ceilings.py", f"{CEILINGS}/test_ceiling_sources.py", f"{CEILINGS}/test_memory_clock.py",
+         f"{CEILINGS}/test_flags.py", f"{CEILINGS}/test_machines.py", f"{KERNELS}/test_analysis.py"),
     ),
     "levels": (("ncu_tools/ceilings/levels.py",), (f"{CEILINGS}/test_levels.py", f"{CEILINGS}/test_ceilings.py")),
-    "diagnosis": (("ncu_tools/kernels/diagnosis/*.py",), (DIAGNOSIS,)),
+    "diagnosis": (
+        ("ncu_tools/kernels/diagnosis/*.py",),
+        (f"{DIAGNOSIS}/test_diagnosis.py", f"{DIAGNOSIS}/test_diagnose.py", f"{DIAGNOSIS}/test_sums.py",
+         f"{DIAGNOSIS}/test_diagnosis_sums.py", f"{DIAGNOSIS}/test_quantities.py", f"{DIAGNOSIS}/test_wording.py"),
+    ),
     "intervals": (("ncu_tools/numbers/statistics.py",), ("tests/tools/numbers",)),
     "units": (
         ("parsers/ncu_parsers/report_data/units.py",),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from hypothesis import settings
 # What a shell starts in the background ignores Ctrl-C, and so would everything that tests start to interrupt it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests start our commands some two hundred times: where bytecode is not kept, each compiles all of our modules anew, and
+# each process that collects tests rewrites the assertions of every file, for nine seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_reports"

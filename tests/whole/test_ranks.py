@@ -55,6 +55,7 @@ from ncu_parsers.sources.sources import find_sources
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.installed import needs_ncu, needs_nsys
 from tests.support.nightly import by_day
+from tests.support.ran import ran
 from tests.tools.cli.test_cli import PROGRAM, PYTHONPATH
 
 pytestmark = pytest.mark.slow
@@ -441,9 +442,8 @@ class TestRealRanks:
         self._are_joined_again_from_their_reports(folder, rows)
 
     def _are_joined_again_from_their_reports(self, folder: Path, rows: list[dict[str, object]]) -> None:
-        command = [PYTHON, "-c", "from ncu_tools.cli import main; main()", "parse", "run", "-o", "again.parquet"]
-        done = subprocess.run(command, **started(folder, {}))  # type: ignore[call-overload]
-        assert done.returncode == 0, done.stderr
+        done = ran("parse", str(folder / "run"), "-o", str(folder / "again.parquet"))
+        assert done.exit_code == 0, done.stderr
         again = read_launches(folder / "again.parquet").to_pylist()
         assert [(row["rank"], row["host"], row["duration_ns"]) for row in again] == [
             (row["rank"], row["host"], row["duration_ns"]) for row in rows
@@ -468,20 +468,21 @@ class TestRealRanks:
         assert {row["rank"] for row in rows} == {0, 1}
 
     @needs_nsys
-    def test_of_a_program_are_each_traced_by_real_nsys(self, folder: Path) -> None:
+    @pytest.mark.parametrize("ranks", by_day([2], [2, 4]))
+    def test_of_a_program_are_each_traced_by_real_nsys(self, folder: Path, ranks: int) -> None:
         for _ in range(3):
             shutil.rmtree(folder / "run", ignore_errors=True)
-            done = profile(folder, "--nproc", "4", "--tool", "nsys", "-o", "run", "--", "train.py", "--lr")
+            done = profile(folder, "--nproc", str(ranks), "--tool", "nsys", "-o", "run", "--", "train.py", "--lr")
             if "nsys did not get to its own agent" not in done.stderr:  # nsys 2022 can, if four start at once
                 break
         assert done.returncode == 0, done.stderr
-        assert "The timelines of 4 ranks are in run" in done.stderr
-        for rank in range(4):
+        assert f"The timelines of {ranks} ranks are in run" in done.stderr
+        for rank in range(ranks):
             part = rank_folder(folder / "run", rank)
             (timeline,) = timelines(part)
             assert f"work of rank {rank}".encode() in _exported(timeline)
             assert read_manifest(part).place["rank"] == rank
-            assert "the sum is 4.0 with ['--lr']" in (part / "logs" / "output.txt").read_text()
+            assert f"the sum is {ranks}.0 with ['--lr']" in (part / "logs" / "output.txt").read_text()
 
     @needs_nsys
     def test_below_one_tool_are_distinguished_by_their_processes(self, folder: Path) -> None:

@@ -60,7 +60,7 @@ class _Number(float):
 
 def percent(share: float) -> str:
     """A share of 1 in whole per cent."""
-    return f"{100 * share:.0f} %" if share >= 0.005 or share == 0 else "< 1 %"
+    return f"{100 * share:.0f} %" if share > 0.005 or share == 0 else "< 1 %"
 
 
 def limiter(known: Known) -> str:

@@ -66,15 +66,16 @@ class TextReading:
         if isinstance(line, LongLine):
             self.note(report.TOO_LONG, number, line)
             return
-        page = open_page(line, self.current)
+        current = self.current
+        page = open_page(line, current)
         if page is not None:
             self.pages.append(page)
             if isinstance(page, TextPage):
                 for earlier in (*self.tail, line):  # the process stands above the first kernel line
                     page.feed(earlier)
             kind = report.HEADER
-        elif self.current is not None:
-            kind = self.current.feed(line)
+        elif current is not None:
+            kind = current.feed(line)
         else:
             kind = before_any_page(line)
         self.note(kind, number, line)

@@ -65,7 +65,7 @@ def open_page(line: str) -> Page | None:
     A program that prints without a newline leaves its text in front of the header, so the header may start inside
     the line.
     """
-    if not any(title in line for title in KERNEL_TITLES):
+    if " Name" not in line or not any(title in line for title in KERNEL_TITLES):  # nearly every line ends at the first
         return None
     start = min((at for at in (line.find('"ID"'), line.find('"Process ID"')) if at >= 0), default=0)
     quoted = line[start:].startswith('"')

@@ -7,6 +7,7 @@ changed over the years (2020 left out the title row, summaries were left-aligned
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ncu_parsers.ncu.csv_pages import read_summary
 from ncu_parsers.report_data import report
@@ -15,7 +16,7 @@ from ncu_parsers.report_data.report import Launch
 
 _PROCESS = r"^\[(?P<pid>\d+)\] (?P<name>.*)@(?P<host>\S+)\s*$"
 _KERNEL = r"""(?x)
-        ^\s{2,4}(?P<name>\S.*?)
+        ^\s{2,4}(?P<name>\S.*?)(?=\s\(\d|,\s[\dA-Z]|\s*$)  # most characters of a name end here, and try nothing below
         (?:\s\((?P<grid>\d+,\s*\d+,\s*\d+)\)x\((?P<block>\d+,\s*\d+,\s*\d+)\))?
         (?:,\s(?P<time>\d{4}-\w{3}-\d{2}\s[\d:]+))?
         (?:,\sBlock\sSize\s(?P<threads>\d+),\sGrid\sSize\s(?P<blocks>\d+))?
@@ -26,23 +27,33 @@ _KERNEL = r"""(?x)
         (?:,\sInvocations\s(?P<invocations>\d+)|,\s(?P<old_invocations>\d+)\sinvocations)?
         \s*$"""
 _DEVICE = r"^\s{2}Device (?P<device>\d+)(?:, CC (?P<cc>\d+\.\d+))?\s*$"
-_DASHES = r"^\s+-{3,}(?: -{3,})+\s*$"
-_SECTION = r"^\s{4,6}Section: (?P<section>.+?)\s*$"
+_DASHES = re.compile(r"\s+-{3,}(?: -{3,})+\s*$")
+_SECTION = re.compile(r"\s{4,6}Section: (?P<section>.+?)\s*$")
 _RULE = r"^\s{4,6}(?:INF|OPT|WRN|ERR|INFO|WARNING|ERROR)\s{1,5}\S"
 
 
 def opens_text_page(line: str) -> bool:
     """Whether `line` is a kernel line of a text page."""
-    return line.startswith("  ") and any(mark in line for mark in _KERNEL_MARKS) and _kernel(line) is not None
+    return line.startswith("  ") and _kernel(line) is not None
 
 
 _KERNEL_MARKS = (", Context ", ", Device ", ", Invocations ", " invocations")
 
 
 def _kernel(line: str) -> re.Match[str] | None:
+    if not any(mark in line for mark in _KERNEL_MARKS):
+        return None
     match = re.match(_KERNEL, line)
     marks = ("context", "device", "invocations", "old_invocations")
     return match if match and any(match[mark] for mark in marks) else None
+
+
+@lru_cache(maxsize=256)  # ncu repeats the tables of its sections in every launch
+def _columns_below(fence: str) -> tuple[tuple[slice, ...], int]:
+    """Where the cells below a line of dashes stand, the last up to the line's end, and how wide the last column is."""
+    runs = [run.span() for run in re.finditer(r"-+", fence)]
+    first, last = runs[-1]
+    return (*(slice(start, end) for start, end in runs[:-1]), slice(first, None)), last - first
 
 
 class TextPage:
@@ -56,7 +67,7 @@ class TextPage:
         self.process: tuple[int | None, str, str] = (None, "", "")
         self.device: tuple[int | None, str | None] = (None, None)
         self._section = ""
-        self._columns: list[slice] = []
+        self._columns: tuple[slice, ...] = ()
         self._titles: list[str] = []
         self._value_width = 0
         self._in_rule = False
@@ -80,21 +91,23 @@ class TextPage:
         return report.MESSAGE if line.startswith("==") else report.OUTPUT
 
     def _indented(self, line: str) -> str:
-        if not line.strip():
+        text = line.lstrip()
+        if not text:
             self._leave_table()
             return report.BLANK
-        if re.match(_DASHES, line):
+        if text.startswith("-") and _DASHES.match(line):
             return self._fence(line)
         if self._columns:
             return self._row(line)
-        if opens_text_page(line):
-            self.open_launch(line)
+        kernel = _kernel(line)
+        if kernel is not None:
+            self._open_launch(kernel)
             return report.HEADER
         device = re.match(_DEVICE, line)
         if device:
             self.device = (whole(device["device"], bits=31), device["cc"])
             return report.LAYOUT
-        section = re.match(_SECTION, line)
+        section = _SECTION.match(line)
         if section:
             self._section = section["section"]
             self._in_rule = False
@@ -107,11 +120,7 @@ class TextPage:
             return report.RULE
         return report.LAYOUT if self._launches and line.startswith("    ") else report.OUTPUT
 
-    def open_launch(self, line: str) -> None:
-        """Begin the launch of a kernel line; raises `ValueError` for any other line."""
-        match = _kernel(line)
-        if match is None:
-            raise ValueError(f"not a kernel line: {line}")
+    def _open_launch(self, match: re.Match[str]) -> None:
         process_id, process, host = self.process
         launch = Launch(
             kernel_name=match["name"],
@@ -142,20 +151,18 @@ class TextPage:
         if self._columns and self._titles:
             self._leave_table()
         else:
-            bounds = [(run.start(), run.end()) for run in re.finditer(r"-+", line)]
-            self._value_width = bounds[-1][1] - bounds[-1][0]
-            self._columns = [slice(start, end) for start, end in bounds[:-1]] + [slice(bounds[-1][0], None)]
+            self._columns, self._value_width = _columns_below(line)
         return report.LAYOUT
 
     def _leave_table(self) -> None:
-        self._columns = []
+        self._columns = ()
         self._titles = []
 
     def _row(self, line: str) -> str:
         cells = [line[column].strip() for column in self._columns]
         if cells[0] == "Metric Name":
             # The fence below the titles comes next; _fence must not take it for the end of the table.
-            self._columns = []
+            self._columns = ()
             self._titles = []
             return report.LAYOUT
         if not self._launches or len(cells) not in (3, 5):

@@ -62,7 +62,7 @@ def open_page(line: str, current: Page | None) -> Page | None:
 
     A table without kernels opens a page too, so that its rows are not mistaken for rows of another table.
     """
-    if re.match(_FIRST_WORDS, line) is None or not (current is None or isinstance(current, _Page)):
+    if not (current is None or isinstance(current, _Page)) or re.match(_FIRST_WORDS, line) is None:
         return None
     if re.match(_PROCESSING, line):
         return OtherTable([], [], ",")

@@ -110,6 +110,18 @@ class TestTextPages:
 
     def test_a_line_that_is_no_kernel_opens_no_launch(self) -> None:
         page = TextPage()
-        with pytest.raises(ValueError, match="not a kernel line"):
-            page.open_launch("  step 3")
+        assert page.feed("  step 3") == report.OUTPUT
         assert page.launches() == []
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "gemm", "f(int, char *)", "f<A, B>(A, B) (.cold)", "f(int), CC", "operator()(int) (3, 4)", "f, 12", "f, Device",
+            "void g<(anonymous namespace)::H, 4>(G *) [clone .kd]",
+        ],
+    )  # fmt: skip
+    def test_a_name_may_hold_what_stands_behind_names(self, name: str) -> None:
+        page = TextPage()
+        assert page.feed(f"  {name} (4, 2, 1)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 8.0") == report.HEADER
+        (launch,) = page.launches()
+        assert (launch.kernel_name, launch.grid, launch.stream) == (name, (4, 2, 1), "7")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ncu_parsers.report_data.units import ABSENT, ENOUGH_VOTES, NumberFormat, instances, unit, vote
+from ncu_parsers.report_data.units import ABSENT, NumberFormat, instances, unit, vote
 
 POINT, COMMA = NumberFormat("."), NumberFormat(",")
 
@@ -105,13 +105,13 @@ def test_the_locale_of_a_table_follows_from_its_numbers(cells: list[tuple[str, s
 
 
 def test_a_thousand_numbers_that_agree_settle_the_locale() -> None:
-    cells = iter([("65.77", "%")] * (ENOUGH_VOTES + 1) + [("65,77", "%")] * 3 * ENOUGH_VOTES)
+    cells = iter([("65.77", "%")] * 1001 + [("65,77", "%")] * 3000)
     assert NumberFormat.infer(cells).decimal == "."
-    assert len(list(cells)) == 3 * ENOUGH_VOTES, "no cell behind them was read"
+    assert len(list(cells)) == 3000, "no cell behind them was read"
 
 
 def test_numbers_that_disagree_are_all_counted() -> None:
-    cells = [("65,77", "%")] + [("65.77", "%")] * (ENOUGH_VOTES + 1) + [("65,77", "%")] * 3 * ENOUGH_VOTES
+    cells = [("65,77", "%")] + [("65.77", "%")] * 1001 + [("65,77", "%")] * 3000
     assert NumberFormat.infer(cells).decimal == ","
 
 
@@ -122,7 +122,7 @@ def test_an_exponent_may_have_three_hundred(text: str, value: float) -> None:
     assert number.value == value
 
 
-@pytest.mark.parametrize("text", ["1e301", "1e-301", "0e301"])
+@pytest.mark.parametrize("text", ["1e301", "1e-301", "0e301", "123456789012e300"])
 def test_an_exponent_beyond_three_hundred_is_no_number(text: str) -> None:
     assert POINT.parse(text) is None
 
@@ -134,11 +134,19 @@ def test_the_step_is_that_of_the_last_digit_with_its_exponent(text: str, step: f
     assert number.step == pytest.approx(step)
 
 
+@pytest.mark.parametrize(("number_format", "step"), [(POINT, 1.0), (COMMA, 0.001)])
+def test_the_step_of_an_ambiguous_number_follows_the_locale(number_format: NumberFormat, step: float) -> None:
+    number = number_format.parse("1,234")
+    assert number is not None
+    assert number.step == step
+
+
 @pytest.mark.parametrize(
     ("text", "mark"),
     [("1000", ""), ("1.5", "."), ("1,5", ","), ("1.234", "?"), ("0.234", "."), ("1234.567", "."), (".567", "."),
      ("1.2345", "."), ("1.234.567", ","), ("1.234,5", ","), ("1,234.5", "."), ("10.2.1.5", ""), ("abc", ""),
-     ("-1,234", "?"), ("1.234e5", "?"), ("a,234", "")],
+     ("-1,234", "?"), ("1.234e5", "?"), ("a,234", ""),
+     ("-5", ""), ("+5", ""), ("1e5", "")],
 )  # fmt: skip
 def test_a_cell_votes_for_the_decimal_mark_that_it_requires(text: str, mark: str) -> None:
     assert vote(text) == mark
@@ -156,6 +164,8 @@ def test_a_cell_votes_for_the_decimal_mark_that_it_requires(text: str, mark: str
         ("sec", "ns", 1e9), ("minute", "ns", 60e9), ("Pbyte", "byte", 1e15), ("Ehz", "hz", 1e18), ("kbyte", "byte", 1e3),
         ("Kinst/second", "inst/s", 1e3), ("1/second", "1/s", 1), ("/second", "hz", 1), ("inst/Kcycle", "inst/cycle", 1e-3),
         ("Mbyte/Kcycle", "byte/cycle", 1e3), ("byte/minute", "byte/s", 1 / 60), ("byte/ms", "byte/s", 1e3), ("xbyte", "xbyte", 1),
+        ("B", "byte", 1), ("bytes", "byte", 1), ("Hz", "hz", 1), ("HZ", "hz", 1), ("cycles", "cycle", 1), ("ops", "op", 1),
+        ("ns/inst", "ns/inst", 1), ("ms/kernel", "ms/kernel", 1), ("cycles/op", "cycle/op", 1),
         ("Kfurlong", "Kfurlong", 1), (" ns ", "ns", 1),
         ("register/thread", "register/thread", 1), ("%", "%", 1), ("", "", 1), ("furlong", "furlong", 1),
     ],

@@ -369,7 +369,8 @@ class TestWhatIsStreamed:
     def test_a_last_row_that_is_cut_before_or_behind_a_quote(self, tmp_path: Path, end: str) -> None:
         rows = [line + end for number in range(4) for line in long_lines(number, self.metrics(number))]
         path = tmp_path / "report.csv"
-        for cut in (at for at in range(1, len(rows[-1])) if '"' in rows[-1][at - 1 : at + 1]):
+        cuts = [at for at in range(1, len(rows[-1])) if '"' in rows[-1][at - 1 : at + 1]]
+        for cut in cuts if end == "\n" else [*cuts[::5], *cuts[-4:]]:  # the others differ in how the row ends
             path.write_text(row(*IDENTITY, *TAIL) + end + "".join(rows[:-1]) + rows[-1][:cut], newline="")
             assert_streams_the_same(path, tmp_path)
 

@@ -48,6 +48,10 @@ class TestTrafficBytes:
     def test_of_shared_memory_are_128_per_wavefront(self) -> None:
         assert amount(counted(SHARED, "8.0"), "shared", TRAFFIC) == 1280
 
+    def test_of_dram_are_the_least_by_the_shapes_of_operators_only_where_none_were_counted(self) -> None:
+        assert amount(one_launch(dram_bytes=None, least_bytes=64.0), "dram", TRAFFIC) == 64
+        assert amount(one_launch(dram_bytes=640.0, least_bytes=64.0), "dram", NVIDIA) == 640
+
     def test_include_each_requested_level(self) -> None:
         assert [*bytes_of(one_launch(l2_bytes=1.0), ["l2", "dram"])] == ["l2", "dram"]
 

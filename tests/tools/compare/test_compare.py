@@ -98,10 +98,10 @@ class TestIntervals:
     @pytest.mark.parametrize(
         ("before", "after", "works", "least", "most"),
         [
-            (2, 2, 1, 0.95, 0.985),
+            pytest.param(2, 2, 1, 0.95, 0.985, marks=pytest.mark.nightly),
             (2, 2, 3, 0.95, 0.985),
-            (5, 5, 1, 0.945, 0.97),
-            (30, 30, 2, 0.94, 0.96),
+            pytest.param(5, 5, 1, 0.945, 0.97, marks=pytest.mark.nightly),
+            pytest.param(30, 30, 2, 0.94, 0.96, marks=pytest.mark.nightly),
             (3, 20, 2, 0.92, 0.96),
         ],
     )

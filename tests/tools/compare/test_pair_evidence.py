@@ -129,13 +129,20 @@ class TestSimilarNames:
         found = pairs([K("norm_v1", SMALL, ("a",)), K("y")], [K("norm_v2", LARGE), K("y")])
         assert found["norm_v1", "norm_v2"] == "similar name (norm), only candidate"
 
+    def test_pair_the_kernels_that_are_left_when_the_closest_have_found_each_other(self) -> None:
+        found = pairs([K("gemm_v1"), K("gemm_v2", HUGE)], [K("gemm_v3"), K("gemm_v4", LARGE)])
+        assert found == {
+            ("gemm_v1", "gemm_v3"): "similar name (gemm), grid, block, closest",
+            ("gemm_v2", "gemm_v4"): "similar name (gemm), closest",
+        }
+
     def test_do_not_pair_one_with_what_became_two(self) -> None:
         assert set(pairs([K("add_bias_relu")], [K("add_bias", LARGE), K("relu", LARGE)]).values()) == {None}
 
     @pytest.mark.parametrize(
         ("name", "words"),
         [
-            ("rmsNormV2", ("rms", "norm")), ("gemm_x_kernel", ("gemm",)), ("f", ("f",)), ("p_q", ("p", "q")),
+            ("rmsNormV2", ("rms", "norm")), ("gemm_x_kernel", ("gemm",)), ("gemm_q_kernel", ("gemm",)), ("f", ("f",)), ("p_q", ("p", "q")),
             ("void ns::softmax_warp<float, 4>(float*)", ("softmax",)), ("GEMM_Tiled", ("gemm",)), ("kernel_1", ()),
         ],
     )  # fmt: skip

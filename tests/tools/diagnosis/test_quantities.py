@@ -116,6 +116,22 @@ class TestStalls:
         assert follows({**waits, "latency": 12.0})["top_stall_cost"] == 0.5
         assert math.isnan(follows({})["top_stall_cost"])
 
+    @pytest.mark.parametrize(
+        ("known", "share"),
+        [
+            ({"stall barrier": 0.0, "latency": 10.0}, 0.0),
+            ({"stall barrier": 0.4, "latency": 0.8}, 0.5),
+            ({"stall barrier": 0.5}, 0.5 / 1.5),
+            ({"stall barrier": 12.0, "latency": 10.0}, 1.0),
+            ({"stall barrier": 0.0, "latency": 0.0}, math.nan),
+            ({"latency": 10.0}, math.nan),
+            ({"issue": 0.2}, math.nan),
+        ],
+    )
+    def test_are_a_share_of_the_time_between_two_instructions(self, known: dict[str, float], share: float) -> None:
+        assert same(follows(known)["top_stall_share"], share)
+        assert same(follows(known)["top_stall_cost"], share)
+
 
 class TestInputs:
     def test_are_multiplied_by_the_tensor_cores_that_their_type_has_else_by_any(self) -> None:
@@ -130,6 +146,33 @@ class TestInputs:
         assert math.isnan(follows({}, kernel(**half, flops_lower_bound=True))["half_share"])
         assert math.isnan(follows({}, kernel(**half, flops_basis="FP16 may be constant moves"))["half_share"])
         assert follows({}, kernel(flops=0.0, work={}))["half_share"] == 0.0
+        assert math.isnan(follows({}, kernel(work={"fp16": 2.0}))["half_share"])
+        assert follows({}, kernel(flops=8.0, work={"fp32": 8.0}))["half_share"] == 0.0
+
+    @pytest.mark.parametrize(("bound", "nearest"), [("FP16", 1.0), ("FP32", 0.0), ("DRAM", 0.0), (None, math.nan)])
+    def test_in_half_precision_are_held_to_the_roof_of_fp16_if_that_bounds_the_kernel(
+        self, bound: str | None, nearest: float
+    ) -> None:
+        assert same(follows({}, kernel(bound=bound))["half_is_nearest"], nearest)
+
+    @pytest.mark.parametrize(
+        ("row", "tensor"),
+        [
+            ({"flops": 10.0, "work": {"tensor_fp16": 4.0, "tensor_int8": 1.0, "fp32": 6.0}}, 5.0),
+            ({"flops": 10.0, "work": {"fp32": 10.0}}, 0.0),
+            ({"flops": 10.0, "work": {"tensor_fp16": 4.0, "tensor_bf16": None}}, math.nan),
+            ({"flops": 10.0, "work": {"tensor_fp16": 4.0}, "flops_lower_bound": True}, math.nan),
+            ({"work": {"tensor_fp16": 4.0}}, math.nan),
+        ],
+    )
+    def test_have_tensor_flops_where_the_count_is_complete(self, row: dict[str, Any], tensor: float) -> None:
+        assert same(follows({}, kernel(**row))["tensor_flops"], tensor)
+
+    def test_say_what_the_kernel_multiplies(self) -> None:
+        found = follows({}, None, Inputs("bf16", "x", is_product=True))
+        assert (found["half_inputs"], found["matrix_product"], found["vector_product"]) == (1.0, 1.0, 0.0)
+        found = follows({}, None, Inputs(is_vector=True))
+        assert (found["half_inputs"], found["matrix_product"], found["vector_product"]) == (0.0, 0.0, 1.0)
 
 
 class TestBusyResources:
@@ -166,6 +209,8 @@ class TestBusyResources:
         ("known", "row", "certain"),
         [
             ({"memory_busy": 0.5, "sm_busy": 0.5}, {}, True),
+            ({"memory_busy": 0.5, "sm_busy": 0.0}, {}, True),
+            ({"memory_busy": 0.0, "sm_busy": 0.5}, {}, True),
             ({"memory_busy": 0.5}, {}, False),
             ({"sm_busy": 0.5}, {}, False),
             ({"dram/DRAM/a": 0.5, "sm/ALU/b": 0.2}, {}, True),
@@ -207,6 +252,11 @@ class TestCosts:
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25, memory_busy=0.6).own == pytest.approx(0.15)
         assert self.of(rule(frees={"l1": "waste"}), waste=0.25).own == 0.25
         assert math.isnan(self.of(rule(frees={"sm": "waste"}), waste=0.25).own)
+
+    def test_of_waste_in_the_memory_system_are_held_to_the_whole_of_it_and_of_waste_in_the_sms_are_not(self) -> None:
+        whole = {"waste": 0.5, "memory_busy": 0.95}
+        assert self.of(rule(frees={"dram": "waste"}), **whole).left == pytest.approx(1 - 0.5)
+        assert self.of(rule(frees={"sm": "waste"}), **whole).left == pytest.approx(1 - 0.95)
 
     def test_of_unknown_waste_are_unknown_and_of_half_known_waste_the_larger(self) -> None:
         assert self.of(rule(frees={"dram": "waste"})).at_most is None

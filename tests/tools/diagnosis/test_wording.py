@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from ncu_parsers.report_data.report import Rule
 
+from ncu_tools.kernels.diagnosis.limits import BusyResource
 from ncu_tools.kernels.diagnosis.rule_texts import completed, printed_numbers
-from ncu_tools.kernels.diagnosis.rules import BY_RULE
-from ncu_tools.kernels.diagnosis.wording import limiter, percent
+from ncu_tools.kernels.diagnosis.rules import BY_RULE, CauseRule, rules
+from ncu_tools.kernels.diagnosis.sums import Inputs
+from ncu_tools.kernels.diagnosis.wording import SentenceValues, limiter, percent
 from tests.support.launches import launch, table
 
 WAVES = "This kernel's grid is too small, resulting in only 0.4 full waves across all SMs."
@@ -21,7 +25,8 @@ def rule(name: str, text: str) -> Rule:
 
 
 @pytest.mark.parametrize(
-    ("share", "words"), [(0.0, "0 %"), (0.004, "< 1 %"), (0.006, "1 %"), (0.256, "26 %"), (1.0, "100 %")]
+    ("share", "words"),
+    [(0.0, "0 %"), (0.004, "< 1 %"), (0.005, "< 1 %"), (0.006, "1 %"), (0.256, "26 %"), (1.0, "100 %")],
 )
 def test_a_share_is_whole_per_cent_and_a_small_one_is_not_called_none(share: float, words: str) -> None:
     assert percent(share) == words
@@ -61,3 +66,87 @@ class TestNumbersInTextsOfRules:
         assert standing_on["waves"] == "NVIDIA's rule SOLBottleneck"
         known, standing_on = completed({"waves": 0.7, f"waves{BY_RULE}": 0.4})
         assert (known["waves"], standing_on) == (0.7, {})
+
+    def test_stand_in_for_a_metric_that_is_not_known_and_never_for_one_by_a_number_that_is_not(self) -> None:
+        assert completed({"waves": math.nan, f"waves{BY_RULE}": 0.4})[0]["waves"] == 0.4
+        known, standing_on = completed({"waves": 0.4, f"waves{BY_RULE}": 0.4})
+        assert (known["waves"], set(standing_on)) == (0.4, {"waves", "grid_occupancy"})
+        known, standing_on = completed({f"waves{BY_RULE}": math.nan})
+        assert ("waves" in known, standing_on) == (False, {})
+
+    def test_are_read_in_every_chunk_of_a_table(self) -> None:
+        one = table(launch(rules=[rule("SOLBottleneck", WAVES.replace("0.4", "0.9"))]), launch())
+        other = table(launch(rules=[rule("SOLBottleneck", WAVES)]), launch())
+        both = pa.concat_tables([one, other], promote_options="permissive")
+        assert both.column("rules").num_chunks == 2
+        np.testing.assert_array_equal(printed_numbers(both)["waves"], [0.9, math.nan, 0.4, math.nan])
+        assert printed_numbers(one.drop_columns(["rules"])) == {}
+
+    def test_that_are_zero_are_none(self) -> None:
+        """Waves that are printed as 0.0 may be anything below 0.05."""
+        assert printed_numbers(table(launch(rules=[rule("SOLBottleneck", WAVES.replace("0.4", "0.0"))]))) == {}
+
+    @pytest.mark.parametrize(
+        ("why", "reason"),
+        [
+            ("waiting for a scoreboard dependency on a L1TEX (local, global) operation", "long_scoreboard"),
+            ("waiting for sibling warps at a CTA barrier", "barrier"),
+            ("for something of another year", None),
+        ],
+    )
+    def test_of_a_stall_are_those_of_the_reason_that_the_text_names(self, why: str, reason: str | None) -> None:
+        text = (
+            f"On average, each warp of this kernel spends 6.5 cycles being stalled {why}. This stall represents about 60% "
+            "of the total average of 10.0 cycles between issuing two instructions."
+        )
+        found = printed_numbers(table(launch(rules=[rule("CPIStall", text)])))
+        stalls = {name: values.tolist() for name, values in found.items() if name.startswith("stall ")}
+        assert stalls == ({f"stall {reason}": [6.5]} if reason else {})
+        assert found["latency"].tolist() == [10.0]
+
+
+def sentence(says: str, known: dict[str, float], busy: list[BusyResource] | None = None) -> str:
+    one = CauseRule("r", says, {}, says, "")
+    values = SentenceValues(known, Inputs("fp16", "the kernel's name"), busy or [])
+    assert values.label(one) == values.sentence(one)
+    return values.sentence(one)
+
+
+class TestSentences:
+    def test_print_shares_with_a_space_before_the_sign_and_other_numbers_as_asked(self) -> None:
+        assert sentence(
+            "{issue:.0%} of {lanes:.1f} and {blocks:,.0f}", {"issue": 0.256, "lanes": 7.25, "blocks": 4e3}
+        ) == ("26 % of 7.2 and 4,000")
+
+    @pytest.mark.parametrize(
+        ("waves", "words"), [(1.25, "2, 25 % full"), (2.0, "2, 100 % full"), (0.5, "1, 50 % full")]
+    )
+    def test_say_how_full_the_last_wave_is(self, waves: float, words: str) -> None:
+        assert sentence("{waves_up:.0f}, {last_wave:.0%} full", {"waves": waves}) == words
+
+    def test_say_how_many_blocks_fit_where_the_waves_are_known(self) -> None:
+        assert sentence("{fitting:.0f}", {"waves": 0.5, "blocks_per_sm": 2.0}) == "4"
+        assert sentence("{fitting:.0f}", {"waves": 0.0, "blocks_per_sm": 2.0}) == "nan"
+        assert sentence("{waves_up}", {}) == "0"
+
+    def test_leave_out_sms_and_times_that_are_not_known(self) -> None:
+        words = "blocks{of_sms}; work for {active:.0%}{of_duration}"
+        known = {"idle": 0.25, "sm_count": 80.0, "launch_ns": 12345.0}
+        assert sentence(words, known) == "blocks for 80 SMs; work for 75 % of the 12.3 us"
+        assert sentence(words, {"idle": 0.25}) == "blocks; work for 75 %"
+
+    def test_name_the_busiest_resource_and_what_it_leaves(self) -> None:
+        busy = [BusyResource("dram", "DRAM", 0.914, "m"), BusyResource("sm", "SM", 0.5, "m")]
+        assert sentence("{busiest_name} at {busiest}", {}, busy) == "DRAM at 91 %"
+        assert sentence("[{busiest_name}{busiest}]", {}) == "[]"
+        assert SentenceValues({}, Inputs(), busy).what_is_left() == "DRAM at 91 % leaves no more to gain"
+
+    def test_name_the_longest_wait_and_the_inputs(self) -> None:
+        waits = {"stall barrier": 2.0, "stall sleeping": 5.0, "stall membar": math.nan}
+        assert sentence("{top_stall_reason}; {inputs}", waits) == "asleep; fp16 (by the kernel's name)"
+        assert sentence("[{top_stall_reason}]", {"stall barrier": math.nan}) == "[]"
+
+    def test_of_every_rule_can_be_filled_with_its_quantities(self) -> None:
+        names = {word for one in rules() for word in re.findall(r"{(\w+)", one.says + one.label)}
+        values = SentenceValues(dict.fromkeys(names, 1.0), Inputs(), [])
+        assert all(values.sentence(one) and values.label(one) for one in rules())
