@@ -25,6 +25,7 @@ COMMANDS = {
     "hotspots": "Which kernels take the time, and what bounds each.",
     "roofline": "Kernels on a roofline: points, ceilings, a picture.",
     "layers": "The layers of a model as a tree, with time, FLOPs and bytes.",
+    "kernel": "One kernel seen whole: limits, occupancy, stalls, memory, pipes, verdict.",
     "source": "Inside a kernel: its hottest lines and instructions, and what they wait for.",
     "samples": "Counters over the time of one kernel: ramp-up, plateau, tail.",
     "skew": "Kernels and layers across ranks, the slowest rank, and where it loses its time.",

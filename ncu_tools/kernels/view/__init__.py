@@ -1,0 +1,1 @@
+"""One kernel seen whole: identity, limits, occupancy, scheduler, memory, pipes, and what costs its time."""
