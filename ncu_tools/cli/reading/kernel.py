@@ -25,10 +25,10 @@ COLLECT = "ncu --set full -o REPORT PROGRAM"
 
 COLUMNS = (
     Column("part", "part", spare=0),
-    Column("title", "what", prose=True),
     Column("value", "value", spare=0),
-    Column("spread", "least to most", spare=3),
     Column("against", "against", spare=1),
+    Column("spread", "least to most", spare=3),
+    Column("title", "what", prose=True),
 )
 MACHINE_READABLE = (
     Column("part", "part"),

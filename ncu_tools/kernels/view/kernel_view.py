@@ -20,7 +20,7 @@ from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from ncu_tools.kernels.source.instruction_mix import InstructionMix, mixes
 from ncu_tools.kernels.view.facts import Fact, facts_of
-from ncu_tools.kernels.view.occupancy import BlockNeeds, Occupancy, SmLimits, Step, occupancy, steps
+from ncu_tools.kernels.view.occupancy import BlockNeeds, Occupancy, OccupancyStep, SmLimits, occupancy, steps
 
 STALL_PER_ISSUE = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
@@ -58,7 +58,7 @@ class OccupancyView:
     calculated: Occupancy | None
     theoretical: float | None
     achieved: float | None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[OccupancyStep] = field(default_factory=list)
 
 
 @dataclass
@@ -155,7 +155,7 @@ def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
         return None
     major = int(str(capability).partition(".")[0])
     unit = 128 if major >= WITH_128_BYTE_UNITS else 256
-    sm = SmLimits(*(int(one or 0) for one in (warps, blocks, registers, size)), shared_unit=unit)
+    sm = SmLimits(int(warps or 0), int(blocks or 0), int(registers or 0), int(size or 0), unit)
     return sm, BlockNeeds(int(threads), int(of_thread or 0), int(sum(one or 0 for one in shared)))
 
 

@@ -100,7 +100,7 @@ def _up(value: int, unit: int) -> int:
 
 
 @dataclass(frozen=True)
-class Step:
+class OccupancyStep:
     """What one resource would have to be for one more block on an SM, and the occupancy that gives.
 
     `to` is the greatest value that allows it: registers per thread, or bytes of shared memory per block.
@@ -112,7 +112,7 @@ class Step:
     fraction: float
 
 
-def steps(sm: SmLimits, block: BlockNeeds) -> list[Step]:
+def steps(sm: SmLimits, block: BlockNeeds) -> list[OccupancyStep]:
     """The smallest change of each limiter alone that raises occupancy; none for limits of the hardware."""
     before = occupancy(sm, block)
     found = []
@@ -120,12 +120,12 @@ def steps(sm: SmLimits, block: BlockNeeds) -> list[Step]:
         for registers in range(block.registers - 1, 0, -1):
             after = occupancy(sm, BlockNeeds(block.threads, registers, block.shared_bytes, block.barriers))
             if after.fraction > before.fraction:
-                found.append(Step(REGISTERS, block.registers, registers, after.fraction))
+                found.append(OccupancyStep(REGISTERS, block.registers, registers, after.fraction))
                 break
     if SHARED_MEMORY in before.limiters:
         wanted = before.blocks_by[SHARED_MEMORY] + 1
         fits = sm.shared_bytes // wanted // sm.shared_unit * sm.shared_unit
         after = occupancy(sm, BlockNeeds(block.threads, block.registers, fits, block.barriers))
         if fits > 0 and after.fraction > before.fraction:
-            found.append(Step(SHARED_MEMORY, block.shared_bytes, fits, after.fraction))
+            found.append(OccupancyStep(SHARED_MEMORY, block.shared_bytes, fits, after.fraction))
     return found
