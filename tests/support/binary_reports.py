@@ -152,9 +152,14 @@ BEGINNING = b"NVR\0" + sized(field(1, 7))
 SESSION = field(8, field(1, b"Nsight Compute Target") + field(2, b"2025.3.1.0")) + field(11, b"ncu app")
 
 
-def block_of(kernels: Sequence[Kernel], names: Sequence[str], *, process: int = 4711, sources: Sequence[bytes] = ()) -> Block:
+def block_of(
+    kernels: Sequence[Kernel], names: Sequence[str], *, process: int = 4711, sources: Sequence[bytes] = ()
+) -> Block:
     """A block of launches of a process, with names of metrics, which count from the first block of a file."""
-    ids = {name: number for number, name in enumerate(dict.fromkeys([*names, *(name for one in kernels for name in one.metrics or {})]))}
+    ids = {
+        name: number
+        for number, name in enumerate(dict.fromkeys([*names, *(name for one in kernels for name in one.metrics or {})]))
+    }
     payload = b"".join(map(sized, [*sources, *(kernel.encoded(ids) for kernel in kernels)]))
     strings = b"".join(field(1, name.encode()) for name in names)
     identity = field(1, process) + field(2, b"127.0.0.1") + field(3, b"/home/user/app")

@@ -36,7 +36,8 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 WIDEST = 1 << 31
 _PRINTED = NumberFormat(".")
 
-Shape = tuple[int, ...]
+Shape = tuple[int, int, int]
+NO_SHAPE: Shape = (MISSING, MISSING, MISSING)
 
 
 def launches_of(stream: BinaryIO, blocks: Blocks, lost: Lost, name: str) -> Iterator[LaunchColumns]:
@@ -53,7 +54,7 @@ def launches_of(stream: BinaryIO, blocks: Blocks, lost: Lost, name: str) -> Iter
 
 
 class _Launch(NamedTuple):
-    """What a result says of a launch beside its metrics. A shape that it does not have is (-1, -1, -1)."""
+    """What a result says of a launch beside its metrics. Shapes that it does not have are `NO_SHAPE`."""
 
     number: int
     process: Process
@@ -68,16 +69,19 @@ class _Launch(NamedTuple):
 
 
 def _launch_of(result: Result) -> _Launch:
-    message = result.message
-    created, context = (_whole(message, name) for name in ("created", "context"))
-    if result.content is Content.RANGE:
-        nowhere = (MISSING,) * 3
-        details = RANGE_NAME, nowhere, nowhere, created, context, None, []
-    else:
-        name = text_of(message.name or message.function or message.mangled)
-        shapes = _shape(message.grid), _shape(message.block)
-        details = name, *shapes, created, context, _whole(message, "stream"), rules_of(message)
-    return _Launch(result.number, result.block.process, *details, nvtx_ranges(message))
+    message, is_range = result.message, result.content is Content.RANGE
+    return _Launch(
+        number=result.number,
+        process=result.block.process,
+        name=RANGE_NAME if is_range else text_of(message.name or message.function or message.mangled),
+        grid=NO_SHAPE if is_range else _shape(message.grid),
+        block=NO_SHAPE if is_range else _shape(message.block),
+        created=_whole(message, "created"),
+        context=_whole(message, "context"),
+        stream=None if is_range else _whole(message, "stream"),
+        rules=[] if is_range else rules_of(message),
+        ranges=nvtx_ranges(message),
+    )
 
 
 def _whole(message: Any, name: str) -> int | None:
@@ -87,7 +91,7 @@ def _whole(message: Any, name: str) -> int | None:
 def _shape(shape: Any) -> Shape:
     sides = shape.x, shape.y, shape.z
     is_whole = all(shape.HasField(side) for side in "xyz") and max(sides) < WIDEST
-    return sides if is_whole else (MISSING,) * 3
+    return sides if is_whole else NO_SHAPE
 
 
 class _Batch:
@@ -135,7 +139,7 @@ class _Batch:
             rows,
             np.array([launch.number for launch in launches], np.int64),
             np.array([launch.process.number for launch in launches], np.int64) if has_process else None,
-            {title: _texts(cells) for title, cells in _cells(launches, metrics).items() if any(cells)},
+            {title: _texts(cells) for title, cells in _cells(launches, metrics).items()},
             {
                 "Grid Size": _shapes([launch.grid for launch in launches], metrics, "launch__grid_dim_"),
                 "Block Size": _shapes([launch.block for launch in launches], metrics, "launch__block_dim_"),
@@ -225,7 +229,7 @@ def _put(column: MetricColumn, row: int, text: str) -> None:
 
 
 def _cells(launches: Sequence[_Launch], metrics: dict[str, MetricColumn]) -> dict[str, list[str]]:
-    """The identity cells by the titles of ncu's pages, "" where unknown. Metrics know better than what is beside them."""
+    """The identity cells by the titles of ncu's pages, "" where unknown. Metrics go before what stands beside them."""
     return {
         "Kernel Name": [launch.name for launch in launches],
         "Device": _whole_texts(metrics, "launch__device_id", [None] * len(launches)),

@@ -56,7 +56,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 @contextmanager
 def _reading(source: Source, report: Report) -> Iterator[Iterator[LaunchColumns]]:
-    """The launches of a report, which are noted in it: at the end what was lost. Raises `NotAReport` if none is left."""
+    """The launches of a report; what is lost is noted in it at the end. Raises `NotAReport` if there is no launch."""
     lost = Lost()
     report.dialects = [DIALECT]
     with opened(source) as stream:

@@ -273,9 +273,7 @@ def test_without_nvtx_there_is_no_path_and_without_ranges_an_empty_one() -> None
 
 @needs_ncu
 @pytest.mark.parametrize("turns", [False, True])
-def test_launches_of_several_processes_are_numbered_as_ncu_numbers_them(
-    turns: bool, tmp_path: Path
-) -> None:
+def test_launches_of_several_processes_are_numbered_as_ncu_numbers_them(turns: bool, tmp_path: Path) -> None:
     path = made(tmp_path, processes={12000: "/a/b", 777: "/usr/bin/other", 9166: "C:\\a.exe"}, turns=turns)
     ours = rows(path)
     assert [row["process_id"] for row in ours] == [777] * 4 + [9166] * 4 + [12000] * 4
