@@ -42,12 +42,13 @@ NO_SHAPE: Shape = (MISSING, MISSING, MISSING)
 
 def launches_of(stream: BinaryIO, blocks: Blocks, lost: Lost, name: str) -> Iterator[LaunchColumns]:
     """The launches of a file, some at a time. Raises `memory.TooBig` naming the report `name`."""
-    batch = _Batch(blocks.names)
+    codes = _Codes.of(blocks.names)
+    batch = _Batch(codes)
     for result in results_of(stream, blocks, lost):
         if not batch.takes(result):
             yield batch.columns(lost)
             memory.require_memory(name, streaming=True)
-            batch = _Batch(blocks.names)
+            batch = _Batch(codes)
         batch.add(result)
     if batch.launches:
         yield batch.columns(lost)
@@ -94,15 +95,27 @@ def _shape(shape: Any) -> Shape:
     return sides if is_whole else NO_SHAPE
 
 
+class _Codes(NamedTuple):
+    """The names of metrics, for each id the place of its name (int32), and the ids of metrics counted by opcode."""
+
+    names: list[str]
+    of_ids: Codes
+    by_opcode: frozenset[int]
+
+    @classmethod
+    def of(cls, names: MetricNames) -> _Codes:
+        """Those of a file; behind them stands `MISSING`."""
+        of_ids = np.append(np.array(names.codes, np.int32), np.int32(MISSING))
+        opcodes = [code for code, text in enumerate(names.texts) if text.startswith(OPCODE_METRICS)]
+        return cls(names.texts, of_ids, frozenset(np.flatnonzero(np.isin(of_ids, opcodes)).tolist()))
+
+
 class _Batch:
     """Results that follow each other, their values still encoded: `ids` and `encoded` are those of all launches."""
 
-    def __init__(self, names: MetricNames) -> None:
+    def __init__(self, codes: _Codes) -> None:
         self.launches: list[_Launch] = []
-        self._names = names.texts
-        self._codes: Codes = np.array([*names.codes, MISSING], np.int32)
-        opcodes = [code for code, text in enumerate(names.texts) if text.startswith(OPCODE_METRICS)]
-        self._by_opcode = set(np.flatnonzero(np.isin(self._codes, opcodes)).tolist())
+        self._names, self._codes, self._by_opcode = codes
         self._opcodes = _OpcodeCounts()
         self._ids: list[int] = []
         self._encoded: list[bytes] = []

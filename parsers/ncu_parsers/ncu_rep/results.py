@@ -32,14 +32,12 @@ class Lost:
         """A note for each kind of loss."""
         notes = []
         if self.results:
-            notes.append(
-                f"{self.results} launch{'es are' if self.results > 1 else ' is'} damaged and left out; those behind "
-                "keep their launch ids"
-            )
+            launches = "1 damaged launch was" if self.results == 1 else f"{self.results} damaged launches were"
+            notes.append(f"{launches} left out; those behind keep their launch ids")
         if self.values:
-            notes.append(f"{self.values} values are damaged and left out")
+            notes.append(f"left out because they are damaged: {self.values} values")
         if self.nameless:
-            notes.append(f"{self.nameless} values of metrics whose names are not in the file are left out")
+            notes.append(f"left out because the names of their metrics are not in the file: {self.nameless} values")
         return notes
 
 
