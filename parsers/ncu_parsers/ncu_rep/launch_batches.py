@@ -20,8 +20,8 @@ from ncu_parsers.sources import memory
 from ncu_parsers.streaming.cells.rows import MISSING, Codes, Texts
 from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, NvtxRanges, Rules
 
-VALUES_OF_A_BATCH = 200_000
-BYTES_OF_A_BATCH = 32_000_000
+VALUES_OF_A_BATCH = 100_000
+BYTES_OF_A_BATCH = 16_000_000
 """Launches become columns when they have so many values, or took so many bytes of the file."""
 
 LISTS_OF_NAMES = ("breakdown:", "group:")
@@ -104,10 +104,10 @@ class _Codes(NamedTuple):
 
     @classmethod
     def of(cls, names: MetricNames) -> _Codes:
-        """Those of a file; behind them stands `MISSING`."""
-        of_ids = np.append(np.array(names.codes, np.int32), np.int32(MISSING))
-        opcodes = [code for code, text in enumerate(names.texts) if text.startswith(OPCODE_METRICS)]
-        return cls(names.texts, of_ids, frozenset(np.flatnonzero(np.isin(of_ids, opcodes)).tolist()))
+        """Those of a file, of which there may be millions: they are not copied."""
+        of_ids = np.frombuffer(names.codes, np.int32) if names.codes else np.empty(0, np.int32)
+        by_opcode = np.array([text.startswith(OPCODE_METRICS) for text in names.texts], bool)
+        return cls(names.texts, of_ids, frozenset(np.flatnonzero(by_opcode[of_ids]).tolist()))
 
 
 class _Batch:
@@ -167,13 +167,15 @@ class _Batch:
     def _metrics(self, lost: Lost) -> dict[str, MetricColumn]:
         """The metrics that some launch has, by name."""
         values, rows = values_of(self._encoded), np.repeat(np.arange(len(self.launches)), self._counts)
-        ids = np.minimum(np.array(self._ids, np.int64), len(self._codes) - 1)
-        codes, places = np.unique(self._codes[ids], return_inverse=True)
+        ids, all_codes = np.array(self._ids, np.int64), np.full(len(self._ids), MISSING, np.int32)
+        is_named = ids < len(self._codes)
+        all_codes[is_named] = self._codes[ids[is_named]]
+        codes, places = np.unique(all_codes, return_inverse=True)
         numbers = np.full((len(codes), len(self.launches)), np.nan)
         present = np.isfinite(values.numbers)
         numbers[places[present], rows[present]] = values.numbers[present]
         lost.values += values.damaged
-        lost.nameless += int((self._codes[ids] == MISSING).sum())
+        lost.nameless += int((~is_named).sum())
         columns = {
             code: MetricColumn(numbers[place], unit_of(self._names[code]))
             for place, code in enumerate(codes.tolist())
@@ -227,15 +229,16 @@ def _has_any(column: MetricColumn) -> bool:
 
 
 def _put(column: MetricColumn, row: int, text: str) -> None:
-    """Store a value that the report holds as text: a number where it is one."""
+    """Store a value that the report holds as text: a number where it is one, which goes before a word."""
     text = text.strip()
     if text in ABSENT:
         return
     number = _PRINTED.parse(text)
-    if number is None:
-        column.words[row] = text
-    else:
+    if number is not None:
         column.values[row] = number.value
+        column.words.pop(row, None)
+    elif np.isnan(column.values[row]):
+        column.words[row] = text
 
 
 # ------------------------------------------------------------------------------------------------------- identity

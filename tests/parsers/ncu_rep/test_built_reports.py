@@ -152,6 +152,13 @@ def test_a_value_that_cannot_be_decoded_is_missing_and_counted(tmp_path: Path) -
     assert notes_of(parsed) == ["left out because they are damaged: 1 values"]
 
 
+def test_a_metric_that_stands_twice_in_a_launch_is_a_number_if_one_of_them_is(tmp_path: Path) -> None:
+    word, number = (field(13, field(1, 0) + field(2, content)) for content in (field(1, b"word"), field(5, 3)))
+    for both in (word + number, number + word):
+        parsed = read(tmp_path, put_together(BEGINNING, [block_of([Kernel(more=both)], [TIME])]))
+        assert [row[TIME] for row in rows_of(parsed)] == [3.0]
+
+
 def test_texts_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:
     data = THREE.replace(field(7, b"a"), field(7, b"\xff"))
     assert [row["kernel_name"] for row in rows_of(read(tmp_path, data))] == ["\ufffd", "b", "c"]
