@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from ncu_parsers.schema.tables import COLUMNS
+from ncu_parsers.schema import instance_table
+from ncu_parsers.schema.tables import COLUMNS, Field
 
 from tests.conftest import ROOT
 from tests.support.reports import sample_files, shared_reports, summed_up
@@ -18,30 +20,32 @@ def write(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def columns_table() -> str:
-    """The columns of the contract as the table in docs/architecture.md."""
+def columns_table(columns: Sequence[Field] = COLUMNS) -> str:
+    """Columns as the table in docs/architecture.md, or of instances in docs/dialects.md."""
     kinds = {
         "dictionary<values=string, indices=int32, ordered=0>": "string",
         "list<item: int32>": "list of 3 int32",
         "list<item: string>": "list of string",
     }
     rows = ["| column | type | unit | meaning | null |", "|---|---|---|---|---|"]
-    for column in COLUMNS:
+    for column in columns:
         kind = kinds.get(str(column.type), str(column.type).partition("<")[0])
         rows.append(f"| `{column.name}` | {kind} | {column.unit} | {column.meaning} | {column.null} |")
     return "\n".join(rows) + "\n"
 
 
-def with_columns(text: str) -> str:
+def with_columns(text: str, columns: Sequence[Field] = COLUMNS) -> str:
     """The page with its table of columns made anew."""
     before, start, rest = text.partition("tests.update_expectations -->\n")
     _, end, after = rest.partition("<!-- end of columns -->")
-    return before + start + columns_table() + end + after
+    return before + start + columns_table(columns) + end + after
 
 
 def main() -> None:
     page = ROOT / "docs" / "architecture.md"
     page.write_text(with_columns(page.read_text("utf-8")), encoding="utf-8")
+    page = ROOT / "docs" / "dialects.md"
+    page.write_text(with_columns(page.read_text("utf-8"), instance_table.COLUMNS), encoding="utf-8")
     for sample in sample_files():
         write(GOLDEN / f"{sample.name}.json", golden_of(sample))
     found = shared_reports("ncu_csv")

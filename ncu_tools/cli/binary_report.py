@@ -64,6 +64,7 @@ def contents_table(source: Source, output_format: str) -> Table:
         for what, count, launches, words in _lines(found, NAMED if output_format in ("text", "markdown") else None)
     ]
     extra = {"report": found.report, "tool_version": found.tool_version, "instances": _of_kinds(found)}
+    extra["rules"] = {rule: sorted(found.focus.get(rule, ())) for rule in found.rules.names}
     return Table("contents", CONTENTS, rows, found.losses, extra)
 
 

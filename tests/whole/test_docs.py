@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from ncu_parsers.schema import instance_table
 
 from benchmarks.house import SMALL_SAMPLE, code_rows, way_of
 from ncu_tools.cli import COMMANDS, cli, run
@@ -102,6 +103,12 @@ def test_the_columns_in_the_architecture_page_are_those_of_the_code() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     assert with_columns(text) == text
     assert "`flops_basis`" in text
+
+
+def test_the_columns_of_instances_in_the_page_on_dialects_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "dialects.md").read_text("utf-8")
+    assert with_columns(text, instance_table.COLUMNS) == text
+    assert "an instruction's address" in text
 
 
 def test_the_figures_of_the_architecture_page_are_rows_of_the_script_that_prints_them() -> None:

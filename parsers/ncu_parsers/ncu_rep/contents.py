@@ -12,7 +12,7 @@ from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, opened
 from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.instances import kinds_of, with_instances
 from ncu_parsers.ncu_rep.launch_batches import launches_of
-from ncu_parsers.ncu_rep.result_details import rules_of
+from ncu_parsers.ncu_rep.result_details import focus_of, rules_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
 from ncu_parsers.ncu_rep.source_code import codes_of
 from ncu_parsers.schema.instance_table import KINDS
@@ -39,7 +39,7 @@ class Held:
 class Contents:
     """What one report holds. `instances` are by kind of key; names of `rules` are those that say something.
 
-    `losses` are notes on what is damaged.
+    `focus` are the metrics that each of these stands on, `losses` notes on what is damaged.
     """
 
     report: str
@@ -54,6 +54,7 @@ class Contents:
     sections: Held = field(default_factory=Held)
     rules: Held = field(default_factory=Held)
     speedups: int = 0
+    focus: dict[str, set[str]] = field(default_factory=dict)
     nvtx: Held = field(default_factory=Held)
     instances: dict[str, Held] = field(default_factory=lambda: {kind: Held() for kind in KINDS})
     cubins: int = 0
@@ -93,6 +94,8 @@ def _add_result(found: Contents, result: Result, names: list[str], codes: npt.ND
         found.kernels.add(text_of(message.name or message.function))
         rules = rules_of(message)
         found.rules.add(len(rules), [rule.name for rule in rules])
+        for rule, metrics in focus_of(message).items():
+            found.focus.setdefault(rule, set()).update(metrics)
         found.speedups += sum(bool(rule.speedup) for rule in rules)
     else:
         found.ranges += 1

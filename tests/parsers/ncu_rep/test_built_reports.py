@@ -62,7 +62,12 @@ THREE = report_of([Kernel(name, {TIME: number}) for number, name in enumerate(("
 
 
 def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
-    values = {"a__whole.sum": 2**63, "a__real.sum": 0.25, "a__word": "PreferL1", "a__text_of_a_number": "1,234.5"}
+    values: dict[str, Any] = {
+        "a__whole.sum": 2**63,
+        "a__real.sum": 0.25,
+        "a__word": "PreferL1",
+        "a__text_of_a_number": "1,234.5",
+    }
     (row,) = rows_of(read(tmp_path, report_of([Kernel(metrics=values)])))
     assert row["a__whole.sum"] == 2.0**63
     assert (row["a__real.sum"], row["a__word"], row["a__text_of_a_number"]) == (0.25, "PreferL1", 1234.5)

@@ -32,6 +32,7 @@ def run(*arguments: str | Path) -> Ran:
 def full(folder: Path) -> Path:
     """A report that holds some of everything."""
     message = field(1, field(1, b"Slow.") + field(2, 4)) + field(10, field(1, 1) + b"\x11" + bytes(8))
+    message += field(8, field(2, b"sm__throughput.avg.pct_of_peak_sustained_elapsed"))
     rule = field(19, field(1, b"Bottleneck") + field(3, field(1, message)) + field(4, b"SpeedOfLight"))
     section = field(17, field(1, b"SpeedOfLight") + field(8, field(1, b"full")))
     nvtx = field(21, nvtx_state(["step"], {"<default domain>": ["outer"]}))
@@ -59,6 +60,7 @@ def test_the_contents_of_a_report_are_told_in_ten_lines(tmp_path: Path) -> None:
         ("cubins", 1, None, "0 kB; 8.0; 1 with lines of source; 1 with PTX"),
     ]
     assert told["instances"]["address"] == {"launches": 1, "most": 2, "metrics": ["inst_executed"]}
+    assert told["rules"] == {"Bottleneck": ["sm__throughput.avg.pct_of_peak_sustained_elapsed"]}
     text = run(full(tmp_path), "--contents").stdout.splitlines()
     assert len([line for line in text if line.strip()]) == 2 + 10
 
@@ -129,7 +131,7 @@ def test_a_value_that_differs_without_a_reason_is_shown_and_fails(monkeypatch: p
     real = package_check._value
 
     def wrong(metric: Any) -> Any:
-        found = real(metric)
+        found: Any = real(metric)
         return found._replace(value=-1.0) if metric.name() == "gpu__time_duration.sum" else found
 
     monkeypatch.setattr(package_check, "_value", wrong)
