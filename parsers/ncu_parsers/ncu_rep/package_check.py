@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers.ncu_rep.blocks import MAGIC, blocks_of, opened
+from ncu_parsers.ncu_rep.blocks import blocks_of, is_plain, opened
 from ncu_parsers.ncu_rep.launch_batches import CODES_OF_INSTRUCTIONS, LISTS_OF_NAMES, RANGE_NAME
 from ncu_parsers.ncu_rep.report_file import read_report
 from ncu_parsers.ncu_rep.result_details import replace_links
@@ -132,9 +132,8 @@ def _package() -> Any:
 @contextmanager
 def _as_package_reads(source: Source) -> Iterator[Path]:
     """The report as a file that is not compressed."""
-    path = Path(source.path).absolute()
-    if source.head(len(MAGIC)) == path.open("rb").read(len(MAGIC)):
-        yield path
+    if is_plain(source):
+        yield Path(source.path).absolute()
         return
     with TemporaryDirectory(prefix="ncu-bench-") as folder:
         unpacked = Path(folder) / "report.ncu-rep"

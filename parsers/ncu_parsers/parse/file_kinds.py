@@ -51,7 +51,7 @@ NCU_REP = (b"NVR\0",)
 """The first bytes of a binary report of ncu."""
 
 KINDS: tuple[FileKind, ...] = (
-    FileKind("ncu_parsers.ncu_rep.report_file", magic=NCU_REP, in_parts=True),
+    FileKind("ncu_parsers.ncu_rep.report_file", magic=NCU_REP, streams=True, in_parts=True),
     FileKind("ncu_parsers.timelines.nsys_sqlite", magic=(b"SQLite format 3\0",)),
     FileKind("ncu_parsers.timelines.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
     FileKind(

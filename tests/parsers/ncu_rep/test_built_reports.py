@@ -164,6 +164,19 @@ def test_a_metric_that_stands_twice_in_a_launch_is_a_number_if_one_of_them_is(tm
         assert [row[TIME] for row in rows_of(parsed)] == [3.0]
 
 
+def test_a_launch_that_takes_too_much_of_the_memory_limit_is_left_out_with_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ncu_parsers.sources.memory.longest_message", lambda *, is_code=False: 2_000_000)
+    long = Kernel("long", more=field(12, bytes(2_000_000)))
+    parsed = read(tmp_path, report_of([Kernel("a", {TIME: 1}), long, Kernel("c", {TIME: 1})]))
+    assert [(row["launch_id"], row["kernel_name"]) for row in rows_of(parsed)] == [(0, "a"), (2, "c")]
+    assert notes_of(parsed) == [
+        "left out because each takes more than 2 MB in the file: 1 launches; give more memory with --memory-limit"
+    ]
+    assert "--memory-limit" in refusal(tmp_path, report_of([long]))
+
+
 def test_texts_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:
     data = THREE.replace(field(7, b"a"), field(7, b"\xff"))
     assert [row["kernel_name"] for row in rows_of(read(tmp_path, data))] == ["\ufffd", "b", "c"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import subprocess
 import sys
@@ -297,6 +298,14 @@ def test_a_compressed_report_is_read_like_the_report(
     assert [source.path for source in find_sources([str(tmp_path)])] == [str(path)]
     same = [{**row, "report": ""} for row in rows(report("josiahls__"))]
     assert [{**row, "report": ""} for row in rows(path)] == same
+
+
+def test_a_report_through_a_pipe_is_read_like_the_report() -> None:
+    command = [sys.executable, "-c", "import ncu_tools.cli as c; c.main()", "hotspots", "--format", "json"]
+    with report("josiahls__").open("rb") as stream:
+        piped = subprocess.run([*command, "-"], stdin=stream, capture_output=True, text=True, check=True)
+    named = subprocess.run([*command, str(report("josiahls__"))], capture_output=True, text=True, check=True)
+    assert json.loads(piped.stdout)["rows"] == json.loads(named.stdout)["rows"]
 
 
 def compressed_half(whole: bytes) -> bytes:
