@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import zstandard
-from ncu_launch.profilers.installed_tools import Tool, find_tool, print_raw_page
 from ncu_parsers.derived.tensor_opcodes import OPCODES
 from ncu_parsers.ncu_rep.report_file import read_report, stream_report
 from ncu_parsers.ncu_rep.result_details import replace_links
@@ -105,9 +104,9 @@ def printed(part: str, folder: Path) -> Path:
 
 
 def printed_page(path: Path, page: Path) -> Path:
-    ncu = find_tool("ncu")
-    assert ncu is not None
-    assert print_raw_page(ncu, path, page)
+    command = ["ncu", "--import", str(path), "--csv", "--page", "raw", "--print-units", "base"]
+    with page.open("wb") as stream:
+        subprocess.run(command, stdout=stream, check=True)
     return page
 
 
@@ -379,27 +378,3 @@ def test_a_file_named_like_an_option_is_read_as_a_file(monkeypatch: pytest.Monke
         shutil.copy(report("josiahls__"), tmp_path / name)
         assert len(rows(Path(name))) == 4
     assert not (tmp_path / "y").exists()
-
-
-def stand_in(tmp_path: Path, version: tuple[int, int], script: str) -> Tool:
-    program = tmp_path / "ncu"
-    program.write_text("#!/bin/sh\n" + script)
-    program.chmod(0o755)
-    return Tool("ncu", str(program), version, ".".join(map(str, version)))
-
-
-@pytest.mark.parametrize(("version", "option"), [((2020, 2), "--units"), ((2020, 3), "--print-units")])
-def test_ncu_gets_the_base_units_option_of_its_version(version: tuple[int, int], option: str, tmp_path: Path) -> None:
-    page = tmp_path / "page"
-    assert print_raw_page(stand_in(tmp_path, version, 'printf "%s|" "$@"\n'), tmp_path / "-x", page)
-    assert page.read_text() == f"--import|{tmp_path}/-x|--csv|--page|raw|{option}|base|"
-
-
-def test_an_ncu_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ncu_launch.profilers.installed_tools.IMPORT_TIMEOUT_S", 0.2)
-    assert not print_raw_page(stand_in(tmp_path, (2025, 1), "sleep 60\n"), tmp_path / "x", tmp_path / "page")
-
-
-def test_an_ncu_that_does_not_start_is_not_used(tmp_path: Path) -> None:
-    nowhere = Tool("ncu", str(tmp_path / "nowhere"), (2025, 1), "2025.1")
-    assert not print_raw_page(nowhere, tmp_path / "x", tmp_path / "page")
