@@ -14,6 +14,7 @@ from ncu_parsers.ncu_rep import package_check
 from ncu_parsers.ncu_rep.package_check import check
 from ncu_parsers.sources.sources import Source
 
+from ncu_tools.cli.binary_report import contents_table
 from tests.parsers.ncu_rep.test_instances import ALL_KINDS, REAL, made
 from tests.support.binary_reports import Kernel, field, nvtx_state, report_of
 from tests.support.ran import Ran, ran
@@ -63,6 +64,15 @@ def test_the_contents_of_a_report_are_told_in_ten_lines(tmp_path: Path) -> None:
     assert told["rules"] == {"Bottleneck": ["sm__throughput.avg.pct_of_peak_sustained_elapsed"]}
     text = run(full(tmp_path), "--contents").stdout.splitlines()
     assert len([line for line in text if line.strip()]) == 2 + 10
+
+
+def test_text_names_a_few_of_many_sections_and_json_all(tmp_path: Path) -> None:
+    sections = b"".join(field(17, field(1, f"Section{number}".encode())) for number in range(9))
+    path = tmp_path / "many.ncu-rep"
+    path.write_bytes(report_of([Kernel(more=sections)]))
+    named = {kind: contents_table(Source(str(path)), kind).rows[2]["which"] for kind in ("text", "json")}
+    assert named["text"].endswith("Section3 and 5 more")
+    assert named["json"].endswith("Section8")
 
 
 def test_what_of_a_damaged_report_is_left_is_told_with_a_note(tmp_path: Path) -> None:

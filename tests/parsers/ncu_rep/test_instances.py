@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from ncu_parsers.ncu_rep.instances import instance_tables
 from ncu_parsers.ncu_rep.source_code import kernel_codes
+from ncu_parsers.parse.instances_output import write_instances
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.schema.instance_table import COLUMNS, INSTANCES, SCHEMA_VERSION, schema
 from ncu_parsers.schema.tables import METADATA_KEY
@@ -101,6 +102,20 @@ def test_a_report_without_instances_writes_no_file_and_says_so(tmp_path: Path) -
     assert "made.ncu-rep holds no instances" in done.stderr
     assert "page.csv is no binary report, and only these hold instances as a table" in done.stderr
     assert not (tmp_path / "instances.parquet").exists()
+
+
+def test_instances_of_several_reports_are_one_file_and_an_unreadable_one_is_told(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        made(tmp_path / name)
+    sources = [Source(str(tmp_path / name / "made.ncu-rep")) for name in ("one", "two", "three")]
+    rows, notes = write_instances(tmp_path / "instances.parquet", sources)
+    assert rows == 16
+    assert len(notes) == 1
+    assert "gave no instances" in notes[0]
+    assert pq.read_table(tmp_path / "instances.parquet").column("report").unique().to_pylist() == [
+        source.path for source in sources[:2]
+    ]
 
 
 def test_a_dataset_gets_no_instances(tmp_path: Path) -> None:
