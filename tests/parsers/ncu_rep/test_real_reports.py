@@ -363,7 +363,7 @@ def test_reading_a_report_starts_no_program_and_loads_neither_the_package_nor_pa
         "import sys, subprocess; subprocess.Popen = None\n"
         "from ncu_parsers.parse.parse import parse; from ncu_parsers.sources.sources import Source\n"
         f"assert parse([Source({str(report('AveryClapp__'))!r})]).table is not None\n"
-        "sys.exit(str({'ncu_report', 'pandas'} & sys.modules.keys()) if {'ncu_report', 'pandas'} & sys.modules.keys() else 0)"
+        "loaded = {'ncu_report', 'pandas'} & sys.modules.keys(); sys.exit(', '.join(loaded) or 0)"
     )
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
 
