@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ncu_parsers.schema import instructions_table
+from ncu_parsers.schema import instance_table, instructions_table
 from ncu_parsers.schema.tables import COLUMNS, Field
 
 from tests.conftest import ROOT
@@ -20,7 +20,9 @@ def write(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
 
-PAGES = {"architecture.md": COLUMNS, "source.md": instructions_table.COLUMNS}
+PAGES = {
+    "architecture.md": COLUMNS, "dialects.md": instance_table.COLUMNS, "source.md": instructions_table.COLUMNS,
+}  # fmt: skip
 """Pages of docs/ with the columns of a contract."""
 
 

@@ -8,12 +8,12 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from ncu_launch.profilers.command_line import NEWEST, Version, nsys_export_command
+from ncu_launch.profilers.command_line import Version, nsys_export_command
 from ncu_launch.profilers.subprocesses import run
 
 _VERSION = re.compile(r"\b(20\d\d)\.(\d+)(?:\.\d+)*")
 TIMEOUT_S = 30
-IMPORT_TIMEOUT_S = 1800
+EXPORT_TIMEOUT_S = 1800
 MEBIBYTE = 1 << 20
 
 
@@ -89,29 +89,14 @@ def listed_metrics(ncu: Tool, chip: str) -> frozenset[str]:
     return frozenset(name for name in names if "__" in name)
 
 
-def print_raw_page(ncu: Tool, report: Path, page: Path) -> bool:
-    """Print the raw page of a binary report, in base units, to `page` with `ncu`; False if ncu did not finish.
-
-    ncu writes its error messages to `page` too. The path is absolute, so that no file name is taken for an option.
-    """
-    units = "--print-units" if (ncu.version or NEWEST) >= (2020, 3) else "--units"
-    command = [ncu.path, "--import", str(report.absolute()), "--csv", "--page", "raw", units, "base"]
-    return _converted(command, page)
-
-
 def export_timeline(nsys: Tool, report: Path, output: Path, log: Path) -> bool:
     """Export a report to SQLite at `output` with nsys, logging to `log`; False if nsys failed to start or timed out.
 
     Success is the existence of `output`, not what nsys prints.
     """
     command = nsys_export_command(str(report.absolute()), str(output.absolute()), nsys.path)
-    return _converted(command, log)
-
-
-def _converted(command: list[str], log: Path) -> bool:
-    """Run a conversion and log its output; False if it could not start or timed out."""
     try:
-        finished = run(command, log, timeout=IMPORT_TIMEOUT_S)
+        finished = run(command, log, timeout=EXPORT_TIMEOUT_S)
     except OSError:
         return False
     if finished.interrupted:

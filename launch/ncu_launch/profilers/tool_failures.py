@@ -39,7 +39,7 @@ FAILURES: tuple[Failure, ...] = (
         "report-not-readable",
         ("Failed to load report file", "Could not open report file"),
         "this ncu could not load the report: the file is missing, or newer than the ncu that was asked to print it",
-        "Export the CSV again with an ncu at least as new as the one that made the report: "
+        "Name the binary report itself, which is read without an ncu, or export it with one at least as new as it: "
         "ncu --import FILE.ncu-rep --csv --page raw --print-units base > FILE.csv",
     ),
     Failure(

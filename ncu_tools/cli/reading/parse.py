@@ -12,8 +12,10 @@ from ncu_parsers.datasets.dataset_layout import LAUNCHES
 from ncu_parsers.datasets.engine import cores
 from ncu_parsers.datasets.remote_files import is_url
 from ncu_parsers.report_data.report import Report
+from ncu_parsers.schema.instance_table import INSTANCES_FILE
 from ncu_parsers.sources.sources import STANDARD_INPUT, Source, find_sources
 
+from ncu_tools.cli.binary_report import check_table, contents_table
 from ncu_tools.cli.options import (
     capture_option,
     dask_option,
@@ -47,7 +49,7 @@ REPORTS_SHOWN = 40
 @click.command()
 @click.argument("reports", nargs=-1, required=True, metavar="REPORT...")
 @click.option(
-    "-o", "--output", required=True, metavar="PATH",
+    "-o", "--output", metavar="PATH",
     help="The Parquet file to write; a folder/ or a URL is a dataset with a file for each report.",
 )  # fmt: skip
 @click.option("--separate", is_flag=True, help="Keep a launch that stands in several files as several rows.")
@@ -56,17 +58,25 @@ REPORTS_SHOWN = 40
     "--run", default="", metavar="NAME", help="The run of all reports of a dataset; else that of each folder."
 )
 @click.option("--instructions", is_flag=True, help="Also write the instructions of kernels, as instructions.parquet.")
+@click.option(
+    "--instances", is_flag=True, help="Write the values per instruction, opcode, time and unit beside the output."
+)
+@click.option("--contents", is_flag=True, help="Say what binary reports hold, and write nothing.")
+@click.option("--check", is_flag=True, help="Compare with what NVIDIA's package reads, and write nothing.")
 @dask_option
 @formulas_option
 @capture_option
 @format_option
 def command(
     reports: tuple[str, ...],
-    output: str,
+    output: str | None,
     separate: bool,
     instructions: bool,
     dataset: bool,
     run: str,
+    instances: bool,
+    contents: bool,
+    check: bool,
     dask: str | None,
     output_format: str,
 ) -> None:
@@ -76,19 +86,28 @@ def command(
     pattern, or - for standard input. What cannot be read is named with the reason; what can be is written.
     Beside a file called launches.parquet, its kernels are written as kernels.parquet. In a dataset a report is the
     file run=NAME/rank=N/report=NAME/launches.parquet; reports of the same name there are replaced, others stay.
+    Of binary reports, --instances writes instances.parquet beside the output.
 
     \b
     Example:
       ncu-bench parse report.csv -o launches.parquet
-      ncu-bench parse report.ncu-rep -o launches.parquet
+      ncu-bench parse report.ncu-rep -o launches.parquet --instances
+      ncu-bench parse report.ncu-rep --contents
       ncu --csv --page raw -k gemm ./app | ncu-bench parse - -o launches.parquet
       ncu-bench parse runs/*/reports -o s3://bucket/fleet --dask local
     """
+    if contents or check:
+        _look(reports, output, contents=contents, check=check, output_format=output_format)
+        return
+    if output is None:
+        raise click.MissingParameter(param_hint="'-o' / '--output'", param_type="option")
     as_dataset = dataset or output.endswith("/") or is_url(output)
     _check(output, as_dataset, run, dask)
-    if instructions and as_dataset:
+    if (instances or instructions) and as_dataset:
         raise WrongUsage(
-            "--instructions is for one file, and a dataset was asked for.", advice="Parse the report into a file."
+            f"{'--instances' if instances else '--instructions'} is for one file, and a dataset has a file for each "
+            "report.",
+            advice="Write the launches of the reports that you need it of to a file: -o launches.parquet",
         )
     sources = find_sources(list(reports))
     if not as_dataset:
@@ -99,6 +118,8 @@ def command(
         parsed.notes += _write_instructions(Path(output), sources, parsed)
     rows = [_row(report) for report in parsed.reports]
     notes = _notes(parsed)
+    if instances and parsed.written:
+        notes += _write_instances(Path(output), sources)
     if output_format == "text":
         shown = 2 if as_dataset else 1
         rows = [{**row, "report": "/".join(PurePath(row["report"]).parts[-shown:])} for row in rows]
@@ -108,6 +129,37 @@ def command(
     if parsed.reports or parsed.notes:
         show(Table("parse", COLUMNS, rows, notes, _extra(parsed, output)), output_format)
     _raise_refusals(parsed)
+
+
+def _look(reports: tuple[str, ...], output: str | None, *, contents: bool, check: bool, output_format: str) -> None:
+    """Say what binary reports hold, or what NVIDIA's package reads differently."""
+    if output is not None or (contents and check):
+        raise WrongUsage(
+            "--contents and --check only look at reports.", advice="Leave out -o, and use one of them at a time."
+        )
+    sources = find_sources(list(reports))
+    if contents:
+        for source in sources:
+            if len(sources) > 1 and output_format == "text":
+                click.echo(printable(source.name))
+            show(contents_table(source, output_format), output_format)
+        return
+    table, unexplained = check_table(sources, output_format)
+    show(table, output_format)
+    if unexplained:
+        raise NcuBenchError(
+            f"{counted(unexplained, 'value differs', 'values differ')} from what NVIDIA's package reads, and it is not "
+            "known why.",
+            advice="Report it with the table above: one of the two readers is wrong.",
+        )
+
+
+def _write_instances(output: Path, sources: list[Source]) -> list[str]:
+    from ncu_parsers.parse.instances_output import write_instances
+
+    path = output.with_name(INSTANCES_FILE)
+    rows, notes = write_instances(path, sources)
+    return [*notes, f"{rows:,} instances were written to {path}"] if rows else notes
 
 
 def _check(output: str, as_dataset: bool, run: str, dask: str | None) -> None:

@@ -13,7 +13,7 @@ from ncu_tools.numbers.number_format import counted, duration
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    from ncu_parsers.ncu_rep.time_series import TimeSeries
+    from ncu_parsers.ncu.instructions.time_series import TimeSeries
 
 COLLECT = "ncu --set full, or --section PmSampling, from ncu 2024.1 on"
 COLUMNS = (
@@ -49,7 +49,7 @@ def command(run: str, kernels: tuple[str, ...], launch: int | None, output_forma
       ncu-bench samples report.ncu-rep
       ncu-bench samples report.ncu-rep --kernel gemm --format json
     """
-    from ncu_parsers.ncu_rep.time_series import time_series
+    from ncu_parsers.ncu.instructions.time_series import time_series
     from ncu_parsers.sources.sources import find_sources
 
     from ncu_tools.kernels.source.over_time import counter_over_time

@@ -122,7 +122,6 @@ def read_report(source: Source) -> Report:
 
 
 BINARY_FILES = (
-    (b"NVR\0", "is a binary report of ncu (.ncu-rep)", "Save it to a file and name that file: it is read from there."),
     (b"SQLite format 3\0", "is an SQLite file, perhaps an export of nsys", "Save it to a file and name that file."),
     (b"PAR1", "is a Parquet file already", "Give it to hotspots or roofline as it is."),
     (b"PK\x03\x04", "is a zip archive", "Unpack it, and name the files or their folder."),
@@ -272,7 +271,7 @@ def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
         return NotAReport(
             f"{result.source} is the log of a run that wrote its results elsewhere.",
             f'It says: "{reports[0].strip()}".',
-            f"Export that report: {EXPORT}",
+            "Name that report: it is read as it is.",
         )
     if result.lines[report.TOO_LONG]:
         return NotAReport(

@@ -21,11 +21,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
 from ncu_parsers.sources import memory
-from ncu_parsers.sources.sources import Source, unreadable
+from ncu_parsers.sources.sources import STANDARD_INPUT, Source, unreadable
 
 MAGIC = b"NVR\0"
 SIZE_BYTES = 4
-LONGEST_SOURCE = 1 << 30
 BLOCKS_BETWEEN_CHECKS = 10_000
 
 
@@ -103,18 +102,24 @@ class Blocks:
         return sorted(self.blocks, key=lambda block: block.process.number or 0)
 
 
+def is_plain(source: Source) -> bool:
+    """Whether a report is a file as it is, neither compressed nor standard input. Raises `OSError`."""
+    if source.path == STANDARD_INPUT:
+        return False
+    with Path(source.path).open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
 @contextmanager
 def opened(source: Source) -> Iterator[BinaryIO]:
-    """The report as a file in which one can seek, unpacked into a temporary one if it is compressed.
+    """The report as a file in which one can seek, unpacked into a temporary one if it is none.
 
     Raises `NcuBenchError` if it cannot be read or unpacked.
     """
     with TemporaryDirectory(prefix="ncu-bench-") as folder:
         path = Path(source.path)
         try:
-            with path.open("rb") as plain:
-                is_plain = plain.read(len(MAGIC)) == MAGIC
-            if not is_plain:
+            if not is_plain(source):
                 path = Path(folder) / "report.ncu-rep"
                 source.unpack(path)
             stream = path.open("rb")
@@ -177,7 +182,7 @@ def _process(process: Any) -> Process:
 def _message(stream: BinaryIO, end: int) -> bytes:
     """The next message of a file, or of a block, that ends at `end`. Raises `Damaged` if that is before it."""
     size = _size(stream, end)
-    if size > memory.longest_line():
+    if size > memory.longest_message():
         raise Damaged("a message is longer than any")
     return stream.read(size)
 
@@ -193,7 +198,7 @@ def _size(stream: BinaryIO, end: int) -> int:
 
 
 class Message(NamedTuple):
-    """One message of a payload: what it is, and its bytes, None if they are more than any such message has."""
+    """One message of a payload: what it is, and its bytes, None if they are too many for the memory limit."""
 
     content: Content
     data: bytes | None
@@ -209,7 +214,7 @@ def messages_of(stream: BinaryIO, block: Block, *wanted: Content) -> Iterator[Me
         at = stream.tell() + size
         content = block.content_at(place)
         if content in wanted:
-            longest = LONGEST_SOURCE if content is Content.SOURCE else memory.longest_line()
+            longest = memory.longest_message(is_code=content is Content.SOURCE)
             yield Message(content, stream.read(size) if size <= longest else None, block)
         place += 1
     if place < block.sources + block.kernels + block.ranges:

@@ -65,10 +65,13 @@ MESSAGES: dict[str, Fields] = {
     "SourceFiles": ((1, "files", "SourceFile*"),),
     "SourceFile": ((1, "path", "bytes"), (2, "content", "bytes")),
 }  # fmt: skip
-"""Field number, our name and kind by message; a kind with * is repeated, one that is no number or bytes is a message."""
+"""Number, name and kind of the fields of each message. A kind with * is repeated; some kinds are messages."""
 
-_KINDS = {"double": 1, "float": 2, "uint64": 4, "bytes": 12, "uint32": 13}
-_MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
+_Field = descriptor_pb2.FieldDescriptorProto
+_KINDS = {
+    "double": _Field.TYPE_DOUBLE, "float": _Field.TYPE_FLOAT, "uint32": _Field.TYPE_UINT32,
+    "uint64": _Field.TYPE_UINT64, "bytes": _Field.TYPE_BYTES,
+}  # fmt: skip
 _PACKAGE = "ncu_bench"
 
 DAMAGE = (DecodeError, ValueError, IndexError, KeyError, TypeError, struct.error, RecursionError)
@@ -86,9 +89,9 @@ def _pool() -> descriptor_pool.DescriptorPool:
         message = file.message_type.add(name=name)
         for number, field, kind in fields:
             added = message.field.add(name=field, number=number)
-            added.label = _REPEATED if kind.endswith("*") else _OPTIONAL
+            added.label = _Field.LABEL_REPEATED if kind.endswith("*") else _Field.LABEL_OPTIONAL
             kind = kind.rstrip("*")
-            added.type = _KINDS.get(kind, _MESSAGE)
+            added.type = _KINDS.get(kind, _Field.TYPE_MESSAGE)
             if kind not in _KINDS:
                 added.type_name = f".{_PACKAGE}.{kind}"
     pool = descriptor_pool.DescriptorPool()

@@ -20,8 +20,8 @@ from ncu_parsers.sources import memory
 from ncu_parsers.streaming.cells.rows import MISSING, Codes, Texts
 from ncu_parsers.streaming.launch_columns import LaunchColumns, MetricColumn, NvtxRanges, Rules
 
-VALUES_OF_A_BATCH = 200_000
-BYTES_OF_A_BATCH = 32_000_000
+VALUES_OF_A_BATCH = 100_000
+BYTES_OF_A_BATCH = 16_000_000
 """Launches become columns when they have so many values, or took so many bytes of the file."""
 
 LISTS_OF_NAMES = ("breakdown:", "group:")
@@ -36,24 +36,26 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 WIDEST = 1 << 31
 _PRINTED = NumberFormat(".")
 
-Shape = tuple[int, ...]
+Shape = tuple[int, int, int]
+NO_SHAPE: Shape = (MISSING, MISSING, MISSING)
 
 
 def launches_of(stream: BinaryIO, blocks: Blocks, lost: Lost, name: str) -> Iterator[LaunchColumns]:
     """The launches of a file, some at a time. Raises `memory.TooBig` naming the report `name`."""
-    batch = _Batch(blocks.names)
+    codes = _Codes.of(blocks.names)
+    batch = _Batch(codes)
     for result in results_of(stream, blocks, lost):
         if not batch.takes(result):
             yield batch.columns(lost)
             memory.require_memory(name, streaming=True)
-            batch = _Batch(blocks.names)
+            batch = _Batch(codes)
         batch.add(result)
     if batch.launches:
         yield batch.columns(lost)
 
 
 class _Launch(NamedTuple):
-    """What a result says of a launch beside its metrics. A shape that it does not have is (-1, -1, -1)."""
+    """What a result says of a launch beside its metrics. Shapes that it does not have are `NO_SHAPE`."""
 
     number: int
     process: Process
@@ -68,16 +70,19 @@ class _Launch(NamedTuple):
 
 
 def _launch_of(result: Result) -> _Launch:
-    message = result.message
-    created, context = (_whole(message, name) for name in ("created", "context"))
-    if result.content is Content.RANGE:
-        nowhere = (MISSING,) * 3
-        details = RANGE_NAME, nowhere, nowhere, created, context, None, []
-    else:
-        name = text_of(message.name or message.function or message.mangled)
-        shapes = _shape(message.grid), _shape(message.block)
-        details = name, *shapes, created, context, _whole(message, "stream"), rules_of(message)
-    return _Launch(result.number, result.block.process, *details, nvtx_ranges(message))
+    message, is_range = result.message, result.content is Content.RANGE
+    return _Launch(
+        number=result.number,
+        process=result.block.process,
+        name=RANGE_NAME if is_range else text_of(message.name or message.function or message.mangled),
+        grid=NO_SHAPE if is_range else _shape(message.grid),
+        block=NO_SHAPE if is_range else _shape(message.block),
+        created=_whole(message, "created"),
+        context=_whole(message, "context"),
+        stream=None if is_range else _whole(message, "stream"),
+        rules=[] if is_range else rules_of(message),
+        ranges=nvtx_ranges(message),
+    )
 
 
 def _whole(message: Any, name: str) -> int | None:
@@ -87,18 +92,30 @@ def _whole(message: Any, name: str) -> int | None:
 def _shape(shape: Any) -> Shape:
     sides = shape.x, shape.y, shape.z
     is_whole = all(shape.HasField(side) for side in "xyz") and max(sides) < WIDEST
-    return sides if is_whole else (MISSING,) * 3
+    return sides if is_whole else NO_SHAPE
+
+
+class _Codes(NamedTuple):
+    """The names of metrics, for each id the place of its name (int32), and the ids of metrics counted by opcode."""
+
+    names: list[str]
+    of_ids: Codes
+    by_opcode: frozenset[int]
+
+    @classmethod
+    def of(cls, names: MetricNames) -> _Codes:
+        """Those of a file, of which there may be millions: they are not copied."""
+        of_ids = np.frombuffer(names.codes, np.int32) if names.codes else np.empty(0, np.int32)
+        by_opcode = np.array([text.startswith(OPCODE_METRICS) for text in names.texts], bool)
+        return cls(names.texts, of_ids, frozenset(np.flatnonzero(by_opcode[of_ids]).tolist()))
 
 
 class _Batch:
     """Results that follow each other, their values still encoded: `ids` and `encoded` are those of all launches."""
 
-    def __init__(self, names: MetricNames) -> None:
+    def __init__(self, codes: _Codes) -> None:
         self.launches: list[_Launch] = []
-        self._names = names.texts
-        self._codes: Codes = np.array([*names.codes, MISSING], np.int32)
-        opcodes = [code for code, text in enumerate(names.texts) if text.startswith(OPCODE_METRICS)]
-        self._by_opcode = set(np.flatnonzero(np.isin(self._codes, opcodes)).tolist())
+        self._names, self._codes, self._by_opcode = codes
         self._opcodes = _OpcodeCounts()
         self._ids: list[int] = []
         self._encoded: list[bytes] = []
@@ -135,7 +152,7 @@ class _Batch:
             rows,
             np.array([launch.number for launch in launches], np.int64),
             np.array([launch.process.number for launch in launches], np.int64) if has_process else None,
-            {title: _texts(cells) for title, cells in _cells(launches, metrics).items() if any(cells)},
+            {title: _texts(cells) for title, cells in _cells(launches, metrics).items()},
             {
                 "Grid Size": _shapes([launch.grid for launch in launches], metrics, "launch__grid_dim_"),
                 "Block Size": _shapes([launch.block for launch in launches], metrics, "launch__block_dim_"),
@@ -150,13 +167,15 @@ class _Batch:
     def _metrics(self, lost: Lost) -> dict[str, MetricColumn]:
         """The metrics that some launch has, by name."""
         values, rows = values_of(self._encoded), np.repeat(np.arange(len(self.launches)), self._counts)
-        ids = np.minimum(np.array(self._ids, np.int64), len(self._codes) - 1)
-        codes, places = np.unique(self._codes[ids], return_inverse=True)
+        ids, all_codes = np.array(self._ids, np.int64), np.full(len(self._ids), MISSING, np.int32)
+        is_named = ids < len(self._codes)
+        all_codes[is_named] = self._codes[ids[is_named]]
+        codes, places = np.unique(all_codes, return_inverse=True)
         numbers = np.full((len(codes), len(self.launches)), np.nan)
         present = np.isfinite(values.numbers)
         numbers[places[present], rows[present]] = values.numbers[present]
         lost.values += values.damaged
-        lost.nameless += int((self._codes[ids] == MISSING).sum())
+        lost.nameless += int((~is_named).sum())
         columns = {
             code: MetricColumn(numbers[place], unit_of(self._names[code]))
             for place, code in enumerate(codes.tolist())
@@ -210,22 +229,23 @@ def _has_any(column: MetricColumn) -> bool:
 
 
 def _put(column: MetricColumn, row: int, text: str) -> None:
-    """Store a value that the report holds as text: a number where it is one."""
+    """Store a value that the report holds as text: a number where it is one, which goes before a word."""
     text = text.strip()
     if text in ABSENT:
         return
     number = _PRINTED.parse(text)
-    if number is None:
-        column.words[row] = text
-    else:
+    if number is not None:
         column.values[row] = number.value
+        column.words.pop(row, None)
+    elif np.isnan(column.values[row]):
+        column.words[row] = text
 
 
 # ------------------------------------------------------------------------------------------------------- identity
 
 
 def _cells(launches: Sequence[_Launch], metrics: dict[str, MetricColumn]) -> dict[str, list[str]]:
-    """The identity cells by the titles of ncu's pages, "" where unknown. Metrics know better than what is beside them."""
+    """The identity cells by the titles of ncu's pages, "" where unknown. Metrics go before what stands beside them."""
     return {
         "Kernel Name": [launch.name for launch in launches],
         "Device": _whole_texts(metrics, "launch__device_id", [None] * len(launches)),

@@ -21,6 +21,7 @@ from ncu_parsers.report_data.csv_text import whole
 from ncu_parsers.report_data.nvtx_path import place
 from ncu_parsers.report_data.refusals import NotAReport
 from ncu_parsers.report_data.report import Launch, Metric, Report, Rule
+from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns
 from ncu_parsers.streaming.streaming_reader import StreamedReport, write_launches
@@ -56,7 +57,7 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 @contextmanager
 def _reading(source: Source, report: Report) -> Iterator[Iterator[LaunchColumns]]:
-    """The launches of a report, which are noted in it: at the end what was lost. Raises `NotAReport` if none is left."""
+    """The launches of a report; what is lost is noted in it at the end. Raises `NotAReport` if there is no launch."""
     lost = Lost()
     report.dialects = [DIALECT]
     with opened(source) as stream:
@@ -77,6 +78,12 @@ def _or_refused(
 ) -> Iterator[LaunchColumns]:
     first = next(columns, None)
     if first is None:
+        if lost.too_long:
+            raise memory.TooBig(
+                f"{source.name} holds only launches that take more than the memory limit allows.",
+                f"Each takes more than {memory.longest_message() // 10**6} MB in the file.",
+                f"Give more memory with {memory.OPTION}.",
+            )
         raise _empty(source, is_damaged=blocks.is_cut or lost.results > 0)
     yield first
     yield from columns

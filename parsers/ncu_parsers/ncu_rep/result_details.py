@@ -53,6 +53,16 @@ def _rule(rule: Any, item: Any) -> Rule:
     return Rule(text_of(rule.section), text_of(rule.name), kind, text, speedup_type, speedup)
 
 
+def focus_of(result: Any) -> dict[str, list[str]]:
+    """The metrics that each rule's messages stand on, by the rule's name."""
+    found: dict[str, list[str]] = {}
+    for rule in result.rules:
+        metrics = [text_of(focus.metric) for item in rule.body.items for focus in item.focus]
+        if metrics:
+            found.setdefault(text_of(rule.name), []).extend(metrics)
+    return found
+
+
 def replace_links(text: str) -> str:
     """A rule's message as ncu prints it: `@section:X:The X@` becomes The X, `@url:Page:http://x@` Page (http://x)."""
     return _LINK_INSIDE.sub(r"\1", _LINK_TO_PAGE.sub(r"\1 (\2)", text))

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ncu_parsers.ncu_rep.blocks import Block, Blocks, Content, Message, messages_of
 from ncu_parsers.ncu_rep.fields import Damaged, decoded
+from ncu_parsers.sources import memory
 
 
 class Result(NamedTuple):
@@ -22,9 +23,12 @@ class Result(NamedTuple):
 
 @dataclass
 class Lost:
-    """How many results and values could not be decoded, and how many values are of metrics without a name."""
+    """How many results and values could not be decoded, how many results are too long for the memory limit, and of how
+    many values the metric has no name in the file.
+    """
 
     results: int = 0
+    too_long: int = 0
     values: int = 0
     nameless: int = 0
 
@@ -32,14 +36,17 @@ class Lost:
         """A note for each kind of loss."""
         notes = []
         if self.results:
+            launches = "1 damaged launch was" if self.results == 1 else f"{self.results} damaged launches were"
+            notes.append(f"{launches} left out; those behind keep their launch ids")
+        if self.too_long:
             notes.append(
-                f"{self.results} launch{'es are' if self.results > 1 else ' is'} damaged and left out; those behind "
-                "keep their launch ids"
+                f"left out because each takes more than {memory.longest_message() // 10**6} MB in the file: "
+                f"{self.too_long} launches; give more memory with {memory.OPTION}"
             )
         if self.values:
-            notes.append(f"{self.values} values are damaged and left out")
+            notes.append(f"left out because they are damaged: {self.values} values")
         if self.nameless:
-            notes.append(f"{self.nameless} values of metrics whose names are not in the file are left out")
+            notes.append(f"left out because the names of their metrics are not in the file: {self.nameless} values")
         return notes
 
 
@@ -49,21 +56,21 @@ def results_of(stream: BinaryIO, blocks: Blocks, lost: Lost) -> Iterator[Result]
     for block in blocks.of_processes():
         try:
             for message in messages_of(stream, block, Content.KERNEL, Content.RANGE):
-                result = _decoded(message, number)
+                result = _decoded(message, number, lost)
                 number += 1
                 if result is not None:
                     yield result
-                else:
-                    lost.results += 1
         except Damaged:
             blocks.is_cut = True
 
 
-def _decoded(message: Message, number: int) -> Result | None:
+def _decoded(message: Message, number: int, lost: Lost) -> Result | None:
     if message.data is None:
+        lost.too_long += 1
         return None
     try:
         decoded_message = decoded(message.content.value, message.data)
     except Damaged:
+        lost.results += 1
         return None
     return Result(decoded_message, message.content, number, message.block, len(message.data))

@@ -19,7 +19,7 @@ from ncu_parsers.datasets.dataset_layout import RUN, Dataset, Partition
 from ncu_parsers.datasets.remote_files import File
 from ncu_parsers.parquet.checked_open import DAMAGE, opened, parquet_file
 from ncu_parsers.parquet.footer import FooterColumns
-from ncu_parsers.schema import arrays, bench_table, instructions_table
+from ncu_parsers.schema import arrays, bench_table, instance_table, instructions_table
 from ncu_parsers.schema.tables import (
     COLUMNS,
     METADATA_KEY,
@@ -163,6 +163,11 @@ def _require_launches(table: pa.Table, path: File) -> None:
     if table_metadata(table).get("table") == instructions_table.INSTRUCTIONS:
         raise NcuBenchError(
             f"{path} is a table of instructions, not of launches.", advice=f"Look at it with: ncu-bench source {path}"
+        )
+    if table_metadata(table).get("table") == instance_table.INSTANCES:
+        raise NcuBenchError(
+            f"{path} is a table of instances: what metrics are at each address, opcode or time, not launches.",
+            advice="Name the file of launches beside it; any reader of Parquet opens this one.",
         )
     if "kernels" in table_metadata(table):
         raise NcuBenchError(

@@ -33,9 +33,9 @@ def write_table(table: pa.Table, path: Path) -> None:
 ROWS_OF_A_GROUP = 128 * 1024
 ROWS_AT_A_TIME = 8 * 1024
 """Rows of a column that Arrow encodes at a time; its default of 1024 takes 5 % longer."""
-ENOUGH_ROWS = 16 * 1024
+ENOUGH_ROWS, ENOUGH_CELLS = 16 * 1024, 1_500_000
 """Smaller tables are buffered and combined to one row group: Arrow keeps a kilobyte per column and row group until the
-file is closed, as much as 128 buffered rows.
+file is closed, as much as 128 buffered rows. Reports of a thousand metrics reach the second limit first.
 """
 
 
@@ -75,7 +75,8 @@ class RowGroups:
     def write(self, table: pa.Table) -> None:
         """Append the rows of a table."""
         self._waiting.append(table)
-        if sum(map(len, self._waiting)) >= ENOUGH_ROWS:
+        rows = sum(map(len, self._waiting))
+        if rows >= ENOUGH_ROWS or rows * table.num_columns >= ENOUGH_CELLS:
             self._write_waiting()
 
     def finish(self, metadata: bytes) -> None:

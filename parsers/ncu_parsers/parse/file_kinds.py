@@ -27,8 +27,9 @@ class FileKind(NamedTuple):
     """A kind of file: the module that reads it, and its first bytes or the endings of its name.
 
     If `words` are given, one of them must occur near the beginning. Only kinds with `streams` can be read from standard
-    input; other readers need a file. With `in_parts`, the module's `stream_report` reads big files too. With `by_others`, an external program reads the file, and the module's `read_with`
-    names it with its version, because another version may give other data.
+    input; other readers need a file. With `in_parts`, the module's `stream_report` reads big files too. With
+    `by_others`, an external program reads the file, and the module's `read_with` names it with its version, because
+    another version may give other data.
     """
 
     module: str
@@ -46,8 +47,11 @@ class FileKind(NamedTuple):
         return head.startswith(self.magic) and (not self.words or any(word in head for word in self.words))
 
 
+NCU_REP = (b"NVR\0",)
+"""The first bytes of a binary report of ncu."""
+
 KINDS: tuple[FileKind, ...] = (
-    FileKind("ncu_parsers.ncu_rep.report_file", magic=(b"NVR\0",), in_parts=True),
+    FileKind("ncu_parsers.ncu_rep.report_file", magic=NCU_REP, streams=True, in_parts=True),
     FileKind("ncu_parsers.timelines.nsys_sqlite", magic=(b"SQLite format 3\0",)),
     FileKind("ncu_parsers.timelines.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
     FileKind(
@@ -94,6 +98,12 @@ def streamer_of(source: Source) -> Callable[[Source, Callable[[pa.Table], None]]
         kind.module if kind else TEXT_IN_PARTS
     ).stream_report
     return stream
+
+
+def is_binary_report(source: Source) -> bool:
+    """Whether `source` is a binary report of ncu. Raises `NcuBenchError` if it cannot be opened."""
+    kind = _kind_of(source)
+    return kind is not None and kind.magic == NCU_REP
 
 
 def read_with(sources: Sequence[Source]) -> str:

@@ -36,6 +36,11 @@ written before its end takes about three times as much."""
 LINES_IN_IT, LONGEST = 64, 1 << 28
 """A line may take a 64th of the limit, since its cells take some twenty times its length; at most 256 MB."""
 
+MESSAGES_IN_IT, CODES_IN_IT = 32, 8
+"""A result in a binary report may take a 32nd of the limit, since decoding one made for that takes up to thirty times
+its length, and the code of a kernel, which is one text, an eighth.
+"""
+
 TIDIED = 0.95
 """Releasing memory takes seconds. If it frees less than 5 %, it would soon be needed again."""
 
@@ -110,6 +115,11 @@ def share_among(processes: int) -> None:
 def longest_line() -> int:
     """The maximum characters of a line of a report."""
     return min(limit() // LINES_IN_IT, LONGEST)
+
+
+def longest_message(*, is_code: bool = False) -> int:
+    """The maximum bytes of a message of a binary report; of one that holds code if `is_code`."""
+    return limit() // (CODES_IN_IT if is_code else MESSAGES_IN_IT)
 
 
 def require_memory(name: str, *, streaming: bool = False) -> None:

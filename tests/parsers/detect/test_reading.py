@@ -324,7 +324,6 @@ class TestRefusals:
             (dialects.long([], PLAIN), "has the header of a long page and no launch below it"),
             ("==PROF== Report: /data/run.ncu-rep\n", "is the log of a run that wrote its results elsewhere"),
             ('"Kernel Name","k(int)"\n"Address","Source"\n"0x0","MOV"\n', "is a source page"),
-            ("NVR\0binary", "is a binary report of ncu"),
             ("SQLite format 3\0", "is an SQLite file"),
         ],
     )

@@ -1,4 +1,4 @@
-"""Instructions of binary reports, against the source page that the real ncu prints of the same file."""
+"""Instructions of binary reports, against the source page of the real ncu; their text by package (sass_by_package)."""
 
 from __future__ import annotations
 

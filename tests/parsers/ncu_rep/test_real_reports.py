@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import zstandard
-from ncu_launch.profilers.installed_tools import Tool, find_tool, print_raw_page
 from ncu_parsers.derived.opcode_lists import WARPS_BY_FULL_NAME
 from ncu_parsers.ncu_rep.report_file import read_report, stream_report
 from ncu_parsers.ncu_rep.result_details import replace_links
@@ -104,9 +104,9 @@ def printed(part: str, folder: Path) -> Path:
 
 
 def printed_page(path: Path, page: Path) -> Path:
-    ncu = find_tool("ncu")
-    assert ncu is not None
-    assert print_raw_page(ncu, path, page)
+    command = ["ncu", "--import", str(path), "--csv", "--page", "raw", "--print-units", "base"]
+    with page.open("wb") as stream:
+        subprocess.run(command, stdout=stream, check=True)
     return page
 
 
@@ -299,6 +299,14 @@ def test_a_compressed_report_is_read_like_the_report(
     assert [{**row, "report": ""} for row in rows(path)] == same
 
 
+def test_a_report_through_a_pipe_is_read_like_the_report() -> None:
+    command = [sys.executable, "-c", "import ncu_tools.cli as c; c.main()", "hotspots", "--format", "json"]
+    with report("josiahls__").open("rb") as stream:
+        piped = subprocess.run([*command, "-"], stdin=stream, capture_output=True, text=True, check=True)
+    named = subprocess.run([*command, str(report("josiahls__"))], capture_output=True, text=True, check=True)
+    assert json.loads(piped.stdout)["rows"] == json.loads(named.stdout)["rows"]
+
+
 def compressed_half(whole: bytes) -> bytes:
     compressed = gzip.compress(whole)
     return compressed[: len(compressed) * 3 // 4]
@@ -355,7 +363,7 @@ def test_reading_a_report_starts_no_program_and_loads_neither_the_package_nor_pa
         "import sys, subprocess; subprocess.Popen = None\n"
         "from ncu_parsers.parse.parse import parse; from ncu_parsers.sources.sources import Source\n"
         f"assert parse([Source({str(report('AveryClapp__'))!r})]).table is not None\n"
-        "sys.exit(str({'ncu_report', 'pandas'} & sys.modules.keys()) if {'ncu_report', 'pandas'} & sys.modules.keys() else 0)"
+        "loaded = {'ncu_report', 'pandas'} & sys.modules.keys(); sys.exit(', '.join(loaded) or 0)"
     )
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
 
@@ -370,27 +378,3 @@ def test_a_file_named_like_an_option_is_read_as_a_file(monkeypatch: pytest.Monke
         shutil.copy(report("josiahls__"), tmp_path / name)
         assert len(rows(Path(name))) == 4
     assert not (tmp_path / "y").exists()
-
-
-def stand_in(tmp_path: Path, version: tuple[int, int], script: str) -> Tool:
-    program = tmp_path / "ncu"
-    program.write_text("#!/bin/sh\n" + script)
-    program.chmod(0o755)
-    return Tool("ncu", str(program), version, ".".join(map(str, version)))
-
-
-@pytest.mark.parametrize(("version", "option"), [((2020, 2), "--units"), ((2020, 3), "--print-units")])
-def test_ncu_gets_the_base_units_option_of_its_version(version: tuple[int, int], option: str, tmp_path: Path) -> None:
-    page = tmp_path / "page"
-    assert print_raw_page(stand_in(tmp_path, version, 'printf "%s|" "$@"\n'), tmp_path / "-x", page)
-    assert page.read_text() == f"--import|{tmp_path}/-x|--csv|--page|raw|{option}|base|"
-
-
-def test_an_ncu_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ncu_launch.profilers.installed_tools.IMPORT_TIMEOUT_S", 0.2)
-    assert not print_raw_page(stand_in(tmp_path, (2025, 1), "sleep 60\n"), tmp_path / "x", tmp_path / "page")
-
-
-def test_an_ncu_that_does_not_start_is_not_used(tmp_path: Path) -> None:
-    nowhere = Tool("ncu", str(tmp_path / "nowhere"), (2025, 1), "2025.1")
-    assert not print_raw_page(nowhere, tmp_path / "x", tmp_path / "page")

@@ -133,7 +133,7 @@ def test_detecting_the_format_of_standard_input_loses_no_data(
     ("data", "words"),
     [
         (b"SQLite format 3\0" + bytes(99), "Save it to a file and name that file"),
-        (b"NVR\0" + bytes(99), "Save it to a file and name that file"),
+        (b"NVR\0" + bytes(99), "damaged before its first launch"),
         (b"\x1f\x8b" + b"garbage" * 9, "could not be read"),
         (b'{"neither": "a trace"}', "holds no table"),
         (b"", "is empty"),

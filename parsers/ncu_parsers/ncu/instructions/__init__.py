@@ -1,1 +1,1 @@
-"""Instructions of kernels with what was counted and sampled at each: from source pages and from binary reports."""
+"""Instructions of kernels with what was counted and sampled at each, and counters over time."""

@@ -7,8 +7,7 @@ holds no text of instructions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +16,11 @@ import pyarrow as pa
 from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, Place, kernel_debug, ptx_text
 from ncu_parsers.ncu.instructions.sass_by_package import SassText, sass_of
 from ncu_parsers.ncu.instructions.sass_text import text_columns
-from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, messages_of, opened
+from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, opened
 from ncu_parsers.ncu_rep.encoded_values import values_of
-from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
+from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
+from ncu_parsers.ncu_rep.source_code import ModuleCode, codes_of
 from ncu_parsers.schema.instructions_table import (
     MEASURES,
     NOT_ISSUED,
@@ -54,7 +54,7 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
     lost, parts = Lost(), list[pa.Table]()
     with opened(source) as stream, sass_of(stream) as sass:
         blocks = blocks_of(stream, source.name)
-        cubins = _cubins(stream, blocks)
+        cubins = _cubins(codes_of(stream, blocks))
         for result in results_of(stream, blocks, lost):
             if result.content is Content.KERNEL:
                 columns = _columns_of(result, blocks, cubins.get(result.message.source.reference, b""), source.name)
@@ -69,15 +69,14 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
 
 
 def files_in(source: Source) -> dict[str, str]:
-    """The text of source files that a report holds (--import-source), by path, and of PTX, by `ptx_file` of a kernel."""
+    """The text of source files that a report holds, by path, and of the PTX of kernels, by `ptx_file`."""
     result: dict[str, str] = {}
     with opened(source) as stream:
         blocks = blocks_of(stream, source.name)
-        cubins = _cubins(stream, blocks)
-        for message in _sources(stream, blocks):
-            for file in message.files.files:
-                if file.content:
-                    result[text_of(file.path)] = text_of(file.content)
+        codes = list(codes_of(stream, blocks))
+        cubins = _cubins(codes)
+        for code in codes:
+            result |= code.files
         for one in results_of(stream, blocks, Lost()):
             name = text_of(one.message.name or one.message.function) if one.content is Content.KERNEL else ""
             if name and ptx_file(name) not in result:
@@ -86,19 +85,9 @@ def files_in(source: Source) -> dict[str, str]:
     return result
 
 
-def _cubins(stream: BinaryIO, blocks: Blocks) -> dict[int, bytes]:
+def _cubins(codes: Iterable[ModuleCode]) -> dict[int, bytes]:
     """The code of modules by what kernels refer to it by. It is stored once, and empty where it is meant again."""
-    return {message.reference: message.cubin for message in _sources(stream, blocks) if message.cubin}
-
-
-def _sources(stream: BinaryIO, blocks: Blocks) -> Iterator[Any]:
-    for block in blocks.blocks:
-        try:
-            for message in messages_of(stream, block, Content.SOURCE):
-                if message.data is not None:
-                    yield decoded(Content.SOURCE.value, message.data)
-        except Damaged:
-            blocks.is_cut = True
+    return {code.reference: code.cubin for code in codes if code.cubin}
 
 
 # -------------------------------------------------------------------------------------------------- one launch

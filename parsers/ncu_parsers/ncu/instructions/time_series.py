@@ -31,7 +31,8 @@ class TimeSeries:
     """One counter of one launch over time: `times_ns` (float64, ns from the kernel's begin) and as many `values`.
 
     `duration_ns` is how long the kernel ran in that pass. Periods before and after it are not in the series; the one in
-    which the kernel begins counts as taken then. `dropped` is how many samples the launch lost, None if the report does not say.
+    which the kernel begins counts as taken then. `dropped` is how many samples the launch lost, None if the report does
+    not say.
     """
 
     launch_id: int
@@ -83,10 +84,10 @@ def _of_launch(result: Result, blocks: Blocks) -> Iterator[TimeSeries]:
         since = times.astype(np.int64) - begin
         period = float(np.median(np.diff(since))) if len(since) > 1 else 0.0
         inside = keys.is_whole & (since > -period) & (since <= end - begin)
-        since = np.maximum(since[inside], 0).astype(np.float64)
+        begun = np.maximum(since[inside], 0).astype(np.float64)
         counter = name.removeprefix(PREFIX)
         lasted = float(end - begin)
-        yield TimeSeries(result.number, kernel, short_name(kernel), counter, since, values[inside], lasted, dropped)
+        yield TimeSeries(result.number, kernel, short_name(kernel), counter, begun, values[inside], lasted, dropped)
 
 
 def _name(metric: Any, blocks: Blocks) -> str | None:
