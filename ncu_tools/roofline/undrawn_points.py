@@ -1,0 +1,31 @@
+"""The note on points without a place on logarithmic axes: which they are, why, and their share of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ncu_tools.kernels.kernel_row import Hotspot
+from ncu_tools.numbers.number_format import percent
+
+MOST_NAMED = 6
+LONGEST_NAME = 48
+"""Longer names, as those of templates, are counted and not named."""
+
+
+def on_undrawn(undrawn: Sequence[Hotspot], of: int, view: str) -> str:
+    """The note on the points `undrawn`, of `of` points in all. The share is left out where it is not known."""
+    spots = sorted(undrawn, key=lambda spot: -(spot.time_total_ns or 0.0))
+    shares = [spot.time_share for spot in spots]
+    known = [share for share in shares if share is not None]
+    share = f" ({percent(sum(known))} of the time)" if len(known) == len(shares) else ""
+    empty = [spot for spot in spots if spot.flops == 0]
+    unknown = [spot for spot in spots if spot.flops != 0]
+    reasons = (("no FLOPs", empty), ("FLOPs, bytes or time unknown", unknown))
+    words = [f"{reason}: {_named(found)}" for reason, found in reasons if found]
+    return f"{len(spots)} of {of} {view} have no place on the plot{share}; {'; '.join(words)}"
+
+
+def _named(spots: Sequence[Hotspot]) -> str:
+    names = list(dict.fromkeys(spot.kernel for spot in spots if len(spot.kernel) <= LONGEST_NAME))[:MOST_NAMED]
+    rest = len(spots) - len(names)
+    return ", ".join([*names, *([f"{rest} more" if names else str(rest)] if rest > 0 else [])])
