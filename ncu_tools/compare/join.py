@@ -288,9 +288,10 @@ class _Values:
 
 def _estimates_apart(timeline: pa.Table) -> pa.Table:
     """The timeline with the work of its operators under other names: counts replace it, and are not summed with it."""
-    names = dict(zip(OF_OPERATOR_WORK, (FLOPS_BY_SHAPES, BYTES_BY_SHAPES, None), strict=True))
-    table = timeline.drop_columns([name for name, new in names.items() if new is None and name in timeline.column_names])
-    return table.rename_columns([names.get(name) or name for name in table.column_names])
+    flops, least_bytes, unit = OF_OPERATOR_WORK
+    names = {flops: FLOPS_BY_SHAPES, least_bytes: BYTES_BY_SHAPES}
+    table = timeline.drop_columns([unit] if unit in timeline.column_names else [])
+    return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
 def _outcomes(timed: LaunchSignatures, matching: Matching, values: _Values) -> npt.NDArray[np.int64]:

@@ -190,8 +190,9 @@ def _on(
 
 def failed(workload: Workload, why: str) -> Estimate:
     """The row of a workload that could not be estimated."""
-    nothing = dict.fromkeys(
-        ("phase", "machine", "parameters", "flops", "flops_operators", "integer_operations", "bytes_model", "bytes_operators",
-         "arithmetic_intensity", "integer_intensity", "whole_bytes", "time_model_ns", "time_operators_ns", "bound")
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("phase", "machine", "parameters", "flops", "flops_operators", "integer_operations", "bytes_model",
+         "bytes_operators", "arithmetic_intensity", "integer_intensity", "whole_bytes", "time_model_ns",
+         "time_operators_ns", "bound")
     )  # fmt: skip
     return Estimate(workload.target, workload.batch_size, workload.dtype, **nothing, failed=why)

@@ -36,9 +36,9 @@ class Row:
 
     `expected_flops` are those of contractions, `all_flops` those of all operators: at least, where
     `all_flops_lower_bound` says that some have no formula. `all_ratio` is measured / `all_flops`, None for a lower
-    bound. `measured_flops` is None if any launch's FLOPs are unknown; `flops_lower_bound` is True if some were not collected.
-    `launches` counts all iterations. `fitting` names the causes that fit, `causes` are sentences on all causes. Integer
-    operations are separate, and None if none are expected.
+    bound. `measured_flops` is None if any launch's FLOPs are unknown; `flops_lower_bound` is True if some were not
+    collected. `launches` counts all iterations. `fitting` names the causes that fit, `causes` are sentences on all
+    causes. Integer operations are separate, and None if none are expected.
     """
 
     scope: str

@@ -63,8 +63,8 @@ def has_work_by_shapes(table: pa.Table) -> bool:
 def operators_by_shapes(joined: pa.Table) -> tuple[pa.Table, pa.Table, list[str]]:
     """The kernels of a joined trace whose operators have known FLOPs, those operators row by row, and a note.
 
-    Nothing counts copies and memsets. A call's work stands on its first kernel, and is 0 on its others. FLOPs of contractions are those of products,
-    convolutions and attention without what a causal mask skips.
+    Nothing counts copies and memsets. A call's work stands on its first kernel, and is 0 on its others. FLOPs of
+    contractions are those of products, convolutions and attention, without what a causal mask skips.
     """
     joined = drop_failed(joined)
     joined = arrays.kept(joined, [word in (None, "kernel") for word in tables.words(joined, OPERATION)])

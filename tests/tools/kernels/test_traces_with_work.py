@@ -224,7 +224,9 @@ class TestExpectedOfAJoinedTrace:
 
     @pytest.fixture
     def joined(self, trace: str) -> pa.Table:
-        product = launch("nvjet_tst_128x256", {**sass(), **tensor(bf16_dst_fp32=self.COUNTED)}, ns=9, dram=2 * self.LEAST)
+        product = launch(
+            "nvjet_tst_128x256", {**sass(), **tensor(bf16_dst_fp32=self.COUNTED)}, ns=9, dram=2 * self.LEAST
+        )
         secret = launch("secret_kernel", sass(ffma=5.0), ns=9, dram=8)
         return join(table(product, secret), table_of(trace), other_gpus=True).table
 
