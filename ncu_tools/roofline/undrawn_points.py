@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ncu_tools.kernels.kernel_row import Hotspot
 from ncu_tools.numbers.number_format import percent
 
 MOST_NAMED = 6
-LONGEST_NAME = 48
-"""Longer names, as those of templates, are counted and not named."""
+AN_OPERATOR = re.compile(r"\w+::\w+")
+"""Operators are named; kernels, whose names may fill a page, are counted."""
 
 
 def on_undrawn(undrawn: Sequence[Hotspot], of: int, view: str) -> str:
@@ -26,6 +27,6 @@ def on_undrawn(undrawn: Sequence[Hotspot], of: int, view: str) -> str:
 
 
 def _named(spots: Sequence[Hotspot]) -> str:
-    names = list(dict.fromkeys(spot.kernel for spot in spots if len(spot.kernel) <= LONGEST_NAME))[:MOST_NAMED]
+    names = list(dict.fromkeys(spot.kernel for spot in spots if AN_OPERATOR.fullmatch(spot.kernel)))[:MOST_NAMED]
     rest = len(spots) - len(names)
     return ", ".join([*names, *([f"{rest} more" if names else str(rest)] if rest > 0 else [])])

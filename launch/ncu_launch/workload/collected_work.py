@@ -6,8 +6,8 @@ products, convolutions and attention compute, as PyTorch's counter and published
 operators. Each is None where it is not known, never 0: an operator without a formula has no `flops`, and no
 `contraction_flops` either unless it is known to hold no contraction.
 
-Two of the stock counter's errors are avoided: the backward pass of grouped convolutions (over-counted there up to 25
-times) and attention on the CPU (not counted there at all).
+Two of the stock counter's errors are avoided: the weights of grouped convolutions in the backward pass (counted there
+once for every group) and attention on the CPU (not counted there at all).
 """
 
 from __future__ import annotations
