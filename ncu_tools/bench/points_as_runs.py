@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from ncu_launch.bench.point_outcomes import OK
 from ncu_parsers.derived.table_builder import launches_table
-from ncu_parsers.report_data.operator_records import BASIS, SWEEP, THREADS
+from ncu_parsers.report_data.operator_records import CONTRACTIONS_BASIS, SWEEP, THREADS
 from ncu_parsers.report_data.report import Launch, Metric, Report
 
 from ncu_tools.bench.bench_runs import BenchRun, Row
@@ -91,7 +91,7 @@ def _launch_of(row: Row) -> pa.Table:
         launch.measures["dram_bytes"] = row["expected_bytes"]
     if row["expected_flops"] is not None:
         launch.measures["flops"] = row["expected_flops"]
-        launch.flops_basis = f"expected: {BASIS}"
+        launch.flops_basis = f"expected: {CONTRACTIONS_BASIS}"
         unit = _unit_of(row)
         if unit is not None:
             launch.measures[UNIT_COLUMNS[unit]] = row["expected_flops"]

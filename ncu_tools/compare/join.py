@@ -37,7 +37,7 @@ from ncu_tools.compare.matching.launch_signatures import (
     match,
 )
 from ncu_tools.kernels.hotspots import BETWEEN_BASES
-from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK
+from ncu_tools.kernels.operator_work import BYTES_BY_SHAPES, FLOPS_BY_SHAPES, OF_OPERATOR_WORK
 
 TOLERANCE = 0.01
 """Largest relative difference of counted launches of one signature that still agree."""
@@ -286,6 +286,14 @@ class _Values:
         return mean, disagree
 
 
+def _estimates_apart(timeline: pa.Table) -> pa.Table:
+    """The timeline with the work of its operators under other names: counts replace it, and are not summed with it."""
+    flops, least_bytes, unit = OF_OPERATOR_WORK
+    names = {flops: FLOPS_BY_SHAPES, least_bytes: BYTES_BY_SHAPES}
+    table = timeline.drop_columns([unit] if unit in timeline.column_names else [])
+    return table.rename_columns([names.get(name, name) for name in table.column_names])
+
+
 def _outcomes(timed: LaunchSignatures, matching: Matching, values: _Values) -> npt.NDArray[np.int64]:
     """For each launch of the timeline the index of its outcome in `OUTCOMES`."""
     outcome = np.full(len(timed.table), OUTCOMES.index(UNMATCHED))
@@ -304,8 +312,7 @@ def _outcomes(timed: LaunchSignatures, matching: Matching, values: _Values) -> n
 
 def _table(timed: LaunchSignatures, matching: Matching, values: _Values, outcome: npt.NDArray[np.int64]) -> pa.Table:
     """The launches of the timeline, with the columns of the counts filled in or appended."""
-    estimates = [name for name in OF_OPERATOR_WORK if name in timed.table.column_names]
-    table = timed.table.drop_columns(estimates)  # counts replace estimates, and are not summed with them
+    table = _estimates_apart(timed.table)
     found = matching.group >= 0
     for name, column in values.columns.items():
         table = _replaced(table, name, arrays.floats(column))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from ncu_launch.counters.metrics import TENSOR_INTEGER_PRECISIONS
 from ncu_launch.files.manifest import Manifest
-from ncu_parsers.report_data.operator_records import INTEGER_OPERATIONS
+from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS, CONTRACTIONS_BASIS, INTEGER_OPERATIONS
 from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
@@ -87,7 +87,8 @@ class MeasuredLaunches:
         flops = tables.floats(self.table, "flops")
         nothing_counted = np.isnan(flops) & self.is_lower_bound & ~self._says("which was busy")
         self.flops = np.where(nothing_counted, 0.0, flops)
-        self.flops[self._says(SHAPES_BASIS)] = np.nan  # an estimate is no measurement
+        estimated = np.array([basis == SHAPES_BASIS for basis in self.basis], dtype=bool)
+        self.flops[estimated] = np.nan  # an estimate is no measurement
 
     @cached_property
     def are_unattributed(self) -> bool:
@@ -149,11 +150,16 @@ class MeasuredLaunches:
 
 @dataclass
 class Operators:
-    """The expected operators of one iteration as columns; FLOPs are NaN for operators without a formula."""
+    """The expected operators of one iteration as columns.
+
+    `flops` are those of contractions, NaN for operators that may hold one and have no formula. `all_flops` are all that
+    an operator computes, NaN without a formula.
+    """
 
     table: pa.Table
     places: list[Place] = field(init=False)
     flops: Floats = field(init=False)
+    all_flops: Floats = field(init=False)
     bytes: Floats = field(init=False)
     integer_operations: Floats = field(init=False)
     names: list[str] = field(init=False)
@@ -161,7 +167,9 @@ class Operators:
 
     def __post_init__(self) -> None:
         self.places = _places(self.table)
-        self.flops = tables.floats(self.table, "flops")
+        self.flops = tables.floats(self.table, CONTRACTION_FLOPS)
+        contractions_only = [CONTRACTIONS_BASIS in (basis or "") for basis in tables.words(self.table, "flops_basis")]
+        self.all_flops = np.where(contractions_only, np.nan, tables.floats(self.table, "flops"))
         self.bytes = tables.floats(self.table, "dram_bytes")
         self.integer_operations = np.nan_to_num(tables.floats(self.table, INTEGER_OPERATIONS))
         self.names = [name or "" for name in tables.words(self.table, "kernel_short")]

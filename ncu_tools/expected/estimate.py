@@ -1,14 +1,17 @@
 """Estimated FLOPs, bytes and roofline times of a model that is not run, on machines that need not be present.
 
 Times follow from the roofline model: for the model, the greater of bytes / bandwidth and FLOPs / peak; for operators,
-the sum of each operator's own greater one. Both are lower bounds. Bytes come in two conventions: `model` is inputs +
-parameters + outputs of layers, once each (torchinfo's sum, of a forward pass); `operators` is what every operator reads
-and writes. Time, bound and arithmetic intensity of the model use the same bytes: `model` if known (forward pass), else
+the sum of each operator's own greater one. Both are lower bounds. Bytes and FLOPs come in two conventions. Bytes of the
+`model` are inputs + parameters + outputs of layers, once each (torchinfo's sum, of a forward pass), its FLOPs those of
+products, convolutions and attention (PyTorch's counter, published figures). Those of `operators` are what each of them
+reads, writes and computes by its formula: element-wise arithmetic too, which CUDA cores do, and nothing that a causal
+mask skips. Time, bound and arithmetic intensity of the model use the same bytes: `model` if known (forward pass), else
 `operators`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import WrongUsage
 from ncu_launch.workload_spec import Workload
-from ncu_parsers.report_data.operator_records import INTEGER_OPERATIONS
+from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS, INTEGER_OPERATIONS
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import unit_title
@@ -35,8 +38,10 @@ class Estimate:
     """One phase of a model on one machine, or without one. Times in ns; None if a needed value is unknown.
 
     `arithmetic_intensity` (FLOP/byte), `integer_intensity` (OP/byte, None without integer operations), `time_model_ns`
-    and `bound` use the same bytes; `whole_bytes` names their convention: `model` or `operators`. `unknown_operators`
-    have no formula, so FLOPs and values that need them are unknown. `failed` is the reason why nothing could be
+    and `bound` use the same bytes; `whole_bytes` names their convention: `model` or `operators`. `flops` are those of
+    contractions, `flops_operators` all that operators compute; the two are never added. `unknown_operators` may hold a
+    contraction and have no formula, so FLOPs and values that need them are unknown. `uncounted_operators` hold none and
+    have no formula: without them `flops_operators` is a lower bound. `failed` is the reason why nothing could be
     estimated.
     """
 
@@ -47,6 +52,7 @@ class Estimate:
     machine: str | None
     parameters: int | None
     flops: float | None
+    flops_operators: float | None
     integer_operations: float | None
     bytes_model: float | None
     bytes_operators: float | None
@@ -57,6 +63,8 @@ class Estimate:
     time_operators_ns: float | None
     bound: str | None
     unknown_operators: str | None = None
+    uncounted_operators: str | None = None
+    flops_operators_lower_bound: bool = False
     failed: str | None = None
 
 
@@ -91,12 +99,22 @@ def estimates(
 
 
 class _Work:
-    """FLOPs (NaN without a formula) and bytes of each operator of a phase."""
+    """FLOPs and bytes of each operator of a phase.
+
+    `flops` are those of contractions, NaN without a formula; `contractions` are the same without what a causal mask
+    skips, and `others` what all other operators compute on CUDA cores, 0 where that is not known.
+    """
 
     def __init__(self, operators: pa.Table, here: np.ndarray[Any, Any], summary: dict[str, Any]) -> None:
-        self.flops = tables.floats(operators, "flops")[here]
+        everything = tables.floats(operators, "flops")[here]
+        self.flops = tables.floats(operators, CONTRACTION_FLOPS)[here]
         self.integers = np.nan_to_num(tables.floats(operators, INTEGER_OPERATIONS)[here])
         self.bytes = tables.floats(operators, "dram_bytes")[here]
+        self.contractions = np.where(self.flops == 0, 0.0, np.minimum(self.flops, everything))
+        self.others = np.where(self.flops == 0, np.nan_to_num(everything), 0.0)
+        self.everything = float(np.nansum(everything))
+        names = np.array(tables.words(operators, "kernel_name"), dtype=object)[here]
+        self.uncounted = Counter(names[np.isnan(everything) & (self.flops == 0)].tolist())
         parts = [summary.get(name) for name in ("input_bytes", "parameter_bytes", "layer_output_bytes")]
         self.model_bytes = None if None in parts else float(sum(part for part in parts if part is not None))
 
@@ -104,6 +122,21 @@ class _Work:
     def total_flops(self) -> float | None:
         total = float(self.flops.sum())
         return None if np.isnan(total) else total
+
+
+def _seconds(machine: Machine, unit: str, dtype: str, work: _Work, whole_bytes: float) -> tuple[float, float, bool]:
+    """Least seconds of the model and of its operators one by one, NaN if unknown, and whether memory bounds the model.
+
+    Contractions run on `unit`; everything else on the CUDA cores, if the machine file has their peak.
+    """
+    bandwidth, peak = machine.rates["dram"].value, machine.rates[unit].value
+    rest = machine.rates.get("fp64" if dtype == "fp64" else "fp32")
+    busy = (work.contractions + work.integers) / peak  # a workload of one data type has one or the other
+    each = np.maximum(work.bytes / bandwidth, busy)
+    if rest is not None:
+        each = np.maximum(each, work.others / rest.value)
+    moving, computing = whole_bytes / bandwidth, float(busy.sum())
+    return max(moving, computing), float(each.sum()), moving > computing
 
 
 def _on(
@@ -120,16 +153,17 @@ def _on(
     bound = None
     unit = unit_of(machine, workload.dtype, unit_name) if machine is not None else None
     if machine is not None and unit is not None and "dram" in machine.rates:
-        bandwidth, peak = machine.rates["dram"].value, machine.rates[unit].value
-        operations = work.flops + work.integers  # a workload of one data type does one or the other
-        each = np.maximum(work.bytes / bandwidth, operations / peak)
-        time_operators = None if np.isnan(each).any() else float(each.sum()) * 1e9
-        if flops is not None:
-            busy = float(operations.sum()) / peak
-            time_model = max(whole / bandwidth, busy) * 1e9
-            bound = unit_title("dram" if whole / bandwidth > busy else unit)
+        of_model, of_operators, is_memory_bound = _seconds(machine, unit, workload.dtype, work, whole)
+        time_operators = None if np.isnan(of_operators) else of_operators * 1e9
+        if not np.isnan(of_model):
+            time_model = of_model * 1e9
+            bound = unit_title("dram" if is_memory_bound else unit)
     integers = float(work.integers.sum()) or None
-    unknown = ", ".join(f"{name} ({calls} calls)" for name, calls in summary.get("unknown_operators", {}).items())
+    intensity = float(work.contractions.sum()) / whole if whole else np.nan
+    unknown, uncounted = (
+        ", ".join(f"{name} ({calls} calls)" for name, calls in found.items())
+        for found in (summary.get("unknown_operators", {}), work.uncounted)
+    )
     return Estimate(
         target=workload.target,
         batch_size=workload.batch_size,
@@ -138,23 +172,27 @@ def _on(
         machine=machine.id if machine is not None else None,
         parameters=summary.get("parameters"),
         flops=flops,
+        flops_operators=work.everything if flops is not None else None,
         integer_operations=integers,
         bytes_model=work.model_bytes,
         bytes_operators=moved,
-        arithmetic_intensity=flops / whole if flops is not None and whole else None,
+        arithmetic_intensity=None if np.isnan(intensity) else intensity,
         integer_intensity=integers / whole if integers is not None and whole else None,
         whole_bytes=whole_bytes,
         time_model_ns=time_model,
         time_operators_ns=time_operators,
         bound=bound,
         unknown_operators=unknown or None,
+        uncounted_operators=uncounted or None,
+        flops_operators_lower_bound=bool(uncounted),
     )
 
 
 def failed(workload: Workload, why: str) -> Estimate:
     """The row of a workload that could not be estimated."""
-    nothing = dict.fromkeys(
-        ("phase", "machine", "parameters", "flops", "integer_operations", "bytes_model", "bytes_operators",
-         "arithmetic_intensity", "integer_intensity", "whole_bytes", "time_model_ns", "time_operators_ns", "bound")
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("phase", "machine", "parameters", "flops", "flops_operators", "integer_operations", "bytes_model",
+         "bytes_operators", "arithmetic_intensity", "integer_intensity", "whole_bytes", "time_model_ns",
+         "time_operators_ns", "bound")
     )  # fmt: skip
     return Estimate(workload.target, workload.batch_size, workload.dtype, **nothing, failed=why)

@@ -1,36 +1,44 @@
 """Measured against expected: FLOPs and bytes counted by hardware, beside those of operator formulas.
 
-Expected FLOPs are those of contractions, from the shapes of one iteration's operators. A ratio outside 0.97 to 1.05 is
-explained by the known causes that fit. Expected bytes are inputs, weights and outputs of every operator, as if no cache
-existed; measured bytes are DRAM traffic. Their ratio is shown without a verdict.
+Expected FLOPs are those of contractions, from the shapes of one iteration's operators, and beside them those of all
+operators. Tensor counters see contractions alone; counters of CUDA cores see element-wise additions and multiplications
+too, but no functions and comparisons, which formulas count. So a ratio to contractions outside 0.97 to 1.05 is
+explained by the known causes that fit, and the ratio to all operators is shown. Expected bytes are the least of every
+operator, as if no cache existed; measured bytes are DRAM traffic. Their ratio is shown without a verdict.
+
+A trace that was joined with counts has both sides itself: counters, and the work of its operators by their shapes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 from ncu_launch.nvtx_ranges import RUN_PHASES
+from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.expected.both_sides import Collection, MeasuredLaunches, Operators, Place, Places
 from ncu_tools.expected.mismatch_causes import BothSides, Evidence, Explanation, explain
+from ncu_tools.expected.operators_of_layers import operators_by_shapes
 from ncu_tools.layers.layers import NO_MODULE, NO_PHASE, module_at_depth
 from ncu_tools.numbers.number_format import counted, scaled
 
 UNATTRIBUTED = "no launch knows its phase or module, so there is a row for the model alone"
-MODEL, PHASE, LAYER = "model", "phase", "layer"
+MODEL, PHASE, LAYER, OPERATOR = "model", "phase", "layer", "operator"
 
 
 @dataclass(frozen=True)
 class Row:
-    """The model, a phase, or a layer in a phase: FLOPs and bytes per iteration, None if unknown.
+    """The model, a phase, a layer in a phase, or an operator: FLOPs and bytes per iteration, None if unknown.
 
-    `measured_flops` is None if any launch's FLOPs are unknown; `flops_lower_bound` is True if some were not collected.
-    `launches` counts all iterations. `fitting` names the causes that fit, `causes` are sentences on all causes. Integer
-    operations are separate, and None if none are expected.
+    `expected_flops` are those of contractions, `all_flops` those of all operators: at least, where
+    `all_flops_lower_bound` says that some have no formula. `all_ratio` is measured / `all_flops`, None for a lower
+    bound. `measured_flops` is None if any launch's FLOPs are unknown; `flops_lower_bound` is True if some were not
+    collected. `launches` counts all iterations. `fitting` names the causes that fit, `causes` are sentences on all
+    causes. Integer operations are separate, and None if none are expected.
     """
 
     scope: str
@@ -49,6 +57,10 @@ class Row:
     measured_integers: float | None = None
     expected_integers: float | None = None
     integers_ratio: float | None = None
+    all_flops: float | None = None
+    all_flops_lower_bound: bool = False
+    all_ratio: float | None = None
+    operator: str | None = None
 
 
 @dataclass
@@ -72,12 +84,33 @@ def compare(
     launches = MeasuredLaunches(measured)
     if launches.are_unattributed:
         expected = expected.drop_columns(["phase", "module"])
-    operators = Operators(expected)
-    work = BothSides(launches, operators, collection, launches.iterations(collection.iterations))
-    everything = np.arange(launches.rows), np.arange(len(operators.places))
-    rows = [_row(work, MODEL, None, None, *everything)]
-    if launches.are_unattributed:
-        return ExpectedComparison(rows, work.iterations, _notes(work))
+    work = BothSides(launches, Operators(expected), collection, launches.iterations(collection.iterations))
+    return ExpectedComparison(_rows(work, depth), work.iterations, _notes(work))
+
+
+def compare_by_shapes(joined: pa.Table, *, depth: int | None = None) -> ExpectedComparison:
+    """Compare the counters of a joined trace with the work of its operators by their shapes, also operator by operator.
+
+    Launches of operators whose work is not known are left out, and a note says so.
+    """
+    table, operators, notes = operators_by_shapes(joined)
+    launches = MeasuredLaunches(table)
+    work = BothSides(launches, Operators(operators), Collection(), 1)
+    rows = _rows(work, depth)
+    names = list(zip(tables.words(table, OPERATOR), strict=True))
+    by_name = _rows_by((name or "", "") for (name,) in names)
+    found = [
+        replace(_row(work, OPERATOR, None, None, mine, mine), operator=name) for (name, _), mine in by_name.items()
+    ]
+    found.sort(key=lambda row: -max(row.all_flops or 0.0, row.measured_flops or 0.0))
+    return ExpectedComparison([*rows, *found], 1, [*_notes(work), *notes])
+
+
+def _rows(work: BothSides, depth: int | None) -> list[Row]:
+    """The model, its phases, and its layers with the most work first; the model alone if launches have no places."""
+    rows = [_row(work, MODEL, None, None, np.arange(work.launches.rows), np.arange(len(work.operators.places)))]
+    if work.launches.are_unattributed:
+        return rows
     rows += [
         _row(work, PHASE, place[0], None, *found)
         for place, found in _grouped(work, lambda place: (place[0], "")).items()
@@ -89,7 +122,7 @@ def compare(
         for place, found in _grouped(work, lambda place: (place[0], module_at_depth(place[1], levels))).items()
     ]
     layers.sort(key=lambda row: (-max(row.expected_flops or 0.0, row.measured_flops or 0.0), _order(row.phase)))
-    return ExpectedComparison([*rows, *layers], work.iterations, _notes(work))
+    return [*rows, *layers]
 
 
 def _order(phase: str | None) -> int:
@@ -129,7 +162,18 @@ def _row(
         scope, phase, module, measured, is_lower_bound and measured is not None, expected, ratio,
         measured_bytes, expected_bytes, _ratio(measured_bytes, expected_bytes), len(launches),
         explanation.fitting, explanation.sentences, *_integers(work, launches, operators),
+        *_of_all(work, operators, measured),
     )  # fmt: skip
+
+
+def _of_all(work: BothSides, operators: Places, measured: float | None) -> tuple[float | None, bool, float | None]:
+    """FLOPs of all operators, whether some of them have no formula, and measured / them."""
+    known = work.operators.all_flops[operators]
+    is_lower_bound = bool(np.isnan(known).any())
+    if np.isnan(known).all():
+        return None, False, None
+    total = float(np.nansum(known))
+    return total, is_lower_bound, None if is_lower_bound else _ratio(measured, total)
 
 
 def _integers(work: BothSides, launches: Places, operators: Places) -> tuple[float | None, float | None, float | None]:
@@ -192,12 +236,12 @@ def _notes(work: BothSides) -> list[str]:
 
 def summary(comparison: ExpectedComparison) -> list[str]:
     """A sentence for the model and each phase: measured and expected FLOPs, their ratio, and the causes that fit."""
-    return [_sentence(row) for row in comparison.rows if row.scope != LAYER]
+    return [_sentence(row) for row in comparison.rows if row.scope in (MODEL, PHASE)]
 
 
 def title(row: Row) -> str:
     """The title of a row: "model", "forward", "forward resnet18.conv1"."""
-    return " ".join(filter(None, (row.phase, row.module))) or MODEL
+    return " ".join(filter(None, (row.phase, row.module, row.operator))) or MODEL
 
 
 def _sentence(row: Row) -> str:

@@ -235,11 +235,16 @@ def _split_k(evidence: Evidence) -> Verdict:
 
 
 def _elementwise(evidence: Evidence) -> Verdict:
+    """Fits by what launches outside the contractions did, or if measured FLOPs are those of all operators by shapes."""
     work = evidence.work
     flops = evidence.measured(work.launches.cuda_core_flops, work.outside_formulas)
-    if not flops:
-        return Verdict(False, "no launch outside the contractions has FLOPs")
-    return Verdict(evidence.tells(flops), evidence.share(flops))
+    reason = evidence.share(flops) if flops else "no launch outside the contractions has FLOPs"
+    everything = evidence.expected(np.nan_to_num(work.operators.all_flops))
+    if everything <= evidence.expected_flops:
+        return Verdict(bool(flops) and evidence.tells(flops), reason)
+    ratio = evidence.ratio * evidence.expected_flops / everything
+    reason += f"; with element-wise operators by their shapes the ratio is {ratio:.3f}"
+    return Verdict(LOW <= ratio <= HIGH or (bool(flops) and evidence.tells(flops)), reason)
 
 
 def _constant_moves(evidence: Evidence) -> Verdict:
@@ -260,7 +265,7 @@ CAUSES = (
     Cause("padding", "padding to tile size", ABOVE, _padding),
     Cause("recomputation", "recomputation", ABOVE, _recomputation),
     Cause("split-K", "split-K", ABOVE, _split_k),
-    Cause("element-wise", "element-wise work that formulas leave out", ABOVE, _elementwise),
+    Cause("element-wise", "element-wise work beside contractions", ABOVE, _elementwise),
     Cause("constant moves", "constant moves counted as FP16", ABOVE, _constant_moves),
 )
 

@@ -1,16 +1,23 @@
-"""The expected operators of one iteration: of a run folder, or of a model counted on the meta device."""
+"""The expected operators of one iteration: of a run folder, a model counted on the meta device, or a joined trace."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.run_files import EXPECTED
+from ncu_launch.operators.table import is_contraction
 from ncu_launch.workload.meta_device_process import Expectation, expectation_of
 from ncu_launch.workload_spec import Workload
+from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS
+from ncu_parsers.schema import arrays, tables
 
+from ncu_tools.kernels.operator_work import BYTES_BY_SHAPES, FLOPS_BY_SHAPES, OPERATION, OPERATOR
+from ncu_tools.layers.layers import drop_failed
+from ncu_tools.numbers.number_format import counted
 from ncu_tools.runs.loading import load
 
 
@@ -46,3 +53,35 @@ def operators_of(expectation: Expectation) -> pa.Table:
         file = Path(folder) / EXPECTED
         file.write_bytes(expectation.records)
         return load(str(file)).table
+
+
+def has_work_by_shapes(table: pa.Table) -> bool:
+    """Whether launches are those of a trace that was joined with counts, and know the work of their operators."""
+    return FLOPS_BY_SHAPES in table.column_names
+
+
+def operators_by_shapes(joined: pa.Table) -> tuple[pa.Table, pa.Table, list[str]]:
+    """The kernels of a joined trace whose operators have known FLOPs, those operators row by row, and a note.
+
+    Nothing counts copies and memsets. A call's work stands on its first kernel, and is 0 on its others. FLOPs of
+    contractions are those of products, convolutions and attention, without what a causal mask skips.
+    """
+    joined = drop_failed(joined)
+    joined = arrays.kept(joined, [word in (None, "kernel") for word in tables.words(joined, OPERATION)])
+    flops = tables.floats(joined, FLOPS_BY_SHAPES)
+    known = ~np.isnan(flops)
+    launches = arrays.kept(joined, known.tolist())
+    names = [name or "" for name in tables.words(launches, OPERATOR)]
+    contractions = np.array([is_contraction(name) for name in names], dtype=bool)
+    columns = {
+        "flops": arrays.floats(flops[known]),
+        CONTRACTION_FLOPS: arrays.floats(np.where(contractions, flops[known], 0.0)),
+        "dram_bytes": arrays.floats(tables.floats(launches, BYTES_BY_SHAPES)),
+        "kernel_short": arrays.dictionary([name.partition("::")[2] or name for name in names]),
+    }
+    operators = launches.select([name for name in ("phase", "module") if name in launches.column_names])
+    for name, values in columns.items():
+        operators = operators.append_column(name, values)
+    left_out = int((~known).sum())
+    notes = [f"{left_out:,} of {counted(len(joined), 'kernel', 'kernels')} have no FLOPs by shapes and are left out"]
+    return launches, operators, notes if left_out else []

@@ -29,6 +29,9 @@ OPERATOR, OPERATION = "operator", "operation"
 OF_OPERATOR_WORK = (OPERATOR_FLOPS, OPERATOR_BYTES, OPERATOR_UNIT)
 """The columns of launches that `with_work_of_operators` takes."""
 
+FLOPS_BY_SHAPES, BYTES_BY_SHAPES = "flops_by_shapes", "bytes_by_shapes"
+"""The same FLOPs and least bytes in a trace that was joined with counts, where no sum takes them."""
+
 NO_OPERATOR = "(no operator)"
 WITHOUT_OPERATOR = "kernels without an operator in the trace"
 MOST_NAMED = 4

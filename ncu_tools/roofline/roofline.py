@@ -41,6 +41,7 @@ from ncu_tools.roofline.density import DENSE_FROM, DenseLaunches, density_of
 from ncu_tools.roofline.level_notes import on_missing_ceilings, on_missing_points
 from ncu_tools.roofline.point_sums import Intensities, Points
 from ncu_tools.roofline.scene import KERNELS, LAUNCHES, Density, LevelPlace, SceneRun
+from ncu_tools.roofline.undrawn_points import on_undrawn
 from ncu_tools.roofline.views import Look as Look
 from ncu_tools.roofline.views import missing_names_note, seen_as
 from ncu_tools.runs import loading
@@ -327,12 +328,11 @@ def ridges(ceilings: list[Ceiling]) -> list[Ridge]:
 
 
 def _note_what_is_missing(result: Roofline) -> None:
-    undrawn = 0 if result.density else len(result.points) - len(result.drawable)
+    drawn = {id(point) for point in result.drawable}
+    undrawn = [] if result.density else [point for point in result.points if id(point) not in drawn]
     if undrawn:
-        result.notes.append(
-            f"{undrawn} of {len(result.points)} {result.view} have no place on the plot: FLOPs, bytes or time zero or "
-            "unknown"
-        )
+        every = [point.hotspot for point in result.points]
+        result.notes.append(on_undrawn([point.hotspot for point in undrawn], every, result.view))
     if not result.ceilings:
         alone = "the plot shows the points alone" if result.density or result.drawable else "the plot is empty"
         result.notes.append(f"no ceiling is known, so {alone}; name a machine with --machine NAME")

@@ -91,7 +91,7 @@ def operator_files() -> list[bytes]:
     """Files of the embedded collector: measured on a CPU, and an estimate."""
     record = {
         "operator": "aten.mm.default", "phase": "forward", "module": "net.fc", "iteration": 0, "shapes": "[[2, 3]]",
-        "dtype": "float32", "flops": 48, "read": 96, "written": 32, "ns": 1250,
+        "dtype": "float32", "flops": 48, "contraction_flops": 32, "unit": "fp32", "read": 96, "written": 32, "ns": 1250,
     }  # fmt: skip
     integers = {**record, "dtype": "int8", "flops": 0, "integer_operations": 48, "phase": None, "module": None}
     headers = [

@@ -2,7 +2,7 @@
 
 A multiply-add counts as 2, and a bias that is added counts, which PyTorch's counter leaves out. Source of the FLOPs:
 the definitions in PyTorch's documentation. Without the bias they equal its `torch.utils.flop_counter` but for the
-backward pass of grouped convolutions, which that counts up to 25 times too high (pytorch#183405).
+backward pass of grouped convolutions, whose weights it counts once for every group (pytorch#183405).
 """
 
 from __future__ import annotations

@@ -76,13 +76,18 @@ def work_of(call: Call) -> OperatorWork | None:
     A bias that is added counts, and what a causal mask skips does not.
     FLOPs and bytes are each None where an argument that their formula needs was not recorded.
     """
-    own = user_formulas().get(call.name)
-    if own is None and call.name in FREE:
+    if call.name in FREE and call.name not in user_formulas():
         return NOTHING
-    formula = own or FORMULAS.get(call.name) or (FUSED if call.name.startswith(FUSED_PREFIX) else None)
+    formula = formula_of(call.name)
     if formula is None:
         return None
-    return OperatorWork(_flops(formula, call), _least_bytes(formula, call), formula.is_contraction)
+    moved = moved_bytes(formula, call)
+    return OperatorWork(_flops(formula, call), sum(moved) if moved else None, formula.is_contraction)
+
+
+def formula_of(name: str) -> Formula | None:
+    """The user's formula of an operator, as "aten::mm", else that of this table; None without one."""
+    return user_formulas().get(name) or FORMULAS.get(name) or (FUSED if name.startswith(FUSED_PREFIX) else None)
 
 
 def contraction_flops(call: Call) -> float | None:
@@ -90,7 +95,7 @@ def contraction_flops(call: Call) -> float | None:
 
     None for other operators. Raises `UnknownWork` where the call does not say what the formula needs.
     """
-    formula = FORMULAS.get(call.name)
+    formula = formula_of(call.name)
     if formula is None or not formula.is_contraction:
         return None
     return float(formula.flops(call)) * _complex_factor(call)
@@ -98,7 +103,7 @@ def contraction_flops(call: Call) -> float | None:
 
 def is_contraction(name: str) -> bool:
     """Whether an operator has the formula of a product, convolution or attention."""
-    formula = user_formulas().get(name) or FORMULAS.get(name)
+    formula = formula_of(name)
     return formula is not None and formula.is_contraction
 
 
@@ -113,12 +118,13 @@ def _flops(formula: Formula, call: Call) -> float | None:
     return found if 0 <= found < inf else None
 
 
-def _least_bytes(formula: Formula, call: Call) -> float | None:
+def moved_bytes(formula: Formula, call: Call) -> tuple[float, float] | None:
+    """The least bytes that a call reads and writes; None where it does not say what the formula needs."""
     try:
-        found = float(formula.read(call)) + float(formula.written(call))
+        read, written = float(formula.read(call)), float(formula.written(call))
     except UNUSABLE:
         return None
-    return found if 0 <= found < inf else None
+    return (read, written) if read >= 0 and written >= 0 and read + written < inf else None
 
 
 def _complex_factor(call: Call) -> int:

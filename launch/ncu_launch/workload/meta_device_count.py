@@ -35,8 +35,9 @@ STARTED = time.perf_counter()
 class EstimateSummary:
     """The whole of an estimate, of one iteration and its profiled phases.
 
-    `flops` is None when operators have none that are known; those are in `unknown_operators`, with their calls. `bytes`
-    are inputs, weights and outputs of each operator. `layer_output_bytes` are the outputs, in the forward pass, of
+    `flops` are those of contractions, as PyTorch's counter has them, None when operators may hold some and have no
+    formula; those are in `unknown_operators`, with their calls. `bytes` are the least of each operator by its formula,
+    or without one its inputs, weights and outputs. `layer_output_bytes` are the outputs, in the forward pass, of
     modules that have parameters and no modules in them, as torchinfo sums them up. `alive_bytes` are parameters,
     buffers, inputs, and where there is a backward pass everything saved for it, gradients and the optimizer's state:
     without temporary tensors, workspaces and what an allocator keeps in reserve. `seconds` go from the start of this
@@ -213,7 +214,7 @@ def _summary(
     records = list(collector.records)
     collector.flush(stream)
     return EstimateSummary(
-        flops=None if collector.unknown else float(sum(record["flops"] for record in records)),
+        flops=None if collector.unknown else float(sum(record["contraction_flops"] for record in records)),
         bytes=sum(record["read"] + record["written"] for record in records),
         parameters=sum(int(parameter.numel()) for parameter in step.watched.parameters()),
         parameter_bytes=sum(map(_bytes, step.watched.parameters())),

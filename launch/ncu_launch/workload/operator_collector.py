@@ -1,9 +1,9 @@
 """The embedded collector: every operator a model runs, with its time, FLOPs, bytes, phase and module.
 
-It needs neither GPU nor Nsight. The model runs for real and each operator is timed where it is dispatched; FLOPs come
-from formulas on shapes (`operator_flops`), bytes are the inputs, weights and outputs of each operator, as if nothing
-stayed in a cache between two of them. None of this is counted by hardware, and every row says so (source: operators).
-Views move nothing and allocations compute nothing, so neither is recorded.
+It needs neither GPU nor Nsight. The model runs for real and each operator is timed where it is dispatched. FLOPs and
+least bytes come from the table of formulas (`collected_work`), as if nothing stayed in a cache between two operators.
+Bytes of an operator without a formula are those of all its inputs and outputs. None of this is counted by hardware,
+and every row says so (source: operators). Views move nothing and allocations compute nothing, so neither is recorded.
 
 The file it writes has a JSON object per line: a header, then one line per operator call. Lines are written after every
 iteration, so that what was collected before a crash is kept. On the meta device operators have shapes and do nothing:
@@ -13,17 +13,24 @@ their time is null.
 from __future__ import annotations
 
 import json
+import sys
 import time
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
 from ncu_launch.operators.calls import Call, Tensor
 from ncu_launch.operators.contractions import INTEGER_CONTRACTIONS
+from ncu_launch.operators.units import cpu_unit, elementwise_unit, type_of
+from ncu_launch.workload.collected_work import CollectedWork, work_of_call
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
-from ncu_launch.workload.operator_flops import has_formula, integer_operations, operator_flops
 
 FORMAT = "ncu_bench_operators"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""In version 1 `flops` were those of contractions alone, and no record had `contraction_flops`."""
+
+LEAST, ALL_TENSORS = "least by shapes", "all inputs and outputs"
+"""What the bytes of a record are: by the formula of its operator, or without one the sum over its tensors."""
 
 _NAMES_NOT_RECORDED = """
     empty empty_like empty_strided new_empty new_empty_strided empty_permuted resize_ _unsafe_view _reshape_alias
@@ -31,9 +38,6 @@ _NAMES_NOT_RECORDED = """
 """
 NOT_RECORDED = frozenset(f"aten.{name}" for name in _NAMES_NOT_RECORDED.split())
 """Allocations, and views that PyTorch does not declare as such."""
-
-GATHERING = frozenset(f"aten.{name}" for name in ("embedding", "index_select", "gather", "take"))
-"""Operators that pick rows or elements of their first input."""
 
 COLLECTIVES = ("c10d.", "_c10d_functional.")
 """Collectives compute nothing here. Their time includes the waiting for other ranks, as it does for who calls them."""
@@ -54,12 +58,21 @@ def collector_class() -> type:
             self.device = device
             self.unknown: dict[str, int] = {}
             self._kinds: dict[Any, tuple[str, bool, bool]] = {}
+            self._works: dict[Any, tuple[CollectedWork, str | None]] = {}
             self.records: list[dict[str, Any]] = []
             self._events: list[tuple[Any, Any]] = []
 
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Whether PyTorch keeps its compiler away from this mode, for which it imports it: a second of CPU time.
+
+            Where nothing has imported it yet, nothing is compiled. Older versions of PyTorch do not ask.
+            """
+            return "torch._dynamo" in sys.modules
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
-            name, recorded, elementwise = self._kind(func)
+            name, recorded, _ = self._kind(func)
             if not recorded or self.attribution.phase not in self.phases:
                 return func(*args, **kwargs)
             nanoseconds = None
@@ -75,11 +88,11 @@ def collector_class() -> type:
                 began = time.perf_counter_ns()
                 result = _over(func(*args, **kwargs), name)
                 nanoseconds = float(time.perf_counter_ns() - began)
-            self._record(name, elementwise, args, kwargs, result, nanoseconds)
+            self._record(func, args, kwargs, result, nanoseconds)
             return result
 
         def _kind(self, func: Any) -> tuple[str, bool, bool]:
-            """Name, whether it is recorded, and whether it is known to hold no contraction. Looked up once."""
+            """Name, whether it is recorded, and whether PyTorch says that it is pointwise or a reduction. Kept."""
             kind = self._kinds.get(func)
             if kind is None:
                 name = str(func.overloadpacket)
@@ -91,16 +104,15 @@ def collector_class() -> type:
                 kind = self._kinds[func] = (name, recorded, elementwise)
             return kind
 
-        def _record(
-            self, name: str, elementwise: bool, args: Any, kwargs: Any, result: Any, nanoseconds: float | None
-        ) -> None:
-            inputs = list(tensors_in((args, kwargs)))
-            outputs = list(tensors_in(result))
-            call = _call(name, args)
-            flops = operator_flops(call, is_elementwise=elementwise)
-            if flops is None:
+        def _record(self, func: Any, args: Any, kwargs: Any, result: Any, nanoseconds: float | None) -> None:
+            name, _, elementwise = self._kind(func)
+            call = _call(name, func, args, kwargs)
+            work, kind = self._work(call, is_elementwise=elementwise)
+            if work.contraction_flops is None:
                 self.unknown[name] = self.unknown.get(name, 0) + 1
-            first = next((tensor for tensor in inputs if tensor.is_floating_point()), None)
+            inputs = list(tensors_in((args, kwargs)))
+            read, written = work.moved or _moved(inputs, list(tensors_in(result)))
+            dtype = kind if any(tensor.is_floating_point() for tensor in inputs) else None
             self.records.append(
                 {
                     "operator": name,
@@ -108,15 +120,35 @@ def collector_class() -> type:
                     "module": self.attribution.module,
                     "iteration": self.attribution.iteration,
                     "ns": nanoseconds,
-                    "flops": flops,
-                    "read": _read(name, inputs, outputs),
-                    "written": sum(map(_bytes, outputs)),
-                    "dtype": str(first.dtype).removeprefix("torch.") if first is not None else None,
+                    "flops": work.flops,
+                    "contraction_flops": work.contraction_flops,
+                    "unit": self._unit(dtype, is_contraction=bool(work.contraction_flops)) if work.flops else None,
+                    "read": int(read),
+                    "written": int(written),
+                    "bytes_basis": LEAST if work.moved else ALL_TENSORS,
+                    "dtype": dtype,
                     "shapes": " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in inputs[:4]),
                 }
             )
             if call.name in INTEGER_CONTRACTIONS:
-                self.records[-1]["integer_operations"] = integer_operations(call)
+                self.records[-1]["integer_operations"] = work.integer_operations
+
+        def _work(self, call: Call, *, is_elementwise: bool) -> tuple[CollectedWork, str | None]:
+            """The work of a call and its type. Layers repeat calls, so that each is worked out once."""
+            key = call, tuple(map(type, call.arguments))  # 1 == 1.0 == True, and each gives its result another type
+            try:
+                found = self._works.get(key)
+            except TypeError:  # an argument that cannot be a key
+                return work_of_call(call, is_elementwise=is_elementwise), type_of(call)
+            if found is None:
+                found = self._works[key] = work_of_call(call, is_elementwise=is_elementwise), type_of(call)
+            return found
+
+        def _unit(self, dtype: str | None, *, is_contraction: bool) -> str | None:
+            """The unit that did the work. Which one of a GPU did a contraction, only its kernels would tell."""
+            if self.device == "cpu":
+                return cpu_unit(dtype)
+            return elementwise_unit(dtype) if self.device == "cuda" and not is_contraction else None
 
         def flush(self, stream: TextIO) -> None:
             """Write what was recorded since the last time."""
@@ -143,31 +175,39 @@ def _over(result: Any, name: str) -> Any:
     return result
 
 
-def _call(name: str, args: Any) -> Call:
-    """The call with every tensor replaced by its shape and type; without arguments where no formula needs them."""
-    known = name.replace(".", "::", 1)
-    needed = has_formula(known) or known in INTEGER_CONTRACTIONS
-    return Call(known, tuple(map(_described, args)) if needed else ())
+def _call(name: str, func: Any, args: Any, kwargs: Any) -> Call:
+    """The call with every tensor replaced by shape, type and strides, and its arguments in the order of its schema."""
+    arguments = list(args)
+    if kwargs:
+        rest = func._schema.arguments[len(args) :]
+        arguments += [kwargs.get(argument.name, argument.default_value) for argument in rest]
+    return Call(name.replace(".", "::", 1), tuple(map(_described, arguments)))
 
 
 def _described(value: Any) -> Any:
     """A tensor -> its description; lists of tensors likewise; anything else as it is."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_described, value))
     import torch
 
     if isinstance(value, torch.Tensor):
-        return Tensor(tuple(value.shape), str(value.dtype).removeprefix("torch."))
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_described, value))
+        return Tensor(tuple(value.shape), _type_name(value.dtype), value.stride())
     return value
 
 
-def _read(name: str, inputs: list[Any], outputs: list[Any]) -> int:
-    """Bytes that an operator reads: each input once; of what it picks rows or elements from, no more than it writes."""
-    amounts = {id(tensor): _bytes(tensor) for tensor in inputs}
-    if name in GATHERING and inputs:
-        source = id(inputs[0])
-        amounts[source] = min(amounts[source], sum(map(_bytes, outputs)))
-    return sum(amounts.values())
+_PLAIN = frozenset({int, float, bool, str, type(None)})
+
+
+@lru_cache(maxsize=64)
+def _type_name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _moved(inputs: list[Any], outputs: list[Any]) -> tuple[int, int]:
+    """Bytes read and written by an operator without a formula: each of its tensors once."""
+    return sum({id(tensor): _bytes(tensor) for tensor in inputs}.values()), sum(map(_bytes, outputs))
 
 
 def _bytes(tensor: Any) -> int:

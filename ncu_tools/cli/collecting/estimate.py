@@ -12,11 +12,13 @@ from ncu_launch.targets.reference_kernels import default_phases, own_dtype
 from ncu_launch.workload.meta_device_process import Expectation, expectations_of
 from ncu_launch.workload_spec import DTYPES, PHASES, Workload
 
-from ncu_tools.cli.options import format_option, show
+from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
     from ncu_tools.expected.estimate import Estimate
+
+LOWER = "flops_operators_lower_bound"
 
 COLUMNS = (
     Column("target", "model", wide=True),
@@ -25,6 +27,7 @@ COLUMNS = (
     Column("phase", "phase", spare=0),
     Column("parameters", "parameters", "count"),
     Column("flops", "FLOPs", "flop", "FLOP", spare=0),
+    Column("flops_operators", "FLOPs (operators)", "flop", "FLOP", lower_bound_if=LOWER),
     Column("integer_operations", "integer OPs", "op", "OP"),
     Column("bytes_model", "bytes (model)", "byte", "byte"),
     Column("bytes_operators", "bytes (operators)", "byte", "byte"),
@@ -39,10 +42,13 @@ COLUMNS = (
     Column("failed", "failed", prose=True),
 )
 CONVENTIONS = (
-    "nothing was run: times are what the roofline allows at best, from FLOPs of contractions; bytes (model) are inputs "
-    "+ parameters + outputs of layers of a forward pass, bytes (operators) what each operator reads and writes; FLOP/B "
-    "(FLOPs per byte), at best and bound are all from the bytes that stand beside them as of bytes"
+    "nothing was run: times are what the roofline allows at best; FLOPs are those of products, convolutions and "
+    "attention as PyTorch counts them, FLOPs (operators) all that operators compute, element-wise work too; bytes "
+    "(model) are inputs + parameters + outputs of layers of a forward pass, bytes (operators) what each operator reads "
+    "and writes; FLOP/B (FLOPs per byte), at best and bound are all from FLOPs and the bytes that stand beside them as "
+    "of bytes, per operator from those of operators"
 )
+MACHINE_READABLE = (Column("uncounted_operators", "not counted"), Column(LOWER, "lower bound"))
 
 
 def _several(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -125,7 +131,8 @@ def command(
         else:
             rows += estimates(workload, operators_of(expectation), expectation.summary, machines, unit)
     notes = [CONVENTIONS, *_notes(rows, with_machines=bool(machines))]
-    show(Table("estimate", COLUMNS, [asdict(row) for row in rows], notes), output_format)
+    columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
+    show(Table("estimate", columns, [asdict(row) for row in rows], notes), output_format)
     if all(row.failed for row in rows):
         raise NcuBenchError("Nothing could be estimated.", rows[0].failed or "", "Check the targets' names.")
 
@@ -153,8 +160,10 @@ def _expectations(workloads: list[Workload]) -> list[Expectation]:
 
 
 def _notes(rows: list[Estimate], *, with_machines: bool) -> list[str]:
+    uncounted = sorted({row.uncounted_operators for row in rows if row.uncounted_operators})
+    notes = [f"FLOPs (operators) are without those of {'; '.join(uncounted)}: no formula"] if uncounted else []
     if not with_machines:
-        return ["name machines with --machine for times"]
+        return [*notes, "name machines with --machine for times"]
     without = sorted(
         {
             f"{row.machine} ({row.dtype})"
@@ -162,4 +171,4 @@ def _notes(rows: list[Estimate], *, with_machines: bool) -> list[str]:
             if row.machine and row.bound is None and (row.flops or row.integer_operations)
         }
     )
-    return [f"no peak for the type is known of {', '.join(without)}"] if without else []
+    return [*notes, *([f"no peak for the type is known of {', '.join(without)}"] if without else [])]

@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from ncu_tools.expected.both_sides import Collection
     from ncu_tools.expected.measured_vs_expected import ExpectedComparison, Row
 
-LOWER = "flops_lower_bound"
+LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
 
 COLUMNS = (
     Column("scope", "scope"),
     Column("phase", "phase", spare=0),
     Column("module", "layer", wide=True),
+    Column("operator", "operator", wide=True),
     Column("measured_flops", "FLOPs", "flop", "FLOP", lower_bound_if=LOWER),
     Column("expected_flops", "expected", "flop", "FLOP"),
     Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER, spare=0),
+    Column("all_flops", "all operators", "flop", "FLOP", lower_bound_if=ALL_LOWER),
+    Column("all_ratio", "ratio of all", "number"),
     Column("measured_integers", "integer OPs", "op", "OP"),
     Column("expected_integers", "expected", "op", "OP"),
     Column("integers_ratio", "ratio", "number"),
@@ -41,10 +44,14 @@ COLUMNS = (
     Column("launches", "launches", "count"),
     Column("fitting", "what fits", prose=True),
 )
-MACHINE_READABLE = (Column("causes", "causes"), Column(LOWER, "lower bound"))
+MACHINE_READABLE = (Column("causes", "causes"), Column(LOWER, "lower bound"), Column(ALL_LOWER, "all lower bound"))
 NOT_THE_SAME_BYTES = (
-    "expected bytes are inputs, weights and outputs of every operator; caches make DRAM traffic smaller, "
+    "expected bytes are the least inputs, weights and outputs of every operator; caches make DRAM traffic smaller, "
     "so their ratio is not judged"
+)
+NOT_THE_SAME_FLOPS = (
+    "expected FLOPs are those of products, convolutions and attention; all operators are those of element-wise ones "
+    "too, whose functions and comparisons no counter counts"
 )
 
 
@@ -84,8 +91,9 @@ def command(
     """Set measured FLOPs and bytes beside expected ones: for the model, each phase and each layer.
 
     RUN is the folder of a model target that was profiled under ncu, or any report, of which --target says what ran and
-    --phase which phases of it. Expected FLOPs are those of contractions, from the shapes of its operators. Where
-    measured / expected leaves 0.97 to 1.05, a note says which known cause fits and which does not.
+    --phase which phases of it, or a trace joined with counts (ncu-bench join), which holds the shapes of its operators.
+    Expected FLOPs are those of contractions, from the shapes of its operators, and beside them those of all operators.
+    Where measured / expected leaves 0.97 to 1.05, a note says which known cause fits and which does not.
 
     \b
     Example:
@@ -94,8 +102,8 @@ def command(
       ncu-bench expected report.csv --target resnet18 --batch-size 256 --phase forward
     """
     from ncu_tools.expected.both_sides import Collection
-    from ncu_tools.expected.measured_vs_expected import LAYER, MODEL, compare
-    from ncu_tools.expected.operators_of_layers import expected_of, expected_of_workload
+    from ncu_tools.expected.measured_vs_expected import LAYER, MODEL, OPERATOR, compare, compare_by_shapes
+    from ncu_tools.expected.operators_of_layers import expected_of, expected_of_workload, has_work_by_shapes
     from ncu_tools.runs.loading import load
     from ncu_tools.runs.selection import of_phases
 
@@ -110,20 +118,24 @@ def command(
     if workload is not None and phases:
         measured = of_phases(measured, phases)
     _refuse_formulas(run, measured.table)
-    expected = expected_of_workload(workload) if workload else expected_of(run)
-    collection = Collection(iterations=iterations or 1) if workload else _collection(run)
-    comparison = compare(measured.table, expected, collection=collection, depth=depth)
-    rows = [row for row in comparison.rows if row.scope == MODEL or not phases or row.phase in phases]
-    heads = [row for row in rows if row.scope != LAYER]
-    layers = [row for row in rows if row.scope == LAYER]
+    if workload is None and has_work_by_shapes(measured.table):
+        comparison = compare_by_shapes(measured.table, depth=depth)
+    else:
+        expected = expected_of_workload(workload) if workload else expected_of(run)
+        collection = Collection(iterations=iterations or 1) if workload else _collection(run)
+        comparison = compare(measured.table, expected, collection=collection, depth=depth)
+    rows = [row for row in comparison.rows if row.scope in (MODEL, OPERATOR) or not phases or row.phase in phases]
+    heads = [row for row in rows if row.scope not in (LAYER, OPERATOR)]
+    layers, operators = ([row for row in rows if row.scope == scope] for scope in (LAYER, OPERATOR))
     top = rows_shown(top, output_format)
     notes = hidden_rows(len(layers), top, "more layer has less work", "more layers have less work")
-    layers = layers[:top]
-    notes += _notes(comparison, [*heads, *layers])
+    notes += hidden_rows(len(operators), top, "more operator has less work", "more operators have less work")
+    shown = [*heads, *layers[:top], *operators[:top]]
+    notes += _notes(comparison, shown)
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     extra = {"iterations": comparison.iterations}
     show(
-        Table("expected", columns, [_cells(row) for row in [*heads, *layers]], [*notes, *measured.notes], extra),
+        Table("expected", columns, [_cells(row) for row in shown], [*notes, *measured.notes], extra),
         output_format,
     )
 
@@ -182,4 +194,4 @@ def _notes(comparison: ExpectedComparison, rows: list[Row]) -> list[str]:
     from ncu_tools.expected.measured_vs_expected import title
 
     causes = [f"{title(row)}: {' '.join(row.causes)}" for row in rows if row.causes]
-    return [*comparison.notes, NOT_THE_SAME_BYTES, *causes]
+    return [*comparison.notes, NOT_THE_SAME_FLOPS, NOT_THE_SAME_BYTES, *causes]

@@ -1,9 +1,9 @@
 """Read the file of the operator collector: a header, then one JSON object per line.
 
-Its numbers are not hardware counters: times are those of operators as PyTorch dispatches them, FLOPs follow from shapes
-(contractions only), bytes are inputs, weights and outputs of each operator. `source` is "operators", and `flops_basis`
-names the method. A header with "estimate" describes a model that was not run: its operators have no times, and `source`
-is "estimate".
+Its numbers are not hardware counters: times are those of operators as PyTorch dispatches them, FLOPs and bytes follow
+from shapes. `source` is "operators", `flops_basis` names the method, and the column `contraction_flops` holds the part
+that PyTorch's counter counts. A header with "estimate" describes a model that was not run: its operators have no times,
+and `source` is "estimate".
 """
 
 from __future__ import annotations
@@ -30,9 +30,22 @@ BY_OPERATOR = frozenset({DIALECT, ESTIMATE_DIALECT, SWEEP})
 TRACE = "kineto"
 """What `source` says of traces, whose FLOPs and bytes are estimates from the shapes of operators."""
 
-BASIS = "operator formulas, contractions only"
-CUDA_CORE_COLUMNS = {"float64": "flops_fp64", "float32": "flops_fp32"}
-"""On a CPU the type determines the column. On a GPU, half types, and fp32 as TF32, may run on tensor cores."""
+BASIS = "operator formulas"
+CONTRACTIONS_BASIS = "operator formulas, contractions only"
+"""What `flops_basis` says of all FLOPs of operators, and of those of products, convolutions and attention alone."""
+
+CONTRACTIONS_ONLY_VERSION = 1
+"""The version of the format whose FLOPs are those of contractions."""
+
+CONTRACTION_FLOPS = "contraction_flops"
+"""Column of the FLOPs of products, convolutions and attention as PyTorch's counter has them; 0 of other operators."""
+
+BYTES_BASIS = "bytes_basis"
+"""Column that says what the bytes of an operator are: the least by its formula, or the sum over its tensors."""
+
+_UNIT_COLUMNS = {"fp64": "flops_fp64", "fp32": "flops_fp32"}
+_UNIT_OF_TYPE_BEFORE = {"float64": "fp64", "float32": "fp32"}
+"""Version 1 does not say the unit. On a CPU it follows from the type; a GPU may compute fp32 as TF32."""
 
 INTEGER_OPERATIONS = "integer_operations"
 """Column of integer operations of products, which are not FLOPs."""
@@ -62,7 +75,7 @@ class OperatorFile:
     def __init__(self, header: str) -> None:
         self.header: dict[str, Any] = json.loads(header)
         version = self.header.get(FORMAT)
-        if version != FORMAT_VERSION:
+        if version not in (CONTRACTIONS_ONLY_VERSION, FORMAT_VERSION):
             raise NcuBenchError(
                 f"The operators were written in version {version!r:.20} of their format; this ncu-bench knows version "
                 f"{FORMAT_VERSION}.",
@@ -71,7 +84,9 @@ class OperatorFile:
             )
         is_estimate = bool(self.header.get("estimate"))
         self.dialect = ESTIMATE_DIALECT if is_estimate else DIALECT
-        self._basis = f"expected: {BASIS}" if is_estimate else BASIS
+        self._has_contractions_only = version == CONTRACTIONS_ONLY_VERSION
+        basis = CONTRACTIONS_BASIS if self._has_contractions_only else BASIS
+        self._basis = f"expected: {basis}" if is_estimate else basis
         self._launches: list[Launch] = []
 
     def launches(self) -> list[Launch]:
@@ -105,25 +120,16 @@ class OperatorFile:
             iteration=iteration,
             attributes={"shapes": str(record["shapes"]), "dtype": str(record["dtype"])},
         )
-        flops = record["flops"]
         launch.measures = {
             "dram_read_bytes": _amount(record["read"]),
             "dram_write_bytes": _amount(record["written"]),
             "dram_bytes": _amount(record["read"]) + _amount(record["written"]),
         }
+        if record.get(BYTES_BASIS) is not None:
+            launch.attributes[BYTES_BASIS] = str(record[BYTES_BASIS])
         if record["ns"] is not None:
             launch.measures["duration_ns"] = _amount(record["ns"])
-        if flops is not None:
-            launch.measures["flops"] = _amount(flops)
-            launch.flops_basis = self._basis
-            column = CUDA_CORE_COLUMNS.get(record["dtype"]) if self.header.get("device") == "cpu" else None
-            if column is not None:
-                launch.measures[column] = _amount(flops)
-        if record.get("integer_operations") is not None:
-            launch.metrics[INTEGER_OPERATIONS] = report.Metric(_amount(record["integer_operations"]), 0.0, "OP")
-            if not self.header.get("estimate"):  # with 0 FLOPs the operator would always look memory-bound
-                launch.measures.pop("flops", None)
-                launch.flops_basis = None
+        self._add_flops(launch, record)
         threads = self.header.get("threads")
         if isinstance(threads, int) and 0 < threads < 2**31:
             launch.metrics[THREADS] = report.Metric(float(threads), 0.0, "")
@@ -132,6 +138,27 @@ class OperatorFile:
         if self.header.get("device_name"):
             launch.attributes["Device Name"] = str(self.header["device_name"])
         return launch
+
+    def _add_flops(self, launch: Launch, record: dict[str, Any]) -> None:
+        """All FLOPs with the column of their unit, those of contractions, and the operations of integer products."""
+        contractions = record["flops" if self._has_contractions_only else CONTRACTION_FLOPS]
+        if contractions is not None:
+            launch.metrics[CONTRACTION_FLOPS] = report.Metric(_amount(contractions), 0.0, "FLOP")
+        integers = record.get(INTEGER_OPERATIONS)
+        if integers is not None:
+            launch.metrics[INTEGER_OPERATIONS] = report.Metric(_amount(integers), 0.0, "OP")
+        if record["flops"] is None or (integers is not None and not self.header.get("estimate")):
+            return  # with 0 FLOPs a product of integers would always look memory-bound
+        launch.measures["flops"] = _amount(record["flops"])
+        launch.flops_basis = self._basis
+        column = _UNIT_COLUMNS.get(self._unit(record) or "")
+        if column is not None:
+            launch.measures[column] = launch.measures["flops"]
+
+    def _unit(self, record: dict[str, Any]) -> str | None:
+        if not self._has_contractions_only:
+            return _word(record["unit"])
+        return _UNIT_OF_TYPE_BEFORE.get(record["dtype"]) if self.header.get("device") == "cpu" else None
 
 
 def _amount(value: object, below: float = math.inf) -> float:

@@ -85,12 +85,27 @@ class TestResNet18:
 
     def test_has_the_flops_of_the_literature_forward_and_backward(self, step: tuple[Result, Path]) -> None:
         flops = {
-            phase: sum(row["flops"] for row in rows(step[1], phase=phase, iteration=0))
+            phase: sum(row["contraction_flops"] for row in rows(step[1], phase=phase, iteration=0))
             for phase in ("forward", "backward")
         }
         assert flops["forward"] / 2 == pytest.approx(3.628e9, rel=1e-3)
         assert flops["backward"] / flops["forward"] == pytest.approx(1.935, abs=1e-3)
-        assert rows(step[1])[0]["flops_basis"] == "operator formulas, contractions only"
+        assert rows(step[1])[0]["flops_basis"] == "operator formulas"
+
+    def test_gives_every_operator_that_computes_flops_least_bytes_and_its_unit(
+        self, step: tuple[Result, Path], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        relu = rows(step[1], module="resnet18.relu", phase="forward", iteration=0)[0]
+        elements = 2 * 64 * 112 * 112
+        assert (relu["flops"], relu["contraction_flops"], relu["flops_fp32"]) == (elements, 0, elements)
+        assert (relu["dram_bytes"], relu["bytes_basis"]) == (2 * 4 * elements, "least by shapes")
+        assert rows(step[1], kernel_short="ones_like")[0]["bytes_basis"] == "all inputs and outputs"
+        assert run(["roofline", str(step[1]), "--format", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        undrawn = {row["kernel"] for row in found["rows"] if not row["flops_per_s"]}
+        assert undrawn == {"aten::ones_like"}
+        (note,) = [note for note in found["notes"] if "have no place" in note]
+        assert "% of the time); no FLOPs: aten::ones_like" in note
 
     def test_attributes_every_leaf_module_in_both_passes(self, step: tuple[Result, Path]) -> None:
         forward, backward = ({row["module"] for row in rows(step[1], phase=phase)} for phase in ("forward", "backward"))
@@ -122,7 +137,7 @@ class TestResNet18:
     def test_leaves_what_belongs_to_no_module_unattributed_and_counts_it(self, step: tuple[Result, Path]) -> None:
         lost = rows(step[1], module=None)
         assert {row["phase"] for row in lost} <= {"backward", "optimizer"}
-        assert all(not row["flops"] for row in lost)
+        assert all(not row["contraction_flops"] for row in lost)
         assert any(
             f"{len(lost)} of {len(rows(step[1]))} launches belong to no module" in note
             for note in step[0].json()["notes"]
@@ -343,13 +358,15 @@ def test_a_broken_record_is_counted_and_the_others_are_kept(tmp_path: Path) -> N
         "iteration": 0,
         "ns": 5.0,
         "flops": 8.0,
+        "contraction_flops": 8.0,
+        "unit": "fp32",
         "read": 4,
         "written": 4,
         "dtype": "float32",
         "shapes": "2x2",
     }
     lines = [
-        json.dumps({"ncu_bench_operators": 1, "device": "cpu", "device_name": "x"}),
+        json.dumps({"ncu_bench_operators": 2, "device": "cpu", "device_name": "x"}),
         json.dumps(good),
         '{"operator": "aten.',
         json.dumps({**good, "flops": None}),
@@ -380,10 +397,44 @@ def test_importing_the_launcher_does_not_import_torch() -> None:
     assert done.stdout.strip() == "False"
 
 
+def test_a_file_of_the_first_version_has_the_flops_of_contractions(tmp_path: Path) -> None:
+    old = {
+        "operator": "aten.mm", "phase": "forward", "module": "m", "iteration": 0, "ns": 5.0, "flops": 8.0, "read": 4,
+        "written": 4, "dtype": "float32", "shapes": "2x2",
+    }  # fmt: skip
+    lines = [json.dumps({"ncu_bench_operators": 1, "device": "cpu", "device_name": "x"}), json.dumps(old)]
+    (tmp_path / "operators.jsonl").write_text("\n".join(lines) + "\n")
+    (launch,) = read_report(Source(str(tmp_path / "operators.jsonl"))).launches
+    assert launch.flops_basis == "operator formulas, contractions only"
+    assert (launch.measures["flops_fp32"], launch.metrics["contraction_flops"].value) == (8.0, 8.0)
+
+
+COMPILER_CHECK = """
+import sys, torch
+from ncu_launch.workload.module_attribution import Attribution
+from ncu_launch.workload.operator_collector import collector_class
+attribution = Attribution()
+collector = collector_class()(attribution, "cpu", ("forward",))
+with collector, attribution.during("forward"):
+    torch.ones(2) + 1
+print([record["operator"] for record in collector.records], "torch._dynamo" in sys.modules)
+"""
+
+
+def test_the_collector_does_not_import_pytorchs_compiler() -> None:
+    if not hasattr(torch.utils._python_dispatch.TorchDispatchMode, "_should_skip_dynamo"):
+        pytest.skip("this PyTorch does not ask")
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILER_CHECK], capture_output=True, text=True, check=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+    )  # fmt: skip
+    assert done.stdout.strip() == "['aten.ones', 'aten.add'] False"
+
+
 def test_a_file_of_a_newer_collector_is_refused(tmp_path: Path) -> None:
     newer = tmp_path / "operators.jsonl"
     newer.write_text('{"ncu_bench_operators": 99}\n{"operator": "aten.mm"}\n', encoding="utf-8")
-    with pytest.raises(NcuBenchError, match="version 99 of their format; this ncu-bench knows version 1"):
+    with pytest.raises(NcuBenchError, match="version 99 of their format; this ncu-bench knows version 2"):
         read_report(Source(str(newer)))
 
 

@@ -201,7 +201,7 @@ class TestCeilingsOfACpu:
     def test_use_the_number_of_threads_that_the_collector_writes(self, tmp_path: Path) -> None:
         path = tmp_path / "operators.jsonl"
         record = {"operator": "aten.mm", "phase": None, "module": None, "iteration": 0, "ns": 5, "flops": 6, "read": 1,
-                  "written": 1, "dtype": "float32", "shapes": ""}  # fmt: skip
+                  "contraction_flops": 6, "unit": "fp32", "written": 1, "dtype": "float32", "shapes": ""}  # fmt: skip
         with opened_with_header(path, "cpu", "X", threads=3) as stream:
             stream.write(json.dumps(record) + "\n")
         found = parse([Source(str(path))]).table

@@ -81,6 +81,72 @@ class TestAPublishedStudy:
             assert is_below_the_ridge == (row["bound"] == "DRAM")
 
 
+OWN = """
+import torch
+from torch import nn
+
+def two_layers():
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)), torch.randn(32, 64)
+
+class Causal(nn.Module):
+    def forward(self, q):
+        return nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+def causal():
+    return Causal(), torch.randn(1, 8, 4096, 128, requires_grad=True)
+
+class Sorted(nn.Module):
+    def forward(self, x):
+        return x.sort().values + 1
+
+def without_formula():
+    return Sorted(), torch.randn(16, 8)
+"""
+
+
+class TestFlopsOfOperators:
+    @pytest.fixture
+    def own(self, tmp_path: Path) -> str:
+        (tmp_path / "own.py").write_text(OWN)
+        return str(tmp_path / "own.py")
+
+    def test_stand_beside_those_of_contractions_with_biases_and_activations(self, own: str) -> None:
+        (row,) = rows(f"{own}:two_layers", "--phase", "forward")
+        products = 2 * 32 * 64 * 64 + 2 * 32 * 64 * 4
+        assert row["flops"] == products
+        assert row["flops_operators"] == products + 32 * (64 + 4) + 32 * 64
+        assert (row["uncounted_operators"], row["flops_operators_lower_bound"]) == (None, False)
+
+    def test_bound_their_time_on_the_unit_that_does_them(self, own: str) -> None:
+        (row,) = rows(f"{own}:two_layers", "--phase", "forward", "--dtype", "fp16", "--machine", "a100-sxm4-40gb")
+        rates = find_machine("a100-sxm4-40gb").rates
+        first, relu, second = (
+            2 * (32 * 64 + 64 + 64 * 64 + 32 * 64),
+            2 * 2 * 32 * 64,
+            2 * (32 * 64 + 4 + 64 * 4 + 128),
+        )
+        least = sum((first, relu, second)) / rates["dram"].value  # each of them is bound by memory
+        assert row["time_operators_ns"] == pytest.approx(least * 1e9)
+
+    def test_of_causal_attention_are_what_the_mask_leaves_and_so_is_its_time(self, own: str) -> None:
+        (row,) = rows(f"{own}:causal", "--phase", "forward", "--machine", "a100-sxm4-40gb")
+        assert row["flops"] == 2 * 2 * 8 * 4096**2 * 128
+        assert row["flops_operators"] == pytest.approx(row["flops"] * 4097 / 8192)
+        assert row["time_model_ns"] == pytest.approx(
+            row["flops_operators"] / find_machine("a100-sxm4-40gb").rates["fp32"].value * 1e9
+        )
+
+    def test_are_a_lower_bound_where_an_operator_has_no_formula_and_a_note_names_it(self, own: str) -> None:
+        result = CliRunner().invoke(
+            cli, ["estimate", f"{own}:without_formula", "--phase", "forward", "--format", "json"]
+        )
+        found = json.loads(result.stdout)
+        (row,) = found["rows"]
+        assert (row["flops"], row["flops_operators"], row["unknown_operators"]) == (0, 16 * 8, None)
+        assert (row["uncounted_operators"], row["flops_operators_lower_bound"]) == ("aten::sort (1 calls)", True)
+        assert "FLOPs (operators) are without those of aten::sort (1 calls): no formula" in found["notes"]
+
+
 class TestAnEstimate:
     def test_separates_forward_and_backward(self) -> None:
         forward, backward = rows("resnet18", "--batch-size", "2")

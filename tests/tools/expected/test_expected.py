@@ -58,11 +58,13 @@ def operator(
     shapes: str = SHAPES,
     phase: str = "forward",
     module: str | None = CONV,
+    contraction: float | None = None,
 ) -> dict[str, Any]:
-    """A line of expected.jsonl."""
+    """A line of expected.jsonl. Its FLOPs are those of a contraction unless `contraction` says how many are."""
     return {
         "operator": f"aten.{name}", "phase": phase, "module": module, "iteration": 0, "ns": None, "flops": flops,
-        "read": 1500, "written": 500, "shapes": shapes, "dtype": "float32",
+        "contraction_flops": flops if contraction is None else contraction, "unit": None, "read": 1500, "written": 500,
+        "shapes": shapes, "dtype": "float32",
     }  # fmt: skip
 
 
@@ -106,6 +108,30 @@ class TestRows:
         assert [row.flops_ratio for row in rows] == [1.0] * 6
         assert rows[0].measured_flops == rows[0].expected_flops == 3 * FLOPS + 8
         assert all(not row.causes for row in rows)
+
+    def test_flops_of_contractions_and_of_all_operators_stand_side_by_side(self, against: Any) -> None:
+        operators = [operator(), operator("relu", 0.1 * FLOPS, contraction=0.0)]
+        row = against([kernel(flops=1.1 * FLOPS)], operators).rows[0]
+        assert (row.expected_flops, row.flops_ratio) == (FLOPS, pytest.approx(1.1))
+        assert (row.all_flops, row.all_ratio) == (pytest.approx(1.1 * FLOPS), pytest.approx(1.0))
+        assert "element-wise" in row.fitting
+        assert "with element-wise operators by their shapes the ratio is 1.000" in row.causes[0]
+
+    def test_all_operators_have_a_lower_bound_where_one_has_no_formula(self, against: Any) -> None:
+        row = against([kernel()], [operator(), operator("grid_sampler_2d", None, contraction=0.0)]).rows[0]
+        assert (row.expected_flops, row.flops_ratio) == (FLOPS, 1.0)
+        assert (row.all_flops, row.all_flops_lower_bound, row.all_ratio) == (FLOPS, True, None)
+
+    def test_a_run_of_an_older_release_has_the_flops_of_contractions_alone(self, tmp_path: Path) -> None:
+        header = {FORMAT: 1, "device": "meta", "device_name": "", "estimate": True}
+        old = {name: value for name, value in operator().items() if name not in ("contraction_flops", "unit")}
+        (tmp_path / EXPECTED).write_text(f"{json.dumps(header)}\n{json.dumps(old)}\n")
+        row = compare(table(kernel()), expected_of(str(tmp_path))).rows[0]
+        assert (row.expected_flops, row.flops_ratio, row.all_flops) == (FLOPS, 1.0, None)
+
+    def test_flops_counted_by_opcodes_are_measured(self, against: Any) -> None:
+        counted = kernel(basis="tensor ops from the shapes of opcodes")
+        assert against([counted], [operator()]).rows[0].measured_flops == FLOPS
 
     def test_bytes_are_shown_together_without_a_verdict(self, against: Any) -> None:
         row = against([kernel(dram=500.0)], [operator()]).rows[0]
@@ -306,7 +332,7 @@ class TestCausesOfARatioTooHigh:
         launches = [kernel(flops=3 * FLOPS), kernel("elementwise_kernel", 0.001 * FLOPS)]
         comparison = against(launches, [operator()])
         assert fitting(comparison) == ()
-        assert "0.001 of the expected" in against_it(comparison, "element-wise work that formulas leave out")
+        assert "0.001 of the expected" in against_it(comparison, "element-wise work beside contractions")
 
     def test_constant_moves_counted_as_half_precision_fit(self, against: Any) -> None:
         one = kernel(flops=1.5 * FLOPS, basis="sass fp64+fp32+fp16; fp16 is hfma alone and may be constant moves")

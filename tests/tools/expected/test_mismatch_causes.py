@@ -37,7 +37,7 @@ def evidence(*launches: tuple[str, float], basis: str = "", filters: tuple[str, 
         made.append(one)
     operators = pa.table({
         "kernel_short": ["convolution"], "shapes": ["1x1x4x4 1x1x3x3"], "flops": [EXPECTED], "dram_bytes": [1.0],
-        "phase": ["forward"], "module": ["model"],
+        "contraction_flops": [EXPECTED], "phase": ["forward"], "module": ["model"],
     })  # fmt: skip
     work = BothSides(MeasuredLaunches(table(*made)), Operators(operators), Collection(filters, **more), 1)
     measured = sum(flops for _, flops in launches)

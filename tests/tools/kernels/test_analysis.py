@@ -43,6 +43,7 @@ def operators() -> pa.Table:
     """A table of the embedded collector: one operator."""
     page = OperatorFile(json.dumps({FORMAT: FORMAT_VERSION, "device": "cpu", "device_name": "a CPU"}))
     record = {"operator": "aten.mm", "iteration": 0, "phase": "forward", "module": "m", "ns": 100.0, "flops": 20}
+    record |= {"contraction_flops": 20, "unit": "fp32"}
     page.feed(json.dumps(record | {"read": 5, "written": 5, "dtype": "float32", "shapes": "2x2"}))
     return launches_table(Report("operators.jsonl", dialects=["operators"], launches=page.launches()))
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
+from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.schema import tables
 from ncu_parsers.sources.sources import Source
@@ -19,6 +20,7 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.cli import cli
 from ncu_tools.compare.join import join
 from ncu_tools.expected.both_sides import MeasuredLaunches
+from ncu_tools.expected.measured_vs_expected import compare_by_shapes
 from ncu_tools.kernels.hotspots import hotspots
 from ncu_tools.kernels.operator_work import calls_of_operators, has_operators, with_work_of_operators
 from ncu_tools.report.html_content import ReportedRun, content
@@ -29,7 +31,7 @@ from ncu_tools.roofline.views import seen_as
 from tests.conftest import SHARED
 from tests.parsers.timelines.test_kineto import A100, call, gpu, host
 from tests.parsers.timelines.test_work_of_traces import COMPILED, QWEN, SGLANG, VLLM, operator
-from tests.support.launches import launch, sass, table
+from tests.support.launches import launch, sass, table, tensor
 from tests.support.reports import needs_shared_reports
 
 BF16 = "c10::BFloat16"
@@ -212,6 +214,42 @@ def test_counts_that_are_joined_with_a_trace_take_the_place_of_its_estimates(tra
     assert flops["add_kernel"] != flops["add_kernel"]  # nothing was counted
     assert not has_operators(joined)
     assert not any("estimates" in note for note in hotspots(joined, ceilings_of(joined), group="operator").notes)
+
+
+class TestExpectedOfAJoinedTrace:
+    """Counters of ncu beside the work by shapes of the trace that they were joined with."""
+
+    COUNTED = 1.02 * 2 * M * K * N
+    LEAST = 2 * (M * K + K * N + M * N)
+
+    @pytest.fixture
+    def joined(self, trace: str) -> pa.Table:
+        product = launch(
+            "nvjet_tst_128x256", {**sass(), **tensor(bf16_dst_fp32=self.COUNTED)}, ns=9, dram=2 * self.LEAST
+        )
+        secret = launch("secret_kernel", sass(ffma=5.0), ns=9, dram=8)
+        return join(table(product, secret), table_of(trace), other_gpus=True).table
+
+    def test_sets_counted_flops_and_bytes_beside_those_of_each_operators_shapes(self, joined: pa.Table) -> None:
+        comparison = compare_by_shapes(joined)
+        found = {row.operator: row for row in comparison.rows if row.operator}
+        product = found["aten::mm"]
+        assert (product.measured_flops, product.expected_flops) == (pytest.approx(self.COUNTED), 2 * M * K * N)
+        assert product.flops_ratio == pytest.approx(1.02)
+        assert (product.measured_bytes, product.expected_bytes) == (2 * self.LEAST, self.LEAST)
+        assert set(found) == {"aten::mm", "aten::add"}
+        assert (found["aten::add"].all_flops, found["aten::add"].measured_flops) == (M * N, None)
+
+    def test_has_rows_of_layers_and_leaves_out_operators_whose_work_is_unknown(self, joined: pa.Table) -> None:
+        comparison = compare_by_shapes(joined)
+        assert [row.module for row in comparison.rows if row.scope == "layer"] == ["Linear_0"]
+        assert "1 of 3 kernels have no FLOPs by shapes and are left out" in comparison.notes
+
+    def test_is_what_the_command_shows_without_a_target(self, joined: pa.Table, tmp_path: Path) -> None:
+        path = tmp_path / "joined.parquet"
+        write_table(joined, path)
+        rows = answer("expected", str(path))["rows"]
+        assert [row["operator"] for row in rows if row["scope"] == "operator"] == ["aten::mm", "aten::add"]
 
 
 def test_a_table_without_operators_stays_as_it_is() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ncu_launch.operators.calls import Call, Tensor
 from ncu_launch.operators.table import FORMULAS
-from ncu_launch.workload.operator_flops import FREE_OF_CONTRACTIONS, operator_flops
+from ncu_launch.operators.user_formulas import SETTING
+from ncu_launch.workload.collected_work import FREE_OF_CONTRACTIONS, MOVES, CollectedWork, work_of_call
 
 from tests.support.meta_models import parameters_on_meta
 
@@ -16,10 +18,15 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed (pip install 'ncu-bench[models]')")
 
 
+def work(name: str, args: list[Any], dtype: str = "float32") -> CollectedWork:
+    """The work of a call whose tensors are given as tuples: their shapes."""
+    described = [Tensor(one, dtype) if isinstance(one, tuple) else one for one in args]
+    return work_of_call(Call(name.replace(".", "::"), tuple(described)), is_elementwise=False)
+
+
 def counted(name: str, args: list[Any]) -> float | None:
-    """FLOPs of a call whose tensors are given as tuples: their shapes."""
-    described = [Tensor(one, "float32") if isinstance(one, tuple) else one for one in args]
-    return operator_flops(Call(name.replace(".", "::"), tuple(described)), is_elementwise=False)
+    """FLOPs of contractions of such a call."""
+    return work(name, args).contraction_flops
 
 
 @pytest.mark.parametrize(
@@ -58,12 +65,14 @@ def counted(name: str, args: list[Any]) -> float | None:
         ("custom.fancy_kernel", [], None),
     ],
 )
-def test_an_operator_has_the_flops_of_its_shapes(name: str, args: list[Any], flops: float | None) -> None:
+def test_an_operator_has_the_flops_of_contractions_of_its_shapes(
+    name: str, args: list[Any], flops: float | None
+) -> None:
     assert counted(name, args) == flops
 
 
 def collected(function: Any, *shapes: tuple[int, ...], dtype: Any = torch.float32) -> tuple[float, dict[str, int]]:
-    """FLOPs of what a function does with tensors of these shapes, and the operators that have no formula."""
+    """FLOPs of contractions of what a function does with tensors of these shapes, and operators that may hold others."""
     from ncu_launch.workload.module_attribution import Attribution
     from ncu_launch.workload.operator_collector import collector_class
 
@@ -71,7 +80,7 @@ def collected(function: Any, *shapes: tuple[int, ...], dtype: Any = torch.float3
     collector = collector_class()(attribution, "meta", ("forward",))
     with collector, attribution.during("forward"):
         function(*(torch.empty(shape, dtype=dtype, device="meta") for shape in shapes))
-    return sum(record["flops"] or 0.0 for record in collector.records), dict(collector.unknown)
+    return sum(record["contraction_flops"] or 0.0 for record in collector.records), dict(collector.unknown)
 
 
 def test_a_vector_times_a_matrix_is_known_although_it_is_squeezed_in_place() -> None:
@@ -102,6 +111,37 @@ def test_the_backward_pass_of_a_depthwise_convolution_costs_its_forward_pass_per
 ) -> None:
     shape = [(2, 8, 8, 8), (2, 8, 8, 8), (8, 1, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 8, mask]
     assert counted("aten.convolution_backward", shape) == times * 2 * 2 * 64 * 8 * 9
+
+
+def test_all_flops_are_those_of_contractions_with_what_they_leave_out_and_those_of_other_operators() -> None:
+    product = work("aten.addmm", [(5,), (3, 4), (4, 5), 1, 1])
+    assert (product.flops, product.contraction_flops) == (2 * 3 * 4 * 5 + 3 * 5, 2 * 3 * 4 * 5)
+    causal = work("aten._scaled_dot_product_flash_attention_for_cpu", [(1, 2, 4, 8)] * 3 + [0.0, True])
+    assert (causal.flops, causal.contraction_flops) == (2 * 2 * 2 * 10 * 8, 2 * 2 * 2 * 16 * 8)
+    relu = work("aten.relu", [(3, 4)])
+    assert (relu.flops, relu.contraction_flops, relu.moved) == (12, 0, (48, 48))
+
+
+def test_an_operator_without_a_formula_has_unknown_flops_unless_it_only_moves_or_has_no_floating_point() -> None:
+    assert work("aten.topk", [(3, 4), 2]) == CollectedWork(None, 0.0, None, None)
+    assert work("aten.topk", [(3, 4), 2], dtype="int64").flops == 0.0
+    assert work("aten.clone", [(3, 4)]) == CollectedWork(0.0, 0.0, None, None)
+    assert work("custom.fancy_kernel", [(3, 4)], dtype="int64") == CollectedWork(None, None, None, None)
+
+
+def test_a_formula_of_the_users_own_counts_as_a_contraction_where_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = '["custom::mlp"]\narguments = ["x", "w"]\nflops = "2 * prod(x) * w[0]"\ncontraction = true\n'
+    (tmp_path / "own.toml").write_text(own)
+    monkeypatch.setenv(SETTING, str(tmp_path / "own.toml"))
+    mlp = work("custom.mlp", [(3, 4), (5, 4)])
+    assert mlp == CollectedWork(2 * 12 * 5, 2 * 12 * 5, None, (4 * (12 + 20), 0))
+
+
+def test_operators_that_move_hold_no_contraction_and_have_no_formula() -> None:
+    assert MOVES <= FREE_OF_CONTRACTIONS
+    assert not MOVES & FORMULAS.keys()
 
 
 def test_no_formula_is_also_declared_free_of_contractions() -> None:
@@ -153,7 +193,7 @@ def assert_published_figures(name: str) -> None:
         with attribution.during("backward"):
             differentiate(output)
     flops = {
-        phase: sum(record["flops"] or 0 for record in collector.records if record["phase"] == phase)
+        phase: sum(record["contraction_flops"] for record in collector.records if record["phase"] == phase)
         for phase in ("forward", "backward")
     }
     assert flops["forward"] == pytest.approx(2e9 * meta["_ops"], rel=0.015), name

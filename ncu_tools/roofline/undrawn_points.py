@@ -1,0 +1,33 @@
+"""The note on points without a place on logarithmic axes: which they are, why, and their share of the time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ncu_tools.kernels.kernel_row import Hotspot
+from ncu_tools.numbers.number_format import percent
+
+MOST_NAMED = 6
+AN_OPERATOR = re.compile(r"\w+::\w+")
+"""Operators are named; kernels, whose names may fill a page, are counted."""
+
+
+def on_undrawn(undrawn: Sequence[Hotspot], every: Sequence[Hotspot], view: str) -> str:
+    """The note on the points `undrawn` of `every` point. Their share of the time is left out where it is not known."""
+    spots = sorted(undrawn, key=lambda spot: -(spot.time_total_ns or 0.0))
+    times = [spot.time_total_ns for spot in every]
+    known = [time for time in times if time is not None]
+    without = sum(spot.time_total_ns or 0.0 for spot in spots)
+    share = f" ({percent(without / sum(known))} of the time)" if sum(known) and len(known) == len(times) else ""
+    empty = [spot for spot in spots if spot.flops == 0]
+    unknown = [spot for spot in spots if spot.flops != 0]
+    reasons = (("no FLOPs", empty), ("FLOPs, bytes or time unknown", unknown))
+    words = [f"{reason}: {_named(found)}" for reason, found in reasons if found]
+    return f"{len(spots)} of {len(every)} {view} have no place on the plot{share}; {'; '.join(words)}"
+
+
+def _named(spots: Sequence[Hotspot]) -> str:
+    names = list(dict.fromkeys(spot.kernel for spot in spots if AN_OPERATOR.fullmatch(spot.kernel)))[:MOST_NAMED]
+    rest = len(spots) - len(names)
+    return ", ".join([*names, *([f"{rest} more" if names else str(rest)] if rest > 0 else [])])
