@@ -50,11 +50,10 @@ FREE_OF_CONTRACTIONS = frozenset(f"aten::{name}" for name in _NAMES_FREE_OF_CONT
 
 _NAMES_OF_MOVES = """
     clone _to_copy contiguous lift_fresh lift_fresh_copy fill zeros ones full zeros_like ones_like full_like new_zeros
-    new_ones new_full arange scalar_tensor eye rand randn randint randperm rand_like randn_like random_ uniform_ normal_
-    exponential_ bernoulli bernoulli_ masked_fill repeat tile select_backward slice_backward diagonal_backward
-    split_with_sizes_copy channel_shuffle pixel_shuffle native_channel_shuffle im2col reflection_pad2d
-    replication_pad2d slice_scatter select_scatter scatter scatter_ _unsafe_index unique_dim nonzero
-    _local_scalar_dense item
+    new_ones new_full scalar_tensor eye rand randn randint randperm rand_like randn_like bernoulli masked_fill repeat
+    tile select_backward slice_backward diagonal_backward split_with_sizes_copy channel_shuffle pixel_shuffle
+    native_channel_shuffle im2col reflection_pad2d replication_pad2d slice_scatter select_scatter _unsafe_index
+    unique_dim nonzero _local_scalar_dense item
 """
 MOVES = frozenset(f"aten::{name}" for name in _NAMES_OF_MOVES.split())
 """Operators without a formula that fill, copy or rearrange memory, or draw random numbers: 0 FLOPs."""

@@ -13,6 +13,7 @@ from ncu_launch.workload.meta_device_process import expectation_of
 from ncu_launch.workload_spec import Workload
 from ncu_parsers.derived.table_builder import launches_table
 from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.report_data.operator_records import CONTRACTION_FLOPS
 from ncu_parsers.sources.sources import Source
 
 from tests.launch.workload.test_operators import rows
@@ -129,7 +130,8 @@ def test_the_collector_counts_the_true_flops_forward_and_twice_them_backward(dty
     assert manifest.facts["true_flops"] == {name: 2 * 32 * 48 * 64}
     assert manifest.workload["dtype"] == dtype
     for phase, times in (("forward", 1), ("backward", 2)):
-        assert sum(row["flops"] for row in rows(tmp_path / "run", phase=phase, module=name)) == times * 2 * 32 * 48 * 64
+        found = rows(tmp_path / "run", phase=phase, module=name)
+        assert sum(row[CONTRACTION_FLOPS] for row in found) == times * 2 * 32 * 48 * 64
     types = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
     assert {row["dtype"] for row in rows(tmp_path / "run", phase="forward")} == {types[dtype]}
 
@@ -142,7 +144,7 @@ def test_fp8_runs_in_its_own_type(tmp_path: Path) -> None:
         return
     assert result.code == 0, result.err
     products = rows(tmp_path / "run", kernel_short="_scaled_mm")
-    assert [(row["dtype"], row["flops"]) for row in products] == [("float8_e4m3fn", 2 * 32**3)]
+    assert [(row["dtype"], row[CONTRACTION_FLOPS]) for row in products] == [("float8_e4m3fn", 2 * 32**3)]
 
 
 def test_every_operation_of_a_suite_is_expected_to_be_a_module_with_its_true_flops(
@@ -151,7 +153,7 @@ def test_every_operation_of_a_suite_is_expected_to_be_a_module_with_its_true_flo
     models_run_here(monkeypatch)
     (tmp_path / "expected.jsonl").write_bytes(expectation_of(forward("convs")).records)
     table = launches_table(read_report(Source(str(tmp_path / "expected.jsonl"))))
-    counted = {row["module"]: row["flops"] for row in table.to_pylist()}
+    counted = {row["module"]: row[CONTRACTION_FLOPS] for row in table.to_pylist()}
     assert counted == build_known_work(forward("convs"), "cpu").true_flops
     assert len(counted) > 10
 
@@ -162,7 +164,7 @@ def test_every_operation_of_a_suite_is_a_module_with_its_true_flops(tmp_path: Pa
     result = profiled_here("convs", "--warmup", "0", "-o", "run", cwd=tmp_path)
     assert result.code == 0, result.err
     true_flops = read_manifest(tmp_path / "run").facts["true_flops"]
-    counted = {row["module"]: row["flops"] for row in rows(tmp_path / "run")}
+    counted = {row["module"]: row[CONTRACTION_FLOPS] for row in rows(tmp_path / "run")}
     assert counted == true_flops
     assert len(counted) > 10
     assert "TF32 is a type of GPUs" in result.err
