@@ -11,7 +11,7 @@ from ncu_parsers.ncu_rep.fields import Damaged, decoded
 from ncu_parsers.sources import memory
 
 MOST_METRICS, MOST_OTHERS = 100_000, 10_000
-"""No launch has more metrics, or more sections, rules or NVTX ranges; a forged file may claim millions of empty ones."""
+"""No launch has more metrics, sections, rules or NVTX ranges; a forged file may claim millions of empty ones."""
 
 
 class Result(NamedTuple):
