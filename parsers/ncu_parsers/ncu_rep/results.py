@@ -10,6 +10,9 @@ from ncu_parsers.ncu_rep.blocks import Block, Blocks, Content, Message, messages
 from ncu_parsers.ncu_rep.fields import Damaged, decoded
 from ncu_parsers.sources import memory
 
+MOST_METRICS, MOST_OTHERS = 100_000, 10_000
+"""No launch has more metrics, sections, rules or NVTX ranges; a forged file may claim millions of empty ones."""
+
 
 class Result(NamedTuple):
     """One launch or range as decoded, its number among those of all processes, its block and its bytes in the file."""
@@ -73,4 +76,22 @@ def _decoded(message: Message, number: int, lost: Lost) -> Result | None:
     except Damaged:
         lost.results += 1
         return None
+    if _has_too_many(decoded_message, message.content):
+        lost.results += 1
+        return None
     return Result(decoded_message, message.content, number, message.block, len(message.data))
+
+
+def _has_too_many(result: Any, content: Content) -> bool:
+    nvtx = result.nvtx
+    lists = [result.sections, nvtx.domains, nvtx.threads, nvtx.started, *([result.rules] * (content is Content.KERNEL))]
+    if len(result.metrics) > MOST_METRICS or any(len(some) > MOST_OTHERS for some in lists):
+        return True
+    rules = result.rules if content is Content.KERNEL else ()
+    pushed = [thread.domains for thread in nvtx.threads]
+    inner = [*(rule.body.items for rule in rules), *(section.sets for section in result.sections), *pushed]
+    if sum(map(len, inner)) > MOST_OTHERS:
+        return True
+    ranges = [one.ranges for one in (*nvtx.started, *(domain for domains in pushed for domain in domains))]
+    focus = (item.focus for rule in rules for item in rule.body.items)
+    return sum(map(len, ranges)) + sum(map(len, focus)) > MOST_OTHERS

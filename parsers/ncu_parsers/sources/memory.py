@@ -36,8 +36,8 @@ written before its end takes about three times as much."""
 LINES_IN_IT, LONGEST = 64, 1 << 28
 """A line may take a 64th of the limit, since its cells take some twenty times its length; at most 256 MB."""
 
-MESSAGES_IN_IT, CODES_IN_IT = 32, 8
-"""A result in a binary report may take a 32nd of the limit, since decoding one made for that takes up to thirty times
+MESSAGES_IN_IT, CODES_IN_IT = 64, 8
+"""A result in a binary report may take a 64th of the limit, since decoding one made for that takes up to thirty times
 its length, and the code of a kernel, which is one text, an eighth.
 """
 

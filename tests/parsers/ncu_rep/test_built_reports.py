@@ -177,6 +177,26 @@ def test_a_launch_that_takes_too_much_of_the_memory_limit_is_left_out_with_advic
     assert "--memory-limit" in refusal(tmp_path, report_of([long]))
 
 
+MILLIONS = {
+    "metrics": b"\x6a\x00" * 200_000,
+    "rules": b"\x9a\x01\x00" * 20_000,
+    "items of a rule": field(19, field(3, b"\x0a\x00" * 20_000)),
+    "metrics of a rule": field(19, field(3, field(1, b"\x42\x00" * 20_000))),
+    "sections": b"\x8a\x01\x00" * 20_000,
+    "sets of a section": field(17, b"\x42\x00" * 20_000),
+    "NVTX domains": field(21, b"\x0a\x00" * 20_000),
+    "NVTX ranges": field(21, field(3, b"\x1a\x00" * 20_000)),
+    "NVTX ranges of a thread": field(21, field(2, field(2, b"\x1a\x00" * 20_000))),
+}
+
+
+@pytest.mark.parametrize("name", MILLIONS)
+def test_a_launch_with_more_than_any_has_is_left_out_as_damaged(name: str, tmp_path: Path) -> None:
+    parsed = read(tmp_path, report_of([Kernel("a", {TIME: 1}), Kernel("b", more=MILLIONS[name])]))
+    assert [row["kernel_name"] for row in rows_of(parsed)] == ["a"]
+    assert notes_of(parsed) == ["1 damaged launch was left out; those behind keep their launch ids"]
+
+
 def test_texts_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:
     data = THREE.replace(field(7, b"a"), field(7, b"\xff"))
     assert [row["kernel_name"] for row in rows_of(read(tmp_path, data))] == ["\ufffd", "b", "c"]
