@@ -60,8 +60,9 @@ def command(
 ) -> None:
     """Write runs as one HTML file: summary, roofline, hotspots, layers, measured against expected, how they were made.
 
-    Reports with counts per instruction (ncu --set full) also show the source lines and instructions of kernels. The file needs no network and no other file. Kernels are chosen on the plot or in the table, which filters and
-    sorts; it can be used by keyboard alone, printed, and read light or dark. Several runs share one roofline.
+    The file needs no network and no other file. Kernels are chosen on the plot or in the table, which filters and
+    sorts; it can be used by keyboard alone, printed, and read light or dark. Several runs share one roofline. Reports
+    with counts per instruction (ncu --set full) show the source lines and instructions of their kernels.
 
     \b
     Example:

@@ -73,8 +73,9 @@ function insideKernels(content, { onChoose }) {
 
   // ------------------------------------------------------------------------------------------------------ one kernel
 
-  // Shows a kernel of the page; the hottest that is known inside where none is chosen.
+  // Shows a kernel of the page; the hottest that is known inside where none was chosen yet.
   function show(number) {
+    if (number === null && state.number !== null) return;
     const wanted = number ?? numbers[0];
     hint.textContent = "";
     if (!(wanted in content.kernels)) {
@@ -467,6 +468,5 @@ function insideKernels(content, { onChoose }) {
     );
   }
 
-  show(null);
   return { node, show };
 }

@@ -405,7 +405,10 @@ section("made-by").textContent = content.made_by;
 drawSummary();
 drawRoofline();
 drawHotspots();
-if (inside) section("hotspots").after(inside.node);
+if (inside) {
+  section("hotspots").after(inside.node);
+  inside.show(null);
+}
 drawRuns();
 plot.resize();
 section("theme").addEventListener("click", switchTheme);
