@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from ncu_parsers.ncu_rep.time_series import TimeSeries
 from ncu_parsers.schema.tables import Floats, words
 
 from ncu_tools.kernels.hotspots import grouping
@@ -159,14 +160,24 @@ class _RunInside:
             if series.launch_id != longest or not series.duration_ns:
                 continue
             counter = counter_over_time(series)
-            points = min(POINTS_OVER_TIME, max(len(series.values), 1))
-            means = means_over_time(series.times_ns, series.values, series.duration_ns, points)
+            times, values = _thinned(series)
             names = ("title", "metric", "unit", "mean", "peak", "ramp_up_ns", "tail_ns", "duration_ns")
             result.append({
                 **{name: getattr(counter, name) for name in names}, "launch": longest,
-                "values": [_short(value) for value in means.tolist()],
+                "times": [_short(round(time)) for time in times.tolist()],
+                "values": [_short(value) for value in values.tolist()],
             })  # fmt: skip
         return result
+
+
+def _thinned(series: TimeSeries) -> tuple[Floats, Floats]:
+    """Times in ns and values of a counter as sampled; of more than `POINTS_OVER_TIME` samples, means of equal times."""
+    if len(series.values) <= POINTS_OVER_TIME:
+        return series.times_ns, series.values
+    means = means_over_time(series.times_ns, series.values, series.duration_ns, POINTS_OVER_TIME)
+    middles = (np.arange(POINTS_OVER_TIME) + 0.5) / POINTS_OVER_TIME * series.duration_ns
+    known = ~np.isnan(means)
+    return middles[known], means[known]
 
 
 def _launches_by_title(launches: pa.Table, group: str) -> dict[str, _Launches]:

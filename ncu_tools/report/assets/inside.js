@@ -96,7 +96,7 @@ function insideKernels(content, { onChoose }) {
     );
     const linesShown = lines.fill(lineRows(kernel));
     const codeShown = code.fill(codeRows(kernel));
-    const panes = element("div", { class: "panes" }, linesShown && lines.node, codeShown && code.node);
+    const panes = element("div", { class: "panes" }, linesShown ? lines.node : null, codeShown ? code.node : null);
     if (!(linesShown && codeShown)) panes.classList.add("single");
     hottest.hidden = !(linesShown || codeShown);
     const parts = [
@@ -153,11 +153,12 @@ function insideKernels(content, { onChoose }) {
   // ------------------------------------------------------------------------------------------------------------ rows
 
   function barOf(weight, sparse, most) {
+    if (!weight) return element("td", { class: "bar-cell" });
     const bar = element("span", { class: "bar", "aria-hidden": "true" });
     const pairs = stallsOf(sparse ?? []);
     const sampled = d3.sum(pairs, ([, count]) => count);
     const parts = sampled ? pairs : [[issued, 1]];
-    bar.style.setProperty("width", `${most ? (100 * (weight ?? 0)) / most : 0}%`);
+    bar.style.setProperty("width", `${(100 * weight) / most}%`);
     for (const [reason, count] of parts) {
       const part = element("span", { class: colourOf(reason) });
       part.style.setProperty("flex-grow", count);
@@ -432,12 +433,12 @@ function insideKernels(content, { onChoose }) {
   }
 
   function counterPlot(counter) {
-    const { values, unit } = counter;
+    const { values, times, unit } = counter;
     const known = values.filter((value) => value !== null);
     const top = d3.max(known) || 1;
-    const across = d3.scaleLinear([0, values.length], [0, PLOT.width]);
+    const across = d3.scaleLinear([0, counter.duration_ns], [0, PLOT.width]);
     const up = d3.scaleLinear([0, top], [PLOT.height, 1]);
-    const x = (value, place) => across(place + 0.5);
+    const x = (value, place) => across(times[place]);
     const isKnown = (value) => value !== null;
     const amount = (value) => (value === null ? "not known" : `${digits(value)}${unit ? ` ${unit}` : ""}`);
     const words = `mean ${amount(counter.mean)}, peak ${amount(counter.peak)}`;

@@ -111,7 +111,16 @@ class TestTheContent:
         (counter,) = kernel["over_time"]
         assert counter["title"] == "DRAM"
         assert counter["values"] == [0, 5, 50, 100, 100, 100, 100, 100, 40, 5]
+        assert counter["times"] == [100 * place for place in range(10)]
         assert (counter["ramp_up_ns"], counter["tail_ns"]) == (300, 300)
+
+    def test_thins_a_long_course_to_means_of_equal_times(self) -> None:
+        times, values = np.arange(1200.0), np.arange(1200.0)
+        long = TimeSeries(0, "other", "other", "counter", times, values, 1200.0, 0)
+        (counter,) = content([reported(series=[long])])["inside"]["kernels"]["0"]["over_time"]
+        assert counter["times"][:2] == [5, 15]
+        assert counter["values"][:2] == [4.5, 14.5]
+        assert len(counter["values"]) == 120
 
     def test_leaves_launches_out_that_a_selection_left_out(self) -> None:
         of_page = many_instructions(["k", "k"], 4)
@@ -259,6 +268,8 @@ class TestInChromium:
                   sum(LINES[place].samples["selected"] for place in LOOP)]  # fmt: skip
         assert widths[0] / widths[1] == pytest.approx(counts[0] / counts[1], rel=0.05)
         assert opened.page.locator("#inside-lines tr.context").count() > 0
+        assert opened.page.locator("#inside-lines tr.context .bar").count() == 0
+        assert "false" not in opened.page.locator("#inside").inner_text()
 
     def test_an_instruction_marks_its_line_and_says_what_it_waits_for(self, opened: Opened) -> None:
         show_row_max(opened)
