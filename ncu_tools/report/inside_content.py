@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from ncu_parsers.ncu_rep.time_series import TimeSeries
-from ncu_parsers.schema.tables import Floats, words
+from ncu_parsers.schema.tables import Floats, table_metadata, words
 
 from ncu_tools.kernels.hotspots import grouping
 from ncu_tools.kernels.source.dependencies import flow_of, live_registers
@@ -106,7 +106,7 @@ class _RunInside:
     def __init__(self, launches: pa.Table, inside: Inside, text: SourceText, group: str) -> None:
         self._inside, self._text = inside, text
         self._launches = _launches_by_title(launches, group)
-        self._reports = {report for one in self._launches.values() for report, _ in one.named}
+        self._reports = _reports_with_launches(launches)
         self._numbers, self._of_instructions = _launches_of(inside)
 
     def kernel(self, title: str, room: int) -> dict[str, Any] | None:
@@ -124,6 +124,7 @@ class _RunInside:
             while (letters := len(json.dumps(found))) > room and most >= LEAST_INSTRUCTIONS:
                 most = min(most // 2, int(most * room / letters))
                 found |= _code_content(code, self._text, most)
+            found["notes"] = [*self._notes(code), *found["notes"]]
         return found
 
     def _code(self, wanted: _Launches) -> KernelCode | None:
@@ -138,6 +139,12 @@ class _RunInside:
         if not numbers:
             return None
         return kernel_code(loaded.table.filter(pa.array(np.isin(self._numbers, numbers))))
+
+    def _notes(self, code: KernelCode) -> list[str]:
+        """A note where launches of a source page are shown, which a selection of launches does not concern."""
+        if set(words(code.table, "report")) <= self._reports:
+            return []
+        return ["from a source page, which numbers launches anew: all launches of this kernel on it"]
 
     def _belongs(self, report: str, launch: int, kernel: str, wanted: _Launches) -> bool:
         """True if a launch with instructions is one of a kernel: by its number, or on a source page by its name.
@@ -178,6 +185,12 @@ def _thinned(series: TimeSeries) -> tuple[Floats, Floats]:
     middles = (np.arange(POINTS_OVER_TIME) + 0.5) / POINTS_OVER_TIME * series.duration_ns
     known = ~np.isnan(means)
     return middles[known], means[known]
+
+
+def _reports_with_launches(launches: pa.Table) -> set[str | None]:
+    """The reports of a run's launches, with those whose launches a selection left out."""
+    told = (one.get("report") for one in table_metadata(launches).get("reports", ()) if one.get("launches"))
+    return {*told, *words(launches, "report")}
 
 
 def _launches_by_title(launches: pa.Table, group: str) -> dict[str, _Launches]:

@@ -53,8 +53,8 @@ def of_the_page() -> RunInstructions:
 
 def series(kernel: str, launch_id: int = 0) -> TimeSeries:
     """Ten samples that ramp up and fall."""
-    times = np.arange(10) * 100.0
-    values = np.array([0, 5, 50, 100, 100, 100, 100, 100, 40, 5], float)
+    times = np.array([100.0 * place for place in range(10)], np.float64)
+    values = np.array([0, 5, 50, 100, 100, 100, 100, 100, 40, 5], np.float64)
     metric = "dramc__throughput.avg.pct_of_peak_sustained_elapsed"
     return TimeSeries(launch_id, kernel, kernel, metric, times, values, 1000.0, 0)
 
@@ -130,6 +130,14 @@ class TestTheContent:
             for one in (both, first)
         ]
         assert totals == [12, 6]
+
+    def test_leaves_reports_out_of_which_a_selection_left_no_launch(self) -> None:
+        reports = [{"report": "report.csv", "launches": 1}, {"report": str(PAGE), "launches": 1}]
+        launches = table(launch(KERNEL, ns=1.0))
+        left = with_metadata(launches, {"schema_version": SCHEMA_VERSION, "reports": reports, "notes": []})
+        assert "inside" not in content([ReportedRun("run", left, inside=Inside(of_the_page()))])
+        (kernel,) = content([ReportedRun("run", launches, inside=Inside(of_the_page()))])["inside"]["kernels"].values()
+        assert kernel["notes"][0].startswith("from a source page, which numbers launches anew")
 
     def test_does_not_guess_which_kernel_of_several_titles_a_source_page_is_of(self) -> None:
         grids = [launch(KERNEL, ns=1.0, grid=(size, 1, 1), block=(64, 1, 1)) for size in (1, 2)]

@@ -18,6 +18,8 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 import ncu_tools
 import ncu_tools.report.notebook.profiled_run
+from ncu_tools.report.notebook.source_view import SourceView
+from ncu_tools.report.source_table import COLUMNS, MACHINE_READABLE
 from sample_reports import source_page
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table
@@ -128,6 +130,8 @@ class TestInside:
 
     def test_source_shows_the_hottest_lines_and_keeps_all(self, inside: Any) -> None:
         view = inside.source("row_max", top=2)
+        assert isinstance(view, SourceView)
+        assert {column.name for column in (*COLUMNS, *MACHINE_READABLE)} <= set(view.table.columns)
         assert len(view.table) == len({line.line for line in source_page.LINES})
         assert view.table["place"][0] == "row_max.cu:14"
         page, text = view._repr_html_(), repr(view)
