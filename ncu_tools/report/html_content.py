@@ -211,10 +211,10 @@ def content(
         "layers": [_layers(run) for run in runs],
         "expected": [_expected(run) for run in runs],
         "manifests": [_facts(run) for run in runs],
-        **_inside(runs, labels, rows, group),
         "notes": list(dict.fromkeys(notes)),
     }
-    return {name: _plain(value) for name, value in found.items()}
+    plain = {name: _plain(value) for name, value in found.items()}
+    return {**plain, **_plain(_inside(runs, labels, rows, group, plain))}
 
 
 def _labels(names: Sequence[str]) -> dict[str, str]:
@@ -325,16 +325,19 @@ def _kernels(
 
 
 def _inside(
-    runs: Sequence[ReportedRun], labels: dict[str, str], rows: list[dict[str, Any]], group: str
+    runs: Sequence[ReportedRun], labels: dict[str, str], rows: list[dict[str, Any]], group: str, rest: dict[str, Any]
 ) -> dict[str, Any]:
-    """What is known inside the kernels, as "inside"; {} where nothing is, so that the page has no part for it."""
+    """What is known inside the kernels, as "inside"; {} where nothing is, so that the page has no part for it.
+
+    It has the room that the `rest` of the page leaves.
+    """
     known = [run for run in runs if run.inside.instructions is not None or run.inside.series]
     if not known:
         return {}
-    from ncu_tools.report.inside_content import inside_content
+    from ncu_tools.report.inside_content import inside_content, room_beside
 
     insides = [(labels[run.name], run.table, run.inside, run.source) for run in known]
-    found = inside_content(insides, rows, group)
+    found = inside_content(insides, rows, group, room_beside(rest))
     return {"inside": found.as_values()} if found.kernels else {}
 
 

@@ -5,7 +5,6 @@ Only as many kernels and instructions as keep the page small; notes say what was
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -26,9 +25,12 @@ from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
 from ncu_tools.kernels.source.over_time import counter_over_time, means_over_time
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.kernels.source.stalls import ISSUED, REASONS, stall_counts, stalls
+from ncu_tools.report.html_page import embedded
 
-INSIDE_LETTERS = 400_000
-"""Most letters of JSON that the insides of all kernels take on a page."""
+INSIDE_LETTERS, LEAST_LETTERS = 400_000, 20_000
+"""Most letters of JSON that the insides of all kernels take on a page, and what they may take in any case."""
+PAGE_LETTERS = 1_500_000
+"""Letters of JSON with which a page is under 2 MB."""
 MOST_INSTRUCTIONS, LEAST_INSTRUCTIONS = 3_000, 50
 """Most instructions of a kernel, and the fewest that are worth showing of one for which there is little room left."""
 MOST_LINES = 1_500
@@ -79,25 +81,33 @@ class InsideContent:
 
 
 def inside_content(
-    insides: Sequence[tuple[str, pa.Table, Inside, SourceText]], rows: Sequence[Mapping[str, Any]], group: str
+    insides: Sequence[tuple[str, pa.Table, Inside, SourceText]],
+    rows: Sequence[Mapping[str, Any]],
+    group: str,
+    room: int,
 ) -> InsideContent:
-    """The inside of the page's kernels (`rows` with "run" and "kernel"), hottest first, as long as there is room.
+    """The inside of the page's kernels (`rows` with "run" and "kernel"), hottest first, in `room` letters of JSON.
 
     Each run is its label, its launches, its inside and the text of its source lines.
     """
-    result, room = InsideContent(), INSIDE_LETTERS
+    result = InsideContent()
     runs = {label: _RunInside(launches, inside, text, group) for label, launches, inside, text in insides}
     for number, row in enumerate(rows):
         run = runs.get(row["run"])
         made = run.kernel(row["kernel"], room) if run is not None else None
         if made is None:
             continue
-        room -= len(json.dumps(made))
+        room -= len(embedded(made))
         if room < 0:
             result.notes.append("the inside of more kernels is known than there is room for; ncu-bench source shows it")
             break
         result.kernels[number] = made
     return result
+
+
+def room_beside(rest: dict[str, Any]) -> int:
+    """The letters of JSON that the insides of kernels may take beside the rest of a page's content."""
+    return max(min(INSIDE_LETTERS, PAGE_LETTERS - len(embedded(rest))), LEAST_LETTERS)
 
 
 class _RunInside:
@@ -121,7 +131,7 @@ class _RunInside:
         if code is not None:
             most = MOST_INSTRUCTIONS
             found |= _code_content(code, self._text, most)
-            while (letters := len(json.dumps(found))) > room and most >= LEAST_INSTRUCTIONS:
+            while (letters := len(embedded(found))) > room and most >= LEAST_INSTRUCTIONS:
                 most = min(most // 2, int(most * room / letters))
                 found |= _code_content(code, self._text, most)
             found["notes"] = [*self._notes(code), *found["notes"]]

@@ -25,12 +25,13 @@ from ncu_tools.kernels.source.inside_of_run import Inside, inside_of
 from ncu_tools.kernels.source.load_instructions import RunInstructions
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.report.html_content import ReportedRun, content
-from ncu_tools.report.html_page import INSIDE_SCRIPT, SCRIPTS, asset, page
+from ncu_tools.report.html_page import INSIDE_SCRIPT, SCRIPTS, asset, embedded, page
 from sample_reports.source_page import FILE, KERNEL, LINES
 from tests.conftest import ROOT, SAMPLES
 from tests.support.browser import Opened
 from tests.support.launches import launch, table
 from tests.support.reports import needs_shared_reports, shared_reports
+from tests.tools.report.test_html_report import ran
 
 pytestmark = pytest.mark.slow
 
@@ -162,13 +163,20 @@ class TestTheSize:
         names = [f"kernel_{number:04}" for number in range(kernels)]
         launches = table(*(launch(name, ns=1000.0) for name in names))
         found = content([ReportedRun("big", launches, inside=Inside(many_instructions(names, count)))])
-        assert 100_000 < len(json.dumps(found["inside"])) < 420_000
+        assert 100_000 < len(embedded(found["inside"])) < 420_000
         assert len(page(found)) < 2 * MEGABYTE
         notes = [
             *found["inside"]["notes"],
             *(note for one in found["inside"]["kernels"].values() for note in one["notes"]),
         ]
         assert any("ncu-bench source shows" in note for note in notes)
+
+    def test_stays_under_two_megabytes_beside_two_thousand_long_names(self) -> None:
+        names = [f"void kernel_{number}<{'x' * 380}>(int)" for number in range(2000)]
+        launches = table(*(ran(name, 1000) for name in names))
+        found = content([ReportedRun("big", launches, inside=Inside(many_instructions(names, 20)))])
+        assert len(found["inside"]["kernels"]) > 1
+        assert len(page(found)) < 2 * MEGABYTE
 
     def test_has_only_kernels_that_top_chose(self) -> None:
         names = [f"kernel_{number}" for number in range(5)]
