@@ -26,6 +26,8 @@ from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.diagnosis.sums import diagnosis_metrics
 from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
 from ncu_tools.kernels.operator_times import time_title
+from ncu_tools.kernels.source.inside_of_run import Inside, tells_of_inside
+from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.layers.layers import layers
 from ncu_tools.numbers.number_format import counted, more_kernels, percent
 from ncu_tools.report.table import Column, printable
@@ -143,12 +145,16 @@ OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shap
 def is_reported(name: str) -> bool:
     """True if a page can depend on this column of launches."""
     known = name in tables.COLUMN_NAMES or decides_ceilings(name)
-    return known or name in OF_PAGES or name in needed_metrics() or name in diagnosis_metrics()
+    of_page = name in OF_PAGES or tells_of_inside(name)
+    return known or of_page or name in needed_metrics() or name in diagnosis_metrics()
 
 
 @dataclass
 class ReportedRun:
-    """A run of the report. `expected` are the operators of one iteration; `unexpected` the reason if there are none."""
+    """A run of the report. `expected` are the operators of one iteration; `unexpected` the reason if there are none.
+
+    `inside` are its instructions and counters over time, `source` the text of its source lines.
+    """
 
     name: str
     table: pa.Table
@@ -156,6 +162,8 @@ class ReportedRun:
     manifest: Manifest | None = None
     expected: pa.Table | None = None
     unexpected: str = ""
+    inside: Inside = field(default_factory=Inside)
+    source: SourceText = field(default_factory=SourceText)
 
 
 def content(
@@ -205,7 +213,8 @@ def content(
         "manifests": [_facts(run) for run in runs],
         "notes": list(dict.fromkeys(notes)),
     }
-    return {name: _plain(value) for name, value in found.items()}
+    plain = {name: _plain(value) for name, value in found.items()}
+    return {**plain, **_plain(_inside(runs, labels, rows, group, plain))}
 
 
 def _labels(names: Sequence[str]) -> dict[str, str]:
@@ -313,6 +322,23 @@ def _kernels(
             nearer = {f"intensity_{place.level}": place.intensity for place in point.places if place.level != DRAM}
             rows.append({**asdict(kernel), **also, **nearer})
     return sorted(rows, key=lambda row: -(row["time_total_ns"] or 0.0))
+
+
+def _inside(
+    runs: Sequence[ReportedRun], labels: dict[str, str], rows: list[dict[str, Any]], group: str, rest: dict[str, Any]
+) -> dict[str, Any]:
+    """What is known inside the kernels, as "inside"; {} where nothing is, so that the page has no part for it.
+
+    It has the room that the `rest` of the page leaves.
+    """
+    known = [run for run in runs if run.inside.instructions is not None or run.inside.series]
+    if not known:
+        return {}
+    from ncu_tools.report.inside_content import inside_content, room_beside
+
+    insides = [(labels[run.name], run.table, run.inside, run.source) for run in known]
+    found = inside_content(insides, rows, group, room_beside(rest))
+    return {"inside": found.as_values()} if found.kernels else {}
 
 
 def _in_table(rows: Sequence[dict[str, Any]], *, several_runs: bool) -> list[str]:

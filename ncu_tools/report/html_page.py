@@ -17,6 +17,9 @@ LIBRARY = "d3.min.js"
 SCRIPTS = (LIBRARY, "numbers.js", "tables.js", "roofline.js", "report.js")
 """In the order in which they run: each uses only those before it."""
 
+INSIDE_SCRIPT, INSIDE_STYLES = "inside.js", "inside.css"
+"""Only in pages that show the inside of kernels; the script comes right before the last one, which uses it."""
+
 STYLES = "report.css"
 TEMPLATE = "report.html"
 LICENCE = "d3.LICENSE"
@@ -27,8 +30,9 @@ _ESCAPED = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2
 
 def page(content: dict[str, Any]) -> str:
     """The report as the text of an HTML file."""
-    scripts = [asset(name) for name in SCRIPTS]
-    styles = asset(STYLES)
+    names = [*SCRIPTS[:-1], INSIDE_SCRIPT, SCRIPTS[-1]] if "inside" in content else SCRIPTS
+    scripts = [asset(name) for name in names]
+    styles = asset(STYLES) + (asset(INSIDE_STYLES) if "inside" in content else "")
     parts = {
         "policy": _policy(scripts, styles),
         "styles": f"<style>{styles}</style>",

@@ -39,6 +39,10 @@ FROM_FORMULAS = "nothing here was measured: FLOPs and bytes come from the operat
     help="How many kernels of each run the page holds, hottest first; a good many if not given.",
 )
 @click.option("--title", default="", help="A title for the page.")
+@click.option(
+    "--source-root", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR",
+    help="Look for the text of source lines below this folder.",
+)  # fmt: skip
 @group_option
 @machine_option
 @formulas_option
@@ -50,6 +54,7 @@ def command(
     opens: bool,
     top: int | None,
     title: str,
+    source_root: Path | None,
     group: str,
     machine_name: str | None,
     only: Selection | None,
@@ -57,7 +62,8 @@ def command(
     """Write runs as one HTML file: summary, roofline, hotspots, layers, measured against expected, how they were made.
 
     The file needs no network and no other file. Kernels are chosen on the plot or in the table, which filters and
-    sorts; it can be used by keyboard alone, printed, and read light or dark. Several runs share one roofline.
+    sorts; it can be used by keyboard alone, printed, and read light or dark. Several runs share one roofline. Reports
+    with counts per instruction (ncu --set full) show the source lines and instructions of their kernels.
 
     \b
     Example:
@@ -76,7 +82,7 @@ def command(
         raise WrongUsage("A run was named twice.", advice="Name each run once.")
     machine = find_machine(machine_name) if machine_name else None
     with progress("Reading") as reading:
-        reported = [_reported(name, only, reading) for name in runs]
+        reported = [_reported(name, only, source_root, reading) for name in runs]
     found = content(reported, machine, group=group, top=top, title=title or (only.title if only is not None else ""))
     with replacing(output) as temporary:
         temporary.write_text(page(found), "utf-8")
@@ -85,15 +91,21 @@ def command(
         _open(output)
 
 
-def _reported(name: str, only: Selection | None, reading: Callable[[Source], None]) -> ReportedRun:
-    """A run, or the launches that `only` selects, with its manifest and expected operators, if available."""
+def _reported(
+    name: str, only: Selection | None, source_root: Path | None, reading: Callable[[Source], None]
+) -> ReportedRun:
+    """A run, or the launches that `only` selects, with its manifest, expected operators and inside, if available."""
+    from ncu_tools.kernels.source.inside_of_run import inside_of
     from ncu_tools.report.html_content import ReportedRun, is_reported
     from ncu_tools.runs.selection import load_only
 
     run = load_only(name, only, reading=reading, columns=is_reported)
     manifest, unreadable = _manifest(name)
     expected, unexpected = (None, OF_SOME) if only is not None else _expected(run)
-    return ReportedRun(run.name, run.table, [*run.notes, *unreadable], manifest, expected, unexpected)
+    inside = inside_of(name, run.table.column_names, reading)
+    notes = [*run.notes, *unreadable, *inside.notes]
+    source = inside.source_text(source_root)
+    return ReportedRun(run.name, run.table, notes, manifest, expected, unexpected, inside, source)
 
 
 def _manifest(name: str) -> tuple[Manifest | None, list[str]]:

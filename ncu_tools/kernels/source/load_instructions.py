@@ -16,6 +16,8 @@ from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.source.kernel_code import COLLECT
 
+_LAUNCHES = "launches.parquet"
+
 
 @dataclass
 class RunInstructions:
@@ -32,14 +34,13 @@ def load_instructions(path: str, reading: Callable[[Source], None] = lambda sour
     Raises `NcuBenchError` where none can be read or the run has none, saying what to collect.
     """
     from ncu_parsers.ncu.instructions.read import read_instructions, source_files  # slow to import
-    from ncu_parsers.sources.sources import find_sources
 
     written = _written(Path(path))
     if written is not None:
         table = read_instructions_table(written)
         return RunInstructions(table, list(table_metadata(table).get("notes", ())))
     parts, files = [], dict[str, str]()
-    for source in find_sources([path]):
+    for source in _reports(Path(path)):
         reading(source)
         found = read_instructions(source)
         if found is not None:
@@ -54,6 +55,18 @@ def load_instructions(path: str, reading: Callable[[Source], None] = lambda sour
         )
     table = parts[0] if len(parts) == 1 else joined_instructions(parts)
     return RunInstructions(table, [note for part in parts for note in table_metadata(part).get("notes", ())], files)
+
+
+def _reports(path: Path) -> list[Source]:
+    """The reports that a path names; [] for a run folder that holds only its launches."""
+    from ncu_parsers.sources.sources import find_sources
+
+    try:
+        return find_sources([str(path)])
+    except NcuBenchError:
+        if (path / _LAUNCHES).is_file():
+            return []
+        raise
 
 
 def _written(path: Path) -> Path | None:

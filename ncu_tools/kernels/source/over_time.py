@@ -88,9 +88,15 @@ def sparkline(times_ns: Floats, values: Floats, duration_ns: float, width: int) 
     top = float(values[known].max(initial=0.0))
     if not duration_ns or top <= 0:
         return "▁" * width if known.any() else ""
+    means = means_over_time(times_ns, values, duration_ns, width)
+    levels = np.ceil(np.nan_to_num(means) / top * len(BARS)).astype(int).clip(1, len(BARS)) - 1
+    return "".join(BARS[level] if count else " " for level, count in zip(levels, ~np.isnan(means), strict=True))
+
+
+def means_over_time(times_ns: Floats, values: Floats, duration_ns: float, width: int) -> Floats:
+    """Means of `width` equal stretches of a positive duration, float64; NaN where a stretch has no value."""
+    known = ~np.isnan(values)
     places = np.minimum((times_ns[known] / duration_ns * width).astype(int), width - 1)
     counts = np.bincount(places, minlength=width)
     with np.errstate(invalid="ignore"):
-        means = np.bincount(places, values[known], minlength=width) / counts
-    levels = np.ceil(np.nan_to_num(means) / top * len(BARS)).astype(int).clip(1, len(BARS)) - 1
-    return "".join(BARS[level] if count else " " for level, count in zip(levels, counts, strict=True))
+        return np.bincount(places, values[known], minlength=width) / counts

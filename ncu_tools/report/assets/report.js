@@ -378,6 +378,7 @@ function choose(number) {
   table.choose(number);
   plot.choose(number);
   panel.show(number);
+  inside?.show(number);
 }
 
 const plot = rooflinePlot(content, {
@@ -396,12 +397,18 @@ const table = sortableTable(kernels, {
   sortedBy: "time_total_ns",
 });
 
+const inside = content.inside ? insideKernels(content.inside, { onChoose: choose }) : null;
+
 document.title = `${content.title} - ncu-bench report`;
 section("title").textContent = content.title;
 section("made-by").textContent = content.made_by;
 drawSummary();
 drawRoofline();
 drawHotspots();
+if (inside) {
+  section("hotspots").after(inside.node);
+  inside.show(null);
+}
 drawRuns();
 plot.resize();
 section("theme").addEventListener("click", switchTheme);

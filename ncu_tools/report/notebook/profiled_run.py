@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from ncu_tools.ceilings.ceilings import Ceilings
     from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.kernels.source.load_instructions import RunInstructions
+    from ncu_tools.report.notebook.source_view import SourceView
     from ncu_tools.report.notebook.views import Listing, Picture
     from ncu_tools.runs.loading import Run
 
@@ -38,7 +40,7 @@ def load(run: str | os.PathLike[str], *, machine: str | None = None) -> Profiled
 
 
 class ProfiledRun:
-    """One run. `launches` and `kernels` are pandas tables; `hotspots()`, `roofline()` and `layers()` render themselves.
+    """One run. `launches`, `kernels` and `instructions` are pandas tables; the views render themselves.
 
     Missing is NaN or NA, never 0. `notes` are remarks on collecting and reading it. The tables are copies, which may be
     changed. `folder` is the run folder that `ncu_tools.profile` wrote, None for a loaded run.
@@ -65,6 +67,56 @@ class ProfiledRun:
         from ncu_tools.kernels.hotspots import hotspots, kernels_table
 
         return _frame(kernels_table(hotspots(self._table, self._ceilings).rows))
+
+    @property
+    def instructions(self) -> pandas.DataFrame:
+        """A row per instruction and launch: the columns of docs/source.md.
+
+        Raises `NcuBenchError` for a run without counts per instruction, saying what to collect.
+        """
+        return _frame(self._instructions.table)
+
+    def source(
+        self,
+        kernel: str | None = None,
+        *,
+        view: str | None = None,
+        by: str | None = None,
+        top: int = BARS_SHOWN,
+        launch: int | None = None,
+        source_root: str | os.PathLike[str] | None = None,
+    ) -> SourceView:
+        """The hottest lines of a kernel with their stalls, as `ncu-bench source`; `table` has all, `top` are shown.
+
+        `kernel` is a regular expression; the default is the kernel with the most samples. `view` is lines, sass, ptx
+        or functions, `by` samples, executed, sectors or conflicts. Raises `WrongUsage` for other values and for what
+        was not collected, and `NcuBenchError` for a run without counts per instruction and for an unknown kernel.
+        """
+        from pathlib import Path
+
+        from ncu_tools.kernels.source.hot_places import MEASURE_OF, VIEWS, hottest
+        from ncu_tools.kernels.source.kernel_code import kernel_code
+        from ncu_tools.kernels.source.source_text import source_text
+        from ncu_tools.report.notebook.source_view import SourceView
+        from ncu_tools.report.source_table import about, row_of, stall_notes, view_to_show, what_to_rank_by
+        from ncu_tools.runs.selection import pattern_of
+
+        if view is not None:
+            _require_one_of("view", view, VIEWS)
+        if by is not None:
+            _require_one_of("by", by, MEASURE_OF)
+        loaded = self._instructions
+        code = kernel_code(loaded.table, [] if kernel is None else [pattern_of(kernel)], launch)
+        by, by_notes = what_to_rank_by(code, by)
+        view, view_notes = view_to_show(code, view)
+        places, _ = hottest(code, view, by, None)
+        files = [place.file for place in places if place.file]
+        text = source_text(files, loaded.files, None if source_root is None else Path(source_root))
+        rows = [row_of(place, text) for place in places]
+        hidden = len(rows) - len(rows[:top])
+        more = [f"{hidden:,} more place{'s' * (hidden > 1)} in .table"] if hidden else []
+        notes = [about(code), *by_notes, *stall_notes(code), *view_notes, *more, *text.notes, *loaded.notes]
+        return SourceView(_frame_of_rows(rows), rows[:top], notes)
 
     def hotspots(
         self, *, by: str = "time", top: int = BARS_SHOWN, group: str = "name", diagnose: bool = False
@@ -129,6 +181,12 @@ class ProfiledRun:
         return Picture("layers", _frame(layers_table(found.rows)), drawn, found.notes)
 
     @cached_property
+    def _instructions(self) -> RunInstructions:
+        from ncu_tools.kernels.source.load_instructions import load_instructions
+
+        return load_instructions(os.fspath(self.folder or self.name))
+
+    @cached_property
     def _ceilings(self) -> Ceilings:
         from ncu_tools.ceilings.ceilings import ceilings_of
 
@@ -161,6 +219,13 @@ def _frame(table: pa.Table) -> pandas.DataFrame:
     )
     frame: pandas.DataFrame = table.cast(plain).to_pandas(types_mapper=whole.get)
     return frame
+
+
+def _frame_of_rows(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
+    """Rows of plain values in pandas, whole numbers with missing ones as nullable integers."""
+    import pandas
+
+    return pandas.DataFrame(rows).convert_dtypes()
 
 
 def _require_one_of(option: str, value: str, known: Iterable[str]) -> None:

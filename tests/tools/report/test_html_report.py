@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
 import webbrowser
 from base64 import b64encode
@@ -37,6 +36,7 @@ from ncu_tools.report.plot.theme import LIGHT
 from ncu_tools.roofline.roofline import Look, roofline
 from ncu_tools.roofline.scene_builder import scene_of
 from tests.conftest import ROOT, SAMPLES
+from tests.support.browser import Opened
 from tests.support.launches import launch, metric, sass, table
 from tests.support.reports import sample_files
 from tests.tools.report.test_pictures import hopper
@@ -44,7 +44,7 @@ from tests.tools.report.test_pictures import hopper
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, Page
+    from playwright.sync_api import Browser
 
 RAW = SAMPLES / "d01-wide-raw.csv"
 SCRIPT, IMAGE = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
@@ -57,7 +57,6 @@ HOSTILE = (
     "\u202egnp",
 )
 IDLE = {"sm__inst_executed_pipe_tensor.sum": metric(0.0)}
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 MEGABYTE = 1_000_000
 
 
@@ -214,56 +213,6 @@ def quickest(act: Callable[[], object]) -> float:
         return time.monotonic() - start
 
     return min(seconds() for _ in range(3))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        pytest.skip("no Chromium is installed: apt-get install --no-install-recommends chromium")
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed (pip install 'ncu-bench[test]')"
-    )
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-class Opened:
-    """A page in the browser, with everything that went wrong on it: messages, errors, dialogs, requests."""
-
-    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
-        self.address = address
-        self.wrong: list[str] = []
-        self.page: Page = browser.new_page(viewport={"width": 1400, "height": 900}, **options)
-        self.page.on("console", lambda message: self.wrong.append(message.text))
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("dialog", self._dismiss)
-        self.page.on("request", lambda request: self.wrong.append(request.url))
-        self.page.goto(address)
-        assert self.wrong.pop(0) == address  # the only request that is allowed
-
-    def _dismiss(self, dialog: Dialog) -> None:
-        self.wrong.append(dialog.message)
-        dialog.dismiss()
-
-    def rows(self) -> list[str]:
-        """The kernels in the table from top to bottom."""
-        return self.page.locator("#hotspots tbody td.kernel").all_inner_texts()
-
-    def chosen(self) -> tuple[list[str], list[str]]:
-        """The numbers of the kernels selected in the table, and of those selected on the plot."""
-        selected = self.page.locator("#hotspots tr[aria-selected=true]")
-        numbers = [one.get_attribute("data-number") or "" for one in selected.all()]
-        points = [one.get_attribute("data-number") or "" for one in self.page.locator(".point.chosen").all()]
-        return numbers, points
-
-    def name_of_chosen(self) -> str:
-        return self.page.locator("#kernel code").inner_text()
-
-    def ticks(self) -> list[str]:
-        return self.page.locator(".axis text").all_text_contents()
 
 
 @pytest.fixture(scope="module")

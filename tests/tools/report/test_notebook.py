@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -17,6 +18,9 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
 import ncu_tools
 import ncu_tools.report.notebook.profiled_run
+from ncu_tools.report.notebook.source_view import SourceView
+from ncu_tools.report.source_table import COLUMNS, MACHINE_READABLE
+from sample_reports import source_page
 from tests.conftest import ROOT, SAMPLES
 from tests.support.launches import launch, metric, sass, table
 
@@ -108,6 +112,57 @@ class TestNotebookViews:
             run.layers().save("l.gif")
 
 
+class TestInside:
+    """`run.instructions` and `run.source()` of a folder with a report and its source page."""
+
+    @pytest.fixture
+    def inside(self, tmp_path: Path) -> Any:
+        shutil.copy(SAMPLES / "d20-source-page.csv", tmp_path)
+        shutil.copy(SAMPLES / "d04-long-metrics.csv", tmp_path)
+        return ncu_tools.load(tmp_path)
+
+    def test_instructions_are_the_table_of_instructions_in_pandas(self, inside: Any) -> None:
+        frame = inside.instructions
+        assert len(frame) == len(source_page.LINES)
+        assert frame["line"].tolist() == [line.line for line in source_page.LINES]
+        assert str(frame["line"].dtype) == "Int32"
+        assert frame["samples"].sum() == sum(sum(line.samples.values()) for line in source_page.LINES)
+
+    def test_source_shows_the_hottest_lines_and_keeps_all(self, inside: Any) -> None:
+        view = inside.source("row_max", top=2)
+        assert isinstance(view, SourceView)
+        assert {column.name for column in (*COLUMNS, *MACHINE_READABLE)} <= set(view.table.columns)
+        assert len(view.table) == len({line.line for line in source_page.LINES})
+        assert view.table["place"][0] == "row_max.cu:14"
+        page, text = view._repr_html_(), repr(view)
+        assert page.count("<tr>") == 3
+        assert "more places in .table" in page
+        assert "row_max.cu:14" in text
+        assert "long scoreboard" in text
+
+    def test_source_shows_instructions_and_the_text_of_lines(self, inside: Any, tmp_path: Path) -> None:
+        (tmp_path / "row_max.cu").write_text("\n" * 13 + f"{EVIL}\n", "utf-8")
+        assert inside.source(view="sass").table["sass"][0].startswith("FMNMX R6")
+        page = inside.source(source_root=tmp_path)._repr_html_()
+        assert "<script>" not in page
+        assert "&lt;script&gt;" in page
+
+    def test_without_instructions_says_what_to_collect(self, run: Any) -> None:
+        with pytest.raises(NcuBenchError, match="no counts of single instructions") as error:
+            run.source()
+        assert "--set full" in error.value.paragraph
+        with pytest.raises(NcuBenchError, match="no counts of single instructions"):
+            _ = run.instructions
+
+    def test_source_refuses_unknown_views_kernels_and_rankings(self, inside: Any) -> None:
+        with pytest.raises(WrongUsage, match="Use one of: lines, sass, ptx, functions"):
+            inside.source(view="colour")
+        with pytest.raises(WrongUsage, match="Use one of: samples, executed, sectors, conflicts"):
+            inside.source(by="fame")
+        with pytest.raises(NcuBenchError, match="No instructions are left"):
+            inside.source("gemm")
+
+
 class TestMistakes:
     def test_in_options_list_the_valid_values(self, run: Any) -> None:
         with pytest.raises(WrongUsage, match="Use one of: time, headroom, flops, dram"):
@@ -120,10 +175,11 @@ class TestMistakes:
             ncu_tools.load(SAMPLES / "d01-wide-raw.csv").layers()
 
 
-def test_the_manual_documents_twelve_names_and_no_more() -> None:
+def test_the_manual_documents_fourteen_names_and_no_more() -> None:
     named = set(re.findall(r"`(?:ncu_tools|run|view)\.(\w+)", MANUAL.partition("These are all")[0]))
     assert named == {
-        "load", "profile", "name", "notes", "folder", "launches", "kernels", "hotspots", "roofline", "layers", "table", "save"
+        "load", "profile", "name", "notes", "folder", "launches", "kernels", "hotspots", "roofline", "layers", "table", "save",
+        "instructions", "source",
     }  # fmt: skip
     public = {name for name in dir(ncu_tools.report.notebook.profiled_run.ProfiledRun) if not name.startswith("_")}
     assert public | {"name", "notes", "folder", "load", "profile", "table", "save"} == named

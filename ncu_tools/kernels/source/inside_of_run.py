@@ -1,0 +1,114 @@
+"""What a run holds of the inside of its kernels, for pages about whole runs: nothing is read where there is nothing."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.ncu.session_and_source_pages import opens_source_page
+
+from ncu_tools.kernels.source.source_text import SourceText, source_text
+
+if TYPE_CHECKING:
+    from ncu_parsers.ncu_rep.time_series import TimeSeries
+    from ncu_parsers.sources.sources import Source
+
+    from ncu_tools.kernels.source.load_instructions import RunInstructions
+
+OVER_TIME = "pmsampling:"
+"""What metrics sampled over the time of a kernel begin with."""
+PER_INSTRUCTION = ("inst_executed", "smsp__pcsamp_sample_count")
+"""Metrics of launches that are there if the binary report holds counts or samples per instruction."""
+HEAD_BYTES = 65_536
+"""A source page begins within these, behind what the profiled program printed."""
+
+
+def tells_of_inside(metric: str) -> bool:
+    """True if a run with this column of launches can hold instructions or counters over time."""
+    return metric in PER_INSTRUCTION or metric.startswith(OVER_TIME)
+
+
+@dataclass
+class Inside:
+    """The instructions of a run, counters over the time of its launches, and notes on what could not be read.
+
+    `instructions` is None where the run has none.
+    """
+
+    instructions: RunInstructions | None = None
+    series: list[TimeSeries] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def source_text(self, root: Path | None) -> SourceText:
+        """The text of the source files that instructions come from: as the reports hold it, else from below `root`."""
+        if self.instructions is None:
+            return SourceText()
+        files = self.instructions.table["file"].unique().to_pylist()
+        return source_text([file for file in files if file], self.instructions.files, root)
+
+
+def inside_of(path: str, columns: Iterable[str], reading: Callable[[Source], None] = lambda source: None) -> Inside:
+    """The inside of the kernels of the run that `path` names, whose launches have these columns.
+
+    A report that cannot be read gives a note. Runs on standard input or behind a URL have no inside.
+    """
+    found, columns = Inside(), list(columns)
+    if not Path(path).exists():
+        return found
+    try:
+        if _has_instructions(path, columns):
+            from ncu_tools.kernels.source.load_instructions import load_instructions
+
+            found.instructions = load_instructions(path, reading)
+        if any(name.startswith(OVER_TIME) for name in columns):
+            found.series = _series(path)
+    except NcuBenchError as error:
+        found.notes.append(f"not shown inside kernels: {error.what}")
+    return found
+
+
+def _has_instructions(path: str, columns: list[str]) -> bool:
+    """True if the run's instructions lie beside its launches, or a report of it can hold some."""
+    from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instructions_beside
+
+    named = Path(path)
+    if named.suffix == ".parquet":
+        return instructions_beside(named).is_file()
+    if named.is_dir() and (named / INSTRUCTIONS_FILE).is_file():
+        return True
+    counted = any(name in PER_INSTRUCTION for name in columns)
+    return any((counted and _is_binary(source)) or _is_source_page(source) for source in _sources(path))
+
+
+def _series(path: str) -> list[TimeSeries]:
+    from ncu_parsers.ncu_rep.time_series import time_series
+
+    return [series for source in _sources(path) if _is_binary(source) for series in time_series(source)]
+
+
+def _sources(path: str) -> list[Source]:
+    """The reports that a path names; [] for Parquet files and folders without reports."""
+    from ncu_parsers.sources.sources import find_sources
+
+    if Path(path).suffix == ".parquet":
+        return []
+    try:
+        return list(find_sources([path]))
+    except NcuBenchError:
+        return []
+
+
+def _is_binary(source: Source) -> bool:
+    from ncu_parsers.ncu_rep.blocks import MAGIC
+
+    return source.head(len(MAGIC)) == MAGIC
+
+
+def _is_source_page(source: Source) -> bool:
+    head = source.head(HEAD_BYTES)
+    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return any(opens_source_page(line) for line in io.StringIO(head.decode(encoding, "replace")))

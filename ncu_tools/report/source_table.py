@@ -1,0 +1,121 @@
+"""Ranked places inside a kernel as a table: what `ncu-bench source` and `run.source` of notebooks show."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.kernels.source.hot_places import MEASURE_OF, HotPlace
+from ncu_tools.kernels.source.kernel_code import KernelCode
+from ncu_tools.kernels.source.source_text import SourceText
+from ncu_tools.kernels.source.stalls import REASONS, stall_counts, stalls
+from ncu_tools.numbers.number_format import counted, percent
+from ncu_tools.report.table import Column
+
+RANKED_BY = {
+    "samples": "samples of warps",
+    "executed": "executed instructions",
+    "sectors": "sectors asked of L2",
+    "conflicts": "wavefronts beyond the ideal, from bank conflicts",
+}
+WHOLE_KERNEL = 3
+"""Stall reasons of the whole kernel that a note explains."""
+
+COLUMNS = (
+    Column("place", "place"),
+    Column("share", "share", "fraction", spare=0),
+    Column("samples", "samples", "count", spare=2),
+    Column("stall", "stall", spare=0),
+    Column("stall_share", "of stalls", "fraction", spare=1),
+    Column("executed", "executed", "number", "inst", spare=3),
+    Column("sectors", "L2 sectors", "number", "sector", spare=4),
+    Column("sectors_over_ideal", "x ideal", "number", spare=4),
+    Column("conflicts_over_ideal", "shared x ideal", "number", spare=4),
+    Column("live_registers", "live", "count", "register", spare=5),
+    Column("text", "text", wide=True),
+    Column("waits_for", "waits for", wide=True),
+)
+MACHINE_READABLE = (
+    Column("file", "file"),
+    Column("line", "line", "count"),
+    Column("function", "function"),
+    Column("offset", "offset", "count", "byte"),
+    Column("instructions", "instructions", "count"),
+    Column("samples_not_issued", "not issued", "count"),
+    Column("sectors_ideal", "ideal sectors", "number", "sector"),
+    Column("shared_wavefronts", "shared wavefronts", "number"),
+    Column("shared_wavefronts_ideal", "ideal wavefronts", "number"),
+)
+
+
+def what_to_rank_by(code: KernelCode, by: str | None) -> tuple[str, list[str]]:
+    """What to rank by. Raises `WrongUsage` where what was asked for was not collected."""
+    there = [name for name in RANKED_BY if code.total(MEASURE_OF[name]) is not None]
+    if by is None:
+        chosen = there[0] if there else "samples"
+        return chosen, [] if chosen == "samples" else [f"ranked by {RANKED_BY[chosen]}: no samples were collected"]
+    if by not in there:
+        raise WrongUsage(
+            f"{RANKED_BY[by].capitalize()} were not collected for this kernel.",
+            f"There are: {', '.join(there)}." if there else "It has no counts, only the text of instructions.",
+            "Rank by one of these, or collect more: ncu --set full",
+        )
+    return by, []
+
+
+def view_to_show(code: KernelCode, view: str | None) -> tuple[str, list[str]]:
+    """The view to show, with a note where it is another one than lines because no line is known."""
+    known = {"lines": "line", "ptx": "ptx_line", "functions": "function", "sass": "offset"}
+    there = [name for name, column in known.items() if code.table[column].null_count < len(code.table)]
+    if view is None and "lines" in there:
+        return "lines", []
+    if view is None:
+        return "sass", ["no instruction is known to come from a source line; compile with -lineinfo to see lines"]
+    if view not in there:
+        raise WrongUsage(
+            f"The report has nothing for --view {view}.",
+            "Lines and PTX need -lineinfo of the compiler, and for source pages the view: ncu --print-source cuda,sass",
+            f"There are: {', '.join(there)}.",
+        )
+    return view, []
+
+
+def row_of(row: HotPlace, text: SourceText) -> dict[str, Any]:
+    """A place as a row of `COLUMNS` and `MACHINE_READABLE`."""
+    return {
+        **asdict(row),
+        "text": row.sass if row.sass is not None else text.of(row.file, row.line),
+        "sectors_over_ideal": _ratio(row.sectors, row.sectors_ideal),
+        "conflicts_over_ideal": _ratio(row.shared_wavefronts, row.shared_wavefronts_ideal),
+    }
+
+
+def _ratio(value: float | None, ideal: float | None) -> float | None:
+    return value / ideal if value and ideal else None
+
+
+def about(code: KernelCode) -> str:
+    """The kernel, and how much of it there is, as a note."""
+    samples = code.total("samples")
+    parts = [counted(code.launches, "launch", "launches"), counted(len(code.table), "instruction", "instructions")]
+    if samples is not None:
+        parts.append(f"{samples:,.0f} samples")
+    if code.share is not None and code.of_kernels > 1:
+        parts.append(f"{percent(code.share)} of those of {code.of_kernels} kernels")
+    return f"{code.kernel_name}: {', '.join(parts)}"
+
+
+def stall_notes(code: KernelCode) -> list[str]:
+    """What the kernel's most frequent stalls mean, and what usually helps."""
+    sums = stall_counts(code).sum(axis=0)
+    whole = sums.sum()
+    order = sorted(range(len(REASONS)), key=lambda place: -sums[place])[:WHOLE_KERNEL]
+    notes = []
+    for place in order:
+        if sums[place] > 0:
+            stall = stalls()[REASONS[place]]
+            advice = f" ({stall.advice})" if stall.advice else ""
+            notes.append(f"{percent(sums[place] / whole)} of stalls are {stall.title}: {stall.meaning}{advice}")
+    return notes

@@ -1,0 +1,28 @@
+"""A real browser, started once per file of tests."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.browser import BROWSERS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("no Chromium is installed: apt-get install --no-install-recommends chromium")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (pip install 'ncu-bench[test]')"
+    )
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
