@@ -382,7 +382,7 @@ def source_pages(data: bytes, thorough: bool) -> None:
     if found is None or not len(found):
         return
     hold_table(found)
-    places = [place for place in zip(*(found[name].to_pylist() for name in ("launch_id", "offset")), strict=True)]
+    places = list(zip(*(found[name].to_pylist() for name in ("launch_id", "offset")), strict=True))
     known = [place for place in places if place[1] is not None]
     assert len(set(known)) == len(known)
     code = kernel_code(found)

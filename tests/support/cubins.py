@@ -69,7 +69,9 @@ def elf_of(sections: list[tuple[str, int, bytes, int]]) -> bytes:
     for name, kind, content, link in sections:
         size = {SYMBOLS: 24, RELOCATIONS: 24}.get(kind, 0)
         place = names.index(b"\0" + name.encode() + b"\0") + 1
-        headers += struct.pack(SECTION_HEADER, place, kind, 0, 0, HEADER_SIZE + len(body), len(content), link, 0, 1, size)
+        headers += struct.pack(
+            SECTION_HEADER, place, kind, 0, 0, HEADER_SIZE + len(body), len(content), link, 0, 1, size
+        )
         body += content
     beginning = b"\x7fELF\x02\x01\x01" + bytes(9)
     numbers = struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, HEADER_SIZE + len(body), 0, 64, 56, 0, 64,
