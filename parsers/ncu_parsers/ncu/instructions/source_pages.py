@@ -29,6 +29,8 @@ KERNEL_TITLES = ("Kernel Name", "Function Name")
 FILE_TITLE = "File Path"
 ABSENT = ("-", "", "...", "n/a")
 MOST_DIGITS_OF_LINES = 9
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,15}")
+"""An address that the table of instructions has room for."""
 
 _MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
 
@@ -96,7 +98,7 @@ def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
         if place[1] is None or place not in seen:
             seen.add(place)
             kept.append(row)
-    once = table.take(kept).sort_by([("launch_id", "ascending"), ("offset", "ascending")])
+    once = table.take(pa.array(kept, pa.int64())).sort_by([("launch_id", "ascending"), ("offset", "ascending")])
     return once, len(table) - len(kept)
 
 
@@ -135,7 +137,7 @@ def _named(line: str) -> tuple[str, str] | None:
 
 
 def _is_header(line: str) -> bool:
-    return line.startswith(('"Address",', '"#",', '"Line No",')) and f'"{SOURCE}"' in line
+    return line.startswith(('"Address",', '"#",', '"Line No",')) and SOURCE in (split_row(line, ",") or ())
 
 
 def _unique(titles: list[str]) -> list[str]:
@@ -226,8 +228,9 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
     lines = _lines(cells[LINE].to_pylist() if LINE in table.titles else places)
     result: Columns = {}
     if ADDRESS in table.titles:
-        kept = [place.startswith("0x") for place in places]
-        text = cells[f"{SOURCE} 2" if LINE in table.titles else SOURCE].filter(pa.array(kept))
+        kept = [_ADDRESS.fullmatch(place) is not None for place in places]
+        second = f"{SOURCE} 2"
+        text = cells[second if LINE in table.titles and second in table.titles else SOURCE].filter(_mask(kept))
         result["address"] = [int(place, 16) for place, keep in zip(places, kept, strict=True) if keep]
         result |= text_columns(text.to_pylist())
     else:
@@ -237,12 +240,16 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
     for title in table.titles:
         measure = _MEASURES.get(title)
         if measure is not None and measure.name not in result:
-            values = cells[title].filter(pa.array(kept))
+            values = cells[title].filter(_mask(kept))
             result[measure.name] = _numbers(values) if measure.words is None else _words(values)
     file = None if table.file is None else [table.file] * count
     names = {"report": report, "kernel_name": table.kernel, "kernel_short": short_name(table.kernel)}
     repeated = {name: [text] * count for name, text in names.items()}
     return {**repeated, "file": file, "launch_id": [launch] * count, **result}
+
+
+def _mask(kept: list[bool]) -> pa.Array:
+    return pa.array(kept, pa.bool_())
 
 
 def _lines(cells: list[str]) -> list[int | None]:
