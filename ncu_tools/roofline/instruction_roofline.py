@@ -276,10 +276,10 @@ def scene_of_instructions(result: InstructionRoofline, title: str = "") -> Scene
     levels = tuple(level for level in result.levels if any(level == at.level for mark in marks for at in mark.places))
     roofs = [roof for roof in result.roofs if roof.unit in ("issue", *(levels or result.levels))]
     slope = {roof.device: roof for roof in roofs if roof.unit == (levels[0] if len(levels) == 1 else DRAM)}
+    where = COUNTED[levels[0]] if len(levels) == 1 else "of each memory level"
     return Scene(
         title=title,
-        x_title=f"warp instructions per transaction ({COUNTED[levels[0]] if len(levels) == 1 else 'of each memory level'}); "
-        "Ding and Williams, PMBS 2019",
+        x_title=f"warp instructions per transaction ({where}); Ding and Williams, PMBS 2019",
         levels=levels or result.levels,
         bytes_by_level={level: COUNTED[level] for level in levels or result.levels},
         runs=result.runs,

@@ -69,9 +69,9 @@ def kernel_code(
     weights = _weights(left)
     name = max(weights, key=lambda one: weights[one])
     whole = sum(weights.values())
-    table = left.filter(pc.equal(left["kernel_name"].cast(pa.string()), name))
+    table = left if len(weights) == 1 else left.filter(pc.equal(left["kernel_name"].cast(pa.string()), name))
     launches = len(pc.unique(table["launch_id"]))
-    return KernelCode(name, launches, _summed(table), len(weights), weights[name] / whole if whole else None)
+    return KernelCode(name, launches, _summed(table, launches), len(weights), weights[name] / whole if whole else None)
 
 
 def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launch: int | None) -> pa.Table:
@@ -82,7 +82,7 @@ def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launc
         kept = pc.is_in(names, pa.array(wanted, pa.string()))
     if launch is not None:
         kept = pc.and_(kept, pc.equal(instructions["launch_id"], launch))
-    left = instructions.filter(kept)
+    left = instructions.filter(kept) if patterns or launch is not None else instructions
     if not len(left):
         found = pc.unique(names).to_pylist()
         more = "" if len(found) <= MOST_LISTED else f" and {len(found) - MOST_LISTED} more"
@@ -108,7 +108,7 @@ def _weights(table: pa.Table) -> dict[str, float]:
     return dict.fromkeys(names, 0.0)
 
 
-def _summed(table: pa.Table) -> pa.Table:
+def _summed(table: pa.Table, launches: int) -> pa.Table:
     """Rows of one kernel with launches summed, in program order; rows of lines without instructions by file and line.
 
     What is not a count (text, line, access) is that of the first launch that has it.
@@ -117,6 +117,10 @@ def _summed(table: pa.Table) -> pa.Table:
         name: table[name].cast(pa.string()) if pa.types.is_dictionary(table.schema.field(name).type) else table[name]
         for name in table.column_names
     })  # fmt: skip
+    if launches == 1 and not plain["offset"].null_count:  # nothing to sum, and every instruction is there once
+        offsets = plain["offset"].to_numpy()
+        ordered = plain if (np.diff(offsets) >= 0).all() else plain.sort_by([("offset", "ascending")])
+        return ordered.drop_columns(["launch_id"])
     words = [name for name in plain.column_names if name not in (*_SUMMED, "launch_id", "avg_threads", *_PLACES)]
     keys = list(_PLACES)
     aggregated = plain.group_by(keys, use_threads=False).aggregate(

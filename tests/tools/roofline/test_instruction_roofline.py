@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -26,7 +27,7 @@ LAUNCH = {
 }  # fmt: skip
 
 
-def roofline_of(**changes: list[float | str] | None) -> InstructionRoofline:
+def roofline_of(**changes: Any) -> InstructionRoofline:
     columns = {name: values for name, values in {**LAUNCH, **changes}.items() if values is not None}
     return instruction_roofline({"run": pa.table(columns)}, LEVELS)
 

@@ -10,9 +10,11 @@ import io
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
@@ -20,6 +22,7 @@ import pyarrow.csv
 from ncu_parsers.ncu.instructions.sass_text import text_columns
 from ncu_parsers.report_data.csv_text import split_row
 from ncu_parsers.report_data.units import NumberFormat
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instructions_table import MEASURES, Columns, instructions_table, joined_instructions
 from ncu_parsers.schema.tables import short_name
 from ncu_parsers.sources.sources import Lines, Source
@@ -33,6 +36,10 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,15}")
 """An address that the table of instructions has room for."""
 
 _MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
+
+
+_NO_ROWS = ('"Kernel Name"', '"Function Name"', '"File Path"', '"Address",', '"#",', '"Line No",')
+"""What lines that name something and headers begin with; a row may, too."""
 
 
 class PageTable(NamedTuple):
@@ -92,13 +99,15 @@ def _add_offsets(parts: list[Columns]) -> None:
 
 def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
     """Every instruction of a launch once, in program order, and how many rows were left out for that."""
-    seen, kept = set[tuple[int, int]](), list[int]()
-    launches, offsets = table["launch_id"].to_pylist(), table["offset"].to_pylist()
-    for row, place in enumerate(zip(launches, offsets, strict=True)):
-        if place[1] is None or place not in seen:
-            seen.add(place)
-            kept.append(row)
-    once = table.take(pa.array(kept, pa.int64())).sort_by([("launch_id", "ascending"), ("offset", "ascending")])
+    launches = table["launch_id"].to_numpy()
+    offsets = table["offset"].fill_null(sys.maxsize).to_numpy()  # rows of lines come last, and are all kept
+    order = np.lexsort((offsets, launches))
+    launches, offsets = launches[order], offsets[order]
+    repeated = (np.diff(launches) == 0) & (np.diff(offsets) == 0) & (offsets[1:] != sys.maxsize)
+    kept = order[np.concatenate([np.ones(min(len(order), 1), bool), ~repeated])]
+    if np.array_equal(kept, np.arange(len(table))):
+        return table, 0
+    once = table.take(arrays.whole(kept))
     return once, len(table) - len(kept)
 
 
@@ -109,6 +118,9 @@ def page_tables(lines: Iterable[str]) -> Iterator[PageTable]:
     """The tables of the source pages among these lines, as CSV rows; other lines are passed over."""
     kernel, file, titles, rows, continues = "", None, list[str](), list[str](), False
     for line in _as_csv(lines):
+        if rows and not line.startswith(_NO_ROWS):
+            rows.append(line)
+            continue
         named = _named(line)
         if named is None and not _is_header(line):
             if titles and line.startswith('"'):
@@ -230,26 +242,24 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
     if ADDRESS in table.titles:
         kept = [_ADDRESS.fullmatch(place) is not None for place in places]
         second = f"{SOURCE} 2"
-        text = cells[second if LINE in table.titles and second in table.titles else SOURCE].filter(_mask(kept))
+        text = cells[second if LINE in table.titles and second in table.titles else SOURCE].filter(
+            arrays.booleans(kept)
+        )
         result["address"] = [int(place, 16) for place, keep in zip(places, kept, strict=True) if keep]
         result |= text_columns(text.to_pylist())
     else:
         kept = [place.isdecimal() for place in places]
-    count = sum(kept)
+    count, mask = sum(kept), arrays.booleans(kept)
     result["line"] = [line for line, keep in zip(lines, kept, strict=True) if keep]
     for title in table.titles:
         measure = _MEASURES.get(title)
         if measure is not None and measure.name not in result:
-            values = cells[title].filter(_mask(kept))
+            values = cells[title].filter(mask)
             result[measure.name] = _numbers(values) if measure.words is None else _words(values)
     file = None if table.file is None else [table.file] * count
     names = {"report": report, "kernel_name": table.kernel, "kernel_short": short_name(table.kernel)}
     repeated = {name: [text] * count for name, text in names.items()}
     return {**repeated, "file": file, "launch_id": [launch] * count, **result}
-
-
-def _mask(kept: list[bool]) -> pa.Array:
-    return pa.array(kept, pa.bool_())
 
 
 def _lines(cells: list[str]) -> list[int | None]:
@@ -269,6 +279,8 @@ def _words(cells: pa.ChunkedArray) -> list[str | None]:
 
 def _numbers(cells: pa.ChunkedArray) -> pa.Array:
     """Printed counts as float64; null where none is printed. Texts that are no plain numbers are read one by one."""
+    with suppress(pa.ArrowInvalid):  # most columns have a number in every row
+        return cells.cast(pa.float64())
     absent = pa.compute.is_in(cells, pa.array(ABSENT))
     plain = pa.compute.if_else(absent, None, cells)
     try:
