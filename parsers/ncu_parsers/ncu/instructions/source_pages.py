@@ -10,7 +10,6 @@ import io
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -215,8 +214,20 @@ def _begin(table: PageTable, progress: _Progress) -> None:
 
 
 def _cells(table: PageTable, progress: _Progress) -> pa.Table:
-    """The rows of a table as columns of texts. Rows of another width are dropped and counted."""
+    """The rows of a table as columns of texts, counts as numbers where each is one or absent.
 
+    Rows of another width are dropped and counted.
+    """
+    counts = [title for title in table.titles if title in _MEASURES and _MEASURES[title].words is None]
+    before = progress.broken
+    try:
+        return _read_cells(table, progress, dict.fromkeys(counts, pa.float64()))
+    except pa.ArrowInvalid:
+        progress.broken = before
+        return _read_cells(table, progress, {})
+
+
+def _read_cells(table: PageTable, progress: _Progress, numbers: dict[str, pa.DataType]) -> pa.Table:
     def skip(row: Any) -> str:
         progress.broken += 1
         return "skip"
@@ -226,7 +237,10 @@ def _cells(table: PageTable, progress: _Progress) -> pa.Table:
         pa.csv.ReadOptions(column_names=table.titles, use_threads=False, block_size=1 << 24),
         pa.csv.ParseOptions(invalid_row_handler=skip),
         pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(table.titles, pa.string()), strings_can_be_null=False, check_utf8=False
+            column_types=dict.fromkeys(table.titles, pa.string()) | numbers,
+            null_values=list(ABSENT),
+            strings_can_be_null=False,
+            check_utf8=False,
         ),
     )
 
@@ -279,8 +293,8 @@ def _words(cells: pa.ChunkedArray) -> list[str | None]:
 
 def _numbers(cells: pa.ChunkedArray) -> pa.Array:
     """Printed counts as float64; null where none is printed. Texts that are no plain numbers are read one by one."""
-    with suppress(pa.ArrowInvalid):  # most columns have a number in every row
-        return cells.cast(pa.float64())
+    if pa.types.is_floating(cells.type):
+        return cells
     absent = pa.compute.is_in(cells, pa.array(ABSENT))
     plain = pa.compute.if_else(absent, None, cells)
     try:
