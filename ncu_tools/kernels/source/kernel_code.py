@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.instructions_table import MEASURES
 from ncu_parsers.schema.tables import Floats, floats
 
@@ -75,14 +76,16 @@ def kernel_code(
 
 
 def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launch: int | None) -> pa.Table:
+    if not patterns and launch is None and len(instructions):
+        return instructions
     names = instructions["kernel_name"].cast(pa.string())
-    kept = pa.array(np.ones(len(instructions), bool))
+    kept = arrays.booleans(np.ones(len(instructions), bool))
     if patterns:
         wanted = [name for name in pc.unique(names).to_pylist() if any(one.search(name) for one in patterns)]
         kept = pc.is_in(names, pa.array(wanted, pa.string()))
     if launch is not None:
         kept = pc.and_(kept, pc.equal(instructions["launch_id"], launch))
-    left = instructions.filter(kept) if patterns or launch is not None else instructions
+    left = instructions.filter(kept)
     if not len(left):
         found = pc.unique(names).to_pylist()
         more = "" if len(found) <= MOST_LISTED else f" and {len(found) - MOST_LISTED} more"
@@ -98,14 +101,13 @@ def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launc
 
 def _weights(table: pa.Table) -> dict[str, float]:
     """Samples of each kernel; executed instructions if there are no samples, else 0."""
-    named = table.append_column("_name", table["kernel_name"].cast(pa.string()))
-    sums = named.group_by("_name", use_threads=False).aggregate([("samples", "sum"), ("inst_executed", "sum")])
-    names = sums["_name"].to_pylist()
-    for column in ("samples_sum", "inst_executed_sum"):
-        values = sums[column].to_pylist()
-        if any(values):
-            return {name: value or 0.0 for name, value in zip(names, values, strict=True)}
-    return dict.fromkeys(names, 0.0)
+    codes, names = tables.codes(table, "kernel_name")  # not group_by(), which would import pandas
+    there = np.unique(codes).tolist()
+    for column in ("samples", "inst_executed"):
+        sums = np.bincount(codes, np.nan_to_num(floats(table, column)), minlength=len(names))
+        if sums[there].any():
+            return {names[code] or "": float(sums[code]) for code in there}
+    return dict.fromkeys((names[code] or "" for code in there), 0.0)
 
 
 def _summed(table: pa.Table, launches: int) -> pa.Table:
@@ -118,7 +120,7 @@ def _summed(table: pa.Table, launches: int) -> pa.Table:
         for name in table.column_names
     })  # fmt: skip
     if launches == 1 and not plain["offset"].null_count:  # nothing to sum, and every instruction is there once
-        offsets = plain["offset"].to_numpy()
+        offsets = arrays.values_of(arrays.one(plain["offset"]), np.int64)
         ordered = plain if (np.diff(offsets) >= 0).all() else plain.sort_by([("offset", "ascending")])
         return ordered.drop_columns(["launch_id"])
     words = [name for name in plain.column_names if name not in (*_SUMMED, "launch_id", "avg_threads", *_PLACES)]

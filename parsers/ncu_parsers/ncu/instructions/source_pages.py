@@ -98,8 +98,11 @@ def _add_offsets(parts: list[Columns]) -> None:
 
 def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
     """Every instruction of a launch once, in program order, and how many rows were left out for that."""
-    launches = table["launch_id"].to_numpy()
-    offsets = table["offset"].fill_null(sys.maxsize).to_numpy()  # rows of lines come last, and are all kept
+    launches = arrays.values_of(arrays.one(table["launch_id"]), np.int64)
+    column = arrays.one(table["offset"])
+    offsets = np.where(
+        arrays.present(column), arrays.values_of(column, np.int64), sys.maxsize
+    )  # rows of lines come last, and are all kept
     order = np.lexsort((offsets, launches))
     launches, offsets = launches[order], offsets[order]
     repeated = (np.diff(launches) == 0) & (np.diff(offsets) == 0) & (offsets[1:] != sys.maxsize)
