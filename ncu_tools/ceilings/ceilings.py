@@ -11,7 +11,7 @@ listed separately.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -167,15 +167,8 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
     counted_in = ~np.isnan(flops) | ~np.isnan(dram) | ~np.isnan(least)
     devices = devices_of(table)
     for device, at in devices.items():
-        name, capability, threads = device
-        title = (
-            name
-            or (machine.name if machine else None)
-            or (f"compute capability {capability}" if capability else "unknown device")
-        )
-        if differs_by_threads(device, devices):
-            title += f", {counted(threads, 'thread', 'threads') if threads else 'threads not known'}"
-        result.capability_of[title] = capability
+        title = device_title(device, devices, machine)
+        result.capability_of[title] = device.capability
         _set_dram(result, title, at, attributes)
         _draw_report(result, title, at, attributes)
         _fill_from_board(result, title, at, attributes)
@@ -186,12 +179,25 @@ def ceilings_of(table: pa.Table, machine: Machine | None = None) -> Ceilings:
             result.notes += _on_the_choice(result, device, machine, at)
         _add_others(result, title, at, attributes)
         _draw_measured(result, title, device)
-        bandwidth = _middle(shared[at])
+        bandwidth = middle(shared[at])
         if bandwidth is not None:
             result.drawn.append(
                 Ceiling(title, "shared", bandwidth, f"report, {_clock(attributes, at, 'shared')}", PROFILED_CLOCK)
             )
     return result
+
+
+def device_title(device: Device, devices: Iterable[Device], machine: Machine | None) -> str:
+    """The name under which the ceilings of a device of `devices` are shown; `machine` is the user's choice, if any."""
+    name, capability, threads = device
+    title = (
+        name
+        or (machine.name if machine else None)
+        or (f"compute capability {capability}" if capability else "unknown device")
+    )
+    if differs_by_threads(device, devices):
+        title += f", {counted(threads, 'thread', 'threads') if threads else 'threads not known'}"
+    return title
 
 
 def _missing(result: Ceilings, at: Rows) -> list[str]:
@@ -211,7 +217,7 @@ def _worked(table: pa.Table) -> dict[str, Mask]:
     return work
 
 
-def _middle(values: Floats) -> float | None:
+def middle(values: Floats) -> float | None:
     """The median of the known values, None if there is none: ceilings vary a little with the clock of each launch."""
     known = np.sort(values[~np.isnan(values)])
     # not numpy.median, which imports numpy.ma: 15 ms for every command
@@ -236,13 +242,13 @@ def _on_dram(title: str, at: Rows, attributes: DeviceAttributes, lowered: Mask) 
     """Notes on the DRAM ceiling of a device: clock below its limit, narrower bus, launches too short."""
     notes = []
     if lowered.any():
-        clock = _middle(attributes.memory_clock[at[lowered]]) or 0.0
-        limit = _middle((attributes.dram_limit / attributes.dram_per_cycle)[at[lowered]]) or 0.0
+        clock = middle(attributes.memory_clock[at[lowered]]) or 0.0
+        limit = middle((attributes.dram_limit / attributes.dram_per_cycle)[at[lowered]]) or 0.0
         notes.append(
             f"{title}: the memory clock was {clock / 1e9:.2f} GHz and its limit is {limit / 1e9:.2f} GHz: the DRAM "
             f"ceiling is that at {clock / 1e9:.2f} GHz"
         )
-    counted, bus = _middle(attributes.counted_dram[at]), _middle(attributes.dram_per_cycle[at])
+    counted, bus = middle(attributes.counted_dram[at]), middle(attributes.dram_per_cycle[at])
     if counted is not None and bus is not None and counted > (1 + CLOCK_ERROR) * bus:
         notes.append(
             f"{title}: ncu's DRAM peak is {counted:g} bytes per cycle, and the board's memory bus moves {bus:g} by its "
@@ -265,7 +271,7 @@ def _draw_report(result: Ceilings, title: str, at: Rows, attributes: DeviceAttri
         profiled = at[(result.origin_of[unit][at] == result.origins.index(OWN)) & ~np.isnan(values[at])]
         steady = profiled[attributes.steady[profiled]]
         profiled = steady if steady.size else profiled
-        value = _middle(values[profiled])
+        value = middle(values[profiled])
         if value is not None:
             source = f"report, {_clock(attributes, profiled, unit)}"
             result.drawn.append(
@@ -282,7 +288,7 @@ def _fill_from_board(result: Ceilings, title: str, at: Rows, attributes: DeviceA
         if missing.size:
             result.give(unit, missing, limit[missing], OWN_BOARD)
         held = at[result.origin_of[unit][at] == result.origins.index(OWN_BOARD)]
-        value = _middle(result.per_launch[unit][held])
+        value = middle(result.per_launch[unit][held])
         if value is not None and unit not in drawn:
             result.drawn.append(
                 Ceiling(title, unit, value, BOARD_SAYS, BOARD_LIMIT, instruction=_fastest(unit, attributes, at))
@@ -292,7 +298,7 @@ def _fill_from_board(result: Ceilings, title: str, at: Rows, attributes: DeviceA
 def _add_others(result: Ceilings, title: str, at: Rows, attributes: DeviceAttributes) -> None:
     """Add ceilings that bound no launch: at the board's limit, sparse, and of instructions slower than the fastest."""
     drawn = {(ceiling.unit, ceiling.kind) for ceiling in result.drawn if ceiling.device == title}
-    limit = _middle(attributes.dram_limit[at])
+    limit = middle(attributes.dram_limit[at])
     held = np.array_equal(result.per_launch["dram"][at], attributes.dram_limit[at], equal_nan=True)
     if limit is not None and not held:
         result.others.append(Ceiling(title, "dram", limit, BOARD_SAYS, BOARD_LIMIT))
@@ -303,7 +309,7 @@ def _add_others(result: Ceilings, title: str, at: Rows, attributes: DeviceAttrib
             (attributes.sm_clock, f"report, {_clock(attributes, at, peak.unit)}", PROFILED_CLOCK),
             (attributes.highest_clock, BOARD_SAYS, BOARD_LIMIT),
         ):
-            value = _middle((peak.per_cycle * clock)[at])
+            value = middle((peak.per_cycle * clock)[at])
             if value is not None and not (peak.is_plain and (peak.unit, kind) in drawn):
                 result.others.append(Ceiling(title, peak.unit, value, source, kind, peak.sparse, peak.instruction))
 
@@ -320,9 +326,9 @@ def _draw_measured(result: Ceilings, title: str, device: Device) -> None:
 
 def _is_slower(peak: Peak, attributes: DeviceAttributes, at: Rows) -> bool:
     """True if an instruction's peak is below its unit's: mma.sync on Hopper reaches two thirds of wgmma's."""
-    mine = _middle(peak.per_cycle[at])
+    mine = middle(peak.per_cycle[at])
     whole = [
-        _middle(other.per_cycle[at])
+        middle(other.per_cycle[at])
         for other in attributes.peaks
         if (other.unit, other.sparse, other.instruction) == (peak.unit, peak.sparse, "")
     ]
@@ -340,9 +346,9 @@ def _clock(attributes: DeviceAttributes, at: Rows, unit: str) -> str:
     """Describe the clock of a unit's ceiling; for DRAM also whether the bus width comes from device attributes."""
     if unit == "dram":
         by_bus = "device attributes, " if not np.isnan(attributes.dram_limit[at]).all() else ""
-        clock = _middle(attributes.memory_clock[at])
+        clock = middle(attributes.memory_clock[at])
         return f"{by_bus}memory clock {clock / 1e9:.2f} GHz" if clock is not None else "at the profiled clock"
-    clock = _middle(attributes.sm_clock[at])
+    clock = middle(attributes.sm_clock[at])
     if clock is None:
         return "at the profiled clock"
     short = "" if attributes.steady[at].any() else f", which reads low in launches under {LONG_ENOUGH_NS / 1e6:g} ms"
@@ -447,7 +453,7 @@ def _fill(result: Ceilings, title: str, at: Rows, fallback: _Fallback, clocks: F
                     result.others.append(Ceiling(title, unit, rate.mma_sync, source, fallback.kind, instruction=slower))
                 if rate.sparse is not None:
                     result.others.append(Ceiling(title, unit, rate.sparse, source, sparse=True))
-    profiled = _middle(clocks[at])
+    profiled = middle(clocks[at])
     if (
         used
         and not np.isnan(result.per_launch["dram"][at]).all()  # without a DRAM ceiling no launch has a bound

@@ -28,6 +28,7 @@ else:
     import tomli as tomllib
 
 COLUMNS = {"l2": "l2_bytes", "l1": "l1_bytes"}
+SECTOR_BYTES, WAVEFRONT_BYTES = 32, 128
 SUFFIXES = (".sum", ".sum.per_second")
 _VERSION = r"[0-9]{1,3}\.[0-9]"
 
@@ -57,6 +58,26 @@ def _bytes_of_level(table: pa.Table, level: str, definition: str) -> Floats:
         amount[~_holds(table, entry)] = np.nan
         result = np.where(np.isnan(result), amount, result)
     return result
+
+
+def transactions_of(table: pa.Table, levels: Iterable[str]) -> dict[str, Floats]:
+    """Transactions of each launch at each level (float64); NaN where not collected.
+
+    They are sectors of 32 bytes, requested there for reads and writes, and passes ("wavefronts") over shared memory.
+    The columns of bytes are counted sectors x 32 or count the same in bytes, so that dividing gives the sectors again.
+    """
+    columns = {DRAM: "dram_bytes", **COLUMNS}
+    return {
+        level: tables.floats(table, columns[level]) / SECTOR_BYTES
+        if level in columns
+        else _total(table, _facts()["shared"][0]["counter"])
+        for level in levels
+    }
+
+
+def transaction_bytes(level: str) -> int:
+    """The bytes that a transaction of a level moves at most."""
+    return WAVEFRONT_BYTES if level == "shared" else SECTOR_BYTES
 
 
 def _counters(level: str) -> list[dict[str, Any]]:

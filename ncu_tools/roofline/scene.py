@@ -31,6 +31,9 @@ AUTO, DENSE, SPARSE, ALL = "auto", "dense", "sparse", "all"
 CEILINGS = (AUTO, DENSE, SPARSE, ALL)
 """Choices of ceilings to draw."""
 
+FLOPS, INSTRUCTIONS = "FLOP", "inst"
+"""What marks can count: FLOPs per byte, or warp instructions per transaction."""
+
 
 def axis_titles(value_units: Set[str], *, achieved: bool) -> tuple[str, str]:
     """The title of the vertical axis, and what the horizontal one counts per byte, by the units of drawn ceilings.
@@ -61,7 +64,7 @@ def _shortest_end(run: str, others: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class LevelPlace:
-    """An arithmetic intensity at one memory level: FLOP per byte of that level."""
+    """An intensity at one memory level: FLOP per byte of that level, or warp instructions per transaction."""
 
     level: str
     intensity: float
@@ -122,8 +125,8 @@ class DrawnCeiling:
 
     @property
     def is_bandwidth(self) -> bool:
-        """True for a bandwidth, False for a compute peak."""
-        return self.value_unit == "byte/s"
+        """True for the rate of a memory level, False for a peak."""
+        return self.value_unit in ("byte/s", "transaction/s")
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,8 @@ class Scene:
 
     `marks` are sorted by time, the longest first. With a `density` the launches are drawn as such, and the marks only
     show the means of kernels. `bytes_by_level` names the bytes of each level shown, `view` is one of `VIEWS`, and
-    `time_title` the title of times, as "self CPU" for operators.
+    `time_title` the title of times, as "self CPU" for operators. Marks count `work`, one of `FLOPS` and `INSTRUCTIONS`:
+    with the latter `Mark.flops_per_s` are warp instructions per second, and every byte is a transaction.
     """
 
     view: str = KERNELS
@@ -184,10 +188,18 @@ class Scene:
     arrows: list[Arrow] = field(default_factory=list)
     density: Density | None = None
     time_title: str = "time"
+    work: str = FLOPS
+
+    @property
+    def intensity_unit(self) -> str:
+        """The unit of the horizontal axis, short."""
+        return "FLOP/B" if self.work == FLOPS else "inst/transaction"
 
     @property
     def rate_title(self) -> str:
         """The title of the vertical axis."""
+        if self.work == INSTRUCTIONS:
+            return "warp instructions/s"
         return axis_titles({roof.value_unit for roof in self.roofs}, achieved=bool(self.runs))[0]
 
     def as_json(self) -> dict[str, Any]:
@@ -233,6 +245,7 @@ def _scene(document: Mapping[str, Any]) -> Scene:
         arrows=[_arrow(entry, len(document["marks"])) for entry in document["arrows"]],
         density=None if density is None else _density(density),
         time_title=str(document.get("time_title", "time")),
+        work=str(document.get("work", FLOPS)),
     )
 
 

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 
 NAMES = (
     "csv", "fast-path", "operators", "nsys-bytes", "nsys-cells", "kineto", "parquet-bytes", "parquet-schema", "bench",
-    "machine", "manifest", "ncu-rep",
+    "machine", "manifest", "ncu-rep", "source-pages", "cubin",
 )  # fmt: skip
 """Those of `targets.TARGETS`, without importing the parsers."""
 TOGETHER = "together"

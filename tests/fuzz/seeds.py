@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -25,9 +26,11 @@ from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_parsers.sources.sources import Source
 
+from sample_reports import source_page
 from sample_reports.generate import reports
 from tests.parsers.timelines.test_kineto import synthetic_gpu_events
 from tests.parsers.timelines.test_nsys_csv import COPY_ROW, KERNEL_ROW, NAME, SUMMARY, TRACE
+from tests.support import cubins
 from tests.support.binary_reports import BEGINNING, Metric, block_of, field, nvtx_state, put_together, report_of
 from tests.support.binary_reports import Kernel as ReportKernel
 from tests.support.timelines import (
@@ -241,3 +244,26 @@ def binary_reports() -> list[bytes]:
     ]
     small = report_of([ReportKernel(metrics={"gpu__time_duration.sum": 5})])
     return [put_together(BEGINNING, blocks), small, small[:-9], zstandard.compress(small), BEGINNING + b"\x03"]
+
+
+def source_pages() -> list[bytes]:
+    """Source pages: of lines and instructions, of instructions alone, of lines alone, and as text."""
+    rows = [row[:9] + row[16:] for row in source_page.source_rows()]
+    head, lines = rows[:2], rows[2:7]
+    instructions = [[row[2], row[3], *row[4:]] for row in rows[2:] if row[2] != "-"]
+    alone = [["Kernel Name", source_page.KERNEL], *instructions]
+    text = "  File Path: a.cu\nFunction Name: k\n# Address Source Samples\n- ------- ------ -------\n"
+    wrapped = "1 0x10    FADD R1,       7\n                R2, R3       \n"
+    pages = [[*head, *lines], alone, [*head, *([*row[:2], *row[4:]] for row in lines)], [*alone, *alone]]
+    return [*map(_quoted, pages), (text.strip() + "\n" + wrapped).encode()]
+
+
+def _quoted(rows: list[list[str]]) -> bytes:
+    written = io.StringIO()
+    csv.writer(written, quoting=csv.QUOTE_ALL).writerows(rows)
+    return written.getvalue().encode()[:LONGEST_WIDE]
+
+
+def cubin_files() -> list[bytes]:
+    """Cubins with lines, with a function of the device inside, and without lines."""
+    return [cubins.cubin_of([(0, 9), (16, 10), (128, 300)], "sinf"), cubins.cubin_of([(0, 7)]), cubins.cubin_of([])]

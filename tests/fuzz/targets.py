@@ -27,6 +27,8 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.ncu.instructions.debug_lines import kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 from ncu_parsers.ncu_rep import report_file as binary
 from ncu_parsers.parquet import checked_open, reader
 from ncu_parsers.parse.parse import account
@@ -42,6 +44,8 @@ from ncu_parsers.timelines import kineto, nsys_operations, nsys_sqlite
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import machine_files_in, parse_machine, problems
 from ncu_tools.kernels.hotspots import hotspots
+from ncu_tools.kernels.source import hot_places
+from ncu_tools.kernels.source.kernel_code import kernel_code
 from tests.fuzz import seeds
 from tests.fuzz.choices import ODD_REALS, Choices
 from tests.fuzz.expectations import (
@@ -54,6 +58,7 @@ from tests.fuzz.expectations import (
     rows_of,
     table_of,
 )
+from tests.support import cubins
 from tests.support.timelines import Row, database
 
 
@@ -370,6 +375,29 @@ def ncu_rep(data: bytes, thorough: bool) -> None:
         hold_table(each)
 
 
+def source_pages(data: bytes, thorough: bool) -> None:
+    """Source pages as CSV or text: no instruction is in the table twice, and every view of it can be shown."""
+    with written(data, "source.csv") as path:
+        found = read_source_pages(Source(str(path)))
+    if found is None or not len(found):
+        return
+    hold_table(found)
+    places = list(zip(*(found[name].to_pylist() for name in ("launch_id", "offset")), strict=True))
+    known = [place for place in places if place[1] is not None]
+    assert len(set(known)) == len(known)
+    code = kernel_code(found)
+    for view in hot_places.VIEWS:
+        hot_places.hottest(code, view, "samples", 10)
+
+
+def cubin(data: bytes, thorough: bool) -> None:
+    """The debug lines of a cubin: lines are numbers, and files are texts or unknown."""
+    debug = kernel_debug(data, cubins.KERNEL)
+    assert all(isinstance(line, str) for line in ptx_text(data))
+    for places in (debug.lines, debug.ptx_lines) if debug is not None else ():
+        assert all(isinstance(line, int) and isinstance(file, (str, type(None))) for file, line in places.values())
+
+
 CSV_WORDS = (
     '"ID"', '"Process ID"', '"Kernel Name"', '"Metric Name"', '"Metric Value"', '"Metric Unit"', '"Section Name"',
     '"Rule Name"', '"Minimum"', "gpu__time_duration.sum", "dram__bytes.sum", "launch__grid_size", "Kbyte", "usecond",
@@ -386,6 +414,12 @@ OPERATOR_WORDS = (
     '{"ncu_bench_operators": 1', '"operator"', '"phase"', '"module"', '"iteration"', '"flops"', '"read"', '"ns"',
     '"estimate"', '"device_name"', "null", "true", "1e999", "-1", "NaN", "[]", "{}", '"integer_operations"',
     "9223372036854775808",
+)  # fmt: skip
+SOURCE_WORDS = (
+    '"Address"', '"Source"', '"Line No"', '"#"', '"Kernel Name"', '"Function Name"', '"File Path"', '"0x7f3a5e200000"',
+    '"Instructions Executed"', '"Warp Stall Sampling (All Cycles)"', '"stall_wait"', '"LDG.E R4, [R2.64] "', "File Path: ",
+    "Function Name: ", "------- ------- ----", '"@!P1  BRA 0x7f3a5e200070 "', '"1,5"', '"0x{12}"', '"-"', '""', "R255",
+    "BRX R2 -0x10", "0xffffffffffffffffffff", "99999999999999999999",
 )  # fmt: skip
 TOML_WORDS = (
     "[[peak]]", "[[bandwidth]]", "[memory]", "unit = ", "value = ", "sparse = ", "inf", "nan", "[]", "{}", "true",
@@ -408,6 +442,8 @@ TARGETS: dict[str, Target] = {
     "machine": Target(machine, seeds.machine_files, TOML_WORDS, 4096),
     "manifest": Target(manifest, seeds.manifests, MANIFEST_WORDS, 4096),
     "ncu-rep": Target(ncu_rep, seeds.binary_reports, longest=4096),
+    "source-pages": Target(source_pages, seeds.source_pages, SOURCE_WORDS),
+    "cubin": Target(cubin, seeds.cubin_files, longest=4096),
 }
 
 

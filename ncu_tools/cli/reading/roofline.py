@@ -38,6 +38,8 @@ from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LEVELS, RUNS, VIEW
 if TYPE_CHECKING:
     from ncu_tools.ceilings.ceilings import Ceiling
     from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.cli.reading.instruction_roofline import InstructionsOf
+    from ncu_tools.roofline.instruction_roofline import InstructionRoofline
     from ncu_tools.roofline.roofline import Look, Point, Roofline
     from ncu_tools.runs.selection import Selection
 
@@ -113,6 +115,7 @@ class PointOptions:
     depth: int | None
     levels: str
     cache_bytes: str
+    instructions: bool
 
 
 @click.command()
@@ -126,9 +129,10 @@ class PointOptions:
 )  # fmt: skip
 @click.option("--depth", type=click.IntRange(min=0), help="With --points modules: how far below the model to look.")
 @click.option(
-    "--levels", default=DRAM, show_default=True, metavar="LEVEL,...",
+    "--levels", default="", show_default="dram; all with --instructions", metavar="LEVEL,...",
     help="Memory levels with a point each, joined by a line: dram, l2, l1, shared, or all.",
 )  # fmt: skip
+@click.option("--instructions", is_flag=True, help="Count warp instructions and transactions, not FLOPs and bytes.")
 @click.option(
     "--cache-bytes", type=click.Choice(BYTES_COUNTED), default=TRAFFIC, show_default=True,
     help="What L2 and L1 bytes are: all traffic requested there, or what NVIDIA's charts count since 2023.",
@@ -184,6 +188,7 @@ def command(
     Example:
       ncu-bench roofline report.csv -o roofline.svg
       ncu-bench roofline report.csv --levels dram,l2,l1 --theme dark -o levels.png
+      ncu-bench roofline report.ncu-rep --instructions --levels l1,dram -o instructions.svg
       ncu-bench roofline before.csv after.csv --arrows --label before --label after -o both.svg
       ncu-bench roofline batch1 batch64 batch256 --points runs --arrows -o batches.svg
       ncu-bench roofline run --phase forward --kernel conv -o convolutions.svg
@@ -211,7 +216,14 @@ def command(
         raise WrongUsage(
             "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
         )
-    levels = _levels(placed.levels)
+    levels = _levels(placed.levels or ("all" if placed.instructions else DRAM))
+    if placed.instructions:
+        from ncu_tools.cli.reading.instruction_roofline import InstructionsOf, instruction_table
+
+        loading = InstructionsOf(levels, machines, only, placed.group)
+        found = _of_instructions(runs, loading, placed, drawn, style, dask)
+        show(instruction_table(*found, top, output_format), output_format)
+        return
     look = Look(placed.points, placed.group, placed.depth, levels, placed.cache_bytes, follow=drawn.arrows)
     require_no_dask(only, dask)
     result, notes, models = _roofline(runs, machines, look, dask, only)
@@ -249,6 +261,31 @@ def _check(style: Style) -> None:
             f"{style.output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf."
         )
     size_of(style.size)
+
+
+def _of_instructions(
+    runs: Sequence[str],
+    loading: InstructionsOf,
+    placed: PointOptions,
+    drawn: DrawnOptions,
+    style: Style,
+    dask: str | None,
+) -> tuple[InstructionRoofline, Scene, list[str]]:  # fmt: skip
+    """The instruction roofline of runs, its scene, and notes on the picture, which is written."""
+    from ncu_tools.cli.reading.instruction_roofline import instructions_of, require_kernels
+    from ncu_tools.roofline.instruction_roofline import scene_of_instructions
+
+    require_kernels(runs, {
+        "--points": placed.points != KERNELS, "--depth": placed.depth is not None, "--dask": dask is not None,
+        "--cache-bytes": placed.cache_bytes != TRAFFIC, "--ceilings": drawn.ceilings != AUTO,
+        "--units": bool(drawn.units), "--label": bool(drawn.labels), "--arrows": drawn.arrows,
+    })  # fmt: skip
+    result = instructions_of(runs, loading)
+    scene = scene_of_instructions(result, style.title)
+    if style.output is None:
+        return result, scene, []
+    _write_picture(scene, style)
+    return result, scene, [f"the picture is {style.output}", *_note_on_boxes(scene, style.title)]
 
 
 # ------------------------------------------------------------------------------------------------- what is to be drawn

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.instructions_table import MEASURES
 from ncu_parsers.schema.tables import Floats, floats
 
@@ -69,14 +70,16 @@ def kernel_code(
     weights = _weights(left)
     name = max(weights, key=lambda one: weights[one])
     whole = sum(weights.values())
-    table = left.filter(pc.equal(left["kernel_name"].cast(pa.string()), name))
+    table = left if len(weights) == 1 else left.filter(pc.equal(left["kernel_name"].cast(pa.string()), name))
     launches = len(pc.unique(table["launch_id"]))
-    return KernelCode(name, launches, _summed(table), len(weights), weights[name] / whole if whole else None)
+    return KernelCode(name, launches, _summed(table, launches), len(weights), weights[name] / whole if whole else None)
 
 
 def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launch: int | None) -> pa.Table:
+    if not patterns and launch is None and len(instructions):
+        return instructions
     names = instructions["kernel_name"].cast(pa.string())
-    kept = pa.array(np.ones(len(instructions), bool))
+    kept = arrays.booleans(np.ones(len(instructions), bool))
     if patterns:
         wanted = [name for name in pc.unique(names).to_pylist() if any(one.search(name) for one in patterns)]
         kept = pc.is_in(names, pa.array(wanted, pa.string()))
@@ -98,17 +101,16 @@ def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launc
 
 def _weights(table: pa.Table) -> dict[str, float]:
     """Samples of each kernel; executed instructions if there are no samples, else 0."""
-    named = table.append_column("_name", table["kernel_name"].cast(pa.string()))
-    sums = named.group_by("_name", use_threads=False).aggregate([("samples", "sum"), ("inst_executed", "sum")])
-    names = sums["_name"].to_pylist()
-    for column in ("samples_sum", "inst_executed_sum"):
-        values = sums[column].to_pylist()
-        if any(values):
-            return {name: value or 0.0 for name, value in zip(names, values, strict=True)}
-    return dict.fromkeys(names, 0.0)
+    codes, names = tables.codes(table, "kernel_name")  # not group_by(), which would import pandas
+    there = np.unique(codes).tolist()
+    for column in ("samples", "inst_executed"):
+        sums = np.bincount(codes, np.nan_to_num(floats(table, column)), minlength=len(names))
+        if sums[there].any():
+            return {names[code] or "": float(sums[code]) for code in there}
+    return dict.fromkeys((names[code] or "" for code in there), 0.0)
 
 
-def _summed(table: pa.Table) -> pa.Table:
+def _summed(table: pa.Table, launches: int) -> pa.Table:
     """Rows of one kernel with launches summed, in program order; rows of lines without instructions by file and line.
 
     What is not a count (text, line, access) is that of the first launch that has it.
@@ -117,6 +119,10 @@ def _summed(table: pa.Table) -> pa.Table:
         name: table[name].cast(pa.string()) if pa.types.is_dictionary(table.schema.field(name).type) else table[name]
         for name in table.column_names
     })  # fmt: skip
+    if launches == 1 and not plain["offset"].null_count:  # nothing to sum, and every instruction is there once
+        offsets = arrays.values_of(arrays.one(plain["offset"]), np.int64)
+        ordered = plain if (np.diff(offsets) >= 0).all() else plain.sort_by([("offset", "ascending")])
+        return ordered.drop_columns(["launch_id"])
     words = [name for name in plain.column_names if name not in (*_SUMMED, "launch_id", "avg_threads", *_PLACES)]
     keys = list(_PLACES)
     aggregated = plain.group_by(keys, use_threads=False).aggregate(

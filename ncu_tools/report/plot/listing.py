@@ -18,7 +18,7 @@ from ncu_tools.report.plot.marks import NUMBERED, has_names, marker_of
 from ncu_tools.report.plot.page_size import LINE, Box
 from ncu_tools.report.plot.theme import LEVEL_MARKERS
 from ncu_tools.report.table import printable
-from ncu_tools.roofline.scene import RUNS, Scene
+from ncu_tools.roofline.scene import FLOPS, RUNS, Scene
 
 SHARES_SHOWN = (0.5, 0.1, 0.01)
 SOURCE_LINES, SOURCE_LINE = 6, 0.85
@@ -130,8 +130,12 @@ def _marks(canvas: Canvas, lines: int) -> tuple[int, list[Line]]:
 def _not_drawn(scene: Scene, one: str, many: str) -> list[Line]:
     """The line on marks without a position on logarithmic axes: a value is zero or unknown."""
     number = scene.not_drawn
-    words = f"{number:,} {one if number == 1 else many} not drawn: no FLOPs, bytes or time"
+    words = f"{number:,} {one if number == 1 else many} not drawn: no {_counted(scene)} or time"
     return [Line(words, quiet=True)] if number else []
+
+
+def _counted(scene: Scene) -> str:
+    return "FLOPs, bytes" if scene.work == FLOPS else "instructions, transactions"
 
 
 def _marker(
@@ -202,7 +206,7 @@ def _devices(canvas: Canvas) -> list[Line]:
     for device in dict.fromkeys(ceiling.device for ceiling in reversed(scene.roofs)):
         ceiling = next(ceiling for ceiling in scene.roofs if ceiling.device == device)
         ridge = max((ridge.intensity for ridge in scene.ridges if ridge.device == device), default=None)
-        right = "" if ridge is None else f"{digits(ridge)} FLOP/B"
+        right = "" if ridge is None else f"{digits(ridge)} {scene.intensity_unit}"
         result.append(Line(device, right, sign=_stroke(canvas, canvas.colour_of_ceiling(ceiling), {"linewidth": 2.0})))
     return [*result, Line(lines=0.6)]
 
@@ -241,7 +245,7 @@ def _levels(canvas: Canvas) -> list[Line]:
     scene = canvas.scene
     if len(scene.levels) == 1:
         return []
-    result = [Line("shape: FLOP per byte of", quiet=True)]
+    result = [Line("shape: " + ("FLOP per byte of" if scene.work == FLOPS else "instructions per"), quiet=True)]
     for level in scene.levels:
         sign = _marker(canvas, canvas.theme.quiet, LEVEL_MARKERS[level])
         first, *rest = _wrapped(canvas, f"{unit_title(level)}: {scene.bytes_by_level.get(level, '')}", indent=1.6)

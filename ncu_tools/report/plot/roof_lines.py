@@ -132,7 +132,7 @@ def _draw_ridges(canvas: Canvas) -> None:
         canvas.axes.plot([ridge.intensity], [ridge.value], marker="|", markersize=7, color=canvas.theme.quiet, zorder=3)
         if number >= RIDGES_LABELLED:
             continue
-        label = f"{digits(ridge.intensity)} FLOP/B"
+        label = f"{digits(ridge.intensity)} {canvas.scene.intensity_unit}"
         width, height = canvas.width_of(label, size), size
         spots = [Spot(x - width - 3, y + 2.5, width, height), Spot(x + 3, y - height - 3, width, height)]
         spot = canvas.room.place(spots, at_most=40.0)

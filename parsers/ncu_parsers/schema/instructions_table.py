@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from ncu_parsers.schema.arrays import dictionary, integers, texts
 from ncu_parsers.schema.tables import METADATA_KEY, Field, encoded, field_of
 
 Columns = dict[str, Any]
@@ -208,6 +209,12 @@ def instructions_table(columns: Mapping[str, Any], *, notes: Sequence[str] = ())
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values.cast(kind)
+    if isinstance(values, list) and pa.types.is_dictionary(kind):
+        return dictionary(values).cast(kind)
+    if isinstance(values, list) and pa.types.is_string(kind):
+        return texts(values)
+    if isinstance(values, list) and pa.types.is_integer(kind):
+        return integers(values, kind)
     return pa.array(values, type=kind)
 
 

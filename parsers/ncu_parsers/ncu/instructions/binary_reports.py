@@ -41,6 +41,9 @@ SAMPLES_NOT_ISSUED = "samples_not_issued"
 ACCESS_BITS = "access_bits"
 """Null, not 0, where nothing is accessed."""
 
+LAST_LINE = 2**31 - 1
+"""The last line that the table has room for; damage names any."""
+
 Addresses = npt.NDArray[np.uint64]
 
 _MEASURES = {measure.metric: measure for measure in MEASURES if measure.metric}
@@ -176,8 +179,8 @@ def _lines(debug: KernelDebug, offsets: Sequence[int]) -> Columns:
     ]
     return {
         "file": [None if place is None else place[0] for place in lines],
-        "line": [None if place is None or place[1] <= 0 else place[1] for place in lines],
-        "ptx_line": [None if place is None or place[1] <= 0 else place[1] for place in ptx],
+        "line": [None if place is None or not 0 < place[1] <= LAST_LINE else place[1] for place in lines],
+        "ptx_line": [None if place is None or not 0 < place[1] <= LAST_LINE else place[1] for place in ptx],
         "function": functions,
     }
 

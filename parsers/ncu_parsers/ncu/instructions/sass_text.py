@@ -54,12 +54,20 @@ def _split(operands: str) -> list[str]:
 
 def text_columns(texts: Sequence[str | None]) -> dict[str, list[str | None]]:
     """The columns of the table of instructions that follow from their text; None where there is none."""
-    parsed = [None if text is None else parse_instruction(text) for text in texts]
-    return {
-        "sass": [None if text is None else text.strip() for text in texts],
-        "opcode": [None if one is None else one.opcode for one in parsed],
-        "modifiers": [None if one is None else one.modifiers for one in parsed],
-    }
+    known: dict[str | None, tuple[str | None, str | None, str | None]] = {None: (None, None, None)}
+    rows = []
+    for text in texts:
+        if text is not None and text not in known:
+            known[text] = text.strip(), *_operation(text)
+        rows.append(known[text])
+    sass, opcodes, modifiers = zip(*rows, strict=True) if rows else ((), (), ())
+    return {"sass": list(sass), "opcode": list(opcodes), "modifiers": list(modifiers)}
+
+
+def _operation(text: str) -> tuple[str, str] | tuple[None, None]:
+    """The operation and modifiers of an instruction; (None, None) where the text is none."""
+    match = _INSTRUCTION.match(text.rstrip().rstrip(";").rstrip())
+    return (None, None) if match is None else (match[2], match[3][1:])
 
 
 def registers_written(instruction: Instruction) -> frozenset[str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
@@ -20,6 +21,7 @@ import pyarrow.csv
 from ncu_parsers.ncu.instructions.sass_text import text_columns
 from ncu_parsers.report_data.csv_text import split_row
 from ncu_parsers.report_data.units import NumberFormat
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instructions_table import MEASURES, Columns, instructions_table, joined_instructions
 from ncu_parsers.schema.tables import short_name
 from ncu_parsers.sources.sources import Lines, Source
@@ -29,8 +31,14 @@ KERNEL_TITLES = ("Kernel Name", "Function Name")
 FILE_TITLE = "File Path"
 ABSENT = ("-", "", "...", "n/a")
 MOST_DIGITS_OF_LINES = 9
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,15}")
+"""An address that the table of instructions has room for."""
 
 _MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
+
+
+_NO_ROWS = ('"Kernel Name"', '"Function Name"', '"File Path"', '"Address",', '"#",', '"Line No",')
+"""What lines that name something and headers begin with; a row may, too."""
 
 
 class PageTable(NamedTuple):
@@ -90,13 +98,18 @@ def _add_offsets(parts: list[Columns]) -> None:
 
 def _each_once(table: pa.Table) -> tuple[pa.Table, int]:
     """Every instruction of a launch once, in program order, and how many rows were left out for that."""
-    seen, kept = set[tuple[int, int]](), list[int]()
-    launches, offsets = table["launch_id"].to_pylist(), table["offset"].to_pylist()
-    for row, place in enumerate(zip(launches, offsets, strict=True)):
-        if place[1] is None or place not in seen:
-            seen.add(place)
-            kept.append(row)
-    once = table.take(kept).sort_by([("launch_id", "ascending"), ("offset", "ascending")])
+    launches = arrays.values_of(arrays.one(table["launch_id"]), np.int64)
+    column = arrays.one(table["offset"])
+    offsets = np.where(
+        arrays.present(column), arrays.values_of(column, np.int64), sys.maxsize
+    )  # rows of lines come last, and are all kept
+    order = np.lexsort((offsets, launches))
+    launches, offsets = launches[order], offsets[order]
+    repeated = (np.diff(launches) == 0) & (np.diff(offsets) == 0) & (offsets[1:] != sys.maxsize)
+    kept = order[np.concatenate([np.ones(min(len(order), 1), bool), ~repeated])]
+    if np.array_equal(kept, np.arange(len(table))):
+        return table, 0
+    once = table.take(arrays.whole(kept))
     return once, len(table) - len(kept)
 
 
@@ -107,6 +120,9 @@ def page_tables(lines: Iterable[str]) -> Iterator[PageTable]:
     """The tables of the source pages among these lines, as CSV rows; other lines are passed over."""
     kernel, file, titles, rows, continues = "", None, list[str](), list[str](), False
     for line in _as_csv(lines):
+        if rows and not line.startswith(_NO_ROWS):
+            rows.append(line)
+            continue
         named = _named(line)
         if named is None and not _is_header(line):
             if titles and line.startswith('"'):
@@ -135,7 +151,7 @@ def _named(line: str) -> tuple[str, str] | None:
 
 
 def _is_header(line: str) -> bool:
-    return line.startswith(('"Address",', '"#",', '"Line No",')) and f'"{SOURCE}"' in line
+    return line.startswith(('"Address",', '"#",', '"Line No",')) and SOURCE in (split_row(line, ",") or ())
 
 
 def _unique(titles: list[str]) -> list[str]:
@@ -201,8 +217,20 @@ def _begin(table: PageTable, progress: _Progress) -> None:
 
 
 def _cells(table: PageTable, progress: _Progress) -> pa.Table:
-    """The rows of a table as columns of texts. Rows of another width are dropped and counted."""
+    """The rows of a table as columns of texts, counts as numbers where each is one or absent.
 
+    Rows of another width are dropped and counted.
+    """
+    counts = [title for title in table.titles if title in _MEASURES and _MEASURES[title].words is None]
+    before = progress.broken
+    try:
+        return _read_cells(table, progress, dict.fromkeys(counts, pa.float64()))
+    except pa.ArrowInvalid:
+        progress.broken = before
+        return _read_cells(table, progress, {})
+
+
+def _read_cells(table: PageTable, progress: _Progress, numbers: dict[str, pa.DataType]) -> pa.Table:
     def skip(row: Any) -> str:
         progress.broken += 1
         return "skip"
@@ -212,7 +240,10 @@ def _cells(table: PageTable, progress: _Progress) -> pa.Table:
         pa.csv.ReadOptions(column_names=table.titles, use_threads=False, block_size=1 << 24),
         pa.csv.ParseOptions(invalid_row_handler=skip),
         pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(table.titles, pa.string()), strings_can_be_null=False, check_utf8=False
+            column_types=dict.fromkeys(table.titles, pa.string()) | numbers,
+            null_values=list(ABSENT),
+            strings_can_be_null=False,
+            check_utf8=False,
         ),
     )
 
@@ -226,18 +257,21 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
     lines = _lines(cells[LINE].to_pylist() if LINE in table.titles else places)
     result: Columns = {}
     if ADDRESS in table.titles:
-        kept = [place.startswith("0x") for place in places]
-        text = cells[f"{SOURCE} 2" if LINE in table.titles else SOURCE].filter(pa.array(kept))
+        kept = [_ADDRESS.fullmatch(place) is not None for place in places]
+        second = f"{SOURCE} 2"
+        text = cells[second if LINE in table.titles and second in table.titles else SOURCE].filter(
+            arrays.booleans(kept)
+        )
         result["address"] = [int(place, 16) for place, keep in zip(places, kept, strict=True) if keep]
         result |= text_columns(text.to_pylist())
     else:
         kept = [place.isdecimal() for place in places]
-    count = sum(kept)
+    count, mask = sum(kept), arrays.booleans(kept)
     result["line"] = [line for line, keep in zip(lines, kept, strict=True) if keep]
     for title in table.titles:
         measure = _MEASURES.get(title)
         if measure is not None and measure.name not in result:
-            values = cells[title].filter(pa.array(kept))
+            values = cells[title].filter(mask)
             result[measure.name] = _numbers(values) if measure.words is None else _words(values)
     file = None if table.file is None else [table.file] * count
     names = {"report": report, "kernel_name": table.kernel, "kernel_short": short_name(table.kernel)}
@@ -262,6 +296,8 @@ def _words(cells: pa.ChunkedArray) -> list[str | None]:
 
 def _numbers(cells: pa.ChunkedArray) -> pa.Array:
     """Printed counts as float64; null where none is printed. Texts that are no plain numbers are read one by one."""
+    if pa.types.is_floating(cells.type):
+        return cells
     absent = pa.compute.is_in(cells, pa.array(ABSENT))
     plain = pa.compute.if_else(absent, None, cells)
     try:

@@ -1,0 +1,67 @@
+"""Time `ncu-bench source` on a page of 100,000 instructions against a process that only reads its bytes as CSV.
+
+    python -m benchmarks.source_pages [--instructions N] [--turns N]
+
+The page repeats the rows of `sample_reports/source_page.py` with growing addresses and lines. Both processes run in
+turns, and the fastest of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from sample_reports import source_page
+
+READ = "import csv, sys; print(sum(1 for row in csv.reader(open(sys.argv[1], newline=''))))"
+SOURCE = "import sys; from ncu_tools.cli import run; sys.exit(run(['source', sys.argv[1]]))"
+
+
+def write_page(path: Path, instructions: int) -> None:
+    """Write a source page of SASS and lines with so many instructions, of one kernel."""
+    head, body = list(source_page.source_rows())[:3], list(source_page.source_rows())[3:]
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
+        writer.writerows(head)
+        written = copy = 0
+        while written < instructions:
+            for line, source, address, *rest in body:
+                is_instruction = address != "-"
+                if is_instruction:
+                    address = f"{source_page.ADDRESS + 16 * written:#x}"
+                writer.writerow([str(int(line) + 30 * copy) if line else "", source, address, *rest])
+                written += is_instruction
+            copy += 1
+
+
+def seconds_of(program: str, path: Path) -> float:
+    """The wall time of a process of its own."""
+    begun = time.perf_counter()
+    command = [sys.executable, "-c", program, str(path)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Write the page, run both in turns, and print the fastest of each with their ratio."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--instructions", type=int, default=100_000)
+    parser.add_argument("--turns", type=int, default=5)
+    asked = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "source.csv"
+        write_page(path, asked.instructions)
+        times = [(seconds_of(READ, path), seconds_of(SOURCE, path)) for _ in range(asked.turns)]
+        read, shown = (min(column) for column in zip(*times, strict=True))
+        size = path.stat().st_size / 1e6
+    print(f"{asked.instructions:,} instructions, {size:.0f} MB: read as CSV {read:.2f} s, source {shown:.2f} s")
+    print(f"ratio {shown / read:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""ncu-bench roofline --instructions: the table of the instruction roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.options import MACHINE_FORMATS, hidden_rows, rows_shown
+from ncu_tools.report.table import Column, Table
+from ncu_tools.roofline.scene import LEVELS
+
+if TYPE_CHECKING:
+    from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.roofline.instruction_roofline import InstructionRoofline
+    from ncu_tools.roofline.scene import Scene
+    from ncu_tools.runs.selection import Selection
+
+UNIT = "inst/transaction"
+COLUMNS = (
+    Column("kernel", "kernel", wide=True),
+    Column("run", "run", wide=True),
+    Column("launches", "launches", "count", spare=3),
+    Column("time_total_ns", "time", "time", "ns", spare=1),
+    Column("time_share", "share", "fraction", spare=0),
+    Column("dram_intensity", "inst/DRAM tr.", "number", UNIT, spare=0),
+    Column("l2_intensity", "inst/L2 tr.", "number", UNIT, spare=2),
+    Column("l1_intensity", "inst/L1 tr.", "number", UNIT, spare=2),
+    Column("shared_intensity", "inst/shared tr.", "number", UNIT, spare=2),
+    Column("giga_instructions_per_s", "Ginst/s", "number", "Ginst/s", spare=0),
+    Column("of_issue", "of issue", "fraction", spare=0),
+)
+MACHINE_READABLE = (Column("instructions", "warp instructions", "number", "inst"),)
+
+
+@dataclass(frozen=True)
+class InstructionsOf:
+    """What an instruction roofline is made of: memory levels, machine, launches, and the grouping of kernels."""
+
+    levels: tuple[str, ...]
+    machines: Sequence[Machine]
+    only: Selection | None
+    group: str
+
+
+def require_kernels(runs: Sequence[str], options: Mapping[str, bool]) -> None:
+    """Raise `WrongUsage` for options that were given and mean nothing here, and for what has no counters."""
+    from ncu_tools.bench.bench_runs import is_bench
+
+    given = [name for name, is_given in options.items() if is_given]
+    if given:
+        raise WrongUsage(
+            f"An instruction roofline has kernels alone, and nothing for {', '.join(given)}.", advice="Leave it out."
+        )
+    if not runs or any(map(is_bench, runs)):
+        raise WrongUsage(
+            "An instruction roofline needs counters of kernels, which neither machines nor sweeps have.",
+            advice="Name a report of ncu.",
+        )
+
+
+def instructions_of(runs: Sequence[str], asked: InstructionsOf) -> InstructionRoofline:
+    """The instruction roofline of the runs that paths name.
+
+    Raises `NcuBenchError` if one cannot be read, `WrongUsage` for several machines.
+    """
+    from ncu_tools.cli.options import progress
+    from ncu_tools.roofline.instruction_roofline import instruction_roofline
+    from ncu_tools.runs.loading import OnDisk, locate
+
+    if len(asked.machines) > 1:
+        raise WrongUsage("An instruction roofline takes one machine.", advice="Say --machine once.")
+    tables, notes = {}, []
+    with progress("Reading") as reading:
+        for path in runs:
+            run = locate(path, reading=reading)
+            run = asked.only.of(run) if asked.only is not None else run
+            run = run.read() if isinstance(run, OnDisk) else run
+            tables[run.name] = run.table
+            notes += run.notes
+    result = instruction_roofline(tables, asked.levels, next(iter(asked.machines), None), asked.group)
+    result.notes += notes
+    return result
+
+
+def instruction_table(
+    result: InstructionRoofline, scene: Scene, notes: list[str], top: int | None, output_format: str
+) -> Table:
+    """The table of kernels, with the roofs as notes, and in JSON the scene of the picture."""
+    from ncu_tools.ceilings.ceilings import unit_title
+    from ncu_tools.numbers.number_format import scaled
+
+    top = rows_shown(top, output_format)
+    several = len(result.runs) > 1 or output_format == "json"
+    rows = [
+        {
+            **asdict(point),
+            "run": point.run if several else None,
+            "giga_instructions_per_s": None if point.instructions_per_s is None else point.instructions_per_s / 1e9,
+            **{f"{level}_intensity": point.intensities.get(level) for level in LEVELS},
+        }
+        for point in result.points[:top]
+    ]
+    roofs = [
+        f"{roof.device}: {'warp issue' if roof.unit == 'issue' else unit_title(roof.unit)} "
+        f"{scaled(roof.value, roof.value_unit)} ({roof.source})"
+        for roof in result.roofs
+    ]
+    hidden = hidden_rows(len(result.points), top, "more kernel", "more kernels")
+    extra: dict[str, Any] = {"scene": scene.as_json(), "ceilings": [asdict(roof) for roof in result.roofs]}
+    columns = [one for one in COLUMNS if one.name.removesuffix("_intensity") not in set(LEVELS) - set(result.levels)]
+    if output_format in MACHINE_FORMATS:
+        columns += MACHINE_READABLE
+    is_json = output_format == "json"
+    shown = [*result.notes, *([] if is_json else roofs), *hidden, *notes]
+    return Table("roofline", columns, rows, shown, extra if is_json else {})

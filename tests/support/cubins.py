@@ -1,0 +1,79 @@
+"""Small cubins with debug lines, put together section by section: an ELF file of one kernel."""
+
+from __future__ import annotations
+
+import struct
+
+KERNEL = "_Z1kPf"
+HEADER_SIZE, SECTION_HEADER = 64, "<IIQQQQIIQQ"
+BITS, SYMBOLS, TEXTS, RELOCATIONS = 1, 2, 3, 4
+"""Types of sections."""
+
+
+def cubin_of(lines: list[tuple[int, int]], inside: str = "") -> bytes:
+    """A cubin of `KERNEL` with a line for each (offset, line), in its source and in its PTX.
+
+    `inside` names a function of the device in its second half.
+    """
+    names = texts_of(["", KERNEL, inside])
+    at = {name: names.index(name.encode() + b"\0", 1) for name in (KERNEL, inside) if name}
+    symbols = bytes(24) + struct.pack("<IBBHQQ", at[KERNEL], 0x12, 0, 1, 0, 256)
+    if inside:
+        symbols += struct.pack("<IBBHQQ", at[inside], 0x02, 0, 1, 128, 128)
+    program, place = line_program("k.cu", lines)
+    relocations = struct.pack("<QQq", place, 1 << 32 | 2, 0)
+    return elf_of([
+        (f".text.{KERNEL}", BITS, bytes(256), 0),
+        (".symtab", SYMBOLS, symbols, 3),
+        (".strtab", TEXTS, names, 0),
+        (".debug_line", BITS, program, 0),
+        (".rela.debug_line", RELOCATIONS, relocations, 2),
+        (".nv_debug_line_sass", BITS, program, 0),
+        (".rela.nv_debug_line_sass", RELOCATIONS, relocations, 2),
+        (".nv_debug_ptx_txt", BITS, b".version 8.7\0.target sm_90\0", 0),
+    ])  # fmt: skip
+
+
+def texts_of(texts: list[str]) -> bytes:
+    """Texts, each with the null byte at its end."""
+    return b"".join(text.encode() + b"\0" for text in texts)
+
+
+def line_program(file: str, lines: list[tuple[int, int]]) -> tuple[bytes, int]:
+    """A line program of DWARF 2 of one function, and the place of the address that a relocation fills in."""
+    tables = texts_of(["/src"]) + b"\0" + texts_of([file]) + b"\x01\0\0" + b"\0"
+    rest = bytes([1, 1, 1, 0xFB, 14, 10, 0, 1, 1, 1, 1, 0, 0, 0, 1])
+    header = struct.pack("<HI", 2, len(rest) - 1 + len(tables)) + rest[1:] + tables
+    body = b"\0\x09\x02" + bytes(8)
+    before = (0, 1)
+    for offset, line in lines:
+        body += b"\x02" + _unsigned(offset - before[0]) + b"\x03" + _signed(line - before[1]) + b"\x01"
+        before = offset, line
+    whole = header + body + b"\0\x01\x01"
+    return struct.pack("<I", len(whole)) + whole, 4 + len(header) + 3
+
+
+def _unsigned(value: int) -> bytes:
+    return bytes([value & 0x7F | (0x80 if value > 0x7F else 0)]) + (_unsigned(value >> 7) if value > 0x7F else b"")
+
+
+def _signed(value: int) -> bytes:
+    return struct.pack("B", value & 0x7F) if -64 <= value < 64 else bytes([value & 0x7F | 0x80]) + _signed(value >> 7)
+
+
+def elf_of(sections: list[tuple[str, int, bytes, int]]) -> bytes:
+    """An ELF file of sections (name, type, content, number of the linked one), numbered from 1."""
+    sections = [*sections, (".shstrtab", TEXTS, texts_of(["", *(name for name, *_ in sections), ".shstrtab"]), 0)]
+    names = sections[-1][2]
+    body, headers = b"", bytes(64)
+    for name, kind, content, link in sections:
+        size = {SYMBOLS: 24, RELOCATIONS: 24}.get(kind, 0)
+        place = names.index(b"\0" + name.encode() + b"\0") + 1
+        headers += struct.pack(
+            SECTION_HEADER, place, kind, 0, 0, HEADER_SIZE + len(body), len(content), link, 0, 1, size
+        )
+        body += content
+    beginning = b"\x7fELF\x02\x01\x01" + bytes(9)
+    numbers = struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, HEADER_SIZE + len(body), 0, 64, 56, 0, 64,
+                          len(sections) + 1, len(sections))  # fmt: skip
+    return beginning + numbers + body + headers
