@@ -45,7 +45,7 @@ def command(
     RUN is a binary report with counts per instruction (ncu --set full), its source page as CSV or text, or what parse
     --instructions wrote of it. Without --kernel it is the kernel with the most samples. Counts of several launches of
     it are summed. With --view sass each row also names the instruction whose result is waited for. The text of
-    instructions is that of the page, or of NVIDIA's package where it is installed (the extra ncu-rep).
+    instructions is that of the page, or of NVIDIA's package (the extra ncu-rep) or nvdisasm where one is installed.
 
     \b
     Example:

@@ -2,18 +2,20 @@
 
 A row is an instruction at which some metric has a value, so that instructions after the last one that runs (padding)
 have none. Of a metric that was collected, an instruction without a value has 0, as on ncu's source page. The report
-holds no text of instructions.
+holds no text of instructions: NVIDIA's package or nvdisasm gives it, where one is installed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, Place, kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.sass_by_nvdisasm import disassembled
 from ncu_parsers.ncu.instructions.sass_by_package import SassText, sass_of
 from ncu_parsers.ncu.instructions.sass_text import text_columns
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, opened
@@ -60,9 +62,10 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
         cubins = _cubins(codes_of(stream, blocks))
         for result in results_of(stream, blocks, lost):
             if result.content is Content.KERNEL:
-                columns = _columns_of(result, blocks, cubins.get(result.message.source.reference, b""), source.name)
+                code = cubins.get(result.message.source.reference, b"")
+                columns = _columns_of(result, blocks, code, source.name)
                 if columns:
-                    columns |= _text_columns(sass, _mangled(result), columns["address"].tolist())
+                    columns |= _text_columns(sass, _mangled(result), columns, code)
                     parts.append(instructions_table(columns))
                 memory.require_memory(source.name, streaming=True)
     notes = lost.notes()
@@ -130,10 +133,17 @@ def _mangled(result: Result) -> str:
     return text_of(result.message.mangled or result.message.function)
 
 
-def _text_columns(sass: SassText, kernel: str, addresses: Sequence[int]) -> Columns:
-    """The instructions as text; {} where nothing here knows it."""
+def _text_columns(sass: SassText, kernel: str, columns: Columns, cubin: bytes) -> Columns:
+    """The instructions as text, by NVIDIA's package, else by nvdisasm; {} where nothing here knows it."""
+    addresses = columns["address"].tolist()
     texts = sass.of(kernel, addresses)
-    return text_columns(texts) if any(text is not None for text in texts) else {}
+    if not any(texts) and addresses:
+        texts = _disassembly(cubin).of(kernel, addresses, addresses[0] - int(columns["offset"][0]))
+    return text_columns(texts) if any(texts) else {}
+
+
+_disassembly = lru_cache(maxsize=8)(disassembled)
+"""Launches of a module follow each other, and each needs its text."""
 
 
 def _per_address(result: Result, blocks: Blocks) -> dict[str, tuple[Addresses, Floats]]:

@@ -1,0 +1,64 @@
+"""The text of the instructions of a cubin by `nvdisasm`, where that is on PATH: it comes with the CUDA toolkit.
+
+It prints labels, `.L_x_0`, in place of addresses; the address of a jump's target is added behind its label, as NVIDIA's
+package has it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ncu_launch.profilers.installed_tools import ask
+
+TOOL = "nvdisasm"
+_SECTION = re.compile(r"\.text\.(\S+):$")
+_LABEL = re.compile(r"(\.L_x?_?\w+):$")
+_INSTRUCTION = re.compile(r"/\*([0-9a-f]+)\*/\s+(.*?)\s*;?\s*$")
+_TARGET = re.compile(r"`\((\.L\w+)\)$")
+
+
+class Disassembly:
+    """The instructions of the kernels of a cubin as text, by mangled name and offset."""
+
+    def __init__(self, printed: str) -> None:
+        self._texts: dict[str, dict[int, str]] = {}
+        self._labels: dict[str, dict[str, int]] = {}
+        kernel, waiting = "", list[str]()
+        for line in map(str.strip, printed.splitlines()):
+            if section := _SECTION.match(line):
+                kernel = section[1]
+            elif label := _LABEL.match(line):
+                waiting.append(label[1])
+            elif instruction := _INSTRUCTION.match(line):
+                offset = int(instruction[1], 16)
+                self._texts.setdefault(kernel, {})[offset] = instruction[2]
+                self._labels.setdefault(kernel, {}).update(dict.fromkeys(waiting, offset))
+                waiting = []
+
+    def of(self, kernel: str, addresses: Sequence[int], first: int) -> list[str | None]:
+        """The instructions at these addresses of a kernel that begins at `first`; None where they are not known."""
+        texts, labels = self._texts.get(kernel, {}), self._labels.get(kernel, {})
+        return [_with_target(texts.get(address - first), labels, first) for address in addresses]
+
+
+def _with_target(text: str | None, labels: dict[str, int], first: int) -> str | None:
+    target = _TARGET.search(text) if text else None
+    if text is None or target is None or target[1] not in labels:
+        return text
+    return f"{text} {first + labels[target[1]]:#x}"
+
+
+def disassembled(cubin: bytes) -> Disassembly:
+    """The instructions of a cubin; none if there is no `nvdisasm`, or it cannot read the cubin."""
+    tool = shutil.which(TOOL)
+    if tool is None or not cubin:
+        return Disassembly("")
+    with TemporaryDirectory(prefix="ncu-bench-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        answer = ask([tool, "-c", str(path)])
+    return Disassembly("" if answer is None else answer[1])
