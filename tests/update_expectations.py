@@ -10,6 +10,7 @@ from ncu_parsers.schema import instance_table, instructions_table
 from ncu_parsers.schema.tables import COLUMNS, Field
 
 from tests.conftest import ROOT
+from tests.support import hottest_places as hottest
 from tests.support.reports import sample_files, shared_reports, summed_up
 from tests.whole.test_samples import GOLDEN, golden_of
 
@@ -53,6 +54,9 @@ def main() -> None:
         page.write_text(with_columns(page.read_text("utf-8"), columns), encoding="utf-8")
     for sample in sample_files():
         write(GOLDEN / f"{sample.name}.json", golden_of(sample))
+    full = shared_reports("ncu_rep_full")
+    if full:
+        write(hottest.EXPECTATIONS, {path.name: hottest.hottest_places(path) for path in full})
     found = shared_reports("ncu_csv")
     if found:
         write(EXPECTATIONS, {path.name: summed_up(path) for path in found})

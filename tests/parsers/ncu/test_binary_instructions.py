@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 from functools import cache
@@ -19,11 +20,13 @@ from ncu_parsers.ncu.instructions.read import read_instructions
 from ncu_parsers.ncu_rep.blocks import Content, blocks_of, messages_of, opened
 from ncu_parsers.ncu_rep.fields import decoded
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.instructions_table import MEASURES
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.kernels.source.dependencies import flow_of, live_registers
 from ncu_tools.kernels.source.kernel_code import kernel_code
 from tests.conftest import SHARED
+from tests.support.hottest_places import EXPECTATIONS, hottest_places
 from tests.support.installed import needs_ncu
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, table_of
@@ -170,3 +173,30 @@ def test_the_hottest_lines_of_ptx_are_shown_with_their_text() -> None:
     rows = json.loads(result.stdout)["rows"]
     assert all(row["text"] for row in rows[:10])
     assert any("ld.global" in row["text"] or "sub.f32" in row["text"] for row in rows[:10])
+
+
+@needs_package
+@pytest.mark.parametrize("path", WITH_INSTRUCTIONS, ids=lambda path: path.name[:30])
+def test_every_column_equals_the_values_of_nvidias_package(path: Path) -> None:
+    ncu_report = importlib.import_module("ncu_report")
+    ours = by_place(instructions(path))
+    starts = {launch: row["address"] - row["offset"] for (launch, _), row in ours.items()}
+    part = ncu_report.load_report(str(path)).range_by_idx(0)
+    compared = 0
+    for launch in range(part.num_actions()):
+        action = part.action_by_idx(launch)
+        for measure in MEASURES:
+            if not measure.metric or measure.metric not in action.metric_names() or measure.words is not None:
+                continue
+            metric = action.metric_by_name(measure.metric)
+            addresses = metric.correlation_ids()
+            for place in range(metric.num_instances() if addresses is not None else 0):
+                row = ours[launch, addresses.as_uint64(place) - starts[launch]]
+                assert (row[measure.name] or 0) == metric.as_double(place), (measure.name, row["offset"])
+                compared += 1
+    assert compared > 1000
+
+
+@pytest.mark.parametrize("path", [CUDA, TRITON], ids=lambda path: path.name[:30])
+def test_the_hottest_places_of_the_full_reports_are_as_recorded(path: Path) -> None:
+    assert hottest_places(path) == json.loads(EXPECTATIONS.read_text("utf-8"))[path.name]
