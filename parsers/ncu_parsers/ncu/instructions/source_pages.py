@@ -273,10 +273,10 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
         if measure is not None and measure.name not in result:
             values = cells[title].filter(mask)
             result[measure.name] = _numbers(values) if measure.words is None else _words(values)
-    file = None if table.file is None else [table.file] * count
     names = {"report": report, "kernel_name": table.kernel, "kernel_short": short_name(table.kernel)}
-    repeated = {name: [text] * count for name, text in names.items()}
-    return {**repeated, "file": file, "launch_id": [launch] * count, **result}
+    names |= {} if table.file is None else {"file": table.file}
+    repeated = {name: arrays.repeated(text, count) for name, text in names.items()}
+    return {**repeated, "launch_id": [launch] * count, **result}
 
 
 def _lines(cells: list[str]) -> list[int | None]:
