@@ -20,8 +20,6 @@ from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, unit_title
 from ncu_tools.ceilings.levels import needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
-from ncu_tools.expected.both_sides import Collection, collection_of
-from ncu_tools.expected.measured_vs_expected import LAYER, ExpectedComparison, compare
 from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.diagnosis.sums import diagnosis_metrics
 from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
@@ -29,7 +27,8 @@ from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.source.inside_of_run import Inside, tells_of_inside
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.layers.layers import layers
-from ncu_tools.numbers.number_format import counted, more_kernels, percent
+from ncu_tools.numbers.number_format import more_kernels, percent
+from ncu_tools.report.expected_content import EXPECTED_COLUMNS, expected_rows
 from ncu_tools.report.table import Column, printable
 from ncu_tools.roofline.mark_area import PIXELS_PER_POINT, scale_of
 from ncu_tools.roofline.roofline import Look, Point, Roofline, roofline
@@ -40,7 +39,6 @@ from ncu_tools.runs.partition_sums import EXTREMES, decides_ceilings
 KERNELS_SHOWN, LETTERS_SHOWN = 2_000, 800_000
 """Most kernels of all runs on a page, and most letters of their names, to keep it small and fast."""
 
-EXPECTED_LAYERS_SHOWN = 200
 
 NO_BOUND = "not known"
 ALL_LEVELS = "all"
@@ -108,23 +106,6 @@ LAYER_COLUMNS = (
     Column("arithmetic_intensity", "FLOP/B", "number", lower_bound_if=LOWER),
     Column("launches", "launches", "number"),
     Column("depth", "depth", "count"),
-    Column(LOWER, "lower bound"),
-)
-EXPECTED_COLUMNS = (
-    Column("scope", "scope"),
-    Column("phase", "phase"),
-    Column("module", "layer"),
-    Column("measured_flops", "FLOPs", "flop", lower_bound_if=LOWER),
-    Column("expected_flops", "expected", "flop"),
-    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER),
-    Column("measured_integers", "integer OPs", "op"),
-    Column("expected_integers", "expected", "op"),
-    Column("integers_ratio", "ratio", "number"),
-    Column("measured_bytes", "DRAM", "byte"),
-    Column("expected_bytes", "expected bytes", "byte"),
-    Column("bytes_ratio", "ratio of bytes", "number"),
-    Column("launches", "launches", "count"),
-    Column("causes", "causes"),
     Column(LOWER, "lower bound"),
 )
 CEILING_COLUMNS = (
@@ -453,23 +434,8 @@ def _layers(run: ReportedRun) -> dict[str, Any]:
 
 
 def _expected(run: ReportedRun) -> dict[str, Any]:
-    if run.expected is None:
-        return {**_table(EXPECTED_COLUMNS, ()), "notes": [run.unexpected]}
-    collection = collection_of(run.manifest) if run.manifest else Collection()
-    comparison = compare(run.table, run.expected, collection=collection)
-    rows, notes = _most_work(comparison)
-    cells = ({**asdict(row), "causes": " ".join(row.causes) or None} for row in rows)
-    return {**_table(EXPECTED_COLUMNS, cells), "notes": notes}
-
-
-def _most_work(comparison: ExpectedComparison) -> tuple[list[Any], list[str]]:
-    """The model, its phases and the layers with the most work, with a note on the others."""
-    heads = [row for row in comparison.rows if row.scope != LAYER]
-    found = [row for row in comparison.rows if row.scope == LAYER]
-    left_out = len(found) - EXPECTED_LAYERS_SHOWN
-    others = counted(left_out, "more layer has less work", "more layers have less work")
-    more = [f"{others}; ncu-bench expected shows all"] if left_out > 0 else []
-    return [*heads, *found[:EXPECTED_LAYERS_SHOWN]], [*comparison.notes, *more]
+    rows, notes = expected_rows(run.table, run.expected, run.manifest) or ([], [run.unexpected])
+    return {**_table(EXPECTED_COLUMNS, rows), "notes": notes}
 
 
 def _facts(run: ReportedRun) -> list[tuple[str, str]]:

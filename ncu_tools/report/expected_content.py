@@ -1,0 +1,66 @@
+"""Measured against expected as rows of the HTML report: the model, its phases, and the layers with the most work."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+from ncu_launch.files.manifest import Manifest
+
+from ncu_tools.expected.both_sides import Collection, collection_of
+from ncu_tools.expected.measured_vs_expected import LAYER, OPERATOR, ExpectedComparison, compare, compare_by_shapes
+from ncu_tools.expected.operators_of_layers import has_work_by_shapes
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.table import Column
+
+EXPECTED_LAYERS_SHOWN = 200
+LOWER, ALL_LOWER = "flops_lower_bound", "all_flops_lower_bound"
+EXPECTED_COLUMNS = (
+    Column("scope", "scope"),
+    Column("phase", "phase"),
+    Column("module", "layer"),
+    Column("operator", "operator"),
+    Column("measured_flops", "FLOPs", "flop", lower_bound_if=LOWER),
+    Column("expected_flops", "expected", "flop"),
+    Column("flops_ratio", "ratio", "number", lower_bound_if=LOWER),
+    Column("all_flops", "all operators", "flop", lower_bound_if=ALL_LOWER),
+    Column("all_ratio", "ratio of all", "number"),
+    Column("measured_integers", "integer OPs", "op"),
+    Column("expected_integers", "expected", "op"),
+    Column("integers_ratio", "ratio", "number"),
+    Column("measured_bytes", "DRAM", "byte"),
+    Column("expected_bytes", "expected bytes", "byte"),
+    Column("bytes_ratio", "ratio of bytes", "number"),
+    Column("launches", "launches", "count"),
+    Column("causes", "causes"),
+    *(Column(name, "lower bound") for name in (LOWER, ALL_LOWER)),
+)
+
+
+def expected_rows(
+    launches: pa.Table, expected: pa.Table | None, manifest: Manifest | None
+) -> tuple[list[dict[str, Any]], list[str]] | None:
+    """The rows of a run and notes on them; None if nothing is expected of it.
+
+    `expected` are the operators of one iteration. A trace that was joined with counts has both sides itself.
+    """
+    if expected is not None:
+        collection = collection_of(manifest) if manifest else Collection()
+        comparison = compare(launches, expected, collection=collection)
+    elif has_work_by_shapes(launches):
+        comparison = compare_by_shapes(launches)
+    else:
+        return None
+    rows, notes = _most_work(comparison)
+    return [{**asdict(row), "causes": " ".join(row.causes) or None} for row in rows], notes
+
+
+def _most_work(comparison: ExpectedComparison) -> tuple[list[Any], list[str]]:
+    """The model, its phases, and the layers and operators with the most work, with a note on the others."""
+    heads = [row for row in comparison.rows if row.scope not in (LAYER, OPERATOR)]
+    found = [row for row in comparison.rows if row.scope in (LAYER, OPERATOR)]
+    left_out = len(found) - EXPECTED_LAYERS_SHOWN
+    others = counted(left_out, "more row has less work", "more rows have less work")
+    more = [f"{others}; ncu-bench expected shows all"] if left_out > 0 else []
+    return [*heads, *found[:EXPECTED_LAYERS_SHOWN]], [*comparison.notes, *more]
