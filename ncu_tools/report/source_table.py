@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -94,6 +95,16 @@ def row_of(row: HotPlace, text: SourceText) -> dict[str, Any]:
 
 def _ratio(value: float | None, ideal: float | None) -> float | None:
     return value / ideal if value and ideal else None
+
+
+def text_notes(rows: Sequence[HotPlace]) -> list[str]:
+    """The note on instructions without text, with what gives it; [] for other places."""
+    if not any(row.offset is not None and row.sass is None for row in rows):
+        return []
+    return [
+        "the text of instructions is not in the report: pip install 'ncu-bench[ncu-rep]' (NVIDIA's package), or put "
+        "nvdisasm of the CUDA toolkit on PATH"
+    ]
 
 
 def about(code: KernelCode) -> str:

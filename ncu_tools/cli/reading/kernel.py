@@ -112,8 +112,9 @@ def _more_rows(view: KernelView, part: str) -> Iterator[Row]:
     elif part == "limits":
         spot = view.hotspot
         saves = f"reaching it saves {FORMATS['time'](spot.headroom_ns)}" if spot.headroom_ns else None
-        yield {"title": "bound", "value": spot.bound, "against": saves}
-        yield {"title": "share of that bound reached", "value": _percent(spot.bound_fraction)}
+        if spot.bound is not None:
+            yield {"title": "bound", "value": spot.bound, "against": saves}
+            yield {"title": "share of that bound reached", "value": _percent(spot.bound_fraction)}
     elif part == "occupancy":
         yield from _occupancy_rows(view)
     elif part == "scheduler":
@@ -160,6 +161,12 @@ def _verdict_rows(view: KernelView) -> Iterator[Row]:
         yield {"title": f"NVIDIA, {rule.name}: {_first_sentence(rule.text)}", "value": speedup}
 
 
+def _missing(view: KernelView, part: str) -> str:
+    """What of a part was not collected: every metric, or those with these titles."""
+    titles = view.missing[part]
+    return f"{PARTS[part][2:]} ({', '.join(titles)})" if view.of_part(part) else f"every metric of {PARTS[part][2:]}"
+
+
 def _first_sentence(text: str) -> str:
     """The beginning of a rule's message, up to its first full stop before a space."""
     return text.replace("\n", " ").split(". ")[0].strip().removesuffix(".")
@@ -170,9 +177,9 @@ def _notes(view: KernelView) -> list[str]:
     notes = [f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"]
     if view.diagnosis is not None and view.diagnosis.text:
         notes.append(view.diagnosis.text)
-    missing = [f"{PARTS[part][2:]}: {', '.join(titles)}" for part, titles in view.missing.items() if titles]
+    missing = [_missing(view, part) for part, titles in view.missing.items() if titles]
     if missing:
-        notes.append(f"not collected, {COLLECT} collects most: {'; '.join(missing)}")
+        notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
     return notes
 
 

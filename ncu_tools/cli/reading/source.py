@@ -64,6 +64,7 @@ def command(
         about,
         row_of,
         stall_notes,
+        text_notes,
         view_to_show,
         what_to_rank_by,
     )
@@ -82,7 +83,7 @@ def command(
         notes = [*view_notes, *hidden_rows(every, shown, "more place", "more places")]
     text = source_text((row.file for row in rows if row.file), loaded.files, source_root)
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
-    notes = [about(code), *ranked_note, *stall_notes(code), *notes, *text.notes, *loaded.notes]
+    notes = [about(code), *ranked_note, *stall_notes(code), *text_notes(rows), *notes, *text.notes, *loaded.notes]
     extra = {"kernel": code.kernel_name, "launches": code.launches, "ranked_by": by}
     show(Table("source", columns, [row_of(row, text) for row in rows], notes, extra), output_format)
 

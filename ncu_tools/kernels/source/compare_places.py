@@ -25,7 +25,8 @@ Keys = list[Any]
 class ComparedPlace:
     """A place in both runs; None where a run does not have it or did not collect the count.
 
-    Shares are of the kernel's samples, `executed` are warp instructions per launch.
+    Shares are of the kernel's samples, `executed` are warp instructions per launch. In `share_change` a place that one
+    run does not have counts as one without samples there.
     """
 
     place: str
@@ -120,15 +121,15 @@ def _place(code: KernelCode, row: int, by: str, key: Any) -> str:
 
 
 def _compared(key: Any, base: _Side, new: _Side) -> ComparedPlace:
-    shares = [side.shares.get(key, 0.0 if side.shares else None) for side in (base, new)]
+    shares = [side.shares.get(key) for side in (base, new)]
     executed = [side.executed.get(key) for side in (base, new)]
-    known = [one for one in shares if one is not None]
+    are_sampled = bool(base.shares) and bool(new.shares)
     names = [side.places[key] for side in (base, new) if key in side.places]
     return ComparedPlace(
         place=" → ".join(dict.fromkeys(names)),
         base_share=shares[0],
         new_share=shares[1],
-        share_change=known[1] - known[0] if len(known) == len(shares) else None,
+        share_change=(shares[1] or 0.0) - (shares[0] or 0.0) if are_sampled else None,
         base_executed=executed[0],
         new_executed=executed[1],
         executed_ratio=_ratio(*executed),

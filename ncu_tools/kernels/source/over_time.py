@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from ncu_parsers.ncu.instructions.time_series import TimeSeries
+from ncu_parsers.ncu_rep.metric_units import unit_of
 from ncu_parsers.schema.tables import Floats
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -57,7 +58,7 @@ def counter_over_time(series: TimeSeries, width: int = SPARKLINE_WIDTH) -> Count
     return CounterOverTime(
         metric=series.metric,
         title=TITLES.get(series.metric, series.metric),
-        unit="%" if "pct" in series.metric else "",
+        unit=unit_of(series.metric),
         mean=float(known.mean()) if len(known) else None,
         peak=float(known.max()) if len(known) else None,
         ramp_up_ns=ramp_up,

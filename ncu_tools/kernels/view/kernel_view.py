@@ -26,6 +26,8 @@ STALL_PER_ISSUE = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 ISSUED = "selected"
 MOST_LISTED = 8
+COUNTED = "ncu"
+"""What the source of launches with counters begins with: ncu, and ncu+nsys where both were joined."""
 WITH_128_BYTE_UNITS = 8
 """The compute capability from which on a block takes shared memory in units of 128 bytes, not 256."""
 
@@ -93,8 +95,10 @@ def kernel_view(
 ) -> KernelView:
     """The hottest kernel of those whose names match, or of one launch.
 
-    Ceilings that the report lacks are those of `machine`. Raises `NcuBenchError` if no kernel is left.
+    Ceilings that the report lacks are those of `machine`. Raises `NcuBenchError` if no kernel is left, or nothing was
+    counted: bytes of operators and traces are no DRAM traffic.
     """
+    _require_counters(launches)
     row = _chosen(launches, patterns, launch, machine)
     named = launches.filter(pc.equal(launches["kernel_name"].cast(pa.string()), row.kernel))
     table = named if launch is None else named.filter(pc.equal(named["launch_id"], launch))
@@ -112,6 +116,16 @@ def kernel_view(
         diagnosis=diagnoses(table, [row], "name").get(row.kernel),
         rules=rule_results(table),
     )
+
+
+def _require_counters(launches: pa.Table) -> None:
+    sources = {source or "" for source in tables.words(launches, "source")}
+    if not any(source.startswith(COUNTED) for source in sources):
+        raise NcuBenchError(
+            "The run holds times, and no counters of kernels.",
+            f"It was made by: {', '.join(sorted(sources))}.",
+            "Collect counters with: ncu --set full -o REPORT PROGRAM; ncu-bench hotspots shows what the run has",
+        )
 
 
 def _chosen(

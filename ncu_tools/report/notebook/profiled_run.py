@@ -98,7 +98,7 @@ class ProfiledRun:
         from ncu_tools.kernels.source.kernel_code import kernel_code
         from ncu_tools.kernels.source.source_text import source_text
         from ncu_tools.report.notebook.source_view import SourceView
-        from ncu_tools.report.source_table import about, row_of, stall_notes, view_to_show, what_to_rank_by
+        from ncu_tools.report.source_table import about, row_of, stall_notes, text_notes, view_to_show, what_to_rank_by
         from ncu_tools.runs.selection import pattern_of
 
         if view is not None:
@@ -115,7 +115,16 @@ class ProfiledRun:
         rows = [row_of(place, text) for place in places]
         hidden = len(rows) - len(rows[:top])
         more = [f"{hidden:,} more place{'s' * (hidden > 1)} in .table"] if hidden else []
-        notes = [about(code), *by_notes, *stall_notes(code), *view_notes, *more, *text.notes, *loaded.notes]
+        notes = [
+            about(code),
+            *by_notes,
+            *stall_notes(code),
+            *text_notes(places),
+            *view_notes,
+            *more,
+            *text.notes,
+            *loaded.notes,
+        ]
         return SourceView(_frame_of_rows(rows), rows[:top], notes)
 
     def hotspots(

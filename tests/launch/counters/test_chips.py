@@ -37,7 +37,9 @@ def test_the_newest_ncu_knows_the_chips_that_its_own_library_lists() -> None:
     package = pytest.importorskip("ncu_report", reason="NVIDIA's reader is missing: pip install 'ncu-bench[ncu-rep]'")
     library = Path(package.__file__).with_name("libnvperf_host.so")
     if not library.is_file():
-        pytest.skip("this build of NVIDIA's reader has no libnvperf_host.so")
+        pytest.skip(
+            "NVIDIA's library of metrics is called libnvperf_host.so in the Linux wheels of ncu-report alone: run it on Linux"
+        )
     ours = {chip.name for chip in chips() if chip.known_to(None)}
     assert chips_of_nvidias_library(library) <= ours
 

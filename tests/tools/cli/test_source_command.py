@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ncu_parsers.parquet.reader import read_instructions_table
 
+from ncu_tools.kernels.source.hot_places import HotPlace
+from ncu_tools.report.source_table import text_notes
 from sample_reports import source_page
 from tests.conftest import SAMPLES
 from tests.support.ran import ran
@@ -49,6 +53,14 @@ def test_instructions_are_shown_where_no_line_is_known(tmp_path: Path) -> None:
     result = ran("source", str(page))
     assert "EXIT" in result.stdout
     assert "compile with -lineinfo to see lines" in result.stderr
+
+
+def test_instructions_without_text_say_what_gives_it() -> None:
+    unknown: dict[str, Any] = dict.fromkeys(field.name for field in fields(HotPlace))
+    place = HotPlace(**unknown)
+    (note,) = text_notes([replace(place, offset=16)])
+    assert "pip install 'ncu-bench[ncu-rep]'" in note
+    assert text_notes([replace(place, offset=16, sass="NOP")]) == text_notes([place]) == []
 
 
 @pytest.mark.parametrize(

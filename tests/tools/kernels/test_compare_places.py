@@ -66,6 +66,11 @@ def test_without_text_lines_are_matched_by_number() -> None:
     assert (rows["a.cu:3"].is_in_base, rows["a.cu:3"].is_in_new) == (False, True)
 
 
+def test_the_share_of_a_place_that_a_run_does_not_have_is_unknown_and_its_change_known() -> None:
+    rows = by_place(compare_places(kernel([1, 2], [1, 3], [1, 1]), kernel([1], [4], [1]), "line"))
+    assert (rows["a.cu:2"].new_share, rows["a.cu:2"].share_change) == (None, -0.75)
+
+
 def test_instructions_by_opcode_are_per_launch() -> None:
     base = kernel([1, 1], [5, 5], [4, 8], ["FFMA", "LDG"])
     rows = by_place(compare_places(base, kernel([1, 1], [5, 5], [8, 8], ["FFMA", "LDG"]), "opcode"))

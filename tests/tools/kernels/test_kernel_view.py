@@ -164,11 +164,21 @@ def test_a_kernel_that_is_not_there_is_refused_with_those_that_are() -> None:
         kernel_view(launches, (re.compile("no such kernel"),))
 
 
+def test_a_run_without_counters_is_refused_since_its_bytes_are_no_dram_traffic() -> None:
+    launches = table_of(SAMPLES / "d02-long-rules.csv")
+    assert launches is not None
+    place = launches.column_names.index("source")
+    timed = launches.set_column(place, "source", pa.array(["operators"] * len(launches)))
+    with pytest.raises(NcuBenchError, match=r"no counters of kernels\. It was made by: operators\."):
+        kernel_view(timed)
+
+
 def test_the_kernel_command_shows_what_the_report_has_and_names_what_it_lacks() -> None:
     result = ran("kernel", SAMPLE)
     assert result.exit_code == 0, result.stderr
     assert "1 identity" in result.stdout
-    assert "not collected" in result.stderr
+    assert "not collected: " in result.stderr
+    assert "every metric of scheduler" in result.stderr
     assert "ncu --set full" in result.stderr
 
 

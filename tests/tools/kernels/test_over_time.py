@@ -39,6 +39,11 @@ def test_a_counter_that_stays_at_zero_has_no_plateau() -> None:
     assert (found.ramp_up_ns, found.tail_ns, found.peak) == (None, None, 0)
 
 
+def test_each_counter_has_its_unit() -> None:
+    units = {"sm__cycles_active.avg": "cycle", "sm__ctas_launched.sum": "block", "l1tex__t_sector_hit_rate.pct": "%"}
+    assert {name: counter_over_time(series([1], name)).unit for name in units} == units
+
+
 def test_samples_without_a_value_are_unknown_and_not_zero() -> None:
     found = counter_over_time(series([float("nan"), 4, 4]))
     assert (found.mean, found.samples) == (4, 2)
