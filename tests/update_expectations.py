@@ -11,6 +11,7 @@ from ncu_parsers.schema.tables import COLUMNS, Field
 
 from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
+from tests.support.options_page import with_options
 from tests.support.reports import sample_files, shared_reports, summed_up
 from tests.whole.test_samples import GOLDEN, golden_of
 
@@ -52,6 +53,8 @@ def main() -> None:
     for name, columns in PAGES.items():
         page = ROOT / "docs" / name
         page.write_text(with_columns(page.read_text("utf-8"), columns), encoding="utf-8")
+    options = ROOT / "docs" / "options.md"
+    options.write_text(with_options(options.read_text("utf-8")), encoding="utf-8")
     for sample in sample_files():
         write(GOLDEN / f"{sample.name}.json", golden_of(sample))
     full = shared_reports("ncu_rep_full")

@@ -9,41 +9,44 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.nvtx_ranges import RUN_PHASES
 
+from ncu_tools.cli.list_option import list_option
+
 if TYPE_CHECKING:
     from ncu_tools.runs.selection import Selection
 
 OPTIONS = (
     click.option(
         "--kernel", "kernels", multiple=True, metavar="REGEX",
-        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next three.",
+        help="Only kernels in whose full name this is found; may be repeated. Not with --dask, as the next four.",
     ),
-    click.option(
-        "--phase", "phases", type=click.Choice(RUN_PHASES), multiple=True, help="Only this phase; may be repeated."
+    list_option("--phase", "phases", type=click.Choice(RUN_PHASES), help="Only these phases."),
+    list_option(
+        "--layer", "in_layers", metavar="LAYER,...", help="Only these layers of the model, with what is in them."
     ),
-    click.option(
-        "--device", "devices", type=click.IntRange(min=0), multiple=True, metavar="N",
-        help="Only launches on this CUDA device; may be repeated.",
+    list_option(
+        "--device", "devices", type=click.IntRange(min=0), metavar="N,...", help="Only launches on these CUDA devices."
     ),
-    click.option(
-        "--rank", "ranks", type=click.IntRange(min=0), multiple=True, metavar="N",
-        help="Only launches of this rank; may be repeated.",
+    list_option(
+        "--rank", "ranks", type=click.IntRange(min=0), metavar="N,...", help="Only launches of these ranks."
     ),
 )  # fmt: skip
+NAMES = "--kernel, --phase, --layer, --device and --rank"
 
 
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --kernel, --phase, --device and --rank, which it gets together as `only`."""
+    """Give a command the options that select launches, which it gets together as `only`."""
 
     @wraps(command)
     def selected(
         *arguments: Any,
         kernels: tuple[str, ...],
         phases: tuple[str, ...],
+        in_layers: tuple[str, ...],
         devices: tuple[int, ...],
         ranks: tuple[int, ...],
         **others: Any,
     ) -> Any:
-        return command(*arguments, **others, only=_selection(kernels, phases, devices, ranks))
+        return command(*arguments, **others, only=_selection(kernels, phases, in_layers, devices, ranks))
 
     for option in reversed(OPTIONS):
         selected = option(selected)
@@ -51,14 +54,18 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _selection(
-    kernels: tuple[str, ...], phases: tuple[str, ...], devices: tuple[int, ...], ranks: tuple[int, ...]
+    kernels: tuple[str, ...],
+    phases: tuple[str, ...],
+    layers: tuple[str, ...],
+    devices: tuple[int, ...],
+    ranks: tuple[int, ...],
 ) -> Selection | None:
     """The selection by these options; None if none was given, without an import."""
-    if not (kernels or phases or devices or ranks):
+    if not (kernels or phases or layers or devices or ranks):
         return None
     from ncu_tools.runs.selection import Selection, pattern_of
 
-    return Selection(tuple(map(pattern_of, kernels)), phases, devices, ranks)
+    return Selection(tuple(map(pattern_of, kernels)), phases, layers, devices, ranks)
 
 
 def require_no_dask(only: Selection | None, dask: str | None) -> None:
@@ -67,7 +74,7 @@ def require_no_dask(only: Selection | None, dask: str | None) -> None:
         from ncu_launch.errors import WrongUsage
 
         raise WrongUsage(
-            "--kernel, --phase, --device and --rank cannot be combined with --dask.",
+            f"{NAMES} cannot be combined with --dask.",
             "Selected launches are read by this process.",
             "Leave out --dask.",
         )

@@ -1,4 +1,4 @@
-"""Select the launches of kernels, phases, devices or ranks that the user names.
+"""Select the launches of kernels, phases, layers, devices or ranks that the user names.
 
 The result is a run by itself: every share and total refers to the selected launches, and a note says which they are.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +31,13 @@ MOST_LISTED = 8
 class Selection:
     """A filter of launches; all given criteria must hold.
 
-    `kernels` are searched in full kernel names; one match is enough.
+    `kernels` are searched in full kernel names; one match is enough. `layers` are paths of modules, and stand for all
+    that is below them; `*` in a path is any text.
     """
 
     kernels: tuple[re.Pattern[str], ...] = ()
     phases: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
     devices: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
 
@@ -42,7 +45,10 @@ class Selection:
     def title(self) -> str:
         """The criteria in words, as in "kernels with gemm, phase forward, device 0"."""
         patterns = [one.pattern for one in self.kernels]
-        criteria = {"kernels with": patterns, "phase": self.phases, "device": self.devices, "rank": self.ranks}
+        criteria = {
+            "kernels with": patterns, "phase": self.phases, "layer": self.layers, "device": self.devices,
+            "rank": self.ranks,
+        }  # fmt: skip
         return ", ".join(f"{title} {' or '.join(map(str, values))}" for title, values in criteria.items() if values)
 
     def of(self, run: OnDisk | Run) -> Run:
@@ -65,6 +71,8 @@ class Selection:
             wanted &= _holds(table, "kernel_name", lambda name: any(one.search(name or "") for one in self.kernels))
         if self.phases:
             wanted &= _holds(table, "phase", lambda phase: phase in self.phases)
+        if self.layers:
+            wanted &= _holds(table, "module", lambda module: any(_is_in(module or "", one) for one in self.layers))
         for column, values in (("device_id", self.devices), ("rank", self.ranks)):
             if values:
                 wanted &= np.isin(tables.floats(table, column), values)
@@ -82,7 +90,7 @@ class Selection:
     def _nothing_left(self, run: OnDisk | Run) -> NcuBenchError:
         criteria = {
             "kernel_short": ("kernels", self.kernels), "phase": ("phases", self.phases),
-            "device_id": ("devices", self.devices), "rank": ("ranks", self.ranks),
+            "module": ("layers", self.layers), "device_id": ("devices", self.devices), "rank": ("ranks", self.ranks),
         }  # fmt: skip
         there: dict[str, dict[str, None]] = {column: {} for column, (_, wanted) in criteria.items() if wanted}
         for batch in _batches(run):
@@ -166,9 +174,15 @@ def _holds(table: pa.Table, column: str, test: Callable[[str | None], bool]) -> 
     return np.array([test(text) for text in texts], bool)[codes]
 
 
+def _is_in(module: str, layer: str) -> bool:
+    """True if a module is the layer or below it; `*` in the layer is any text."""
+    pattern = layer.replace("[", "[[]")  # a bracket is itself
+    return fnmatchcase(module, pattern) or fnmatchcase(module, f"{pattern}.*")
+
+
 def _values(table: pa.Table, column: str) -> list[str]:
     """The distinct values of a column."""
-    if column in ("kernel_short", "phase"):
+    if column in ("kernel_short", "phase", "module"):
         codes, texts = tables.codes(table, column)
         return [text for text in (texts[code] for code in np.unique(codes).tolist()) if text is not None]
     numbers = np.unique(tables.floats(table, column))

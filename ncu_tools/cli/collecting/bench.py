@@ -23,6 +23,7 @@ from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
+from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, format_option, options_in, show
 from ncu_tools.numbers.number_format import counted, digits, duration
 from ncu_tools.report.table import Column, Table, printable
@@ -54,35 +55,9 @@ COLUMNS = (
     Column("outcome", "outcome", spare=0),
     Column("reason", "reason", prose=True),
 )
+SIZE = click.IntRange(min=1)
 NOT_SHOWN = ("samples_ns", "process_means_ns", "notes")
 Row = dict[str, Any]
-
-
-def _words(known: tuple[str, ...] = ()) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
-    """Parse words separated by commas, each of them one of `known`."""
-
-    def parse(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
-        words = tuple(word.strip() for word in value.split(",") if word.strip())
-        for word in words:
-            if word not in known:
-                raise click.BadParameter(f"{word} is none of {', '.join(known)}")
-        if not words:
-            raise click.BadParameter("it names nothing")
-        return words
-
-    return parse
-
-
-def _sizes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    words = [word.strip() for word in value.split(",") if word.strip()]
-    for word in words:
-        if not word.isdecimal() or int(word) < 1:
-            raise click.BadParameter(f"{word} is no size")
-    if not words:
-        raise click.BadParameter("it names no size")
-    return tuple(map(int, words))
 
 
 @dataclass(frozen=True)
@@ -90,8 +65,8 @@ class SweepOptions:
     """The options that define the points of a sweep."""
 
     batch_sizes: tuple[int, ...]
-    input_sizes: tuple[int, ...] | None
-    sequence_lengths: tuple[int, ...] | None
+    input_sizes: tuple[int, ...]
+    sequence_lengths: tuple[int, ...]
     dtypes: tuple[str, ...]
     modes: tuple[str, ...]
     devices: tuple[str, ...]
@@ -126,23 +101,19 @@ class EffortOptions:
 @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The run folder to write.")
 @click.option("--resume", is_flag=True, help="Go on with the sweep in this run folder: measure what has no row yet.")
 @click.option("--retry-failed", is_flag=True, help="With --resume, measure points again that are not ok.")
-@click.option("--batch-size", "batch_sizes", default="1", show_default=True, callback=_sizes, help="Such as 1,8,16,32.")
-@click.option("--input-size", "input_sizes", callback=_sizes, help="Image heights and widths.")
-@click.option("--seq-len", "sequence_lengths", callback=_sizes, help="Sequence lengths of hf: models and of functions.")
-@click.option(
-    "--dtype", "dtypes", default="fp32", show_default=True, callback=_words(DTYPES), help=f"Of {', '.join(DTYPES)}."
+@list_option("--batch-size", "batch_sizes", type=SIZE, default=(1,), metavar="N,...", help="Samples.  [default: 1]")
+@list_option("--input-size", "input_sizes", type=SIZE, metavar="N,...", help="Image heights and widths.")
+@list_option(
+    "--seq-len", "sequence_lengths", type=SIZE, metavar="N,...", help="Sequence lengths of hf: models and of functions."
 )
+@list_option("--dtype", "dtypes", type=click.Choice(DTYPES), default=("fp32",), help="Types.  [default: fp32]")
 @click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
-@click.option(
-    "--mode", "modes", default="eager", show_default=True, callback=_words(MODES), help=f"Of {', '.join(MODES)}."
-)
+@list_option("--mode", "modes", type=click.Choice(MODES), default=("eager",), help="Modes.  [default: eager]")
 @click.option("--channels-last", is_flag=True)
-@click.option(
-    "--device", "devices", default="auto", show_default=True, callback=_words(DEVICES), help=f"Of {', '.join(DEVICES)}."
-)
-@click.option(
-    "--phase", "phases", default="forward", show_default=True, callback=_words(PHASES),
-    help=f"Of {', '.join(PHASES)}. Backward is timed alone; a step is both and the optimizer.",
+@list_option("--device", "devices", type=click.Choice(DEVICES), default=("auto",), help="Devices.  [default: auto]")
+@list_option(
+    "--phase", "phases", type=click.Choice(PHASES), default=("forward",),
+    help="Phases; backward is timed alone, a step is both and the optimizer.  [default: forward]",
 )  # fmt: skip
 @click.option("--precision", type=click.FloatRange(0.01, 50), default=1.0, show_default=True, metavar="PERCENT",
     help="Time until the 95 % interval of the mean is within this on either side.",

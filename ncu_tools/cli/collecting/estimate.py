@@ -12,6 +12,7 @@ from ncu_launch.targets.reference_kernels import default_phases, own_dtype
 from ncu_launch.workload.meta_device_process import Expectation, expectations_of
 from ncu_launch.workload_spec import DTYPES, PHASES, Workload
 
+from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show
 from ncu_tools.report.table import Column, Table
 
@@ -51,45 +52,22 @@ CONVENTIONS = (
 MACHINE_READABLE = (Column("uncounted_operators", "not counted"), Column(LOWER, "lower bound"))
 
 
-def _several(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """The values of an option that can be repeated and take several values separated by commas."""
-    return tuple(part.strip() for text in value for part in text.split(",") if part.strip())
-
-
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@click.option("--machine", "machine_names", multiple=True, callback=_several, help="Machines, separated by commas.")
-@click.option(
-    "--batch-size",
-    "batches",
-    multiple=True,
-    default=("1",),
-    callback=_several,
-    help="Such as 1,64,256; 1 if not given.",
+@list_option("--machine", "machine_names", metavar="NAME,...", help="The machines whose times are estimated.")
+@list_option(
+    "--batch-size", "batches", type=click.IntRange(min=1), default=(1,), metavar="N,...", help="Samples. [default: 1]"
 )
-@click.option(
-    "--dtype",
-    "dtypes",
-    multiple=True,
-    default=("fp32",),
-    callback=_several,
-    help=f"Of {', '.join(DTYPES)}; fp32 if not given.",
-)
+@list_option("--dtype", "dtypes", type=click.Choice(DTYPES), default=("fp32",), help="Types. [default: fp32]")
 @click.option("--input-size", type=click.IntRange(min=8), help="Image height and width.")
 @click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
-@click.option(
-    "--phase",
-    "phases",
-    type=click.Choice(PHASES),
-    multiple=True,
-    help="May be repeated; forward and backward if not given.",
-)
+@list_option("--phase", "phases", type=click.Choice(PHASES), help="Forward and backward if not given.")
 @click.option("--unit", help="The peak to use whatever the type, such as tensor_fp16 (see ncu-bench machines NAME).")
 @format_option
 def command(
     targets: tuple[str, ...],
     machine_names: tuple[str, ...],
-    batches: tuple[str, ...],
+    batches: tuple[int, ...],
     dtypes: tuple[str, ...],
     input_size: int | None,
     seq_len: int | None,
@@ -119,7 +97,7 @@ def command(
         raise wrong[0]
     workloads = [
         Workload(
-            target, _batch(batch), input_size, seq_len, own_dtype(target) or _dtype(dtype),
+            target, batch, input_size, seq_len, own_dtype(target) or dtype,
             phases=phases or default_phases(target), device="cpu",
         )
         for target in targets for dtype in dtypes for batch in batches
@@ -135,18 +113,6 @@ def command(
     show(Table("estimate", columns, [asdict(row) for row in rows], notes), output_format)
     if all(row.failed for row in rows):
         raise NcuBenchError("Nothing could be estimated.", rows[0].failed or "", "Check the targets' names.")
-
-
-def _batch(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise click.BadParameter(f"{text} is no batch size", param_hint="--batch-size")
-    return int(text)
-
-
-def _dtype(text: str) -> str:
-    if text not in DTYPES:
-        raise click.BadParameter(f"{text} is none of {', '.join(DTYPES)}", param_hint="--dtype")
-    return text
 
 
 def _expectations(workloads: list[Workload]) -> list[Expectation]:

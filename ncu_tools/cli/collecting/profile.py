@@ -19,6 +19,7 @@ from ncu_launch.profile.plan import TOOLS, Request
 from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 
+from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
     echo_notes,
     format_option,
@@ -64,7 +65,7 @@ class WorkloadOptions:
 class ToolOptions:
     """The options on what is collected, and by which tool."""
 
-    metrics: str
+    metrics: tuple[str, ...]
     plan: str
     tool: str
     kernel: str | None
@@ -80,7 +81,7 @@ class ToolOptions:
     def request(self, workload: Workload | None, program: tuple[str, ...]) -> Request:
         """The request for one run. Raises `WrongUsage` for unknown metrics, and for an unclosed quote."""
         options = asdict(self)
-        metrics = tuple(part.strip() for part in options.pop("metrics").split(",") if part.strip())
+        metrics = options.pop("metrics")
         refuse_unknown(metrics)  # independent of the tool that will run
         extra = _words(options.pop("ncu_args"))
         return Request(tuple(sys.argv), metrics, workload, program, extra=extra, **options)
@@ -127,10 +128,11 @@ def _words(arguments: str) -> tuple[str, ...]:
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("target", required=False)
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
-@click.option(
+@list_option(
     "--metrics",
-    default="flops,dram",
-    show_default=True,
+    default=("flops", "dram"),
+    show_default="flops,dram",
+    metavar="GROUP,...",
     help="Groups, metric names and patterns; ncu-bench metrics lists the groups.",
 )
 @click.option(
@@ -151,12 +153,11 @@ def _words(arguments: str) -> tuple[str, ...]:
 @click.option("--autocast", is_flag=True, help="Keep fp32 weights and let PyTorch choose the type per operator.")
 @click.option("--mode", type=click.Choice(MODES), default="eager", show_default=True)
 @click.option("--channels-last", is_flag=True)
-@click.option(
+@list_option(
     "--phase",
     "phases",
     type=click.Choice(PHASES),
-    multiple=True,
-    help="What to profile, may be repeated; forward and backward if not given (gemm: and conv: forward only). "
+    help="What to profile: forward and backward if not given (gemm: and conv: forward only). "
     "A step is both and the optimizer.",
 )
 @click.option(

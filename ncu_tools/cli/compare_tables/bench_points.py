@@ -113,15 +113,14 @@ def compared_points(request: CompareRequest) -> Compared:
     return Compared(table, {one.name: one.subjects for one in found}, sentences)
 
 
-def dimensions(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """Parse the words of --across. Raises `click.BadParameter` for an unknown dimension."""
+def dimensions(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The dimensions of --across. Raises `click.BadParameter` for an unknown dimension."""
     from ncu_tools.bench.compare_points import DIMENSIONS
 
-    words = tuple(word.strip() for word in (value or "").split(",") if word.strip())
-    for word in words:
-        if word not in DIMENSIONS:
-            raise click.BadParameter(f"{word} is none of {', '.join(DIMENSIONS)}")
-    return words
+    for one in value:
+        if one not in DIMENSIONS:
+            raise click.BadParameter(f"{one} is none of {', '.join(DIMENSIONS)}")
+    return value
 
 
 def are_bench_runs(operands: tuple[str, ...], across: tuple[str, ...]) -> bool:

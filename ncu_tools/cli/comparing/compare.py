@@ -13,6 +13,7 @@ from ncu_tools.cli.compare_tables.bench_points import are_bench_runs, compared_p
 from ncu_tools.cli.compare_tables.kernels_and_layers import compared_kernels, compared_layers
 from ncu_tools.cli.compare_tables.places import PLACES, compared_places
 from ncu_tools.cli.compare_tables.shared import RUN, Compared, CompareOptions, CompareRequest
+from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     ROWS_SHOWN,
@@ -46,7 +47,7 @@ SUMMARY = Column("sentence", "summary")
 @click.option("--layers", is_flag=True, help="Compare layers, forward and backward apart, and not kernels.")
 @click.option("--operators", is_flag=True, help="Compare calls of the operators of traces, and not kernels.")
 @click.option("--depth", type=click.IntRange(min=0), help="With --layers, how many levels below the model.")
-@click.option(
+@list_option(
     "--across",
     callback=dimensions,
     metavar="WHAT,...",
@@ -168,7 +169,7 @@ def _compared(request: CompareRequest) -> Compared:
     if request.only is not None:
         raise WrongUsage(
             "Measured points have no launches to choose from.",
-            advice="Leave out --kernel, --phase, --device and --rank.",
+            advice="Leave out --kernel, --phase, --layer, --device and --rank.",
         )
     return compared_points(request)
 

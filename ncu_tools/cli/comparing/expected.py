@@ -14,6 +14,7 @@ from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.targets.reference_kernels import default_phases, own_dtype
 from ncu_launch.workload_spec import DTYPES, Workload
 
+from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
 from ncu_tools.report.table import Column, Table
 
@@ -60,12 +61,11 @@ NOT_THE_SAME_FLOPS = (
 @click.option(
     "--depth", type=click.IntRange(min=1), metavar="N", help="Layers are the first N parts of module paths, whole."
 )
-@click.option(
+@list_option(
     "--phase",
     "phases",
     type=click.Choice(RUN_PHASES),
-    multiple=True,
-    help="Show only this phase; with --target, expect only this one. May be repeated.",
+    help="Show only these phases; with --target, expect only these.",
 )
 @click.option("--target", metavar="TARGET", help="What ran, for a report that does not know: a target as of profile.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="With --target: samples per iteration. [default: 1]")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, hidden_rows, progress, rows_shown, show, top_option
+from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.cli.time_titles import operator_notes, titled_times
 from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.runs.selection import Selection
 
 RANKS = (
     Column("rank", "rank", "count"),
@@ -45,8 +50,9 @@ COLLECTIVE = Column("is_collective", "collective")
 )
 @click.option("--depth", type=click.IntRange(min=0), help="With --by layer, how many levels below the model.")
 @top_option("rows")
+@selection_options
 @format_option
-def command(run: str, by: str, depth: int | None, top: int | None, output_format: str) -> None:
+def command(run: str, by: str, depth: int | None, top: int | None, output_format: str, only: Selection | None) -> None:
     """Show how unevenly the ranks of a run work: the slowest rank, and the kernels or layers where it loses its time.
 
     Minimum, median and maximum are over ranks, of the time that a rank spends in a kernel or layer in all. The slowest
@@ -60,10 +66,10 @@ def command(run: str, by: str, depth: int | None, top: int | None, output_format
     """
     from ncu_tools.kernels.operator_times import clocks_of
     from ncu_tools.layers.rank_skew import NEEDED, skew
-    from ncu_tools.runs.loading import load
+    from ncu_tools.runs.selection import load_only
 
     with progress("Reading") as reading:
-        loaded = load(run, reading=reading, columns=NEEDED)
+        loaded = load_only(run, only, reading=reading, columns=NEEDED)
     result = skew(loaded.table, by="layer" if by == "layer" else "kernel", depth=depth)
     clocks = clocks_of(loaded.table)
     notes = [*result.notes, *loaded.notes, *operator_notes(clocks)]

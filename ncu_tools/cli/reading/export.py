@@ -10,6 +10,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import LAUNCHES
 
 from ncu_tools.cli.options import format_option, machine_option, progress, require_other_output, show
+from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ncu_parsers.parquet.reader import Columns
 
     from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.selection import Selection
 
 FORMS = ("speedscope", "perfetto", "csv", "sections")
 TABLES = ("kernels", "launches", "layers")
@@ -49,9 +51,17 @@ NOT_A_TIMELINE = (
     help="How many levels below the model go into a trace or a table of layers; all if not given.",
 )  # fmt: skip
 @machine_option
+@selection_options
 @format_option
 def command(
-    run: str, output: Path, form: str, of: str | None, depth: int | None, machine_name: str | None, output_format: str
+    run: str,
+    output: Path,
+    form: str,
+    of: str | None,
+    depth: int | None,
+    machine_name: str | None,
+    output_format: str,
+    only: Selection | None,
 ) -> None:
     """Write a run in the format of another tool.
 
@@ -77,7 +87,8 @@ def command(
         raise WrongUsage(f"--table {of} does not go with --as {form}.", advice="Leave it out, or use --as csv.")
     require_other_output(output, [run, str(Path(run) / LAUNCHES)])
     with progress("Reading") as reading:
-        found = locate(run, reading=reading)
+        located = locate(run, reading=reading)
+        found = located if only is None else only.of(located)
         if form == "csv" and of in (None, "kernels"):
             text, rows, notes = _kernels(found, machine_name)
         elif form == "csv" and of == "launches":

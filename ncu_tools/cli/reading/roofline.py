@@ -12,6 +12,7 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.ceilings.machine_files import BYTES_COUNTED, DRAM, TRAFFIC
+from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
@@ -101,7 +102,7 @@ class DrawnOptions:
     """What is drawn of a roofline: kinds and units of ceilings, labels of runs, arrows between runs."""
 
     ceilings: str
-    units: str
+    units: tuple[str, ...]
     labels: tuple[str, ...]
     arrows: bool
 
@@ -113,7 +114,7 @@ class PointOptions:
     points: str
     group: str
     depth: int | None
-    levels: str
+    levels: tuple[str, ...]
     cache_bytes: str
     instructions: bool
 
@@ -128,8 +129,9 @@ class PointOptions:
     help="What one point is. From 10,000 launches on they are drawn as a density.",
 )  # fmt: skip
 @click.option("--depth", type=click.IntRange(min=0), help="With --points modules: how far below the model to look.")
-@click.option(
-    "--levels", default="", show_default="dram; all with --instructions", metavar="LEVEL,...",
+@list_option(
+    "--levels", type=click.Choice((*LEVELS, "all"), case_sensitive=False), metavar="LEVEL,...",
+    show_default="dram; all with --instructions",
     help="Memory levels with a point each, joined by a line: dram, l2, l1, shared, or all.",
 )  # fmt: skip
 @click.option("--instructions", is_flag=True, help="Count warp instructions and transactions, not FLOPs and bytes.")
@@ -141,11 +143,11 @@ class PointOptions:
     "--ceilings", type=click.Choice(CEILINGS), default=AUTO, show_default=True,
     help="Roofs to draw: those that matter here, dense ones alone, sparse ones too, or all that are known.",
 )  # fmt: skip
-@click.option("--units", default="", metavar="UNIT,...", help="Draw the roofs of these units: fp32, bf16, tensor_fp8.")
+@list_option("--unit", "units", metavar="UNIT,...", help="Draw the roofs of these units: fp32, bf16, tensor_fp8.")
 @click.option("--arrows", is_flag=True, help="Join each point with the same one of the next run by an arrow.")
 @click.option("--label", "labels", multiple=True, metavar="TEXT", help="What a run is called; once for each run.")
-@click.option(
-    "--machine", "machine_names", multiple=True, metavar="NAME,...",
+@list_option(
+    "--machine", "machine_names", metavar="NAME,...",
     help="Take ceilings that the report lacks from this machine; several are drawn beside the report's own.",
 )  # fmt: skip
 @click.option(
@@ -207,16 +209,16 @@ def command(
     if only is not None and (not runs or any(map(read_roofline_json, runs))):
         raise WrongUsage(
             "There are no launches to choose from: neither machines nor a roofline that was drawn before has any.",
-            advice="Leave out --kernel, --phase, --device and --rank, or name runs.",
+            advice="Leave out --kernel, --phase, --layer, --device and --rank, or name runs.",
         )
     if _drawn_again(runs, style):
         return
-    machines = [find_machine(name) for name in _listed(",".join(machine_names))]
+    machines = [find_machine(name) for name in machine_names]
     if not runs and not machines:
         raise WrongUsage(
             "No run was named.", advice="Name a report, or a machine with --machine NAME for its bare roofline."
         )
-    levels = _levels(placed.levels or ("all" if placed.instructions else DRAM))
+    levels = _levels(placed.levels or (("all",) if placed.instructions else (DRAM,)))
     if placed.instructions:
         from ncu_tools.cli.reading.instruction_roofline import InstructionsOf, instruction_table
 
@@ -237,20 +239,8 @@ def command(
     show(table, output_format)
 
 
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _levels(text: str) -> tuple[str, ...]:
-    wanted = [part.lower() for part in _listed(text)]
-    if wanted == ["all"]:
-        return LEVELS
-    unknown = [level for level in wanted if level not in LEVELS]
-    if unknown or not wanted:
-        raise WrongUsage(
-            f"{', '.join(unknown) or 'Nothing'} is no memory level.", advice=f"There are {', '.join(LEVELS)}, and all."
-        )
-    return tuple(level for level in LEVELS if level in wanted)
+def _levels(wanted: Sequence[str]) -> tuple[str, ...]:
+    return tuple(level for level in LEVELS if level in wanted or "all" in wanted)
 
 
 def _check(style: Style) -> None:
@@ -278,7 +268,7 @@ def _of_instructions(
     require_kernels(runs, {
         "--points": placed.points != KERNELS, "--depth": placed.depth is not None, "--dask": dask is not None,
         "--cache-bytes": placed.cache_bytes != TRAFFIC, "--ceilings": drawn.ceilings != AUTO,
-        "--units": bool(drawn.units), "--label": bool(drawn.labels), "--arrows": drawn.arrows,
+        "--unit": bool(drawn.units), "--label": bool(drawn.labels), "--arrows": drawn.arrows,
     })  # fmt: skip
     result = instructions_of(runs, loading)
     scene = scene_of_instructions(result, style.title)
@@ -356,7 +346,7 @@ def _scene(result: Roofline, drawn: DrawnOptions, title: str, models: dict[str, 
         result,
         title=title,
         ceilings=drawn.ceilings,
-        units=tuple(_listed(drawn.units)),
+        units=drawn.units,
         labels=drawn.labels,
         models=models,
         arrows=drawn.arrows,

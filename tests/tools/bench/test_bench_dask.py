@@ -197,7 +197,7 @@ def test_each_point_gets_a_gpu_of_its_own(targets: Path, tmp_path: Path, stand_i
     path = f"{stand_in_nvidia_smi}{os.pathsep}{os.environ['PATH']}"
     for cluster in clusters(tmp_path, PATH=path):
         result = bench(
-            "bench", "targets.py:says_its_gpu", *QUICK, "--device", "auto", "-o", "sweep", "--dask", cluster.address
+            "bench", "targets.py:says_its_gpu", *QUICK[:-1], "auto", "-o", "sweep", "--dask", cluster.address
         )
         assert result.exit_code == 0, result.stderr
     assert "may use 0" in (targets / "sweep" / "logs" / "point-0001.txt").read_text("utf-8")

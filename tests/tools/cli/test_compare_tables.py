@@ -82,10 +82,10 @@ class TestPoints:
 
     def test_are_compared_across_dimensions_that_there_are(self) -> None:
         context, parameter = click.Context(click.Command("compare")), click.Option(["--across"])
-        assert dimensions(context, parameter, "dtype, mode,") == ("dtype", "mode")
-        assert dimensions(context, parameter, None) == ()
+        assert dimensions(context, parameter, ("dtype", "mode")) == ("dtype", "mode")
+        assert dimensions(context, parameter, ()) == ()
         with pytest.raises(click.BadParameter, match="colour is none of"):
-            dimensions(context, parameter, "dtype,colour")
+            dimensions(context, parameter, ("dtype", "colour"))
 
 
 class TestKernels:

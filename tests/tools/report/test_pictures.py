@@ -436,11 +436,11 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("arguments", "says"),
         [
-            (["--levels", "l3"], "l3 is no memory level"),
+            (["--levels", "l3"], "'l3' is not one of"),
             (["--size", "huge", "-o", "x.svg"], "huge is no size of a picture"),
             (["--size", "1x1", "-o", "x.svg"], "cannot be drawn"),
             (["--label", "a", "--label", "b"], "There are 1 runs and 2 labels"),
-            (["--units", "fp99"], "No ceiling is known for the unit fp99"),
+            (["--unit", "fp99"], "No ceiling is known for the unit fp99"),
         ],
     )
     def test_invalid_ones_are_explained(

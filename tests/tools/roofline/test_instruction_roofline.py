@@ -116,7 +116,7 @@ def test_the_command_writes_table_and_picture_of_kernels(tmp_path: Path) -> None
     assert picture.read_text("utf-8").startswith("<?xml")
 
 
-@pytest.mark.parametrize("other", [["--points", "modules"], ["--units", "fp32"], ["--cache-bytes", "nvidia"]])
+@pytest.mark.parametrize("other", [["--points", "modules"], ["--unit", "fp32"], ["--cache-bytes", "nvidia"]])
 def test_options_without_a_meaning_for_instructions_are_refused(other: list[str]) -> None:
     done = ran("roofline", str(SAMPLES / "d01-wide-raw.csv"), "--instructions", *other)
     assert done.exit_code == 2

@@ -1,4 +1,4 @@
-"""--kernel, --phase, --device and --rank: some launches of a run; every command's numbers are of these only."""
+"""--kernel, --phase, --layer, --device and --rank: some launches of a run; every command's numbers are of these only."""
 
 from __future__ import annotations
 
@@ -59,6 +59,23 @@ class TestSelectedLaunches:
         assert names(Selection((re.compile("gemm"),))) == ["gemm", "gemm", "gemm_dgrad"]
         assert names(Selection((re.compile("^gemm$"),), ("backward",))) == ["gemm"]
         assert names(Selection(phases=("forward", "backward"), devices=(1,))) == ["gemm_dgrad"]
+
+    def test_are_those_of_a_layer_and_of_all_below_it(self) -> None:
+        modules = ["net", "net.layer1", "net.layer1.0.conv1", "net.layer10", "net.layer2.0.conv1", None]
+        run = Run("r", table(*(launch(str(module), module=module) for module in modules)))
+
+        def of(*layers: str) -> list[str | None]:
+            return tables.words(left(Selection(layers=layers), run).table, "module")
+
+        assert of("net.layer1") == ["net.layer1", "net.layer1.0.conv1"]
+        assert of("net.layer1", "net.layer10") == ["net.layer1", "net.layer1.0.conv1", "net.layer10"]
+        assert of("*.conv1") == ["net.layer1.0.conv1", "net.layer2.0.conv1"]
+        with pytest.raises(NcuBenchError, match=r"for layer conv1\. Its layers are net, net\.layer1"):
+            of("conv1")
+
+    def test_are_of_layers_with_brackets_in_their_names(self) -> None:
+        run = Run("r", table(launch("a", module="net[0]"), launch("b", module="net0")))
+        assert tables.words(left(Selection(layers=("net[0]",)), run).table, "module") == ["net[0]"]
 
     def test_have_no_names_of_other_kernels(self) -> None:
         found = left(Selection(devices=(1,))).table
@@ -124,6 +141,20 @@ class TestCommands:
         found = asked(capsys, "layers", file, "--kernel", "gemm")
         assert found["rows"][0]["launches"] == 3
         assert any(note.startswith("restricted to kernels with gemm") for note in found["notes"])
+
+    def test_skew_and_export_are_of_the_selection(
+        self, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        found = asked(capsys, "skew", file, "--kernel", "gemm", "--by", "rank")
+        assert any(note.startswith("restricted to kernels with gemm") for note in found["notes"])
+        out = str(tmp_path / "kernels.csv")
+        assert asked(capsys, "export", file, "--as", "csv", "--kernel", "relu", "-o", out)["rows"][0]["rows"] == 1
+
+    def test_values_are_separated_by_commas_or_repeated(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+        by_commas = asked(capsys, "hotspots", file, "--phase", "forward,backward", "--device", "0,1")
+        repeated = ["--phase", "forward", "--phase", "backward", "--device", "0", "--device", "1"]
+        assert by_commas["rows"] == asked(capsys, "hotspots", file, *repeated)["rows"]
+        assert len(by_commas["rows"]) == 3
 
     def test_compare_applies_it_to_both_runs(
         self, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

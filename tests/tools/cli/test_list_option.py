@@ -1,0 +1,72 @@
+"""Options that take lists: commas, repetition, or both, in every command."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ncu_tools.cli.list_option import ListOption, list_option
+from tests.conftest import ROOT
+from tests.support.options_page import options, with_options
+
+
+@click.command()
+@list_option("--phase", "phases", type=click.Choice(("forward", "backward")), default=("forward",))
+@list_option("--size", "sizes", type=click.IntRange(min=1))
+def command(phases: tuple[str, ...], sizes: tuple[int, ...]) -> None:
+    click.echo(f"{phases} {sizes}")
+
+
+def printed(*arguments: str) -> str:
+    result = CliRunner().invoke(command, list(arguments))
+    return result.output if result.exit_code else result.output.strip()
+
+
+def test_values_are_separated_by_commas_repeated_or_both() -> None:
+    expected = "('forward', 'backward') (1, 2, 4)"
+    assert printed("--phase", "forward,backward", "--size", "1,2,4") == expected
+    assert printed("--phase", "forward", "--phase", "backward", "--size", "1", "--size", "2, 4") == expected
+
+
+def test_without_values_the_default_holds() -> None:
+    assert printed() == "('forward',) ()"
+
+
+@pytest.mark.parametrize("value", ["", "forward,", ",forward", "forward,,backward"])
+def test_an_empty_value_is_refused(value: str) -> None:
+    assert "a value is missing beside a comma, or empty" in printed("--phase", value)
+
+
+def test_each_value_is_checked_by_the_type() -> None:
+    assert "'sideways' is not one of 'forward', 'backward'" in printed("--phase", "forward,sideways")
+    assert "0 is not in the range x>=1" in printed("--size", "4,0")
+
+
+def test_the_value_behind_the_last_comma_is_completed() -> None:
+    option = next(one for one in command.params if one.name == "phases")
+    assert isinstance(option, ListOption)
+    context = click.Context(command)
+    assert [one.value for one in option.shell_complete(context, "forward,ba")] == ["forward,backward"]
+    assert [one.value for one in option.shell_complete(context, "fo")] == ["forward"]
+
+
+def test_the_page_of_options_is_that_of_the_commands() -> None:
+    page = (ROOT / "docs" / "options.md").read_text("utf-8")
+    assert with_options(page) == page
+
+
+SELECTING = ("--kernel", "--phase", "--layer", "--device", "--rank")
+
+
+@pytest.mark.parametrize("name", SELECTING)
+def test_an_option_that_selects_launches_is_the_same_on_every_command(name: str) -> None:
+    by_command = options()[name]
+    of_launches = [one for one in by_command.values() if one.help and one.help.startswith("Only ")]
+    assert len(of_launches) > 5
+    assert len({(one.help, one.multiple, repr(one.type)) for one in of_launches}) == 1
+
+
+def test_an_option_has_one_short_form_and_never_two_meanings_of_it() -> None:
+    short = [(form, names) for names in options() for form in names.split(", ") if not form.startswith("--")]
+    assert len(short) == len(dict(short))
