@@ -97,8 +97,9 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ncu-bench", prog_name="ncu-bench")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--notes", is_flag=True, help="Show all notes, where a terminal shows five lines of them.")
 @click.option("--memory-limit", metavar="SIZE", help="The most that reading may take, as 512MB or 8GB. [default: 2GB]")
-def cli(debug: bool, memory_limit: str | None) -> None:
+def cli(debug: bool, notes: bool, memory_limit: str | None) -> None:
     """What bounds each kernel? Rooflines and hotspots from any Nsight Compute report.
 
     \b

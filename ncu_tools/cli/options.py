@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import wraps
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table, printable, to_csv, to_json, to_markdown
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., None])
 
 FORMATS = ("text", "json", "csv", "markdown")
-NOTES_SHOWN = 12
 ROWS_SHOWN = 20
 MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
@@ -140,7 +140,7 @@ def rows_shown(top: int | None, output_format: str, default: int = ROWS_SHOWN) -
 def hidden_rows(every: int, shown: int | None, one: str, several: str) -> list[str]:
     """The note on the rows beyond `shown` of `every`; [] if all are shown."""
     hidden = 0 if shown is None else every - shown
-    return [f"{counted(hidden, one, several)}; --top shows more"] if hidden > 0 else []
+    return [MoreToSee(f"{counted(hidden, one, several)}; --top shows more")] if hidden > 0 else []
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def show(table: Table, output_format: str, *, full_names: bool = False) -> None:
     else:
         table.notes = [*table.notes, *echo_text(table, full_names=full_names)]
     if output_format in ("text", "csv"):
-        echo_notes(list(table.notes))
+        echo_notes(table.notes)
 
 
 def echo_text(table: Table, *, full_names: bool = False) -> list[str]:
@@ -189,27 +189,31 @@ def _columns_note(hidden: list[Column], width: int | None) -> list[str]:
     if not hidden:
         return []
     titles = ", ".join(dict.fromkeys(column.title for column in hidden))
-    return [
-        f"left out for want of room in {width} columns: {titles}; a wider terminal, a pipe or --format csv shows them"
-    ]
+    return [MoreToSee(f"no room in {width} columns for: {titles}; a wider terminal, a pipe or --format csv shows them")]
 
 
 def terminal_width() -> int | None:
     """The width of the terminal on standard output; None for pipes and files, whose lines can be of any length."""
-    if not sys.stdout.isatty():
+    return width_of(sys.stdout)
+
+
+def width_of(stream: TextIO) -> int | None:
+    """The width of the terminal that a stream is; None for pipes and files."""
+    if not stream.isatty():
         return None
     import shutil  # imports archive modules, which pipes do not need
 
     return shutil.get_terminal_size().columns
 
 
-def echo_notes(notes: list[str]) -> None:
-    """Print the first dozen notes on standard error, one per line."""
-    for note in notes[:NOTES_SHOWN]:
-        click.echo(f"note: {printable(note)}", err=True)
-    if len(notes) > NOTES_SHOWN:
-        more = counted(len(notes) - NOTES_SHOWN, "more note", "more notes")
-        click.echo(f"note: {more}; --format json shows all of them", err=True)
+def echo_notes(notes: Sequence[str]) -> None:
+    """Print notes on standard error: a few lines of a terminal, all of them with --notes, in pipes and in files."""
+    from ncu_tools.cli.terminal_notes import fitted_notes
+
+    context = click.get_current_context(silent=True)
+    every = context is not None and context.find_root().params.get("notes")
+    for line in fitted_notes(notes, None if every else width_of(sys.stderr)):
+        click.echo(line, err=True)
 
 
 def require_other_output(output: Path, inputs: Iterable[str]) -> None:

@@ -37,7 +37,7 @@ def _padded(table: Table, columns: list[Column], sizes: dict[str, int]) -> str:
 
 
 def _aligned(text: str, column: Column, sizes: dict[str, int]) -> str:
-    room = " " * (sizes[column.name] - _cells(text))
+    room = " " * (sizes[column.name] - cells(text))
     return room + text if column.is_number else text + room
 
 
@@ -64,7 +64,7 @@ def _fitted(table: Table, columns: list[Column], sizes: dict[str, int], *, full_
     return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
 
 
-def _cells(text: str) -> int:
+def cells(text: str) -> int:
     """The width of a text in columns of a terminal."""
     if text.isascii():
         return len(text)
@@ -83,8 +83,7 @@ def _layout(table: Table, width: int | None) -> tuple[list[Column], dict[str, in
     """The columns that fit, the width of each by name, and the gap between them."""
     columns = table.shown_columns()
     sizes = {
-        column.name: max([_cells(column.title), *(_cells(cell(column, row)) for row in table.rows)])
-        for column in columns
+        column.name: max([cells(column.title), *(cells(cell(column, row)) for row in table.rows)]) for column in columns
     }
     if width is None or _width(columns, sizes, GAP) <= width:
         return columns, sizes, GAP

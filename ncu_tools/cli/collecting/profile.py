@@ -29,6 +29,7 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
+from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
@@ -281,7 +282,7 @@ class Terminal(Listener):
         click.echo(text, err=True)
 
     def notes(self, notes: Sequence[str]) -> None:
-        """Print the first dozen notes."""
+        """Print notes."""
         echo_notes(list(notes))
 
     @contextmanager
@@ -321,11 +322,11 @@ def _show(collected: CollectedProfile, shown: ShownOptions) -> None:
     top = rows_shown(shown.top, shown.output_format)
     notes = [
         *([ENDED_EARLY] if collected.manifest.partial else []),
-        *hidden_kernels(result.rows, top),
         *collected.notes,
         *result.notes,
         *collected.against_expected,
-        f"the run is in {collected.folder}",
+        *hidden_kernels(result.rows, top),
+        WrittenFile(f"the run is in {collected.folder}"),
     ]
     table = Table("profile", COLUMNS, [asdict(row) for row in result.rows[:top]], notes)
     show(with_time_title(table, result.time_title), shown.output_format)

@@ -13,6 +13,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.run_files import BENCH_FILE
 
 from ncu_tools.cli.options import MACHINE_FORMATS, dask_option, echo_notes, echo_text, engine_of, format_option, show
+from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, Table, to_markdown
 
@@ -212,4 +213,4 @@ def _drawn(rows: list[Row], fits: list[Series], pairs: list[Correlation], output
         return ["there is nothing to draw"]
     with replacing(output) as temporary:
         temporary.write_bytes(picture)
-    return [f"the picture is {output}", *note_on_boxes([title])]
+    return [WrittenFile(f"the picture is {output}"), *note_on_boxes([title])]

@@ -24,6 +24,7 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.numbers.number_format import more_kernels
 from ncu_tools.report.table import Column, Table
@@ -260,7 +261,7 @@ def hidden_kernels(kernels: Sequence[Hotspot], shown: int | None, *, noun: str =
     hidden = kernels[shown:] if shown is not None else []
     if not hidden:
         return []
-    return [f"{more_kernels([row.time_share for row in hidden], noun)}; --top shows more"]
+    return [MoreToSee(f"{more_kernels([row.time_share for row in hidden], noun)}; --top shows more")]
 
 
 def _diagnoses(sums: DiagnosisSums, kernels: list[Hotspot]) -> tuple[dict[str, Diagnosis], list[str]]:

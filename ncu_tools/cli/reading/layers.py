@@ -11,6 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.options import MACHINE_FORMATS, capture_option, format_option, formulas_option, progress, show
 from ncu_tools.cli.selection_options import selection_options
+from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.cli.time_titles import operator_notes, titled_times
 from ncu_tools.numbers.number_format import percent
 from ncu_tools.report.pictures import FORMATS
@@ -112,7 +113,7 @@ def command(
         raise NcuBenchError(f"{run} has no layers to draw.", " ".join(f"{note}." for note in result.notes))
     if output is not None:
         _draw(result, output, title)
-        notes += [f"the picture is {output}", *_note_on_boxes(title)]
+        notes += [WrittenFile(f"the picture is {output}"), *_note_on_boxes(title)]
         if result.share_above is not None and result.share_above >= SHARE_WORTH_SAYING:
             notes.append(
                 f"the bars leave out {percent(result.share_above)} of the time: launches of layers that have others "

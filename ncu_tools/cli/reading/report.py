@@ -11,6 +11,7 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.options import capture_option, echo_notes, formulas_option, group_option, machine_option, progress
 from ncu_tools.cli.selection_options import selection_options
+from ncu_tools.cli.terminal_notes import WrittenFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +87,7 @@ def command(
     found = content(reported, machine, group=group, top=top, title=title or (only.title if only is not None else ""))
     with replacing(output) as temporary:
         temporary.write_text(page(found), "utf-8")
-    echo_notes([*found["notes"], f"the report is {output}"])
+    echo_notes([*found["notes"], WrittenFile(f"the report is {output}")])
     if opens:
         _open(output)
 

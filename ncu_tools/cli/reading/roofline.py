@@ -30,6 +30,7 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.plot.theme import THEMES
@@ -233,7 +234,7 @@ def command(
     notes += _arrow_note(scene, drawn.arrows)
     if style.output is not None:
         _write_picture(scene, style)
-        notes += [f"the picture is {style.output}", *_note_on_boxes(scene, title)]
+        notes += [WrittenFile(f"the picture is {style.output}"), *_note_on_boxes(scene, title)]
     bare = not result.runs and output_format != "json"
     table = _bare_table(result, notes, output_format) if bare else _table(result, scene, notes, top, output_format)
     show(table, output_format)
@@ -275,7 +276,7 @@ def _of_instructions(
     if style.output is None:
         return result, scene, []
     _write_picture(scene, style)
-    return result, scene, [f"the picture is {style.output}", *_note_on_boxes(scene, style.title)]
+    return result, scene, [WrittenFile(f"the picture is {style.output}"), *_note_on_boxes(scene, style.title)]
 
 
 # ------------------------------------------------------------------------------------------------- what is to be drawn
@@ -302,7 +303,7 @@ def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
     assert isinstance(scene, dict)  # noqa: S101 - read_roofline_json() checked it
     drawn = scene_from_json(scene)
     _write_picture(drawn, style)
-    echo_notes([f"the picture is {style.output}", *_note_on_boxes(drawn, style.title)])
+    echo_notes([WrittenFile(f"the picture is {style.output}"), *_note_on_boxes(drawn, style.title)])
     return True
 
 

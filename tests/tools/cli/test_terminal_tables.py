@@ -69,7 +69,7 @@ def test_no_line_is_wider_than_the_terminal(
 def test_a_note_names_the_columns_that_were_dropped(terminal: int, capsys: pytest.CaptureFixture[str]) -> None:
     run(["hotspots", RAW])
     found = capsys.readouterr()
-    assert f"left out for want of room in {terminal} columns: sum, mean, min" in found.err
+    assert f"no room in {terminal} columns for: sum, mean, min" in found.err
     assert found.out.splitlines()[0].split()[-2:] == ["of", "bound"]
 
 
@@ -86,7 +86,7 @@ def test_pipes_get_whole_names_every_column_and_no_note(capsys: pytest.CaptureFi
     found = capsys.readouterr()
     assert f" {LONGEST[:60]}" in found.out
     assert "…" not in found.out
-    assert "left out for want" not in found.err
+    assert "no room in" not in found.err
 
 
 def test_names_get_the_remaining_width() -> None:
