@@ -28,8 +28,8 @@ class WrittenFile(str):
 def fitted_notes(notes: Sequence[str], width: int | None) -> list[str]:
     """The lines to print, as "note: ...": all notes if `width` is None, else what fits in `LINES` lines of that width.
 
-    Notes keep their order, but for `MoreToSee` and `WrittenFile`, which come last. A note that does not fit gives way to
-    shorter ones behind it; the first one is cut instead.
+    Notes keep their order, but for `MoreToSee` and `WrittenFile`, which come last. A note that does not fit gives way
+    to shorter ones behind it; the first one is cut instead.
     """
     ordered = sorted(notes, key=lambda note: 2 * isinstance(note, WrittenFile) + isinstance(note, MoreToSee))
     texts = [BEFORE + printable(note) for note in ordered]
