@@ -21,7 +21,8 @@ class Workload:
     `phases` are the phases to profile; phases that they depend on run unprofiled. "step" is forward, backward and
     optimizer. `autocast` keeps fp32 weights and lets PyTorch choose the type per operator; otherwise the whole model is
     converted to `dtype`. A reference kernel (gemm:, conv:) has its own type and ignores `dtype`. With `data_parallel`,
-    each rank runs the model on its own batch, and gradients are averaged over the ranks.
+    each rank runs the model on its own batch, and gradients are averaged over the ranks. `arguments` are names and
+    values of a user's function, as text; with `phases_are_defaults` a function that is no model runs forward alone.
     """
 
     target: str
@@ -38,6 +39,8 @@ class Workload:
     device: str = "auto"
     seed: int = 0
     data_parallel: bool = False
+    arguments: tuple[tuple[str, str], ...] = ()
+    phases_are_defaults: bool = False
 
     @property
     def wants_backward(self) -> bool:
@@ -63,6 +66,10 @@ class Workload:
         """A copy of this workload that profiles every phase it runs."""
         return self if self.wants_step else replace(self, phases=self.run_phases)
 
+    def of_function(self) -> Workload:
+        """This workload for a function that is no model: forward alone, unless other phases were asked for."""
+        return replace(self, phases=("forward",)) if self.phases_are_defaults else self
+
     def to_json(self) -> str:
         """Serialize the workload as JSON."""
         return json.dumps(asdict(self))
@@ -71,7 +78,8 @@ class Workload:
     def from_json(cls, text: str) -> Workload:
         """Read the JSON that `to_json` wrote."""
         values: dict[str, Any] = json.loads(text)
-        return cls(**{**values, "phases": tuple(values["phases"])})
+        arguments = tuple((name, value) for name, value in values.get("arguments", ()))
+        return cls(**{**values, "phases": tuple(values["phases"]), "arguments": arguments})
 
 
 @dataclass

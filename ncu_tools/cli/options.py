@@ -71,6 +71,14 @@ def group_option(function: Function) -> Function:
     )(function)  # fmt: skip
 
 
+def argument_option(function: Function) -> Function:
+    """--arg: the values of a user's function's arguments."""
+    return click.option(
+        "--arg", "arguments", multiple=True, metavar="NAME=VALUE",
+        help="An argument of FILE.py:FUNCTION, or of make_inputs beside it, by its type: n=4096, dtype=fp16. Repeated.",
+    )(function)  # fmt: skip
+
+
 def formulas_option(function: Function) -> Function:
     """--formulas: operator formulas of the user's own, for traces."""
     return click.option(

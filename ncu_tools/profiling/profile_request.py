@@ -57,7 +57,10 @@ def checked_workload(workload: Workload) -> Workload:
     if error is not None:
         raise error
     return replace(
-        workload, dtype=own_dtype(target) or workload.dtype, phases=workload.phases or default_phases(target)
+        workload,
+        dtype=own_dtype(target) or workload.dtype,
+        phases=workload.phases or default_phases(target),
+        phases_are_defaults=not workload.phases,
     )
 
 

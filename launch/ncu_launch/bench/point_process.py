@@ -32,7 +32,7 @@ from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import Built, build
 from ncu_launch.workload.meta_device_count import estimate
 from ncu_launch.workload.module_attribution import tensors_in
-from ncu_launch.workload.workload import Step, assembled, cpu_name, device_here, placed
+from ncu_launch.workload.workload import CHANGES_ITS_INPUTS, Step, assembled, cpu_name, device_here, placed
 from ncu_launch.workload_spec import Workload
 
 STAGE = "ncu-bench: "
@@ -66,7 +66,9 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
             row["notes"] += _optimise(step, built)
         iteration = iteration_of(step)
         _say("warming up")
+        unchanged = step.versions()
         row["warmup_iterations"] = _warm(iteration, effort, device)
+        row["notes"] += [CHANGES_ITS_INPUTS] if step.versions() != unchanged else []
         row["memory_allocated_bytes"] = _allocated(step)
         _say("timing")
         samples = sampled(iteration, effort, device)

@@ -41,7 +41,10 @@ Environment = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Sweep:
-    """The values to vary. None as a size stands for the target's default size."""
+    """The values to vary. None as a size stands for the target's default size.
+
+    `arguments` are names and values of a user's function, a group of them for each variant.
+    """
 
     targets: tuple[str, ...]
     batch_sizes: tuple[int, ...] = (1,)
@@ -53,6 +56,7 @@ class Sweep:
     phases: tuple[str, ...] = ("forward",)
     autocast: bool = False
     channels_last: bool = False
+    arguments: tuple[tuple[tuple[str, str], ...], ...] = ((),)
 
 
 @dataclass(frozen=True)
@@ -74,18 +78,19 @@ def points(sweep: Sweep) -> list[BenchPoint]:
     for target in sweep.targets:
         axes = sizes_of(target)
         own = own_dtype(target)
-        for dtype, mode, device, phase, length, size, batch in product(
+        for dtype, mode, device, phase, arguments, length, size, batch in product(
             (own,) if own else sweep.dtypes,
             sweep.modes,
             sweep.devices,
             sweep.phases,
+            sweep.arguments if is_function(target) else ((),),
             sweep.sequence_lengths if "sequence" in axes else (None,),
             sweep.input_sizes if "input" in axes else (None,),
             sweep.batch_sizes if "batch" in axes else (None,),
         ):
             workload = Workload(
                 target, batch or 1, size, length, dtype, sweep.autocast, mode, sweep.channels_last, (phase,),
-                device=device,
+                device=device, arguments=arguments,
             )  # fmt: skip
             name = _name(workload, batch)
             found.setdefault(name, BenchPoint(name, workload))
@@ -129,6 +134,7 @@ def _name(workload: Workload, batch: int | None) -> str:
         f"batch={batch}" if batch else "",
         f"input={workload.input_size}" if workload.input_size else "",
         f"seq={workload.sequence_length}" if workload.sequence_length else "",
+        *(f"{name}={value}" for name, value in workload.arguments),
         workload.dtype,
         "autocast" if workload.autocast else "",
         "channels-last" if workload.channels_last else "",
@@ -206,6 +212,7 @@ def _asked(point: BenchPoint) -> Row:
         "batch_size": workload.batch_size if "batch" in sizes else None,
         "input_size": workload.input_size,
         "sequence_length": workload.sequence_length,
+        "arguments": ", ".join(f"{name}={value}" for name, value in workload.arguments) or None,
     }
 
 

@@ -61,14 +61,14 @@ def _forward(step: Step) -> Iteration:
 def _backward(step: Step) -> Iteration:
     import torch
 
-    call, parameters = _model_call(step), list(step.watched.parameters())
+    call, leaves = _model_call(step), list(step.leaves())
 
     def prepare() -> tuple[list[Any], list[Any]]:
         return _differentiable(call())
 
     def finish() -> None:
-        for parameter in parameters:
-            parameter.grad = None
+        for leaf in leaves:
+            leaf.grad = None
 
     return Iteration(prepare, lambda made: torch.autograd.backward(*made), finish)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,8 @@ class Built:
 
     `dtype` is set if the model must keep the type it was built in. `true_flops` maps module -> FLOPs of one forward
     pass, if known analytically. `sizes` are those passed to a user's function, by column of the table of measured
-    points.
+    points. `is_model` is False for a user's function that is no module: it keeps the types of its inputs, and runs
+    forward alone unless a backward pass is asked for.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Built:
     dtype: str = ""
     true_flops: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    is_model: bool = True
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -267,8 +270,35 @@ def _timm(name: str, workload: Workload) -> Built:
 
 
 def _function(target: str, workload: Workload) -> Built:
-    """Call `path/to/file.py:function` or `package.module:function`, which returns a model and its inputs."""
-    model, inputs, sizes = called(target, workload)
-    if isinstance(inputs, dict):
-        return Built(target, model, (), inputs, sizes=sizes)
-    return Built(target, model, tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), sizes=sizes)
+    """Call `path/to/file.py:function` or `package.module:function`: a model, something to call, or the work itself.
+
+    Raises `WrongUsage` for --dtype with a function that takes no `dtype`: only a model's types can be changed.
+    """
+    found = called(target, workload, device_of(workload))
+    notes = [found.note] if found.note else []
+    inputs = found.inputs
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (_positional(inputs), None)
+    if found.is_model:
+        return Built(target, found.work, args, kwargs, sizes=found.sizes, notes=notes)
+    if workload.dtype not in ("fp32", "tf32") and not found.takes_dtype:
+        raise WrongUsage(
+            f"{target} has no argument called dtype, and is no model whose type could be changed.",
+            advice="Give it, or make_inputs, an argument dtype, or leave --dtype out.",
+        )
+    model = _as_module(found.work)
+    return Built(target, model, args, kwargs, dtype=workload.dtype, sizes=found.sizes, is_model=False, notes=notes)
+
+
+def _positional(inputs: Any) -> tuple[Any, ...]:
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+
+
+def _as_module(work: Callable[..., Any]) -> Any:
+    """A module without parameters that calls a function."""
+    from torch import nn
+
+    class Called(nn.Module):  # type: ignore[misc]
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return work(*args, **kwargs)
+
+    return Called()

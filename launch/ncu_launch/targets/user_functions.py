@@ -1,4 +1,7 @@
-"""A user's function as a target: which sizes it accepts, and calling it with them.
+"""A user's function as a target: what it is, the values of its arguments, and its inputs.
+
+What it returns says what it is: a model and its inputs, a module or a callable without them, or anything else, and then
+the function itself is the work. `make_inputs`, beside it in its file, makes the inputs of what needs some.
 
 A function accepts a size if one of its arguments has a name listed in `ARGUMENTS`. Planning a sweep reads this from the
 source: neither PyTorch nor the user's code is imported in the planning process.
@@ -9,14 +12,16 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
+from ncu_launch.targets.function_arguments import Argument, arguments_of, dtype_of, takes, values_of
 from ncu_launch.targets.reference_kernels import is_known_work
 from ncu_launch.workload_spec import Workload
 
@@ -26,6 +31,9 @@ ARGUMENTS = {
     "sequence": ("seq_len", "sequence_length"),
 }
 """Argument names that stand for each size."""
+
+MAKER = "make_inputs"
+"""The function that returns the inputs of the others in its file: a tensor, a tuple, or a dict of keywords."""
 
 OPTIONS = {"batch": "--batch-size", "input": "--input-size", "sequence": "--seq-len"}
 COLUMNS = {"batch": "batch_size", "input": "input_size", "sequence": "sequence_length"}
@@ -43,7 +51,7 @@ def in_any_folder(target: str) -> str:
 
 
 def sizes_taken(target: str) -> frozenset[str] | None:
-    """Which of batch, input and sequence a function accepts, according to its source.
+    """Which of batch, input and sequence a function, or `make_inputs` beside it, accepts, according to its source.
 
     None if there is no source, if the name is not that of a plain function in it, or if a decorator may have changed
     its arguments.
@@ -54,11 +62,13 @@ def sizes_taken(target: str) -> frozenset[str] | None:
         tree = ast.parse(source.read_text("utf-8")) if source is not None else None
     except (OSError, SyntaxError, ValueError):
         return None
-    found = [node for node in (tree.body if tree else []) if isinstance(node, ast.FunctionDef) and node.name == name]
+    functions = [node for node in (tree.body if tree else []) if isinstance(node, ast.FunctionDef)]
+    found = [node for node in functions if node.name == name]
     if not found or found[-1].decorator_list:
         return None
-    arguments = found[-1].args
-    return _sizes_among(argument.arg for argument in (*arguments.args, *arguments.kwonlyargs))
+    makers = [node for node in functions if node.name == MAKER]
+    taking = [node.args for node in (found[-1], *makers[-1:])]
+    return _sizes_among(argument.arg for each in taking for argument in (*each.args, *each.kwonlyargs))
 
 
 def lacks(target: str, size: str, has: Iterable[str] | None = None) -> WrongUsage:
@@ -69,28 +79,111 @@ def lacks(target: str, size: str, has: Iterable[str] | None = None) -> WrongUsag
     return WrongUsage(f"{target} takes no {OPTIONS[size]}: it has no argument called {names}.", cause, advice)
 
 
-def called(target: str, workload: Workload) -> tuple[Any, Any, dict[str, int]]:
-    """Call a user's function; returns its model, its inputs, and the sizes passed to it, by column name.
+@dataclass
+class CalledFunction:
+    """What a user's function is: a model, or something else to call, with its inputs.
 
-    The batch size (default 1) is passed if the function accepts it, other sizes if they were requested. Raises
-    `WrongUsage` if the function has no argument for a requested size, requires one that was not requested, or returns
-    anything but a model and its inputs.
+    `sizes` are those that were passed to it, by column of the table of measured points. `is_model` is False where there
+    is no module: nothing is trained then, and inputs keep the types that they were made with. `takes_dtype` is True
+    where an argument sets these types. `note` says what it is.
     """
-    function = _function(target)
-    arguments = _arguments(function)
+
+    work: Callable[..., Any]
+    inputs: Any
+    sizes: dict[str, int]
+    is_model: bool
+    note: str = ""
+    takes_dtype: bool = False
+
+
+def called(target: str, workload: Workload, device: str) -> CalledFunction:
+    """Call a user's function as far as is needed to know what it is.
+
+    The function, and `make_inputs` beside it, are given what they have arguments for: the batch size (default 1), other
+    sizes if they were requested, the workload's own arguments, and the device and type under the names `device` and
+    `dtype`. Raises `WrongUsage` if neither has an argument that was given, or the function needs one that was not.
+    """
+    function, maker = _function_and_maker(target)
+    arguments = arguments_of(function)
+    of_maker = arguments_of(maker) if maker is not None else {}
+    sizes = _sizes_asked(target, workload, {**of_maker, **arguments})
+    values_of(target, _known_to_neither(workload, arguments, of_maker), arguments)  # raises for any name
+    given = _given(target, workload, arguments, sizes, device)
+    missing = [one.name for one in arguments.values() if one.is_required and one.name not in given]
+    columns = {COLUMNS[size]: value for size, value in sizes.items()}
+    if maker is None:
+        _check_the_rest(target, missing)
+    inputs = maker(**_given(f"{target}'s {MAKER}", workload, of_maker, sizes, device)) if maker is not None else None
+    if missing:
+        note = f"{_name(target)} is called with what {MAKER} returns"
+        found = CalledFunction(partial(function, **given), inputs, columns, is_model=False, note=note)
+    else:
+        found = _told_apart(target, partial(function, **given), given, inputs, columns)
+    found.takes_dtype = "dtype" in arguments or "dtype" in of_maker
+    return found
+
+
+def _told_apart(
+    target: str, function: Callable[[], Any], given: dict[str, Any], inputs: Any, sizes: dict[str, int]
+) -> CalledFunction:
+    """What a function that needs no inputs is, by what it returns. `inputs` are those of `make_inputs`, or None."""
+    made = function()
+    if isinstance(made, tuple) and len(made) == 2 and callable(made[0]):
+        return CalledFunction(*made, sizes, is_model=_is_module(made[0]))
+    if _is_module(made) and inputs is None:
+        raise WrongUsage(
+            f"{target} returned a module without inputs.",
+            advice=f"Return (module, inputs), or write a function {MAKER} beside it that returns them.",
+        )
+    if callable(made):
+        if inputs is None or not (_is_module(made) or takes(made, inputs)):
+            return CalledFunction(made, (), sizes, is_model=False, note=f"{_name(target)} returned what is called")
+        note = f"{_name(target)} returned what is called, with what {MAKER} returns"
+        return CalledFunction(made, inputs, sizes, _is_module(made), note)
+    told = ", ".join(f"{name}={value}" for name, value in given.items())
+    note = f"{_name(target)}({told}) is called as it is: what it makes for itself is part of the work ({MAKER} is not)"
+    return CalledFunction(function, (), sizes, is_model=False, note=note)
+
+
+def _name(target: str) -> str:
+    return target.rpartition(":")[2]
+
+
+def _is_module(made: Any) -> bool:
+    from torch import nn
+
+    return isinstance(made, nn.Module)
+
+
+def _sizes_asked(target: str, workload: Workload, arguments: Mapping[str, Argument]) -> dict[str, int]:
+    """The sizes that are passed. Raises `WrongUsage` for one that was requested and that no argument takes."""
     asked = {"batch": workload.batch_size, "input": workload.input_size, "sequence": workload.sequence_length}
-    given: dict[str, Any] = {}
     taken: dict[str, int] = {}
     for size, value in asked.items():
-        names = [name for name in ARGUMENTS[size] if name in arguments]
-        if not names and value is not None and (size, value) != ("batch", 1):
+        if any(name in arguments for name in ARGUMENTS[size]):
+            taken |= {size: value} if value is not None else {}
+        elif value is not None and (size, value) != ("batch", 1):
             raise lacks(target, size, arguments)
-        if names and value is not None:
-            given |= dict.fromkeys(names, value)
-            taken[COLUMNS[size]] = value
-    _check_the_rest(target, [name for name, needed in arguments.items() if needed and name not in given])
-    model, inputs = _model_and_inputs(target, function(**given))
-    return model, inputs, taken
+    return taken
+
+
+def _known_to_neither(
+    workload: Workload, arguments: Mapping[str, Argument], of_maker: Mapping[str, Argument]
+) -> dict[str, str]:
+    return {name: text for name, text in workload.arguments if name not in arguments and name not in of_maker}
+
+
+def _given(
+    target: str, workload: Workload, arguments: Mapping[str, Argument], sizes: Mapping[str, int], device: str
+) -> dict[str, Any]:
+    """The values of the arguments that are known."""
+    given: dict[str, Any] = {
+        name: value for size, value in sizes.items() for name in ARGUMENTS[size] if name in arguments
+    }
+    given |= {"device": device} if "device" in arguments else {}
+    given |= {"dtype": dtype_of(workload.dtype)} if "dtype" in arguments else {}
+    own = {name: text for name, text in workload.arguments if name in arguments}
+    return given | values_of(target, own, arguments)
 
 
 def _sizes_among(arguments: Iterable[str]) -> frozenset[str]:
@@ -98,43 +191,32 @@ def _sizes_among(arguments: Iterable[str]) -> frozenset[str]:
     return frozenset(size for size, names in ARGUMENTS.items() if known & set(names))
 
 
-def _arguments(function: Any) -> dict[str, bool]:
-    """Arguments that can be passed by name, and whether each is required."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # functions written in C have no signature
-        return {}
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {one.name: one.default is inspect.Parameter.empty for one in parameters if one.kind in by_name}
-
-
 def _check_the_rest(target: str, needed: list[str]) -> None:
     for name in needed:
-        option = next((OPTIONS[size] for size, names in ARGUMENTS.items() if name in names), None)
-        advice = f"Say {option}." if option else "Give it a default: only sizes can be passed."
-        raise WrongUsage(f"{target} needs a value for {name}.", advice=advice)
-
-
-def _model_and_inputs(target: str, made: Any) -> tuple[Any, Any]:
-    if not (isinstance(made, tuple) and len(made) == 2 and callable(made[0])):
+        option = next((OPTIONS[size] for size, names in ARGUMENTS.items() if name in names), f"--arg {name}=VALUE")
         raise WrongUsage(
-            f"{target} returned {type(made).__name__}, not a model and its inputs.",
-            advice="Return (model, inputs), with inputs a tensor, a tuple of arguments or a dict of keyword arguments.",
+            f"{target} needs a value for {name}.",
+            advice=f"Say {option}, give it a default, or write a function {MAKER} beside it that returns its inputs.",
         )
-    return made
 
 
 # ------------------------------------------------------------------------------------------------- finding the function
 
 
-def _function(target: str) -> Any:
+def _function_and_maker(target: str) -> tuple[Any, Any]:
+    """The function, and `make_inputs` of the same module, None if there is none."""
     _import_from_current_folder()
     place, _, name = target.rpartition(":")
     module = _module_of_file(Path(place)) if place.endswith(".py") else _module(place)
     function = getattr(module, name, None)
     if not callable(function):
-        raise WrongUsage(f"{place} has no function called {name}.", advice="Write it as FILE.py:FUNCTION.")
-    return function
+        near = near_names(name, [one for one in vars(module) if callable(getattr(module, one))], most=1)
+        raise WrongUsage(
+            f"{place} has no function called {name}." + (f" Did you mean {near[0]}?" if near else ""),
+            advice="Write it as FILE.py:FUNCTION.",
+        )
+    maker = getattr(module, MAKER, None)
+    return function, maker if callable(maker) and name != MAKER else None
 
 
 def _import_from_current_folder() -> None:

@@ -66,6 +66,7 @@ def estimate(workload: Workload, operators_path: Path, summary_path: Path) -> No
     workload, notes = _runnable_without_data(workload)
     with _explained(workload):
         built = _built(workload)
+        workload = workload if built.is_model else workload.of_function()
         seconds = time.perf_counter() - STARTED
         from torch._subclasses.fake_tensor import FakeTensorMode
 

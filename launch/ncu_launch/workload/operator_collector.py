@@ -150,16 +150,18 @@ def collector_class() -> type:
                 return cpu_unit(dtype)
             return elementwise_unit(dtype) if self.device == "cuda" and not is_contraction else None
 
-        def flush(self, stream: TextIO) -> None:
-            """Write what was recorded since the last time."""
+        def flush(self, stream: TextIO) -> int:
+            """Write what was recorded since the last time; returns how many operators that is."""
             if self._events:
                 torch.cuda.synchronize()
                 for record, (start, end) in zip(self.records, self._events, strict=True):
                     record["ns"] = start.elapsed_time(end) * 1e6
             stream.writelines(json.dumps(record) + "\n" for record in self.records)
             stream.flush()
+            written = len(self.records)
             self.records.clear()
             self._events.clear()
+            return written
 
     return OperatorCollector
 

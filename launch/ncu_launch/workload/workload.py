@@ -31,6 +31,8 @@ from ncu_launch.workload_spec import Facts, Workload
 
 TORCH_DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
+CHANGES_ITS_INPUTS = "the work changes its inputs in place: each iteration starts from what the one before left"
+
 NOT_AS_ASKED = {
     "compile": ["PyTorch does not compile under the operator collector: these are the operators of the eager model"],
     "jit": ["TorchScript runs without its optimizer under the operator collector, and knows no modules"],
@@ -48,6 +50,7 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
     torch.manual_seed(workload.seed)
     device = device_here(workload.device)
     built = build(workload)
+    workload = workload if built.is_model else workload.of_function()
     with joined_ranks(workload, device, facts_path.parent.parent):
         _run(workload, built, device, facts_path, operators_path)
 
@@ -58,8 +61,11 @@ def _run(workload: Workload, built: Built, device: str, facts_path: Path, operat
         facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
     _write(facts_path, facts)
     step = _prepared(workload, built, device)
+    unchanged = step.versions()
     for _ in range(workload.warmup):
         step.run(lambda phase: nullcontext())
+    if step.versions() != unchanged:
+        facts.notes.append(CHANGES_ITS_INPUTS)
     meet(workload)
     if workload.mode == "cudagraph":
         facts.notes += _profile_graph(step)
@@ -155,10 +161,12 @@ def placed(workload: Workload, built: Built, device: str) -> tuple[Any, tuple[An
         model = model.to(memory_format=memory_format)
 
     def place(tensor: Any) -> Any:
+        needs_gradient = tensor.requires_grad
         tensor = tensor.to(device)
         if tensor.is_floating_point() and dtype is not None:
             tensor = tensor.to(dtype)
-        return tensor.to(memory_format=memory_format) if memory_format is not None and tensor.dim() == 4 else tensor
+        tensor = tensor.to(memory_format=memory_format) if memory_format is not None and tensor.dim() == 4 else tensor
+        return tensor.detach().requires_grad_() if needs_gradient else tensor
 
     return model, with_each_tensor(built.args, place), with_each_tensor(built.kwargs or {}, place)
 
@@ -193,17 +201,22 @@ def assembled(
     """The step of a model that was placed with its inputs. Raises as `prepared` does."""
     import torch
 
-    model = _compiled(workload, replicated(workload, watched), arguments, keywords)
+    model = _compiled(workload, replicated(workload, watched), arguments, keywords, device)
+    if workload.wants_step and not any(True for _ in watched.parameters()):
+        raise WrongUsage(
+            f"{workload.target} has no parameters, so there is nothing for an optimizer to do.",
+            advice="Use --phase forward, or forward,backward where its inputs need gradients.",
+        )
     optimizer = torch.optim.SGD(watched.parameters(), lr=1e-3) if workload.wants_step else None
     return Step(workload, watched, model, arguments, keywords, optimizer, device, built.root)
 
 
-def _compiled(workload: Workload, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def _compiled(workload: Workload, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], device: str) -> Any:
     import torch
 
     if workload.mode == "compile":
         return torch.compile(model)
-    if workload.mode == "cudagraph" and not next(model.parameters()).is_cuda:
+    if workload.mode == "cudagraph" and device != "cuda":
         raise NcuBenchError("CUDA graphs need a CUDA device.", "The model runs on the CPU here.", "Use --mode eager.")
     if workload.mode == "jit":
         if keywords:
@@ -230,6 +243,15 @@ class Step:
     device: str
     root: str
 
+    def leaves(self) -> Iterator[Any]:
+        """The tensors that a backward pass can give gradients: parameters and inputs."""
+        yield from self.watched.parameters()
+        yield from (one for one in tensors_in((self.arguments, self.keywords)) if one.requires_grad)
+
+    def versions(self) -> list[int]:
+        """For each input, how often it was changed in place."""
+        return [tensor._version for tensor in tensors_in((self.arguments, self.keywords))]
+
     def run(self, during: Callable[[str], AbstractContextManager[None]]) -> None:
         """Forward, and as far beyond as the workload asks, each inside `during(phase)`."""
         import torch
@@ -249,8 +271,8 @@ class Step:
         if self.optimizer is not None:
             with during("optimizer"):
                 self.optimizer.step()
-        for parameter in self.watched.parameters():
-            parameter.grad = None
+        for leaf in self.leaves():
+            leaf.grad = None
         if self.device == "cuda" and not torch.cuda.is_current_stream_capturing():
             torch.cuda.synchronize()
 
@@ -277,6 +299,7 @@ def _collect(step: Step, path: Path) -> dict[str, int]:
     attribution.attach(step.watched, step.root)
     device_name = torch.cuda.get_device_name() if step.device == "cuda" else cpu_name()
     threads = torch.get_num_threads() if step.device == "cpu" else None
+    recorded = 0
     with opened_with_header(path, step.device, device_name, threads=threads) as stream:
         for iteration in range(step.workload.iterations):
             attribution.iteration = iteration
@@ -285,8 +308,14 @@ def _collect(step: Step, path: Path) -> dict[str, int]:
                     step.run(attribution.during)
             finally:
                 attribution.forget()
-                collector.flush(stream)
+                recorded += collector.flush(stream)
     attribution.detach()
+    if not recorded:
+        raise NcuBenchError(
+            f"{step.workload.target} ran no operator of PyTorch.",
+            "It may compute with another library (NumPy, a compiled extension), which the collector does not see.",
+            "Under ncu, on a machine with an NVIDIA GPU, every kernel that it launches is seen.",
+        )
     return dict(sorted(collector.unknown.items()))
 
 

@@ -19,12 +19,13 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 from ncu_launch.files.manifest import Manifest, write_manifest
 from ncu_launch.files.run_files import BENCH_FILE, LOGS, MANIFEST
 from ncu_launch.files.run_folder import writing
+from ncu_launch.targets.function_arguments import split
 from ncu_launch.targets.model_name_check import misspelt
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES
 
 from ncu_tools.bench.dask_sweep import rows_by_dask
 from ncu_tools.cli.list_option import list_option
-from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, format_option, options_in, show
+from ncu_tools.cli.options import MACHINE_FORMATS, argument_option, echo_notes, format_option, options_in, show
 from ncu_tools.numbers.number_format import counted, digits, duration
 from ncu_tools.report.table import Column, Table, printable
 
@@ -73,10 +74,11 @@ class SweepOptions:
     phases: tuple[str, ...]
     autocast: bool
     channels_last: bool
+    arguments: tuple[str, ...]
 
     def of(self, targets: tuple[str, ...]) -> Sweep:
-        """The sweep of these models."""
-        options = asdict(self)
+        """The sweep of these models. Raises `WrongUsage` for an argument that is no NAME=VALUE."""
+        options = asdict(self) | {"arguments": (split(self.arguments),)}
         for name in ("input_sizes", "sequence_lengths"):
             options[name] = options[name] or (None,)
         return Sweep(targets, **options)
@@ -102,6 +104,7 @@ class EffortOptions:
 @click.option("--resume", is_flag=True, help="Go on with the sweep in this run folder: measure what has no row yet.")
 @click.option("--retry-failed", is_flag=True, help="With --resume, measure points again that are not ok.")
 @list_option("--batch-size", "batch_sizes", type=SIZE, default=(1,), metavar="N,...", help="Samples.  [default: 1]")
+@argument_option
 @list_option("--input-size", "input_sizes", type=SIZE, metavar="N,...", help="Image heights and widths.")
 @list_option(
     "--seq-len", "sequence_lengths", type=SIZE, metavar="N,...", help="Sequence lengths of hf: models and of functions."

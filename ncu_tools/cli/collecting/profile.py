@@ -17,10 +17,12 @@ from ncu_launch.errors import WrongUsage
 from ncu_launch.profile.collect import LineCallback
 from ncu_launch.profile.plan import TOOLS, Request
 from ncu_launch.profilers.rank_environment import COLLECTIVES, TOOL_PER
+from ncu_launch.targets.function_arguments import split
 from ncu_launch.workload_spec import DEVICES, DTYPES, MODES, PHASES, Workload
 
 from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
+    argument_option,
     echo_notes,
     format_option,
     machine_option,
@@ -45,6 +47,7 @@ class WorkloadOptions:
     """The options on how a model runs."""
 
     batch_size: int
+    arguments: tuple[str, ...]
     input_size: int | None
     seq_len: int | None
     dtype: str
@@ -59,7 +62,8 @@ class WorkloadOptions:
     def of(self, target: str) -> Workload:
         """The workload of a target with these options."""
         options = asdict(self)
-        return Workload(target, sequence_length=options.pop("seq_len"), **options)
+        arguments = split(options.pop("arguments"))
+        return Workload(target, sequence_length=options.pop("seq_len"), arguments=arguments, **options)
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,7 @@ def _words(arguments: str) -> tuple[str, ...]:
     "--tool", type=click.Choice(TOOLS), default="auto", show_default=True, help="auto takes ncu where it can run."
 )
 @click.option("--batch-size", type=click.IntRange(min=1), default=1, show_default=True)
+@argument_option
 @click.option("--input-size", type=click.IntRange(min=8), help="Image height and width.")
 @click.option("--seq-len", type=click.IntRange(min=1), help="Sequence length of hf: models.")
 @click.option("--dtype", type=click.Choice(DTYPES), default="fp32", show_default=True)

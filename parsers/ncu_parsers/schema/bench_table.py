@@ -18,11 +18,11 @@ BENCH = "bench"
 """Value of `table` in the file's metadata."""
 
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11), later with process_means_ns and host added; files without these read them as null."""
+"""History: 1 (2026-11), later with process_means_ns, host and arguments; files without these read them as null."""
 
 IDENTITY = (
     "target", "device_name", "dtype", "autocast", "mode", "channels_last", "phase", "batch_size", "input_size",
-    "sequence_length",
+    "sequence_length", "arguments",
 )  # fmt: skip
 
 _MEANS = "process_means_ns"
@@ -45,6 +45,7 @@ COLUMNS: tuple[Field, ...] = (
     Field("batch_size", pa.int64(), "", "samples per iteration", "a target of known work, or of unknown size"),
     Field("input_size", pa.int64(), "pixel", "width of the images", "no images, or not ok and the target's own size"),
     Field("sequence_length", pa.int64(), "token", "tokens per sample", "no tokens, or not ok and not asked for"),
+    Field("arguments", pa.string(), "", "what a function was given, as n=64, dtype=fp16", "no function, or nothing"),
     Field("outcome", _NAME, "", "ok, out of memory, failed, crashed or timed out", "never"),
     Field("reason", pa.string(), "", "why it is not ok", "it is ok"),
     Field("latency_mean_ns", pa.float64(), "ns", "mean time of an iteration", _NOT_OK),

@@ -240,7 +240,7 @@ class TestTargets:
         [
             (["resnet19"], 2, "Near names: resnet18"),
             (["hf:bert-bas"], 2, "bert-base"),
-            (["my_models.py:wrong"], 2, "not a model and its inputs"),
+            (["my_models.py:wrong"], 1, "my_models.py:wrong ran no operator of PyTorch"),
             (["my_models.py:nothing"], 2, "has no function called nothing"),
             (["no_file.py:f"], 1, "does not exist"),
             (["resnet18", "--device", "cuda"], 1, "There is no CUDA device here"),

@@ -44,7 +44,7 @@ def row(target: str = "one", batch: int = 1, latency: float = 1e6, **changes: An
     return {
         "point": f"{target} {batch} {changes}", "target": target, "device": "cpu", "device_name": "a processor",
         "dtype": "fp32", "autocast": False, "mode": "eager", "channels_last": False, "phase": "forward",
-        "batch_size": batch, "input_size": 64, "sequence_length": None, "outcome": "ok", "latency_mean_ns": latency,
+        "batch_size": batch, "input_size": 64, "sequence_length": None, "arguments": None, "outcome": "ok", "latency_mean_ns": latency,
         "latency_low_ns": None, "latency_high_ns": None, "iterations": 1, "process_means_ns": None,
         "throughput": batch / latency * 1e9, "throughput_unit": "image/s", "parameters": 10, "expected_flops": 1e6,
         "expected_bytes": 1e5, **changes,
