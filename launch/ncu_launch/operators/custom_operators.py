@@ -372,8 +372,8 @@ _OF_LIBRARIES: dict[str, Formula] = {
     "aiter::_groupnorm_run": _group_norm(),
     "aiter::rms_norm": of_first(RMS_NORM, read=(0, 1)),
     "aiter::gemm_a16w16": linear(),
-    # torchao: torchao/ops.py, prototype/mx_formats/kernels.py, prototype/blockwise_fp8_training/kernels.py; quant_llm_linear
-    # stands in torchao/ops.py of v0.7.0
+    # torchao: torchao/ops.py (quant_llm_linear in v0.7.0's), prototype/mx_formats/kernels.py,
+    # prototype/blockwise_fp8_training/kernels.py
     "torchao::mx_fp8_bf16": scaled_product(lambda call: "bfloat16"),
     "torchao::blockwise_scaled_mm": scaled_product(asked_type(6)),
     "torchao::triton_fp8_gemm_1x128_128x128": scaled_product(_or_float32(5)),

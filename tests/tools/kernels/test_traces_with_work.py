@@ -97,6 +97,16 @@ class TestHotspotsOfATrace:
         assert any("80.0 % of kernel time has FLOPs; not known: custom::secret 20.0 %" in note for note in notes)
         assert any("estimates, not counted" in note for note in notes)
 
+    def test_name_communication_apart_from_operators_whose_flops_are_not_known(self, tmp_path: Path) -> None:
+        reduced = [host("cpu_op", "record_param_comms", 150, 10), call(5, 151)]
+        collective = gpu("kernel", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgs)", 600, 50, 5)
+        trace = written(tmp_path, [*events(), *reduced, collective])
+        parquet = str(tmp_path / "launches.parquet")
+        assert CliRunner().invoke(cli, ["parse", trace, "-o", parquet]).exit_code == 0
+        said = "64.0 % of kernel time has FLOPs, 20.0 % is communication; not known: custom::secret 16.0 %"
+        for path in (trace, parquet):
+            assert any(said in note for note in answer("hotspots", path)["notes"])
+
     def test_by_operator_count_each_call_once_with_all_that_it_launched(self, trace: str) -> None:
         rows = {row["kernel"]: row for row in answer("hotspots", trace, "--group", "operator")["rows"]}
         assert rows.keys() == {"aten::mm", "aten::add", "custom::secret"}
