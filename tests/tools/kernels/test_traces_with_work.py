@@ -193,6 +193,19 @@ def test_two_traces_are_compared_by_the_calls_of_their_operators(trace: str, tmp
     assert any("estimates, not counted" in note for note in found["notes"])
 
 
+def test_two_traces_are_shown_with_the_work_of_a_call_of_each_operator(
+    trace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    slower = written(tmp_path, events(microseconds=150), "slower.json")
+    shown = CliRunner().invoke(cli, ["compare", trace, slower, "--operators", "--format", "markdown"]).stdout
+    titles, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if "|" in line]
+    (mm,) = [dict(zip(titles, row, strict=True)) for row in rows if row[0] == "aten::mm"]
+    assert (mm["base calls"], mm["new calls"], mm["base FLOPs/call"]) == ("1", "1", "17.18 GFLOP")
+    assert mm["new least B/call"] == "29.36 MB"
+    assert titles[0] == "operator"
+
+
 def test_calls_of_two_traces_with_the_same_numbers_stay_apart(trace: str, tmp_path: Path) -> None:
     both = pa.concat_tables([table_of(trace), table_of(written(tmp_path, events(), "other.json"))])
     assert len(calls_of_operators(both)) == 2 * len(calls_of_operators(table_of(trace))) == 6
