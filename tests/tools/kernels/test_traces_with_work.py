@@ -181,6 +181,12 @@ def test_the_page_of_a_trace_has_least_bytes_in_the_place_of_dram_bytes(trace: s
     assert by_operator["aten::mm"]["bound"] == "tensor BF16"
 
 
+def test_the_page_of_a_trace_does_not_ask_for_counters_of_caches(trace: str) -> None:
+    notes = content([ReportedRun("trace", table_of(trace))])["notes"]
+    assert any("estimates, not counted" in note for note in notes)
+    assert not any("ask ncu for" in note for note in notes)
+
+
 def test_two_traces_are_compared_by_the_calls_of_their_operators(trace: str, tmp_path: Path) -> None:
     slower = written(tmp_path, events(microseconds=150), "slower.json")
     found = answer("compare", trace, slower, "--operators")
