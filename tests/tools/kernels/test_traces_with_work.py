@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
+from ncu_launch.profilers.rank_environment import is_collective
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.schema import tables
@@ -136,6 +138,18 @@ class TestHotspotsOfATrace:
         (gemm,) = [row for row in found if row["kernel"] == "nvjet_tst_128x256"]
         assert gemm["bound_fraction"] > 2
         assert "of the tensor BF16 ceiling" in gemm["flag"]
+        assert "more than twice a data sheet's value; probably the wrong machine" in gemm["flag"]
+
+    @pytest.mark.parametrize("command", ["hotspots", "roofline"])
+    def test_and_roofline_flag_it_with_the_likely_cause_in_json_and_below_the_table(
+        self, command: str, tmp_path: Path
+    ) -> None:
+        path = written(tmp_path, events(microseconds=40))
+        output = ["-o", str(tmp_path / "a.svg")] if command == "roofline" else []
+        (gemm,) = [row for row in answer(command, path, *output)["rows"] if row["kernel"] == "nvjet_tst_128x256"]
+        for cause in ("137.7 % of the tensor BF16 ceiling", "perhaps the sparse path"):
+            assert cause in gemm["flag"]
+            assert cause in " ".join(CliRunner().invoke(cli, [command, path, *output]).output.split())
 
     def test_of_a_trace_without_shapes_say_how_to_record_them(self, tmp_path: Path) -> None:
         bare = [host("cpu_op", "aten::mm", 0, 40), call(1, 10), gpu("kernel", "gemm", 100, 5, 1)]
@@ -287,8 +301,41 @@ def test_a_table_without_operators_stays_as_it_is() -> None:
     assert with_work_of_operators(bare) is bare
 
 
+COVERAGE = {
+    QWEN: (69.9, 100.0, 0.0),
+    COMPILED: (93.3, 93.3, 0.0),
+    VLLM: (2.7, 100.0, 0.0),
+    SGLANG: (0.9, 100.0, 0.0),
+    "AMD-AGI__TraceLens__b200__eager_trace.json.gz": (19.8, 24.7, 19.7),
+    "facebookresearch__HTA__trace_filter__sampled_rank-0.json.gz": (15.2, 44.1, 65.3),
+    "facebookresearch__HTA__trace_filter__sampled_rank-1.json.gz": (14.2, 34.1, 58.2),
+}
+"""Shared trace -> per cent of kernel time with FLOPs, of that whose operator is known and no collective, and per cent
+that is communication, as in docs/shapes.md."""
+
+
 @needs_shared_reports
-@pytest.mark.parametrize("name", [QWEN, COMPILED, VLLM, SGLANG])
+def test_the_coverage_of_every_shared_trace_stands_here() -> None:
+    assert COVERAGE.keys() == {path.name for path in (SHARED / "reports" / "kineto").iterdir()}
+
+
+@needs_shared_reports
+@pytest.mark.parametrize("name", COVERAGE)
+def test_as_much_time_of_a_real_trace_has_flops_as_the_documentation_says(name: str) -> None:
+    launches = table_of(str(SHARED / "reports" / "kineto" / name))
+    note = next(one for one in hotspots(launches, ceilings_of(launches)).notes if "kernel time" in one)
+    with_flops, of_operators, communication = COVERAGE[name]
+    assert f"{with_flops} % of kernel time has FLOPs" in note
+    assert (f"{communication} % is communication" in note) == bool(communication)
+    time, flops, calls = (tables.floats(launches, one) for one in ("duration_ns", "operator_flops", "operator_call"))
+    is_kernel = np.array([one == "kernel" for one in tables.words(launches, "operation")])
+    computes = is_kernel & np.array([not is_collective(one or "") for one in tables.words(launches, "kernel_name")])
+    launched = time[computes & ~np.isnan(calls)].sum()
+    assert 100 * time[computes & ~np.isnan(flops)].sum() / launched == pytest.approx(of_operators, abs=0.05)
+
+
+@needs_shared_reports
+@pytest.mark.parametrize("name", COVERAGE)
 def test_sums_by_operator_module_and_phase_of_a_real_trace_are_its_total(name: str) -> None:
     launches = table_of(str(SHARED / "reports" / "kineto" / name))
     total = tables.or_zero(tables.floats(launches, "operator_flops")).sum()
