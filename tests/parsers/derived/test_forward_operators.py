@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import re
@@ -18,8 +19,10 @@ from ncu_parsers.report_data.report import Report
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.kineto import read_report
 
-from tests.parsers.timelines.test_kineto import host, rows
-from tests.parsers.timelines.test_work_of_traces import operator, trace
+from tests.conftest import SHARED
+from tests.parsers.timelines.test_kineto import call, gpu, host, rows
+from tests.parsers.timelines.test_work_of_traces import BF16, operator, trace
+from tests.support.reports import needs_shared_reports
 
 NODE = "autograd::engine::evaluate_function"
 COMPUTES = re.compile(r"aten::(?:\w+_backward\w*|b?mm)")
@@ -50,6 +53,13 @@ class TestABackwardOperatorWithoutShapes:
         other = numbered(operator("aten::mm", 30, 20, [[9, 9], [9, 9]], ["float"] * 2, ["", ""]), 8)
         report = trace(tmp_path, forward_mm(0, 7), other, *backward_mm(100, 7))
         assert flops_of_backward(report)["aten::mm"] == 2 * 2 * 3 * 4
+
+    def test_that_launched_a_kernel_gives_it_the_flops_and_the_unit_of_the_forward_types(self, tmp_path: Path) -> None:
+        forward = numbered(operator("aten::mm", 0, 20, [[2, 3], [3, 4]], [BF16] * 2, ["", ""]), 7)
+        report = trace(tmp_path, forward, *backward_mm(100, 7), call(1, 110), gpu("kernel", "a_gemm", 200, 5, 1))
+        (row,) = rows(report)
+        assert (row["phase"], row["flops"], row["tensor_flops_bf16"]) == ("backward", 48, 48)
+        assert row["least_bytes"] == 2 * (6 + 12 + 8)
 
     def test_takes_those_of_the_last_of_several_that_began_with_that_number(self, tmp_path: Path) -> None:
         wrapper = numbered(operator("aten::matmul", 0, 40, [[1], [1]], ["float"] * 2, ["", ""]), 7)
@@ -116,12 +126,33 @@ def torch_trace(folder: Path) -> dict[str, Any]:
 
 def without_shapes_of_backward(traced: dict[str, Any]) -> dict[str, Any]:
     calls = [one for one in traced["traceEvents"] if one.get("cat") == "cpu_op"]
-    nodes = [(one["ts"], one["ts"] + one["dur"]) for one in calls if one["name"].startswith(NODE)]
+    nodes = [(one["tid"], one["ts"], one["ts"] + one["dur"]) for one in calls if one["name"].startswith(NODE)]
     assert nodes
     for one in calls:
-        if any(begin <= one["ts"] and one["ts"] + one["dur"] <= end for begin, end in nodes):
+        begin, end = one["ts"], one["ts"] + one["dur"]
+        if any(thread == one["tid"] and since <= begin and end <= until for thread, since, until in nodes):
             one["args"] = {name: value for name, value in one["args"].items() if name not in SHAPES}
     return traced
+
+
+@needs_shared_reports
+def test_calls_of_a_training_on_a_gpu_have_the_same_work_without_the_shapes_of_their_backward_pass(
+    tmp_path: Path,
+) -> None:
+    """The forward operators of most calls are not in this trace, which is a part of one."""
+    path, other = next((SHARED / "reports" / "kineto").glob("*sampled_rank-0*")), tmp_path / "without_shapes.json"
+    other.write_text(json.dumps(without_shapes_of_backward(json.loads(gzip.decompress(path.read_bytes())))))
+    pairs = zip(*(rows(read_report(Source(str(one)))) for one in (path, other)), strict=True)
+    rebuilt = [
+        (own, taken)
+        for own, taken in pairs
+        if taken["phase"] == "backward" and taken["operator_flops"] and not taken["shapes"]
+    ]
+    assert len(rebuilt) > 90
+    assert {own["operator"] for own, _ in rebuilt} == {"aten::mm", "aten::bmm", "aten::_softmax_backward_data"}
+    for own, taken in rebuilt:
+        assert (taken["operator_flops"], taken["flops"]) == (own["operator_flops"], own["flops"])
+        assert taken["operator_least_bytes"] == own["operator_least_bytes"]
 
 
 @pytest.mark.slow
