@@ -11,6 +11,7 @@ from collections import defaultdict
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.profilers.rank_environment import is_collective
 from ncu_parsers.derived.operators.work_from_shapes import (
     OPERATOR_BYTES,
     OPERATOR_CALL,
@@ -106,10 +107,13 @@ def calls_of_operators(table: pa.Table) -> pa.Table:
 
 
 class WorkCoverage:
-    """How much of the time of a trace's kernels has FLOPs, and which operators have none; a stretch at a time."""
+    """How much of the time of a trace's kernels has FLOPs, and which operators have none; a stretch at a time.
+
+    Kernels of collectives are communication: no operator's FLOPs are missing there.
+    """
 
     def __init__(self) -> None:
-        self.seconds = self.known = 0.0
+        self.seconds = self.known = self.communication = 0.0
         self.estimated = self.counted = self.apart = 0
         self.is_joined = False
         self.unknown: defaultdict[str, float] = defaultdict(float)
@@ -133,7 +137,10 @@ class WorkCoverage:
         self.known += float(seconds[known].sum())
         self.apart += int((known & (tables.floats(table, OPERATOR_FLOPS) > 0) & ~has_flops).sum())
         codes, names = tables.codes(table, OPERATOR)
-        missing = timed & ~known
+        kernels, kernel_names = tables.codes(table, "kernel_name")
+        communicates = np.array([is_collective(name or "") for name in kernel_names], bool)[kernels]
+        self.communication += float(seconds[timed & ~known & communicates].sum())
+        missing = timed & ~known & ~communicates
         without = np.isnan(tables.floats(table, OPERATOR_CALL))
         self.unknown[WITHOUT_OPERATOR] += float(seconds[missing & without].sum())
         rest = missing & ~without
@@ -142,7 +149,7 @@ class WorkCoverage:
 
     def merge(self, other: WorkCoverage) -> None:
         """Take what comes behind."""
-        for name in ("seconds", "known", "estimated", "counted", "apart"):
+        for name in ("seconds", "known", "communication", "estimated", "counted", "apart"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.is_joined |= other.is_joined
         for name, amount in other.unknown.items():
@@ -171,12 +178,13 @@ class WorkCoverage:
         return notes
 
     def _missing(self) -> str:
-        """The operators whose FLOPs are not known with their shares of the time, the longest first."""
+        """The share of communication, and operators whose FLOPs are not known with theirs, the longest first."""
+        apart = f", {percent(self.communication / self.seconds)} is communication" if self.communication else ""
         found = sorted(((-amount, name) for name, amount in self.unknown.items() if amount > 0))
         if not found:
-            return ""
+            return apart
         named = [f"{name} {percent(-amount / self.seconds)}" for amount, name in found[:MOST_NAMED]]
         rest = -sum(amount for amount, _ in found[MOST_NAMED:])
         if rest:
             named.append(f"{len(found) - MOST_NAMED} more {percent(rest / self.seconds)}")
-        return f"; not known: {', '.join(named)}"
+        return f"{apart}; not known: {', '.join(named)}"

@@ -73,7 +73,7 @@ class Variant(NamedTuple):
     def _equally_long(self, call: Call, query: Shape, key: Shape, value: Shape) -> _Sizes:
         """Sizes where every sequence is as long as the longest, since they would not fill the tensors otherwise."""
         query, key, value = (shape[1:] if len(shape) == 4 and shape[0] == 1 else shape for shape in (query, key, value))
-        if any(len(shape) != 3 for shape in (query, key, value)):
+        if any(len(shape) != 3 for shape in (query, key, value)) or len(self.longest) != 2:
             raise UnknownWork("the lengths of the sequences")
         count = call.tensor(self.lengths[0]).elements - 1
         rows, columns = (call.value(place) for place in self.longest)
@@ -94,7 +94,7 @@ class Variant(NamedTuple):
         if sizes.rows != sizes.columns and not alignment:
             raise UnknownWork("how a mask lies on scores that are not square")
         shift = sizes.columns - sizes.rows if alignment == LAST else 0
-        seen = _seen(sizes.rows, sizes.columns, shift, left, right)
+        seen = scores_inside(sizes.rows, sizes.columns, shift, left, right)
         return 1.0 - seen / max(sizes.rows * sizes.columns, 1)
 
     def _alignment(self, call: Call) -> str | None:
@@ -122,7 +122,7 @@ def _heads_first(shape: Shape) -> Shape:
     return batch, heads, rows, depth
 
 
-def _seen(rows: int, columns: int, shift: int, left: int, right: int) -> int:
+def scores_inside(rows: int, columns: int, shift: int, left: int, right: int) -> int:
     """Scores (row, column) with row + shift - left <= column <= row + shift + right; a side below 0 is open."""
     upto = _clamped_sum(shift + right + 1, rows, columns) if right >= 0 else rows * columns
     before = _clamped_sum(shift - left, rows, columns) if left >= 0 else 0

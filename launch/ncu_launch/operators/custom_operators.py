@@ -1,6 +1,7 @@
-"""Operators of other libraries: flash-attn, vLLM, SGLang and AITER, as far as shapes tell their work.
+"""Operators of other libraries: flash-attn, xformers, vLLM, SGLang, AITER, torchao and Transformer Engine.
 
-Places of arguments are those of the libraries' own declarations, named below. Left out is what depends on data: experts
+As far as shapes tell their work. Places of arguments are those of the libraries' own declarations, named below. Left
+out is what depends on data: experts
 (which sees how many tokens), pages of a cache and its lengths. So are operators whose arguments differ between
 versions without a shape that shows it.
 """
@@ -8,12 +9,20 @@ versions without a shape that shows it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
-from ncu_launch.operators.attention import LAST, Variant, backward, forward
+from ncu_launch.operators.attention import LAST, Variant, backward, forward, scores_inside
 from ncu_launch.operators.calls import Call, Formula, Tensor, UnknownWork, of_floats
 from ncu_launch.operators.contractions import linear
 from ncu_launch.operators.elementwise import of_first
-from ncu_launch.operators.packed_products import asked_type, columns_of, packed_weight, scaled_product, type_at
+from ncu_launch.operators.packed_products import (
+    asked_type,
+    columns_of,
+    packed_weight,
+    scaled_product,
+    sparse_product,
+    type_at,
+)
 
 # ---------------------------------------------------------------------------------------------------------- attention
 
@@ -52,6 +61,45 @@ FLASH_ATTENTION: dict[str, Formula] = {
     "flash_attn_3::_flash_attn_forward": _FLASH_3,
 }  # fmt: skip
 """Sources: flash_attn/flash_attn_interface.py (flash-attn 2), hopper/flash_api.cpp and flash_attn_interface.py (3)."""
+
+
+def _by_first_argument(tensor: Formula, other: Formula) -> Formula:
+    """The formula of the version whose first argument is a tensor, and of the one where it is none."""
+
+    def of(call: Call) -> Formula:
+        return tensor if call.is_tensor(0) else other
+
+    return Formula(
+        lambda call: of(call).flops(call), lambda call: of(call).read(call), lambda call: of(call).written(call),
+        True, tensor.source, lambda call: of(call).correction(call) if of(call).correction else 0.0,
+    )  # fmt: skip
+
+
+XFORMERS: dict[str, Formula] = {
+    "xformers_flash::flash_fwd": forward(
+        Variant(0, causal=10, heads_first=False, lengths=(3, 4), longest=(6, 7), window=(11, 12), unknown=(5, 14),
+                aligned=LAST)
+    ),
+    "xformers_flash::flash_bwd": _by_first_argument(  # until 0.0.25, and from 0.0.26 on
+        backward(Variant(1, causal=15, heads_first=False, lengths=(9, 10), longest=(11, 12), window=(16, 17),
+                         aligned=LAST), 4),
+        backward(Variant(2, causal=13, heads_first=False, lengths=(7, 8), longest=(9, 10), window=(14, 15),
+                         aligned=LAST), 5),
+    ),
+    # the longest key is no argument, so that lengths leave the FLOPs unknown
+    **{f"xformers::efficient_attention_forward_{name}": forward(
+        Variant(0, heads_first=False, lengths=(4, 5), unknown=unknown, bias=3, mask=9)
+    ) for name, unknown in (("cutlass", (11, 12)), ("ck", (11, 12, 13)))},
+    "xformers::efficient_attention_backward_cutlass": backward(
+        Variant(1, heads_first=False, lengths=(5, 6), longest=(7, 8), unknown=(17,), bias=4, mask=14), 10
+    ),
+    "xformers::efficient_attention_backward_ck": backward(
+        Variant(1, heads_first=False, lengths=(5, 6), longest=(7, 8), unknown=(9, 17), bias=4, mask=15), 11
+    ),
+    "xformers::_sparse24_gemm": sparse_product(0, 1, (2,), type_at(0)),
+}  # fmt: skip
+"""Sources: xformers/ops/fmha/flash.py (tags v0.0.23 to v0.0.33), xformers/csrc/attention/attention.cpp (v0.0.25 and
+v0.0.35), xformers/csrc/sparse24/sparse24.cpp. `xformers_flash3::` calls `flash_attn_3::`."""
 
 
 # ------------------------------------------------------------------------------- norms, activations and quantisation
@@ -193,6 +241,95 @@ def _gptq() -> Formula:
     )
 
 
+def _float8_linear() -> Formula:
+    """A product with a weight [n, k], or in blocks [n / a, k / b, b, a], each with its scales and a bias."""
+
+    def columns(call: Call) -> int:
+        source, weight = call.tensor(0).shape, call.tensor(2).shape
+        if len(weight) not in (2, 4) or call.tensor(2).elements != source[-1] * weight[0] * prod(weight[3:]):
+            raise UnknownWork("a weight that fits the input")
+        return weight[0] * prod(weight[3:])
+
+    def result(call: Call) -> Tensor:
+        return Tensor((*call.tensor(0).shape[:-1], columns(call)), asked_type(5)(call))
+
+    def read(call: Call) -> float:
+        return float(sum(call.tensor(place).bytes for place in (0, 2, 4) if call.is_tensor(place)))
+
+    return Formula(
+        lambda call: 2.0 * call.tensor(0).elements * columns(call), read, lambda call: float(result(call).bytes), True,
+        "2 x rows x columns x inner size (definition of the product)",
+        lambda call: float(result(call).elements) if call.is_tensor(4) else 0.0,
+    )  # fmt: skip
+
+
+def _quant_llm() -> Formula:
+    """A product with a weight [n, k / 32 x bits] packed in int32; bits of exponent and mantissa stand in front."""
+
+    def shifted(call: Call) -> Call:
+        return Call(call.name, call.arguments[2:])
+
+    def formula(call: Call) -> Formula:
+        return packed_weight(columns_of(1, 0), (2,), bits=1 + int(call.value(0)) + int(call.value(1)))
+
+    return Formula(
+        lambda call: formula(call).flops(shifted(call)),
+        lambda call: formula(call).read(shifted(call)),
+        lambda call: formula(call).written(shifted(call)),
+        True,
+        "2 x rows x columns x inner size (definition of the product)",
+    )
+
+
+# ------------------------------------------------------------------------------------- quantisation and masked softmax
+
+
+def _in_blocks(scale: str, elements: Callable[[Call], int], copies: Callable[[Call], int] = lambda call: 1) -> Formula:
+    """To FP8 with a scale for each block of `elements`, `copies` times: its largest, and a division.
+
+    `scale` is the type of the scales.
+    """
+
+    def written(call: Call) -> float:
+        source = call.tensor(0).elements
+        return copies(call) * (source + source / elements(call) * Tensor((), scale).bytes)
+
+    return Formula(
+        lambda call: of_floats(call, copies(call) * (2.0 + QUANTISED) * call.tensor(0).elements),
+        lambda call: float(call.tensor(0).bytes), written, False,
+        "the size and a comparison for the largest of a block, and a division (OCP Microscaling Formats 1.0)",
+    )  # fmt: skip
+
+
+def _or_float32(place: int) -> Callable[[Call], str]:
+    return lambda call: "float32" if call.value(place) is None else asked_type(place)(call)
+
+
+def _dequantised(call: Call) -> Tensor:
+    return call.tensor(0)._replace(dtype=asked_type(2)(call))
+
+
+def _causal_softmax(operations: int, tensors: int = 1) -> Formula:
+    """Operations per score inside of the mask, which ends with the last row and column; the rest is written as 0.
+
+    So many `tensors` of the scores' shape are read inside of it.
+    """
+
+    def inside(call: Call) -> int:
+        *batch, rows, columns = call.tensor(0).shape
+        return prod(batch) * scores_inside(rows, columns, columns - rows, -1, 0)
+
+    return Formula(
+        lambda call: of_floats(call, operations * float(inside(call))),
+        lambda call: float(tensors * inside(call) * Tensor((), call.tensor(0).dtype).bytes),
+        lambda call: float(call.tensor(0).bytes),
+        False,
+        "operations of the definition",
+    )
+
+
+SOFTMAX, SOFTMAX_BACKWARD, SCALED = 5, 4, 1
+
 _SCALED_INTO = scaled_product(type_at(0), bias=5, first=1)
 _OF_LIBRARIES: dict[str, Formula] = {
     # vLLM: csrc/torch_bindings.cpp
@@ -235,9 +372,39 @@ _OF_LIBRARIES: dict[str, Formula] = {
     "aiter::_groupnorm_run": _group_norm(),
     "aiter::rms_norm": of_first(RMS_NORM, read=(0, 1)),
     "aiter::gemm_a16w16": linear(),
+    # torchao: torchao/ops.py (quant_llm_linear in v0.7.0's), prototype/mx_formats/kernels.py,
+    # prototype/blockwise_fp8_training/kernels.py
+    "torchao::mx_fp8_bf16": scaled_product(lambda call: "bfloat16"),
+    "torchao::blockwise_scaled_mm": scaled_product(asked_type(6)),
+    "torchao::triton_fp8_gemm_1x128_128x128": scaled_product(_or_float32(5)),
+    "torchao::triton_fp8_gemm_1x128_128x1": scaled_product(_or_float32(5)),
+    "torchao::rowwise_scaled_linear_sparse_cutlass_f8f8": sparse_product(
+        2, 0, (3, 5), lambda call: type_at(1)(call) if call.value(6) is None else asked_type(6)(call), of_weight=True
+    ),
+    "torchao::float8_linear_cpu": _float8_linear(),
+    "torchao::quant_llm_linear": _quant_llm(),
+    **{f"torchao::triton_to_mxfp8_dim{dim}": _in_blocks("float8_e8m0fnu", lambda call: int(call.value(1, 32)))
+       for dim in (0, 1)},
+    "torchao::mxfp8_quantize": _in_blocks(
+        "float8_e8m0fnu", lambda call: 32, lambda call: bool(call.value(1)) + bool(call.value(2))
+    ),
+    "torchao::triton_mxfp8_dequant_dim0": of_first(1, result=_dequantised, read=(0, 1)),
+    **{f"torchao::triton_fp8_blockwise_act_quant_{side}": _in_blocks("float32", lambda call: int(call.value(1, 128)))
+       for side in ("lhs", "rhs", "transposed_lhs")},
+    **{f"torchao::triton_fp8_blockwise_weight_quant_{side}":
+       _in_blocks("float32", lambda call: int(call.value(1, 128)) ** 2) for side in ("rhs", "transposed_rhs")},
+    # Transformer Engine: transformer_engine/pytorch/attention/dot_product_attention/softmax.py
+    "te_softmax::scaled_softmax_fwd": of_first(SOFTMAX + SCALED),
+    "te_softmax::scaled_masked_softmax_fwd": of_first(SOFTMAX + SCALED, read=(0, 1)),
+    **{f"te_softmax::scaled_{mask}softmax_bwd": of_first(SOFTMAX_BACKWARD + SCALED, read=(0, 1))
+       for mask in ("", "masked_")},
+    **{f"te_softmax::scaled_{mask}_masked_softmax_fwd": _causal_softmax(SOFTMAX + SCALED)
+       for mask in ("upper_triang", "aligned_causal")},
+    **{f"te_softmax::scaled_{mask}_masked_softmax_bwd": _causal_softmax(SOFTMAX_BACKWARD + SCALED, tensors=2)
+       for mask in ("upper_triang", "aligned_causal")},
     **{f"{library}::{name}": of_first(count, read=(1,))
        for library in ("_C", "sgl_kernel", "aiter") for name, count in GATED.items()},
 }  # fmt: skip
 
-CUSTOM: dict[str, Formula] = {**FLASH_ATTENTION, **_OF_LIBRARIES}
+CUSTOM: dict[str, Formula] = {**FLASH_ATTENTION, **XFORMERS, **_OF_LIBRARIES}
 """Operator -> its formula."""

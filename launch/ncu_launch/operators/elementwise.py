@@ -22,18 +22,19 @@ _ONE_OPERAND = """
     sigmoid 4  sigmoid_ 4  silu 4  silu_ 4  gelu 5  gelu_ 5  hardtanh 2  hardtanh_ 2  leaky_relu 2  leaky_relu_ 2
     elu 3  elu_ 3  hardsigmoid 4  hardsigmoid_ 4  hardswish 5  hardswish_ 5  softplus 3  mish 5
     exp2 1  expm1 1  trunc 1  log10 1  sinh 1  cosh 1  tan 1  asin 1  acos 1  atan 1  erfc 1  erfinv 1  celu 3  selu 3
+    nan_to_num 3  nan_to_num_ 3  logit 3  logit_ 3
 """
 _TWO_OPERANDS = """
     add 1  add_ 1  sub 1  sub_ 1  mul 1  mul_ 1  div 1  div_ 1  maximum 1  minimum 1  fmod 1  remainder 1  atan2 1
     threshold_backward 1  sigmoid_backward 3  tanh_backward 3  silu_backward 9  gelu_backward 11  hardtanh_backward 2
     leaky_relu_backward 2  hardswish_backward 5  hardsigmoid_backward 3  elu_backward 3  softplus_backward 4
-    _prelu_kernel 2  native_dropout_backward 2  mse_loss 2
+    _prelu_kernel 2  native_dropout_backward 2  mse_loss 2  logit_backward 3
 """
 _THREE_OPERANDS = "addcmul 3  addcmul_ 3  addcdiv 3  addcdiv_ 3  lerp 3  lerp_ 3"
 _KEEPS_INTEGERS = frozenset({
     "abs", "neg", "relu", "floor", "ceil", "round", "sign", "pow", "rsub", "square", "clamp", "clamp_min", "clamp_max",
     "add", "sub", "mul", "maximum", "minimum", "fmod", "remainder", "addcmul", "threshold_backward",
-    "trunc",
+    "trunc", "nan_to_num",
 })  # fmt: skip
 """Element-wise operators whose result of integers is one; that of the others is float32."""
 _COMPARISONS = """

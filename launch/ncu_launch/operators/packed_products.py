@@ -91,6 +91,30 @@ def packed_weight(columns: Callable[[Call], int], others: Sequence[int], *, bits
     return Formula(flops, lambda call: float(_bytes_of(call, (0, 1, *others))), written, True, PRODUCT)
 
 
+def sparse_product(packed: int, dense: int, others: Sequence[int], result: Type, *, of_weight: bool = False) -> Formula:
+    """A product with a matrix of which two of four numbers are kept: those that are kept count, half of all.
+
+    [m, k / 2] packed x [k, n], or `of_weight` [..., k] x [n, k / 2] packed. `others` are read too: metadata, a bias.
+    """
+
+    def sizes(call: Call) -> tuple[int, Shape]:
+        """Multiplications, and the shape of the result. Raises `UnknownWork` for matrices that do not fit."""
+        kept, whole = call.tensor(packed), call.tensor(dense).shape
+        inner, other = (whole[-1], whole[:-1]) if of_weight else (whole[0], whole[1:])
+        if len(kept.shape) != 2 or kept.shape[1] * 2 != inner or not other:
+            raise UnknownWork("two matrices that fit each other")
+        rows = kept.shape[:1]
+        return kept.elements * prod(other), (*other, *rows) if of_weight else (*rows, *other)
+
+    return Formula(
+        lambda call: 2.0 * sizes(call)[0],
+        lambda call: float(_bytes_of(call, (packed, dense, *others))),
+        lambda call: float(Tensor(sizes(call)[1], result(call)).bytes),
+        True,
+        "2 x rows x columns x kept numbers of the inner size (definition of the product)",
+    )
+
+
 def columns_of(place: int, dim: int = -1) -> Callable[[Call], int]:
     """The size of a dimension of the tensor at a place."""
     return lambda call: call.tensor(place).shape[dim]
@@ -175,6 +199,9 @@ def _cudnn_depth(call: Call) -> int:
 PACKED_PRODUCTS: dict[str, Formula] = {
     "aten::_scaled_mm": scaled_product(asked_type(6), bias=4),
     "aten::_scaled_mm_v2": scaled_product(asked_type(9), bias=8),
+    "aten::_sparse_semi_structured_mm": sparse_product(0, 2, (1,), asked_type(3)),
+    "aten::_sparse_semi_structured_addmm": sparse_product(1, 3, (0, 2), asked_type(6)),
+    "aten::_sparse_semi_structured_linear": sparse_product(1, 0, (2, 3), asked_type(5), of_weight=True),
     "aten::_weight_int8pack_mm": weight_only([2]),
     "aten::_weight_int4pack_mm": packed_weight(columns_of(3, 1), [3]),
     "aten::_weight_int4pack_mm_for_cpu": packed_weight(columns_of(3, 1), [3]),

@@ -43,6 +43,8 @@ FOR_MACHINES = (
     Column("flops_ratio", "FLOPs ratio", "number"),
     Column("base_dram_bytes", "base DRAM", "byte", "byte"),
     Column("new_dram_bytes", "new DRAM", "byte", "byte"),
+    Column("base_least_bytes", "base least bytes", "byte", "byte"),
+    Column("new_least_bytes", "new least bytes", "byte", "byte"),
     Column("launches_ratio", "launches ratio", "number"),
     *(Column(f"{measure}_verdict", f"{measure} verdict") for measure in ("flops", "dram_bytes", "launches")),
     Column("is_total", "total"),
@@ -93,8 +95,9 @@ def compared_kernels(request: CompareRequest) -> Compared:
         for name, one in found.items()
     }
     machine = (*KERNEL, *COUNTS, *MEANS, *SUMS, VERDICT, MATCHED_BY, Column("compares", "compares"), *FOR_MACHINES)
-    columns = machine if request.machine_readable else (*KERNEL, MATCHED_BY)
-    table = _table(request, "kernel", lines, notes, columns, _time_title(sides))
+    what = "operator" if request.how.operators else "kernel"
+    columns = machine if request.machine_readable else (KERNEL[0]._replace(title=what), *KERNEL[1:], MATCHED_BY)
+    table = _table(request, what, lines, notes, columns, _time_title(sides))
     table.extra["differences"] = _differences(found)
     several = len(found) > 1
     anyway = ", compared anyway" if request.how.anyway else ""
@@ -250,12 +253,22 @@ def _for_people(rows: list[dict[str, Any]], base: str, what: str, time: str) -> 
         return [Column(f"{side}_{name}", f"{called} {title}".strip(), kind, spare=spare) for side, called in both]
 
     same = {name: all(row.get(f"{name}_verdict") in ("same", None) for row in rows) for name in COUNTED}
-    counts = "count" if what == "kernel" else "number"
+    counts = "number" if what == "layer" else "count"
+    per_call = [
+        *sides("flops_mean", "FLOPs/call", "flop", CHANGED),
+        *sides("least_bytes_mean", "least B/call", "byte", CHANGED + 1),
+    ]
     return [
-        *sides("launches", "launches", counts, UNCHANGED if same["launches"] else LAUNCHES_CHANGED),
+        *sides(
+            "launches",
+            "calls" if what == "operator" else "launches",
+            counts,
+            UNCHANGED if same["launches"] else LAUNCHES_CHANGED,
+        ),
         *sides("compared_ns", time, "time", 1),
         Column("time_change", f"{time} changed [95 %]", spare=0),
         VERDICT,
+        *(per_call if what == "operator" else ()),
         Column("flops_change", "FLOPs changed", spare=UNCHANGED if same["flops"] else CHANGED),
         Column("dram_bytes_change", "DRAM changed [95 %]", spare=UNCHANGED if same["dram_bytes"] else CHANGED),
     ]
@@ -279,6 +292,8 @@ def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
         if side is not None:
             cells |= {f"{title}_launches": side.launches, f"{title}_time_ns": side.time_total_ns}
             cells |= {f"{title}_flops": side.flops, f"{title}_dram_bytes": side.dram_bytes}
+            least = side.least_bytes
+            cells |= {f"{title}_least_bytes": least, f"{title}_least_bytes_mean": least and least / side.launches}
             compared = {name: getattr(change, title) for name, change in kernel.changes.items()}
             cells |= {f"{title}_time_mean_ns": compared["time"], f"{title}_compared_ns": compared["time"]}
             cells |= {f"{title}_{name}_mean": compared[name] for name in ("flops", "dram_bytes")}
@@ -288,9 +303,9 @@ def _kernel_cells(kernel: ComparedKernel) -> dict[str, Any]:
 def _total_cells(comparison: Comparison, request: CompareRequest) -> dict[str, Any]:
     """The cells of the sums over all kernels: no means per launch; the verdict tells if the work differs."""
     cells = _kernel_cells(comparison.total)
-    cells |= {column.name: None for column in MEANS}
+    cells |= dict.fromkeys([name for name in cells if "_mean" in name])
     if not request.machine_readable:
-        cells["kernel"] += " (sums)"
+        cells["kernel"] = ("all operators" if request.how.operators else cells["kernel"]) + " (sums)"
     if comparison.other_work and not comparison.sums_anyway:
         from ncu_tools.compare.same_work import NOT_THE_SAME_WORK
 

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from ncu_parsers.derived.operators import graph_captures, work_from_shapes
+from ncu_parsers.derived.operators.forward_operators import ForwardOperators
 from ncu_parsers.derived.operators.work_from_shapes import LaunchingOperator, RecordedInputs, WorkOfLaunches
 from ncu_parsers.report_data import report
 from ncu_parsers.report_data.refusals import NotAReport
@@ -101,6 +102,7 @@ class _Trace:
 
     work: list[TracedWork] = field(default_factory=list)
     host: dict[Thread, list[HostRange]] = field(default_factory=dict)
+    forward: ForwardOperators = field(default_factory=ForwardOperators)
     calls: dict[int, tuple[Thread, float]] = field(default_factory=dict)
     graph_launches: set[int] = field(default_factory=set)
     named_launches: dict[int, graph_captures.Kernel] = field(default_factory=dict)
@@ -165,7 +167,12 @@ class _Trace:
             name = name.removeprefix(MODULE_PREFIX)
         elif kind == OPERATOR:
             args = event_mapping(event.get("args"))
-            what = RecordedInputs(*map(args.get, INPUTS))
+            number = event_whole(args.get("Sequence number"))
+            is_node = bool(args.get("Fwd thread id"))
+            shapes, types, strides, values = map(args.get, INPUTS)
+            what = RecordedInputs(shapes, types, strides, values, number if is_node else None)
+            if number is not None and not is_node:
+                self.forward.take(number, thread, start, name, what)
         self.host.setdefault(thread, []).append(HostRange(start, duration, kind, name, what))
         self.host_events += 1
 
@@ -315,7 +322,9 @@ def _work_done(trace: _Trace, work: Sequence[TracedWork], places: Sequence[HostP
         replay = row.correlation if is_captured else None  # every replay calls the operators of its capture again
         *above, number = [numbers.setdefault((replay, id(one)), len(numbers)) for one in around]
         one, kernel = around[-1], row.name if row.operation == "kernel" else ""
-        operators.append(LaunchingOperator(number, one.name, one.what, tuple(above), kernel))
+        lacks_shapes = not one.what.shapes and not is_captured
+        forward = trace.forward.behind(range_.what for range_ in around) if lacks_shapes else None
+        operators.append(LaunchingOperator(number, one.name, one.what, tuple(above), kernel, forward))
     of = work_from_shapes.work_of_kernels if trace.work else work_from_shapes.work_of_cpu_operators
     return of(operators)
 

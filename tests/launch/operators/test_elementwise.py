@@ -144,3 +144,10 @@ def test_sgd_does_and_keeps_what_its_settings_ask_for(settings: tuple[Any, ...],
 
 def test_the_norm_of_each_tensor_of_a_list_is_one_number() -> None:
     assert work("_foreach_norm", (tensor(3), tensor(2, 2)), 2) == (14, 7 * FLOAT, 2 * FLOAT)
+
+
+def test_logits_do_three_operations_forward_and_backward_and_replaced_nans_three_comparisons() -> None:
+    x, integers = tensor(2, 3), tensor(2, 3, dtype="int32")
+    assert work("logit", x, None) == work("nan_to_num", x, 0.0, None, None) == (3 * 6, 6 * FLOAT, 6 * FLOAT)
+    assert work("logit_backward", x, x, None) == (3 * 6, 2 * 6 * FLOAT, 6 * FLOAT)
+    assert work("nan_to_num", integers) == (0, 6 * 4, 6 * 4)

@@ -106,6 +106,13 @@ def test_an_operator_on_a_cpu_that_calls_the_one_which_works_has_no_work_of_its_
     assert (found["aten::linear"]["flops"], found["aten::mm"]["flops"], found["aten::mm"]["flops_fp32"]) == (0, 48, 48)
 
 
+def test_an_operator_on_a_cpu_that_computes_and_calls_one_that_only_fills_has_its_work(tmp_path: Path) -> None:
+    total = operator("aten::sum", 0, 100, [[2, 3], []], ["float", ""], ["", ""])
+    filling = operator("aten::fill_", 10, 5, [[1], []], ["float", "Scalar"], ["", "0"])
+    found = {row["operator"]: row for row in rows(trace(tmp_path, total, filling))}
+    assert (found["aten::sum"]["flops"], found["aten::sum"]["least_bytes"]) == (6, 4 * 6 + 4)
+
+
 def test_an_argument_that_was_not_recorded_is_not_taken_for_none() -> None:
     inputs = RecordedInputs([[2, 3], []], ["float", ""], None, None)
     assert recorded_call("aten::sum", inputs).arguments[1] is UNRECORDED

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from ncu_launch.errors import WrongUsage
+from ncu_launch.profilers.rank_environment import is_collective
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.schema import tables
@@ -97,6 +99,16 @@ class TestHotspotsOfATrace:
         assert any("80.0 % of kernel time has FLOPs; not known: custom::secret 20.0 %" in note for note in notes)
         assert any("estimates, not counted" in note for note in notes)
 
+    def test_name_communication_apart_from_operators_whose_flops_are_not_known(self, tmp_path: Path) -> None:
+        reduced = [host("cpu_op", "record_param_comms", 150, 10), call(5, 151)]
+        collective = gpu("kernel", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgs)", 600, 50, 5)
+        trace = written(tmp_path, [*events(), *reduced, collective])
+        parquet = str(tmp_path / "launches.parquet")
+        assert CliRunner().invoke(cli, ["parse", trace, "-o", parquet]).exit_code == 0
+        said = "64.0 % of kernel time has FLOPs, 20.0 % is communication; not known: custom::secret 16.0 %"
+        for path in (trace, parquet):
+            assert any(said in note for note in answer("hotspots", path)["notes"])
+
     def test_by_operator_count_each_call_once_with_all_that_it_launched(self, trace: str) -> None:
         rows = {row["kernel"]: row for row in answer("hotspots", trace, "--group", "operator")["rows"]}
         assert rows.keys() == {"aten::mm", "aten::add", "custom::secret"}
@@ -126,6 +138,18 @@ class TestHotspotsOfATrace:
         (gemm,) = [row for row in found if row["kernel"] == "nvjet_tst_128x256"]
         assert gemm["bound_fraction"] > 2
         assert "of the tensor BF16 ceiling" in gemm["flag"]
+        assert "more than twice a data sheet's value; probably the wrong machine" in gemm["flag"]
+
+    @pytest.mark.parametrize("command", ["hotspots", "roofline"])
+    def test_and_roofline_flag_it_with_the_likely_cause_in_json_and_below_the_table(
+        self, command: str, tmp_path: Path
+    ) -> None:
+        path = written(tmp_path, events(microseconds=40))
+        output = ["-o", str(tmp_path / "a.svg")] if command == "roofline" else []
+        (gemm,) = [row for row in answer(command, path, *output)["rows"] if row["kernel"] == "nvjet_tst_128x256"]
+        for cause in ("137.7 % of the tensor BF16 ceiling", "perhaps the sparse path"):
+            assert cause in gemm["flag"]
+            assert cause in " ".join(CliRunner().invoke(cli, [command, path, *output]).output.split())
 
     def test_of_a_trace_without_shapes_say_how_to_record_them(self, tmp_path: Path) -> None:
         bare = [host("cpu_op", "aten::mm", 0, 40), call(1, 10), gpu("kernel", "gemm", 100, 5, 1)]
@@ -171,6 +195,12 @@ def test_the_page_of_a_trace_has_least_bytes_in_the_place_of_dram_bytes(trace: s
     assert by_operator["aten::mm"]["bound"] == "tensor BF16"
 
 
+def test_the_page_of_a_trace_does_not_ask_for_counters_of_caches(trace: str) -> None:
+    notes = content([ReportedRun("trace", table_of(trace))])["notes"]
+    assert any("estimates, not counted" in note for note in notes)
+    assert not any("ask ncu for" in note for note in notes)
+
+
 def test_two_traces_are_compared_by_the_calls_of_their_operators(trace: str, tmp_path: Path) -> None:
     slower = written(tmp_path, events(microseconds=150), "slower.json")
     found = answer("compare", trace, slower, "--operators")
@@ -181,6 +211,19 @@ def test_two_traces_are_compared_by_the_calls_of_their_operators(trace: str, tmp
     assert product["base_flops_mean"] == product["new_flops_mean"] == 2 * M * K * N
     assert rows["custom::secret"]["base_flops_mean"] is None
     assert any("estimates, not counted" in note for note in found["notes"])
+
+
+def test_two_traces_are_shown_with_the_work_of_a_call_of_each_operator(
+    trace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    slower = written(tmp_path, events(microseconds=150), "slower.json")
+    shown = CliRunner().invoke(cli, ["compare", trace, slower, "--operators", "--format", "markdown"]).stdout
+    titles, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if "|" in line]
+    (mm,) = [dict(zip(titles, row, strict=True)) for row in rows if row[0] == "aten::mm"]
+    assert (mm["base calls"], mm["new calls"], mm["base FLOPs/call"]) == ("1", "1", "17.18 GFLOP")
+    assert mm["new least B/call"] == "29.36 MB"
+    assert titles[0] == "operator"
 
 
 def test_calls_of_two_traces_with_the_same_numbers_stay_apart(trace: str, tmp_path: Path) -> None:
@@ -258,8 +301,41 @@ def test_a_table_without_operators_stays_as_it_is() -> None:
     assert with_work_of_operators(bare) is bare
 
 
+COVERAGE = {
+    QWEN: (69.9, 100.0, 0.0),
+    COMPILED: (93.3, 93.3, 0.0),
+    VLLM: (2.7, 100.0, 0.0),
+    SGLANG: (0.9, 100.0, 0.0),
+    "AMD-AGI__TraceLens__b200__eager_trace.json.gz": (19.8, 24.7, 19.7),
+    "facebookresearch__HTA__trace_filter__sampled_rank-0.json.gz": (15.3, 44.3, 65.3),
+    "facebookresearch__HTA__trace_filter__sampled_rank-1.json.gz": (14.3, 34.2, 58.2),
+}
+"""Shared trace -> per cent of kernel time with FLOPs, of that whose operator is known and no collective, and per cent
+that is communication, as in docs/shapes.md."""
+
+
 @needs_shared_reports
-@pytest.mark.parametrize("name", [QWEN, COMPILED, VLLM, SGLANG])
+def test_the_coverage_of_every_shared_trace_stands_here() -> None:
+    assert COVERAGE.keys() == {path.name for path in (SHARED / "reports" / "kineto").iterdir()}
+
+
+@needs_shared_reports
+@pytest.mark.parametrize("name", COVERAGE)
+def test_as_much_time_of_a_real_trace_has_flops_as_the_documentation_says(name: str) -> None:
+    launches = table_of(str(SHARED / "reports" / "kineto" / name))
+    note = next(one for one in hotspots(launches, ceilings_of(launches)).notes if "kernel time" in one)
+    with_flops, of_operators, communication = COVERAGE[name]
+    assert f"{with_flops} % of kernel time has FLOPs" in note
+    assert (f"{communication} % is communication" in note) == bool(communication)
+    time, flops, calls = (tables.floats(launches, one) for one in ("duration_ns", "operator_flops", "operator_call"))
+    is_kernel = np.array([one == "kernel" for one in tables.words(launches, "operation")])
+    computes = is_kernel & np.array([not is_collective(one or "") for one in tables.words(launches, "kernel_name")])
+    launched = time[computes & ~np.isnan(calls)].sum()
+    assert 100 * time[computes & ~np.isnan(flops)].sum() / launched == pytest.approx(of_operators, abs=0.05)
+
+
+@needs_shared_reports
+@pytest.mark.parametrize("name", COVERAGE)
 def test_sums_by_operator_module_and_phase_of_a_real_trace_are_its_total(name: str) -> None:
     launches = table_of(str(SHARED / "reports" / "kineto" / name))
     total = tables.or_zero(tables.floats(launches, "operator_flops")).sum()

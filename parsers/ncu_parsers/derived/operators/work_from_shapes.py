@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from ncu_launch.operators.backward_calls import backward_call
 from ncu_launch.operators.calls import UNRECORDED, Call, Tensor
 from ncu_launch.operators.movement import CALLING_OTHERS, FREE
-from ncu_launch.operators.table import NOTHING, OperatorWork, is_contraction, work_of
+from ncu_launch.operators.table import NOTHING, UNUSABLE, OperatorWork, is_contraction, work_of
 from ncu_launch.operators.units import contraction_unit, cpu_unit, elementwise_unit, type_of
 
 from ncu_parsers.derived.operators.list_element_types import element_types
@@ -57,12 +58,16 @@ LARGEST = 2**48
 
 
 class RecordedInputs(NamedTuple):
-    """The inputs of an operator as the profiler recorded them, a list each; anything else where it did not."""
+    """The inputs of an operator as the profiler recorded them, a list each; anything else where it did not.
+
+    `backward_of`: of a node of the backward pass, the sequence number of its forward operator.
+    """
 
     shapes: Any = None
     types: Any = None
     strides: Any = None
     values: Any = None
+    backward_of: int | None = None
 
 
 UNTYPED = "Tensor"
@@ -134,7 +139,7 @@ class LaunchingOperator(NamedTuple):
     """The operator call that launched something: `number` tells the calls of a trace apart.
 
     `around` are the numbers of the operators that called it. `kernel` is what ran, "" for a copy and for an operator on
-    a CPU.
+    a CPU. `forward`: of an operator of the backward pass without shapes, the name and inputs of its forward operator.
     """
 
     number: int
@@ -142,6 +147,7 @@ class LaunchingOperator(NamedTuple):
     inputs: RecordedInputs
     around: tuple[int, ...] = ()
     kernel: str = ""
+    forward: tuple[str, RecordedInputs] | None = None
 
 
 @dataclass
@@ -212,11 +218,19 @@ class _KnownCalls:
     def of(self, call: LaunchingOperator, kernels: Sequence[str] = ()) -> tuple[OperatorWork | None, str | None]:
         """The work of a call and its type, None where they are not known. `kernels` are the names of what it ran."""
         takes_lists = isinstance(call.inputs.types, list) and LIST in call.inputs.types
-        key = f"{call.name}{tuple(call.inputs)}{kernels if takes_lists else ''}"
+        key = f"{call.name}{tuple(call.inputs)}{kernels if takes_lists else ''}{call.forward or ''}"
         if key not in self._known:
-            described = recorded_call(call.name, call.inputs, kernels)
+            described = _rebuilt(call) or recorded_call(call.name, call.inputs, kernels)
             self._known[key] = work_of(described), type_of(described)
         return self._known[key]
+
+
+def _rebuilt(call: LaunchingOperator) -> Call | None:
+    """The call of a backward operator with the shapes of its forward operator; None where those do not tell."""
+    try:
+        return backward_call(call.name, recorded_call(*call.forward)) if call.forward else None
+    except UNUSABLE:
+        return None
 
 
 def work_of_kernels(launched_by: Sequence[LaunchingOperator | None]) -> WorkOfLaunches:
@@ -265,25 +279,29 @@ def _doer(kernels: Sequence[str], work: OperatorWork) -> int | None:
 
 
 def work_of_cpu_operators(operators: Sequence[LaunchingOperator | None]) -> WorkOfLaunches:
-    """The work of operators on a CPU, each a row. One that calls another which does the work has none of its own."""
+    """The work of operators on a CPU, each a row. One that calls another which does the work has none of its own.
+
+    One that computes, as a sum, does so itself where those that it calls only fill or copy.
+    """
     result = WorkOfLaunches(len(operators))
     known = _KnownCalls()
     found = [(None, None) if one is None else known.of(one) for one in operators]
     around_products: set[int] = set()
+    around_flops: set[int] = set()
     around_work: set[int] = set()
     for one, (work, _) in zip(operators, found, strict=True):
         if one is not None and work is not None and (work.flops or work.least_bytes):
             around_work.update(one.around)
-            if work.is_contraction:
-                around_products.update(one.around)
+            around_flops.update(one.around if work.flops else ())
+            around_products.update(one.around if work.is_contraction else ())
     for row, (one, (work, dtype)) in enumerate(zip(operators, found, strict=True)):
         if one is not None and one.name in CALLING_OTHERS:
             work = NOTHING
         if one is None or work is None:
             continue
         result.calls[row] = one.number
-        is_wrapper = one.number in (around_products if work.is_contraction else around_work)
-        work = NOTHING if is_wrapper else work
+        doers = around_products if work.is_contraction else around_flops if work.flops else around_work
+        work = NOTHING if one.number in doers else work
         unit = cpu_unit(dtype) if work.flops else None
         result.give_operator([row], work, unit)
         result.give_launch(row, work, unit)
