@@ -114,7 +114,11 @@ def _core_marks(cores: dict[str, CoreFlops]) -> dict[tuple[str, str] | BasisMark
     return {
         (source, precision): mask
         for precision, found in cores.items()
-        for source, mask in zip(SOURCES, (found.from_counters, found.from_opcodes, found.from_pipe), strict=True)
+        for source, mask in zip(
+            SOURCES,
+            (found.from_counters, found.from_opcodes, found.from_instructions, found.from_pipe),
+            strict=True,
+        )
     }
 
 

@@ -12,8 +12,9 @@ from ncu_launch.counters import metrics as known
 from ncu_parsers.derived.counter_columns import Mask
 from ncu_parsers.schema import arrays
 
-SOURCES = ("sass", "opcodes", "idle pipe")
-"""What the FLOPs of a precision come from: counters of the code (SASS), counts per opcode, the zero of an idle pipe."""
+SOURCES = ("sass", "opcodes", "instructions", "idle pipe")
+"""What the FLOPs of a precision come from: counters of the code (SASS), counts per opcode, counts per instruction, the
+zero of an idle pipe."""
 
 
 class BasisMark(Enum):

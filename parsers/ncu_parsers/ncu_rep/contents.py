@@ -115,7 +115,7 @@ def _add_instances(found: Contents, result: Result, names: list[str], codes: npt
 
 
 def _add_launches(found: Contents, stream: BinaryIO, blocks: Blocks) -> None:
-    for columns in launches_of(stream, blocks, Lost(), found.report):
+    for columns in launches_of(stream, blocks, Lost(), found.report, sums_instructions=False):
         found.metrics |= columns.metrics.keys()
         name = columns.metrics.get("device__attribute_display_name")
         found.devices |= dict.fromkeys(name.words.values() if name is not None else ())

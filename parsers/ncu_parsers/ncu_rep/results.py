@@ -27,13 +27,15 @@ class Result(NamedTuple):
 @dataclass
 class Lost:
     """How many results and values could not be decoded, how many results are too long for the memory limit, and of how
-    many values the metric has no name in the file.
+    many values the metric has no name in the file. Of `untold` launches, nothing here knows the text of instructions
+    that alone would say what they executed.
     """
 
     results: int = 0
     too_long: int = 0
     values: int = 0
     nameless: int = 0
+    untold: int = 0
 
     def notes(self) -> list[str]:
         """A note for each kind of loss."""
@@ -50,6 +52,13 @@ class Lost:
             notes.append(f"left out because they are damaged: {self.values} values")
         if self.nameless:
             notes.append(f"left out because the names of their metrics are not in the file: {self.nameless} values")
+        if self.untold:
+            launches = "1 launch has" if self.untold == 1 else f"{self.untold} launches have"
+            notes.append(
+                f"{launches} counts per instruction and none per opcode, and the text of instructions is "
+                "not known here, so that only counters tell their FLOPs: pip install 'ncu-bench[ncu-rep]', or put "
+                "nvdisasm (of the CUDA toolkit) on PATH"
+            )
         return notes
 
 
