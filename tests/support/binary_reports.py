@@ -194,7 +194,15 @@ def _metric(number: int, metric: Metric | str | float) -> bytes:
 
 
 BEGINNING = b"NVR\0" + sized(field(1, 7))
-SESSION = field(8, field(1, b"Nsight Compute Target") + field(2, b"2025.3.1.0")) + field(11, b"ncu app")
+SYSTEM = field(1, b"Linux") + field(3, b"Arm Neoverse-V2") + field(4, b"aarch64") + field(5, b"node7")
+DEVICE = field(1, 0) + b"".join(
+    field(3, field(1, b"device__attribute_" + name) + field(2, value(content)))
+    for name, content in ((b"display_name", "NVIDIA GH200 480GB"), (b"warp_size", 32), (b"memory_clock", 2.5))
+)
+SESSION = (
+    field(2, 1_760_000_000) + field(4, SYSTEM) + field(6, DEVICE) + field(11, b"ncu app")
+    + field(8, field(1, b"Nsight Compute Target") + field(2, b"2025.3.1.0"))
+)  # fmt: skip
 
 
 def block_of(

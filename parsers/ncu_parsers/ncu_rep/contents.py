@@ -44,6 +44,7 @@ class Contents:
 
     report: str
     tool_version: str | None
+    session: dict[str, str]
     launches: int = 0
     ranges: int = 0
     kernels: set[str] = field(default_factory=set)
@@ -70,7 +71,7 @@ def contents_of(source: Source) -> Contents:
     """What a binary report holds. Raises `NcuBenchError` if it cannot be opened."""
     with opened(source) as stream:
         blocks, lost = blocks_of(stream, source.name), Lost()
-        found = Contents(source.name, blocks.tool_version)
+        found = Contents(source.name, blocks.tool_version, blocks.session)
         codes = np.array(blocks.names.codes, np.int32)
         for result in results_of(stream, blocks, lost):
             _add_result(found, result, blocks.names.texts, codes)
