@@ -18,7 +18,7 @@ from ncu_parsers.ncu_rep.package_check import check
 from ncu_parsers.parse.parse import parse, parse_into
 from ncu_parsers.sources.sources import Source
 
-from tests.parsers.ncu_rep.test_instances import REAL
+from tests.parsers.ncu_rep.test_instances import WITH_INSTRUCTIONS
 from tests.support.binary_reports import BEGINNING, Kernel, block_of, field, put_together, report_of, without_metrics
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, table_of
@@ -174,7 +174,6 @@ def test_a_report_that_the_package_could_not_hold_in_memory_is_not_given_to_it(
 
 # -------------------------------------------------------------------------------------------------- real reports
 
-WITH_INSTRUCTIONS = [path for path in REAL if any(part in path.name for part in ("silu", "IndexSpaces"))]
 NUMBERS = ("flops", "flops_fp64", "flops_fp32", "flops_fp16", "tensor_flops", "tensor_ops_int8")
 
 
