@@ -15,7 +15,6 @@ from ncu_launch.errors import NcuBenchError
 
 from ncu_parsers.ncu.sass.kernel_text import installed
 from ncu_parsers.ncu_rep.blocks import Blocks, blocks_of, opened
-from ncu_parsers.ncu_rep.fields import is_compiled
 from ncu_parsers.ncu_rep.launch_batches import launches_of
 from ncu_parsers.ncu_rep.results import Lost
 from ncu_parsers.report_data.csv_text import whole
@@ -28,10 +27,6 @@ from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns
 from ncu_parsers.streaming.streaming_reader import StreamedReport, write_launches
 
 DIALECT = "binary report"
-NOT_COMPILED = (
-    "read by the Python implementation of protobuf, many times slower than its C extension: most likely there is no "
-    "wheel of protobuf for this platform, or PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION is set"
-)
 
 
 def read_report(source: Source) -> Report:
@@ -76,8 +71,6 @@ def _reading(source: Source, report: Report) -> Iterator[Iterator[LaunchColumns]
         notes.insert(
             0, f"the file ends in damage: {read} complete launches were read, and how many are missing is unknown"
         )
-    if not is_compiled():
-        notes.append(NOT_COMPILED)
     report.notes[:0] = notes  # those on tables stand behind them, whether tables were made by now or not
 
 

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from ncu_parsers.ncu_rep.blocks import Block, Blocks, Content, Message, messages_of
-from ncu_parsers.ncu_rep.fields import Damaged, decoded
+from ncu_parsers.ncu_rep.fields import Damaged, decoded, is_compiled
 from ncu_parsers.sources import memory
 
 MOST_METRICS, MOST_OTHERS = 100_000, 10_000
 """No launch has more metrics, sections, rules or NVTX ranges; a forged file may claim millions of empty ones."""
+
+NOT_COMPILED = (
+    "read by the Python implementation of protobuf, many times slower than its C extension: most likely there is no "
+    "wheel of protobuf for this platform, or PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION is set"
+)
 
 
 class Result(NamedTuple):
@@ -38,7 +43,7 @@ class Lost:
     untold: int = 0
 
     def notes(self) -> list[str]:
-        """A note for each kind of loss."""
+        """A note for each kind of loss, and one where reading is slow."""
         notes = []
         if self.results:
             launches = "1 damaged launch was" if self.results == 1 else f"{self.results} damaged launches were"
@@ -59,6 +64,8 @@ class Lost:
                 "not known here, so that only counters tell their FLOPs: pip install 'ncu-bench[ncu-rep]', or put "
                 "nvdisasm (of the CUDA toolkit) on PATH"
             )
+        if not is_compiled():
+            notes.append(NOT_COMPILED)
         return notes
 
 
