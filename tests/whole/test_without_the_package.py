@@ -5,36 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ncu_tools.cli import COMMANDS
 from tests.parsers.ncu_rep.test_instances import REAL
-from tests.support.binary_reports import Kernel, field, nvtx_state, report_of
-from tests.support.launches import SASS
+from tests.support.binary_expectations import made
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports
 from tests.support.timelines import KERNELS, database, kernel
 
 pytestmark = pytest.mark.slow
-
-CODE, BEGIN = 2**40, 2**60
-METRICS: dict[str, Any] = {
-    "gpu__time_duration.sum": 5000, "dram__bytes.sum": 10**6, "lts__t_bytes.sum": 2 * 10**6, "sm__warps_active.avg": 3,
-    "smsp__inst_executed.sum": 30, "launch__grid_size": 8, "launch__block_size": 128, "device__attribute_chip": 384,
-    "device__attribute_compute_capability_major": 9, "device__attribute_compute_capability_minor": 0,
-    "device__attribute_display_name": "NVIDIA H100 80GB HBM3", "launch__function_pcs": (1, {0: CODE}),
-    "inst_executed": (30, {CODE: 20, CODE + 16: 10}), "thread_inst_executed_true": (960, {CODE: 640, CODE + 16: 320}),
-    "smsp__pcsamp_sample_count": (9, {CODE: 4, CODE + 16: 5}),
-    "smsp__pcsamp_warps_issue_stalled_wait": (9, {CODE: 4, CODE + 16: 5}),
-    "sass__inst_executed_per_opcode_with_modifier_all": (30, {"FFMA": 20, "EXIT": 10}),
-    "pmsampling:sm__cycles_active.avg": (None, {BEGIN + 1000 * step: step for step in range(1, 5)}),
-    "profiler__timestamp_workload_start_0": (None, {BEGIN: 0}),
-    "profiler__timestamp_workload_end_0": (None, {BEGIN + 5000: 0}),
-    **{SASS.format(f"{kind}{operation}"): 64 for kind in "dfh" for operation in ("add", "mul", "fma")},
-}  # fmt: skip
-RANGES = field(21, nvtx_state([], {"ncu_bench": ["iteration 0", "forward", "layer1"]}))
 
 TAKE_REPORTS: dict[str, Callable[[Path, Path], list[list[str]]]] = {
     "parse": lambda report, folder: [
@@ -85,8 +66,7 @@ def test_each_command_takes_a_report_or_is_known_to_take_none() -> None:
 
 @pytest.mark.parametrize("command", TAKE_REPORTS)
 def test_a_command_that_takes_a_report_works(command: str, tmp_path: Path) -> None:
-    report = tmp_path / "made.ncu-rep"
-    report.write_bytes(report_of([Kernel(metrics=METRICS, more=RANGES)]))
+    report = made(tmp_path)
     for arguments in TAKE_REPORTS[command](report, tmp_path):
         done = ran(command, *arguments)
         assert done.exit_code == 0, (arguments, done.stderr)
@@ -106,8 +86,6 @@ def test_every_real_binary_report_is_read(path: Path, tmp_path: Path) -> None:
 
 
 def test_only_the_comparison_with_the_package_needs_it_and_says_so(tmp_path: Path) -> None:
-    report = tmp_path / "made.ncu-rep"
-    report.write_bytes(report_of([Kernel(metrics=METRICS)]))
-    done = ran("parse", str(report), "--check")
+    done = ran("parse", str(made(tmp_path)), "--check")
     assert done.exit_code == 1
     assert "NVIDIA's package ncu_report is not installed. Only --check needs it" in done.stderr
