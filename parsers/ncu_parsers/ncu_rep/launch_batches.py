@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
+from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from ncu_launch.counters import metrics as known
 
-from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION, THREADS_BY_FULL_NAME
+from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION, THREADS_BY_FULL_NAME, WARPS_BY_FULL_NAME
 from ncu_parsers.ncu.sass.sass_text import full_opcode
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, MetricNames, Process
 from ncu_parsers.ncu_rep.encoded_values import values_of
@@ -105,26 +107,37 @@ def _shape(shape: Any) -> Shape:
 
 
 class _Codes(NamedTuple):
-    """The names of metrics, for each id the place of its name (int32), and the ids of metrics counted by opcode, of the
-    one that counts them best, and of those counted by instruction."""
+    """The names of metrics, for each id the place of its name (int32), and the ids of metrics counted by opcode and by
+    instruction. A launch that has an id of each set in `flops` needs no instructions for its FLOPs."""
 
     names: list[str]
     of_ids: Codes
     by_opcode: frozenset[int]
-    listed: frozenset[int]
     by_instruction: frozenset[int]
+    flops: tuple[frozenset[int], ...]
 
     @classmethod
     def of(cls, names: MetricNames) -> _Codes:
         """Those of a file, of which there may be millions: they are not copied."""
         of_ids = np.frombuffer(names.codes, np.int32) if names.codes else np.empty(0, np.int32)
-        chosen = (
-            [text.startswith(OPCODE_METRICS) for text in names.texts],
-            [text == THREADS_BY_FULL_NAME for text in names.texts],
-            [text in BY_INSTRUCTION for text in names.texts],
-        )
-        ids = (frozenset(np.flatnonzero(np.array(one, bool)[of_ids]).tolist()) for one in chosen)
-        return cls(names.texts, of_ids, *ids)
+
+        def ids(chosen: Iterable[bool]) -> frozenset[int]:
+            return frozenset(np.flatnonzero(np.array(list(chosen), bool)[of_ids]).tolist())
+
+        by_opcode = ids(text.startswith(OPCODE_METRICS) for text in names.texts)
+        by_instruction = ids(text in BY_INSTRUCTION for text in names.texts)
+        flops = tuple(ids(text.startswith(beginnings) for text in names.texts) for beginnings in _telling_flops())
+        return cls(names.texts, of_ids, by_opcode, by_instruction, flops)
+
+
+@cache
+def _telling_flops() -> tuple[tuple[str, ...], ...]:
+    """For each counter of FLOPs and for tensor operations, beginnings of the names of metrics that tell them."""
+    counters = (counter for precision in known.CUDA_CORE_PRECISIONS for counter in known.flop_weights(precision))
+    return (
+        *((THREADS_BY_FULL_NAME, *(f"{prefix}{one}_pred_on" for prefix in known.SASS_PREFIXES)) for one in counters),
+        (WARPS_BY_FULL_NAME, known.TENSOR_PREFIX),
+    )
 
 
 class _Batch:
@@ -132,7 +145,7 @@ class _Batch:
 
     def __init__(self, codes: _Codes) -> None:
         self.launches: list[_Launch] = []
-        self._names, self._codes, self._by_opcode, self._listed, self._by_instruction = codes
+        self._names, self._codes, self._by_opcode, self._by_instruction, self._flops = codes
         self._opcodes, self._told = _OpcodeCounts(), list[tuple[int, int, str]]()
         self._ids: list[int] = []
         self._encoded: list[bytes] = []
@@ -151,7 +164,8 @@ class _Batch:
         """Take one result; `instructions` tell its opcodes where it lists none."""
         metrics = result.message.metrics
         ids = [metric.name for metric in metrics]
-        if instructions and not self._by_instruction.isdisjoint(ids) and self._listed.isdisjoint(ids):
+        lacks_flops = instructions is not None and any(one.isdisjoint(ids) for one in self._flops)
+        if instructions and lacks_flops and not self._by_instruction.isdisjoint(ids):
             counted = [metric for metric in metrics if metric.name in self._by_instruction and metric.instances]
             told = instructions.by_opcode(result, counted)
             self._told += [(metric, len(self.launches), text) for metric, text in told.items()]

@@ -85,14 +85,34 @@ def test_a_report_that_is_streamed_gives_the_same(tmp_path: Path, monkeypatch: p
     assert pq.read_table(tmp_path / "out.parquet").to_pylist() == whole.to_pylist()
 
 
-def test_a_list_of_opcodes_goes_before_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def asked(self: KernelText, *about: Any) -> list[str | None]:
-        raise AssertionError("no text is needed where opcodes are listed")
+COUNTER = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
+ALL_COUNTERS = dict.fromkeys((COUNTER.format(kind + one) for kind in "dfh" for one in ("add", "mul", "fma")), 8)
+LISTED = {
+    f"sass__{name}_per_opcode_with_modifier_all": (7, {"FFMA": 7})
+    for name in ("thread_inst_executed_true", "inst_executed")
+}
 
-    monkeypatch.setattr(KernelText, "of", asked)
-    listed = "sass__thread_inst_executed_true_per_opcode_with_modifier_all"
-    found, _ = launch_of(made(tmp_path, {listed: (7, {"FFMA": 7})}))
-    assert (found["flops_fp32"], found["flops_basis"]) == (14, "opcodes fp64+fp32+fp16; not collected: tensor")
+
+@pytest.mark.parametrize("more", [LISTED, {**ALL_COUNTERS, "sm__ops_path_tensor_src_int8.sum": 0}], ids=str)
+def test_no_text_is_asked_for_where_opcodes_are_listed_or_all_flops_were_counted(
+    more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KernelText, "of", lambda *_: pytest.fail("the text of instructions was asked for"))
+    found, notes = launch_of(made(tmp_path, more))
+    assert found["flops_fp32"] in (14, 8 * 4)
+    assert "instructions" not in found["flops_basis"]
+    assert notes == []
+
+
+@pytest.mark.parametrize("missing", [COUNTER.format("hadd"), "sm__ops_path_tensor_src_int8.sum"])
+def test_text_is_asked_for_where_one_counter_lacks(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KernelText, "of", known_as(TEXTS))
+    counters = {**ALL_COUNTERS, "sm__ops_path_tensor_src_int8.sum": 0}
+    del counters[missing]
+    found, _ = launch_of(made(tmp_path, counters))
+    assert f"{THREADS} (instances)" in found
 
 
 def test_a_counter_goes_before_instructions_and_a_difference_is_noted(
