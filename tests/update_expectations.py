@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ncu_parsers.schema import instance_table, instructions_table
 from ncu_parsers.schema.tables import COLUMNS, Field
 
 from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
+from tests.support.binary_expectations import OF_MADE, OF_REAL, held_by, instances_of, made
 from tests.support.options_page import with_options
 from tests.support.reports import sample_files, shared_reports, summed_up
 from tests.whole.test_samples import GOLDEN, golden_of
@@ -60,6 +62,12 @@ def main() -> None:
     full = shared_reports("ncu_rep_full")
     if full:
         write(hottest.EXPECTATIONS, {path.name: hottest.hottest_places(path) for path in full})
+    binary = [*shared_reports("ncu_rep"), *full]
+    if binary:
+        write(OF_REAL, {path.name: held_by(path) for path in binary})
+    with TemporaryDirectory() as folder:
+        path = made(Path(folder))
+        write(OF_MADE, {"launches": golden_of(path), "instances": instances_of(path)})
     found = shared_reports("ncu_csv")
     if found:
         write(EXPECTATIONS, {path.name: summed_up(path) for path in found})

@@ -63,8 +63,11 @@ def contents_table(source: Source, output_format: str) -> Table:
         {"what": what, "count": count, "launches": launches, "which": "; ".join(words) or None}
         for what, count, launches, words in _lines(found, NAMED if output_format in ("text", "markdown") else None)
     ]
-    extra = {"report": found.report, "tool_version": found.tool_version, "instances": _of_kinds(found)}
-    extra["rules"] = {rule: sorted(found.focus.get(rule, ())) for rule in found.rules.names}
+    extra = {
+        "report": found.report, "tool_version": found.tool_version, "session": found.session,
+        "instances": _of_kinds(found),
+        "rules": {rule: sorted(found.focus.get(rule, ())) for rule in found.rules.names},
+    }  # fmt: skip
     return Table("contents", CONTENTS, rows, found.losses, extra)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from ncu_launch.errors import NcuBenchError
+from ncu_parsers.derived.flops_basis import estimate_in
 from ncu_parsers.report_data.operator_records import TRACE
 from ncu_parsers.schema.tables import short_name
 
@@ -265,6 +266,8 @@ def notes_on_conditions(
             notes.append(f"{counted(side.failed, 'failed launch', 'failed launches')} of the {title} left out")
     if any(TRACE in side.texts["source"] for side in observed):
         notes.append("FLOPs of traces follow from the shapes of operators and are estimates, not counted")
+    estimates = {estimate_in(basis) for side in observed for basis in side.texts["flops_basis"]}
+    notes += [f"FLOPs of some launches hold an estimate: {words}" for words in sorted(filter(None, estimates))]
     notes += [note for note in [operators_note(observed[0].times | observed[1].times)] if note]
     return notes
 

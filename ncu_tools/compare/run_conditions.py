@@ -23,7 +23,7 @@ CLOCKS_ALIKE = 0.02
 """Largest relative difference of the median SM clocks of two runs without a note."""
 
 NOT_KNOWN = "not known"
-OF_LAUNCHES = ("source", "device_name", "compute_capability")
+OF_LAUNCHES = ("source", "device_name", "compute_capability", "flops_basis")
 DIGITS_OF_CLOCKS = 4
 """Digits of clocks that are kept, so that memory does not grow with the run."""
 

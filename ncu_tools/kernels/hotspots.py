@@ -20,6 +20,7 @@ from ncu_launch.counters.chips import chip_of
 from ncu_parsers.schema import tables
 
 from ncu_tools.ceilings.ceilings import Ceilings, unit_title
+from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.kernel_row import BETWEEN_BASES as BETWEEN_BASES
 from ncu_tools.kernels.kernel_row import ORDERS as ORDERS
 from ncu_tools.kernels.kernel_row import Hotspot as Hotspot
@@ -226,6 +227,7 @@ class _NoteCounts:
         self.capabilities: set[str | None] = set()
         self.missing: Counter[str] = Counter()
         self.partial: Counter[str] = Counter()
+        self.estimates: Counter[str] = Counter()
 
     def add(self, launches: Launches) -> None:
         """Add launches."""
@@ -242,6 +244,7 @@ class _NoteCounts:
         codes, sources = tables.codes(launches.table, "source")
         self.clocks |= clocks_of(launches.table)
         self.coverage.add(launches.table, launches.seconds * launches.weight)
+        self.estimates += estimates_in(launches.table)
         counted = np.array([source == "ncu" for source in sources], bool)[codes]
         for column, values in (
             ("times", launches.seconds),
@@ -267,6 +270,7 @@ class _NoteCounts:
         self.capabilities |= other.capabilities
         self.missing.update(other.missing)
         self.partial.update(other.partial)
+        self.estimates.update(other.estimates)
 
     def notes(self) -> list[str]:
         """The notes as sentences."""
@@ -293,6 +297,7 @@ class _NoteCounts:
             else f"FLOPs of {count} launches are not known (not collected: {missing})"
             for missing, count in sorted(self.partial.items())
         ]
+        notes += estimate_notes(self.estimates)
         if self.rounded:
             notes.append(f"{self.rounded} launches print a time of 0: shorter than the report's digits can show")
         return notes

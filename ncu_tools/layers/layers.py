@@ -19,6 +19,7 @@ from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import SHAPES_BASIS, Floats
 
 from ncu_tools.kernels import operator_times
+from ncu_tools.kernels.estimated_flops import estimate_notes, estimates_in
 from ncu_tools.kernels.operator_work import OF_OPERATOR_WORK, with_work_of_operators
 from ncu_tools.numbers.statistics import of_single_launches
 
@@ -112,6 +113,7 @@ def layers(table: pa.Table, *, depth: int | None = None, phase: str | None = Non
     )
     if SHAPES_BASIS in tables.codes(table, "flops_basis")[1]:
         result.notes.append("FLOPs follow from the shapes of operators and are estimates, not counted")
+    result.notes += estimate_notes(estimates_in(table))
     if all(module is None for module in launches.modules):
         result.notes.append("no launch knows its module: profile a model target, or use NVTX ranges")
         return result

@@ -231,6 +231,9 @@ def binary_reports() -> list[bytes]:
         "launch__grid_dim_x": 16, "launch__grid_dim_y": 2, "launch__grid_dim_z": 1, "breakdown:x": "a,b",
         "sass__inst_executed_per_opcode": (5, {"FADD": 3, "FFMA": 2.0}), "inst_executed": (7, {2**40: 3, 2**40 + 16: 4}),
         "pmsampling:sm__cycles_active.avg": (None, {2**60: 0.5}), "dram__bytes.sum.per_second": 2.5e9,
+        "thread_inst_executed_true": (70, {2**40: 64, 2**40 + 16: 6}), "launch__function_pcs": (1, {0: 2**40}),
+        "profiler__timestamp_workload_start_0": (None, {2**60 - 9: 0}), "profiler__pmsampler_dropped_samples": (1, {0: 1}),
+        "profiler__timestamp_workload_end_0": (None, {2**60 + 9: 0}),
     }  # fmt: skip
     speedup = field(10, field(1, 1) + b"\x11" + bytes(8))
     message = field(1, field(1, b"see @section:X:The X@") + field(2, 4))

@@ -28,8 +28,13 @@ from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.detect.text_reader import read_report
 from ncu_parsers.ncu.instructions.debug_lines import kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.read import read_instructions, source_files
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
+from ncu_parsers.ncu.instructions.time_series import time_series
+from ncu_parsers.ncu.sass.kernel_text import KernelText
 from ncu_parsers.ncu_rep import report_file as binary
+from ncu_parsers.ncu_rep.contents import contents_of
+from ncu_parsers.ncu_rep.instances import instance_tables
 from ncu_parsers.parquet import checked_open, reader
 from ncu_parsers.parse.parse import account
 from ncu_parsers.report_data.report import Report
@@ -353,10 +358,23 @@ def manifest(data: bytes, thorough: bool) -> None:
     assert isinstance(found.partial, bool)
 
 
+INSTRUCTIONS = ("FFMA R1, R2, R3, R4", "@P0 HADD2.F32 R1, -RZ, R2.H0_H0", "HMMA.16816.F32 R4, R8, R12, R4", "EXIT")
+
+
+def _any_text(texts: KernelText, kernel: str, addresses: Sequence[int], *more: Any) -> list[str | None]:
+    """Some text for each address, and none for one of 17, in place of a program that is asked for it."""
+    return [None if address % 17 == 16 else INSTRUCTIONS[address // 16 % len(INSTRUCTIONS)] for address in addresses]
+
+
 def ncu_rep(data: bytes, thorough: bool) -> None:
     """A binary report, whatever its bytes: launches read in parts are those read as launches, or both are refused."""
     tables: list[pa.Table] = []
-    with written(data, "report.ncu-rep") as path, _tables(thorough), streaming_reader.beside_others():
+    with (
+        written(data, "report.ncu-rep") as path,
+        _tables(thorough),
+        streaming_reader.beside_others(),
+        patch.object(KernelText, "of", _any_text),
+    ):
         source = Source(str(path))
         try:
             found = binary.read_report(source)
@@ -369,10 +387,23 @@ def ncu_rep(data: bytes, thorough: bool) -> None:
         except NotStreamed:
             return
         table = table_of(found)
+        if thorough:
+            _use_binary(source)
     assert _known(streamed) == _known(found)
     assert rows_of(tables) == rows_of([table])
     for each in (table, *tables):
         hold_table(each)
+
+
+def _use_binary(source: Source) -> None:
+    """What else a binary report is asked for: contents, instances, instructions, series over time, code."""
+    assert contents_of(source).launches >= 0
+    for instances in (*instance_tables(source), read_instructions(source)):
+        if instances is not None:
+            hold_table(instances)
+    for series in time_series(source):
+        assert len(series.times_ns) == len(series.values)
+    assert all(isinstance(text, str) for text in source_files(source).values())
 
 
 def source_pages(data: bytes, thorough: bool) -> None:

@@ -7,10 +7,12 @@ are written.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+SIZE_BYTES = 4
 RESULTS, STRINGS, PAYLOAD_BYTES, PROCESS = 2, 4, 5, 6
+METRIC = 13
 NVTX_STATE = 21
 
 FieldValue = int | bytes
@@ -31,6 +33,49 @@ def fields_of(message: bytes) -> Iterator[tuple[int, FieldValue]]:
             size, at = _read_varint(message, at)
         yield key >> 3, message[at : at + size]
         at += size
+
+
+def pieces_of(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The numbers of a message's fields, and each field as it is encoded."""
+    at = 0
+    while at < len(message):
+        begin = at
+        key, at = _read_varint(message, at)
+        if key & 7 == 0:
+            _, at = _read_varint(message, at)
+        elif key & 7 == 2:
+            size, at = _read_varint(message, at)
+            at += size
+        else:
+            at += {1: 8, 5: 4}[key & 7]
+        yield key >> 3, message[begin:at]
+
+
+def without_metrics(report: bytes, is_left_out: Callable[[str], bool]) -> bytes:
+    """A report, with one result in a block, without some metrics of its launches."""
+    beginning, blocks = taken_apart(report)
+    names = [
+        text.decode()
+        for block in blocks
+        for number, strings in fields_of(block.header)
+        if number == STRINGS and isinstance(strings, bytes)
+        for _, text in fields_of(strings)
+        if isinstance(text, bytes)
+    ]
+    return put_together(beginning, [_without(block, names, is_left_out) for block in blocks])
+
+
+def _without(block: Block, names: Sequence[str], is_left_out: Callable[[str], bool]) -> Block:
+    if not block.has_result:
+        return block
+    kept = b""
+    for number, piece in pieces_of(block.payload[SIZE_BYTES:]):
+        ((_, metric),) = fields_of(piece)
+        if number == METRIC and isinstance(metric, bytes) and is_left_out(names[int(dict(fields_of(metric))[1])]):
+            continue
+        kept += piece
+    payload = sized(kept)
+    return Block(with_field(block.header, PAYLOAD_BYTES, len(payload)), payload)
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
@@ -149,7 +194,15 @@ def _metric(number: int, metric: Metric | str | float) -> bytes:
 
 
 BEGINNING = b"NVR\0" + sized(field(1, 7))
-SESSION = field(8, field(1, b"Nsight Compute Target") + field(2, b"2025.3.1.0")) + field(11, b"ncu app")
+SYSTEM = field(1, b"Linux") + field(3, b"Arm Neoverse-V2") + field(4, b"aarch64") + field(5, b"node7")
+DEVICE = field(1, 0) + b"".join(
+    field(3, field(1, b"device__attribute_" + name) + field(2, value(content)))
+    for name, content in ((b"display_name", "NVIDIA GH200 480GB"), (b"warp_size", 32), (b"memory_clock", 2.5))
+)
+SESSION = (
+    field(2, 1_760_000_000) + field(4, SYSTEM) + field(6, DEVICE) + field(11, b"ncu app")
+    + field(8, field(1, b"Nsight Compute Target") + field(2, b"2025.3.1.0"))
+)  # fmt: skip
 
 
 def block_of(

@@ -167,7 +167,13 @@ def _one(machine: Machine, output_format: str) -> Table:
         facts.append(f"{machine.sm_count} SMs")
     if machine.boost_clock_hz:
         facts.append(f"peaks assume {machine.boost_clock_hz / 1e9:.3f} GHz")
-    return Table("machines", RATE_COLUMNS, rows, [", ".join(facts)])
+    notes = [", ".join(facts)]
+    unknown = [
+        title for title, value in (("number of SMs", machine.sm_count), ("clock", machine.boost_clock_hz)) if not value
+    ]
+    if machine.chip and unknown:
+        notes.append(f"not known, for want of a source: {' and '.join(unknown)}")
+    return Table("machines", RATE_COLUMNS, rows, notes)
 
 
 def _slower(rate: Rate, unit: str) -> str:

@@ -173,6 +173,8 @@ def _first_sentence(text: str) -> str:
 
 
 def _notes(view: KernelView) -> list[str]:
+    from ncu_tools.kernels.estimated_flops import estimate_notes
+
     device = f" on {view.device}" if view.device else ""
     notes = [f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"]
     if view.diagnosis is not None and view.diagnosis.text:
@@ -180,7 +182,7 @@ def _notes(view: KernelView) -> list[str]:
     missing = [_missing(view, part) for part, titles in view.missing.items() if titles]
     if missing:
         notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
-    return notes
+    return [*notes, *estimate_notes(view.estimates)]
 
 
 # ------------------------------------------------------------------------------------------------- for programs

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ncu_parsers.ncu.instructions.sass_text import Instruction, parse_instruction, registers_read, registers_written
+from ncu_parsers.ncu.sass.sass_text import Instruction, parse_instruction, registers_read, registers_written
 
 from ncu_tools.kernels.source.kernel_code import KernelCode
 

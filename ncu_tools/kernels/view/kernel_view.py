@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from ncu_parsers.schema import tables
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses
+from ncu_tools.kernels.estimated_flops import estimates_in
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
 from ncu_tools.kernels.source.instruction_mix import InstructionMix, mixes
 from ncu_tools.kernels.view.facts import Fact, facts_of
@@ -67,7 +68,8 @@ class OccupancyView:
 class KernelView:
     """One kernel: its launches, facts by part, occupancy, stalls, mix, causes and rules.
 
-    `missing` has by part the titles of facts that the report does not hold.
+    `missing` has by part the titles of facts that the report does not hold, `estimates` how many launches have FLOPs
+    that hold an estimate, by what that follows from.
     """
 
     kernel_name: str
@@ -81,6 +83,7 @@ class KernelView:
     mix: InstructionMix | None
     diagnosis: Diagnosis | None
     rules: list[RuleResult]
+    estimates: Mapping[str, int]
 
     def of_part(self, part: str) -> list[Fact]:
         """The facts of one part."""
@@ -115,6 +118,7 @@ def kernel_view(
         mix=next((mix for mix in mixes(table) if mix.total), None),
         diagnosis=diagnoses(table, [row], "name").get(row.kernel),
         rules=rule_results(table),
+        estimates=estimates_in(table),
     )
 
 

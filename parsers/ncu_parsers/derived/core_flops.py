@@ -1,5 +1,7 @@
 """FLOPs of CUDA cores: from counters, else from counts per opcode, else zero where a pipe is known to have been idle.
 
+Counts per opcode are those that a report lists, or the sums of what it counts per instruction.
+
 The adds, products and FMAs of a precision are each taken from the first of these that the launch has; a precision is
 known once all three are. Full sets, for example, count `hfma` and neither `hadd` nor `hmul`, but list every opcode.
 """
@@ -23,13 +25,15 @@ NOTABLE = 0.02
 class CoreFlops(NamedTuple):
     """FLOPs of one precision (float64, one per launch; NaN if unknown), and which sources they needed.
 
-    `from_counters`, `from_opcodes` and `from_pipe` (bool, one per launch) name the last source that was needed: at most
-    one is true, and none where the FLOPs are unknown. `instructions` has the thread instructions of each counter.
+    `from_counters`, `from_opcodes`, `from_instructions` and `from_pipe` (bool, one per launch) name the last source
+    that was needed: at most one is true, and none where the FLOPs are unknown. `instructions` has the thread
+    instructions of each counter.
     """
 
     flops: Floats
     from_counters: Mask
     from_opcodes: Mask
+    from_instructions: Mask
     from_pipe: Mask
     instructions: Mapping[str, Floats]
 
@@ -56,9 +60,15 @@ def _counted(counters: Counters, precision: str) -> CoreFlops:
             packed = or_zero(counters.executed_threads(counter))
             flops = flops + packed * weight
             needed_opcodes |= (packed > 0) & np.isnan(counters.thread_instructions(counter))
-    is_known = ~np.isnan(flops)
+    is_known, by_instruction = ~np.isnan(flops), np.zeros(counters.rows, bool)
+    by_instruction[list(counters.lists.by_instruction)] = True
     return CoreFlops(
-        flops, is_known & ~needed_opcodes, is_known & needed_opcodes, np.zeros(counters.rows, bool), instructions
+        flops,
+        is_known & ~needed_opcodes,
+        is_known & needed_opcodes & ~by_instruction,
+        is_known & needed_opcodes & by_instruction,
+        np.zeros(counters.rows, bool),
+        instructions,
     )
 
 

@@ -75,7 +75,7 @@ def _l1_by_parts(counters: Counters) -> Floats:
 def _flops(counters: Counters) -> dict[str, Floats | pa.Array]:
     tensor, complete = counted_operations(counters)
     filled = fill_without_counters(counters, tensor, complete)
-    complete = complete | filled.by_shape | filled.estimated | filled.by_instruction
+    complete = complete | filled.by_shape | filled.unchecked | filled.estimated | filled.by_instruction
     tensor_flops = sum_known([tensor[f"tensor_flops_{precision}"] for precision in known.TENSOR_FLOAT_PRECISIONS])
     cores = core_flops(counters, ~np.isnan(tensor_flops))
     doubtful = doubtful_fp16(counters, cores, tensor_flops)
@@ -95,6 +95,7 @@ def _flops(counters: Counters) -> dict[str, Floats | pa.Array]:
         BasisMark.TENSOR: ~np.isnan(tensor_flops),
         BasisMark.COMPLETE: complete,
         BasisMark.BY_SHAPE: filled.by_shape,
+        BasisMark.BY_UNCHECKED_SHAPE: filled.unchecked,
         BasisMark.BY_GROUP_SHAPE: filled.estimated,
         BasisMark.BY_INSTRUCTION: filled.by_instruction,
         BasisMark.IDLE: idle,
@@ -114,7 +115,11 @@ def _core_marks(cores: dict[str, CoreFlops]) -> dict[tuple[str, str] | BasisMark
     return {
         (source, precision): mask
         for precision, found in cores.items()
-        for source, mask in zip(SOURCES, (found.from_counters, found.from_opcodes, found.from_pipe), strict=True)
+        for source, mask in zip(
+            SOURCES,
+            (found.from_counters, found.from_opcodes, found.from_instructions, found.from_pipe),
+            strict=True,
+        )
     }
 
 

@@ -12,8 +12,9 @@ from ncu_launch.counters import metrics as known
 from ncu_parsers.derived.counter_columns import Mask
 from ncu_parsers.schema import arrays
 
-SOURCES = ("sass", "opcodes", "idle pipe")
-"""What the FLOPs of a precision come from: counters of the code (SASS), counts per opcode, the zero of an idle pipe."""
+SOURCES = ("sass", "opcodes", "instructions", "idle pipe")
+"""What the FLOPs of a precision come from: counters of the code (SASS), counts per opcode, counts per instruction, the
+zero of an idle pipe."""
 
 
 class BasisMark(Enum):
@@ -25,6 +26,7 @@ class BasisMark(Enum):
     TENSOR = auto()
     COMPLETE = auto()
     BY_SHAPE = auto()
+    BY_UNCHECKED_SHAPE = auto()
     BY_GROUP_SHAPE = auto()
     BY_INSTRUCTION = auto()
     IDLE = auto()
@@ -74,6 +76,11 @@ def _text(marks: set[AnyMark]) -> str:
     return "; ".join(words)
 
 
+def estimate_in(basis: str | None) -> str | None:
+    """The part of a basis that says by what tensor operations are estimated; None where they are not."""
+    return next((words for words in (basis or "").split("; ") if words.startswith("tensor ops estimated")), None)
+
+
 def _of_cores(marks: set[AnyMark]) -> list[str]:
     words = []
     for source in SOURCES:
@@ -85,6 +92,8 @@ def _of_cores(marks: set[AnyMark]) -> list[str]:
 def _of_tensor_cores(marks: set[AnyMark]) -> str:
     if BasisMark.BY_SHAPE in marks:
         return "tensor ops from the shapes of opcodes"
+    if BasisMark.BY_UNCHECKED_SHAPE in marks:
+        return "tensor ops estimated from the shapes of opcodes"
     if BasisMark.BY_GROUP_SHAPE in marks:
         return "tensor ops estimated from the shapes of opcodes of wgmma"
     if BasisMark.BY_INSTRUCTION in marks:

@@ -2,7 +2,8 @@
 
 A list holds every opcode that a launch executed, with its count: of thread instructions whose predicate was true, or of
 warp instructions. It is used only if it adds up to the metric it stands behind: a list that was cut says nothing.
-Binary reports have the names; text has them with --print-metric-instances details (ncu 2024.1 and newer).
+Binary reports have the names; text has them with --print-metric-instances details (ncu 2024.1 and newer). Without such
+a list, counts per instruction of a binary report are summed by opcode, where the text of its instructions is known.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ THREADS_BY_FULL_NAME = "sass__thread_inst_executed_true_per_opcode_with_modifier
 THREADS = (
     "sass__thread_inst_executed_true_per_opcode", "sass__thread_inst_executed_true_per_opcode_with_modifier_selective",
 )  # fmt: skip
+THREADS_BY_INSTRUCTION, WARPS_BY_INSTRUCTION = "thread_inst_executed_true", "inst_executed"
+BY_INSTRUCTION = (THREADS_BY_INSTRUCTION, WARPS_BY_INSTRUCTION)
+"""Metrics that are counted per instruction; their lists are summed by opcode with all modifiers."""
 WARPS = (
     WARPS_BY_FULL_NAME, "sass__inst_executed_per_opcode", "sass__inst_executed_per_opcode_with_modifier_selective",
+    WARPS_BY_INSTRUCTION,
 )  # fmt: skip
 """Lists of opcodes, with all their modifiers or without them."""
 MOVES, SURE_FMAS = "constant moves", "certain FMAs"
@@ -38,19 +43,24 @@ class OpcodeLists(NamedTuple):
 
     `warps` has the warp instructions by opcode with all modifiers, None for a launch without, [] if none has them.
     `threads` has thread instructions (float64, one per launch; NaN if unknown) by their counter ("ffma"), and those of
-    `MOVES` and `SURE_FMAS`. `incomplete` has the launches (their places) of which a list does not add up.
+    `MOVES` and `SURE_FMAS`. `incomplete` has the launches (their places) of which a list does not add up, and
+    `by_instruction` those whose counts are sums over instructions.
     """
 
     warps: Sequence[OpcodeCounts | None]
     threads: Mapping[str, Floats]
     incomplete: Sequence[int]
+    by_instruction: Sequence[int]
 
 
-NO_LISTS = OpcodeLists((), {}, ())
+NO_LISTS = OpcodeLists((), {}, (), ())
 
 
 def named_instances(text: str) -> dict[str, float]:
-    """Parse the counts behind a metric, such as "HMMA.16816.F32: 128; FADD: 5"; {} if they have no names."""
+    """Parse the counts behind a metric, such as "HMMA.16816.F32: 128; FADD: 5"; {} if they have no names.
+
+    An opcode begins with a letter: addresses and numbers of units are no names.
+    """
     result: dict[str, float] = {}
     for part in text.strip(" (){}").split(";"):
         name, _, count = part.rpartition(":")
@@ -58,33 +68,36 @@ def named_instances(text: str) -> dict[str, float]:
             number = float(count.replace(",", ""))
         except ValueError:
             continue
-        if name.strip() and math.isfinite(number):
+        if name.strip()[:1].isalpha() and math.isfinite(number):
             result[name.strip()] = result.get(name.strip(), 0.0) + number
     return result
 
 
 def opcode_lists(numbers: Mapping[str, Floats], texts: Mapping[str, Any], rows: int) -> OpcodeLists:
     """The lists of launches from their columns: metrics as numbers, and as texts what stands behind them."""
-    metrics = [name for name in (THREADS_BY_FULL_NAME, *THREADS, *WARPS) if _column(name) in texts]
+    best_first = (THREADS_BY_FULL_NAME, THREADS_BY_INSTRUCTION, *THREADS, *WARPS)
+    metrics = [name for name in dict.fromkeys(best_first) if _column(name) in texts]
     if not metrics:
         return NO_LISTS
     read = _Reading(numbers, texts)
-    warps = [read.list_of(WARPS_BY_FULL_NAME, row) for row in range(rows)]
+    warps = [read.list_of(WARPS_BY_FULL_NAME, row) or read.list_of(WARPS_BY_INSTRUCTION, row) for row in range(rows)]
     told = [_told_of_launch(read, metrics, row) for row in range(rows)]
-    threads = {counter: np.array([counts.get(counter, np.nan) for counts in told], np.float64) for counter in _keys()}
-    return OpcodeLists(warps if any(warps) else [], threads, sorted(read.incomplete))
+    threads = {counter: np.array([counts.get(counter, np.nan) for counts, _ in told]) for counter in _keys()}
+    by_instruction = [row for row, (_, best) in enumerate(told) if best in BY_INSTRUCTION]
+    return OpcodeLists(warps if any(warps) else [], threads, sorted(read.incomplete), by_instruction)
 
 
-def _told_of_launch(read: _Reading, metrics: Sequence[str], row: int) -> dict[str, float]:
-    """Thread instructions of one launch by counter: what its first list tells, and what others add to that."""
+def _told_of_launch(read: _Reading, metrics: Sequence[str], row: int) -> tuple[dict[str, float], str]:
+    """Thread instructions of one launch by counter: what its best list tells, and what others add; the best one."""
     result: dict[str, float] = {}
+    best = ""
     for metric in metrics:
         executed = read.list_of(metric, row)
         if executed is not None:
-            result = {**_told_by(metric, executed), **result}
+            result, best = {**_told_by(metric, executed), **result}, best or metric
         if len(result) == len(_keys()):
             break
-    return result
+    return result, best
 
 
 def thread_instructions(executed: OpcodeCounts) -> dict[str, float]:
@@ -113,7 +126,7 @@ def _told_by(metric: str, executed: OpcodeCounts) -> dict[str, float]:
     """What a list tells of thread instructions by counter: without modifiers not which are conversions or may be moves;
     from warp instructions only which are zero."""
     counts = thread_instructions(executed)
-    if metric == THREADS_BY_FULL_NAME:
+    if metric in (THREADS_BY_FULL_NAME, THREADS_BY_INSTRUCTION):
         return counts
     if metric in WARPS:
         return {counter: count for counter, count in counts.items() if count == 0 and counter not in (MOVES, SURE_FMAS)}

@@ -45,11 +45,13 @@ def counted_operations(counters: Counters) -> tuple[dict[str, Floats], Mask]:
 class FilledIn(NamedTuple):
     """Launches whose tensor operations were not counted completely (bool, one per launch each), by what gave them.
 
-    `by_shape`: opcodes with their shapes. `estimated`: the same, where that of an opcode is an estimate.
-    `by_instruction`: the number of tensor instructions, on Volta. At most one is true.
+    `by_shape`: opcodes with their shapes. `unchecked`: the same, of an input type of which no launch could be checked.
+    `estimated`: the same, where that of an opcode is an estimate. `by_instruction`: the number of tensor instructions,
+    on Volta. At most one is true.
     """
 
     by_shape: Mask
+    unchecked: Mask
     estimated: Mask
     by_instruction: Mask
 
@@ -61,21 +63,23 @@ def fill_without_counters(counters: Counters, tensor: dict[str, Floats], complet
     is a lower bound, so the larger number counts.
     """
     missing = np.asarray(np.isnan(np.stack(list(tensor.values()))).all(axis=0), dtype=bool)
-    by_shape, estimated = np.zeros(counters.rows, dtype=bool), np.zeros(counters.rows, dtype=bool)
+    by_shape, unchecked, estimated = (np.zeros(counters.rows, dtype=bool) for _ in range(3))
     for row, executed in enumerate(counters.lists.warps):
         counted = tensor_operations(executed) if executed and not complete[row] else None
         if counted is None or (counted.estimated and not missing[row]):
             continue
-        (estimated if counted.estimated else by_shape)[row] = True
+        (estimated if counted.estimated else unchecked if counted.unchecked else by_shape)[row] = True
         for precision, amount in counted.amounts.items():
             column = tensor[tensor_column(precision)]
             column[row] = np.fmax(column[row], amount)
     executed_on_volta = np.where(counters.where(partial(eq, VOLTA)), _tensor_instructions(counters), np.nan)
-    by_instruction = np.asarray(missing & ~by_shape & ~estimated & ~np.isnan(executed_on_volta), dtype=bool)
+    by_instruction = np.asarray(
+        missing & ~by_shape & ~unchecked & ~estimated & ~np.isnan(executed_on_volta), dtype=bool
+    )
     tensor["tensor_flops_fp16"] = np.where(
         by_instruction, executed_on_volta * OPERATIONS_PER_VOLTA_INSTRUCTION, tensor["tensor_flops_fp16"]
     )
-    return FilledIn(by_shape, estimated, by_instruction)
+    return FilledIn(by_shape, unchecked, estimated, by_instruction)
 
 
 def _gather_results(counts: dict[str, dict[str, Floats]]) -> None:

@@ -1,7 +1,8 @@
 """Tensor operations without operation counters: from opcodes, or on Volta from the instruction count.
 
 ncu before 2023.2 does not count tensor operations. An opcode of mma.sync contains its shape: HMMA.16816.F32 multiplies
-16 x 8 x 16, so a warp instruction does 2 x 16 x 8 x 16 operations. One of wgmma does, too: HGMMA.64x128x16.F32 is the
+16 x 8 x 16, so a warp instruction does 2 x 16 x 8 x 16 operations. Input types of which no launch could be checked are
+marked as estimates. One of wgmma does, too: HGMMA.64x128x16.F32 is the
 product of a group of four warps, each of which executes it, so a warp instruction does a quarter of it. No report with
 both counts was at hand to check that all four are counted, so this is an estimate. Opcodes of tcgen05 (UTCHMMA) do not
 contain their shape.
@@ -20,6 +21,8 @@ from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_
 VOLTA = "7.0"
 OPERATIONS_PER_VOLTA_INSTRUCTION = 512
 WARPS_OF_A_GROUP = 4
+CHECKED = frozenset({"fp16", "bf16", "int8"})
+"""Input types whose operations by shape agree with the activity of the tensor pipe, in products on an A40."""
 
 _SHAPED = r"(?P<unit>[HIDBQO]MMA)(?P<sparse>\.SP)?(?:\.SF)?\.(?P<m>16|8)(?P<n>8)(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
 _OF_A_GROUP = r"(?P<unit>[HIQB]GMMA)(?P<sparse>\.SP)?\.(?P<m>64)x(?P<n>\d+)x(?P<k>\d+)(?P<rest>(?:\.\w+)*)"
@@ -28,7 +31,10 @@ _FP8, _FP6, _FP4 = {"E4M3", "E5M2"}, {"E3M2", "E2M3"}, {"E2M1"}
 
 
 class WarpOperations(NamedTuple):
-    """What one warp instruction does: operations on inputs of a type; `estimated` if no report could check it."""
+    """What one warp instruction does: operations on inputs of a type.
+
+    `estimated`: it is not even sure how many warps share the work of the opcode's shape.
+    """
 
     precision: str
     amount: int
@@ -40,6 +46,11 @@ class TensorOperations(NamedTuple):
 
     amounts: dict[str, float]
     estimated: bool
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether no launch could check the operations of a type that was used."""
+        return any(amount > 0 and precision not in CHECKED for precision, amount in self.amounts.items())
 
 
 def operations(opcode: str) -> WarpOperations | None:

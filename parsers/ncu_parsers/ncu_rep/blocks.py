@@ -14,7 +14,9 @@ from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
@@ -26,6 +28,15 @@ from ncu_parsers.sources.sources import STANDARD_INPUT, Source, unreadable
 MAGIC = b"NVR\0"
 SIZE_BYTES = 4
 BLOCKS_BETWEEN_CHECKS = 10_000
+MOST_ATTRIBUTES = 10_000
+"""No session says more of itself and its devices; a forged file may claim millions."""
+LATEST = 253_402_300_799
+"""The last second that a date can have, that of the year 9999."""
+SYSTEM = {
+    "Operating System": "name", "Build": "build", "Processor": "processor", "Architecture": "architecture",
+    "Host Name": "host",
+}  # fmt: skip
+"""What is said of the machine that was profiled, by title."""
 
 
 class Process(NamedTuple):
@@ -159,16 +170,32 @@ def _take_header(header: Any, stream: BinaryIO, size: int, result: Blocks) -> No
     """Note a block, and go to its end. Raises `Damaged` if the file ends before."""
     begin, end = stream.tell(), stream.tell() + header.payload_bytes
     result.names.add(header.strings.texts)
-    for version in header.session.versions:
-        result.session[text_of(version.program)] = text_of(version.version)
-    if header.session.HasField("command_line"):
-        result.session["Profiler Command Line"] = text_of(header.session.command_line)
+    result.session.update(islice(_session(header.session), max(0, MOST_ATTRIBUTES - len(result.session))))
     if end > begin:
         counts = header.sources, header.results, header.ranges
         result.blocks.append(Block(begin, min(end, size), *counts, _process(header.process)))
     if end > size:
         raise Damaged("the file ends in a block")
     stream.seek(end)
+
+
+def _session(session: Any) -> Iterator[tuple[str, str]]:
+    """What a header says of the session, as names and texts. A file tells it piece by piece, in several headers."""
+    for version in session.versions:
+        yield text_of(version.program), text_of(version.version)
+    if session.HasField("command_line"):
+        yield "Profiler Command Line", text_of(session.command_line)
+    if session.HasField("created") and session.created <= LATEST:
+        yield "Created", f"{datetime.fromtimestamp(session.created, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    for title, of_system in SYSTEM.items():
+        if words := getattr(session.system, of_system):
+            yield title, text_of(words)
+    for device in session.devices:
+        for attribute in device.attributes:
+            known = [getattr(attribute.value, field.name) for field, _ in attribute.value.ListFields()]
+            for value in known[:1]:
+                text = text_of(value) if isinstance(value, bytes) else str(value)
+                yield f"Device {device.number}: {text_of(attribute.name)}", text
 
 
 def _process(process: Any) -> Process:

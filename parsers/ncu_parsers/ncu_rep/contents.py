@@ -44,6 +44,7 @@ class Contents:
 
     report: str
     tool_version: str | None
+    session: dict[str, str]
     launches: int = 0
     ranges: int = 0
     kernels: set[str] = field(default_factory=set)
@@ -70,7 +71,7 @@ def contents_of(source: Source) -> Contents:
     """What a binary report holds. Raises `NcuBenchError` if it cannot be opened."""
     with opened(source) as stream:
         blocks, lost = blocks_of(stream, source.name), Lost()
-        found = Contents(source.name, blocks.tool_version)
+        found = Contents(source.name, blocks.tool_version, blocks.session)
         codes = np.array(blocks.names.codes, np.int32)
         for result in results_of(stream, blocks, lost):
             _add_result(found, result, blocks.names.texts, codes)
@@ -115,7 +116,7 @@ def _add_instances(found: Contents, result: Result, names: list[str], codes: npt
 
 
 def _add_launches(found: Contents, stream: BinaryIO, blocks: Blocks) -> None:
-    for columns in launches_of(stream, blocks, Lost(), found.report):
+    for columns in launches_of(stream, blocks, Lost(), found.report, sums_instructions=False):
         found.metrics |= columns.metrics.keys()
         name = columns.metrics.get("device__attribute_display_name")
         found.devices |= dict.fromkeys(name.words.values() if name is not None else ())

@@ -24,7 +24,16 @@ MESSAGES: dict[str, Fields] = {
     ),
     "Strings": ((1, "texts", "bytes*"),),
     "Process": ((1, "number", "uint32"), (2, "host", "bytes"), (3, "path", "bytes")),
-    "Session": ((8, "versions", "Version*"), (11, "command_line", "bytes")),
+    "Session": (
+        (2, "created", "uint64"), (4, "system", "System"), (6, "devices", "Device*"), (8, "versions", "Version*"),
+        (11, "command_line", "bytes"),
+    ),
+    "System": (
+        (1, "name", "bytes"), (2, "build", "bytes"), (3, "processor", "bytes"), (4, "architecture", "bytes"),
+        (5, "host", "bytes"),
+    ),
+    "Device": ((1, "number", "uint32"), (3, "attributes", "Attribute*")),
+    "Attribute": ((1, "name", "bytes"), (2, "value", "Value")),
     "Version": ((1, "program", "bytes"), (2, "version", "bytes")),
     "Kernel": (
         (5, "mangled", "bytes"), (6, "function", "bytes"), (7, "name", "bytes"), (10, "grid", "Shape"),

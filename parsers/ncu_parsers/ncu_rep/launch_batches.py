@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timezone
+from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from ncu_launch.counters import metrics as known
 
+from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION, THREADS_BY_FULL_NAME, WARPS_BY_FULL_NAME
+from ncu_parsers.ncu.sass.sass_text import full_opcode
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, MetricNames, Process
 from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.metric_units import unit_of
 from ncu_parsers.ncu_rep.result_details import nvtx_ranges, rules_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
+from ncu_parsers.ncu_rep.source_code import InstructionTexts, first_address
 from ncu_parsers.report_data.report import Rule
 from ncu_parsers.report_data.units import ABSENT, NumberFormat
 from ncu_parsers.sources import memory
@@ -40,16 +45,22 @@ Shape = tuple[int, int, int]
 NO_SHAPE: Shape = (MISSING, MISSING, MISSING)
 
 
-def launches_of(stream: BinaryIO, blocks: Blocks, lost: Lost, name: str) -> Iterator[LaunchColumns]:
-    """The launches of a file, some at a time. Raises `memory.TooBig` naming the report `name`."""
+def launches_of(
+    stream: BinaryIO, blocks: Blocks, lost: Lost, name: str, *, sums_instructions: bool = True
+) -> Iterator[LaunchColumns]:
+    """The launches of a file, some at a time. Raises `memory.TooBig` naming the report `name`.
+
+    With `sums_instructions`, counts per instruction are summed by opcode where a launch has no such list.
+    """
     codes = _Codes.of(blocks.names)
+    instructions = _InstructionCounts(stream, blocks, lost) if sums_instructions else None
     batch = _Batch(codes)
     for result in results_of(stream, blocks, lost):
         if not batch.takes(result):
             yield batch.columns(lost)
             memory.require_memory(name, streaming=True)
             batch = _Batch(codes)
-        batch.add(result)
+        batch.add(result, instructions)
     if batch.launches:
         yield batch.columns(lost)
 
@@ -96,18 +107,37 @@ def _shape(shape: Any) -> Shape:
 
 
 class _Codes(NamedTuple):
-    """The names of metrics, for each id the place of its name (int32), and the ids of metrics counted by opcode."""
+    """The names of metrics, for each id the place of its name (int32), and the ids of metrics counted by opcode and by
+    instruction. A launch that has an id of each set in `flops` needs no instructions for its FLOPs."""
 
     names: list[str]
     of_ids: Codes
     by_opcode: frozenset[int]
+    by_instruction: frozenset[int]
+    flops: tuple[frozenset[int], ...]
 
     @classmethod
     def of(cls, names: MetricNames) -> _Codes:
         """Those of a file, of which there may be millions: they are not copied."""
         of_ids = np.frombuffer(names.codes, np.int32) if names.codes else np.empty(0, np.int32)
-        by_opcode = np.array([text.startswith(OPCODE_METRICS) for text in names.texts], bool)
-        return cls(names.texts, of_ids, frozenset(np.flatnonzero(by_opcode[of_ids]).tolist()))
+
+        def ids(chosen: Iterable[bool]) -> frozenset[int]:
+            return frozenset(np.flatnonzero(np.array(list(chosen), bool)[of_ids]).tolist())
+
+        by_opcode = ids(text.startswith(OPCODE_METRICS) for text in names.texts)
+        by_instruction = ids(text in BY_INSTRUCTION for text in names.texts)
+        flops = tuple(ids(text.startswith(beginnings) for text in names.texts) for beginnings in _telling_flops())
+        return cls(names.texts, of_ids, by_opcode, by_instruction, flops)
+
+
+@cache
+def _telling_flops() -> tuple[tuple[str, ...], ...]:
+    """For each counter of FLOPs and for tensor operations, beginnings of the names of metrics that tell them."""
+    counters = (counter for precision in known.CUDA_CORE_PRECISIONS for counter in known.flop_weights(precision))
+    return (
+        *((THREADS_BY_FULL_NAME, *(f"{prefix}{one}_pred_on" for prefix in known.SASS_PREFIXES)) for one in counters),
+        (WARPS_BY_FULL_NAME, known.TENSOR_PREFIX),
+    )
 
 
 class _Batch:
@@ -115,8 +145,8 @@ class _Batch:
 
     def __init__(self, codes: _Codes) -> None:
         self.launches: list[_Launch] = []
-        self._names, self._codes, self._by_opcode = codes
-        self._opcodes = _OpcodeCounts()
+        self._names, self._codes, self._by_opcode, self._by_instruction, self._flops = codes
+        self._opcodes, self._told = _OpcodeCounts(), list[tuple[int, int, str]]()
         self._ids: list[int] = []
         self._encoded: list[bytes] = []
         self._counts: list[int] = []
@@ -130,10 +160,15 @@ class _Batch:
             return False
         return (self.launches[0].process.number is None) == (result.block.process.number is None)
 
-    def add(self, result: Result) -> None:
-        """Take one result."""
+    def add(self, result: Result, instructions: _InstructionCounts | None) -> None:
+        """Take one result; `instructions` tell its opcodes where it lists none."""
         metrics = result.message.metrics
         ids = [metric.name for metric in metrics]
+        lacks_flops = instructions is not None and any(one.isdisjoint(ids) for one in self._flops)
+        if instructions and lacks_flops and not self._by_instruction.isdisjoint(ids):
+            counted = [metric for metric in metrics if metric.name in self._by_instruction and metric.instances]
+            told = instructions.by_opcode(result, counted)
+            self._told += [(metric, len(self.launches), text) for metric, text in told.items()]
         if not self._by_opcode.isdisjoint(ids):
             for metric in metrics:
                 if metric.name in self._by_opcode:
@@ -184,7 +219,7 @@ class _Batch:
         for at, text in values.texts.items():
             if (column := columns.get(int(codes[places[at]]))) is not None:
                 _put(column, int(rows[at]), text)
-        for metric, row, text in self._opcodes.texts():
+        for metric, row, text in (*self._opcodes.texts(), *self._told):
             columns[int(self._codes[metric])].instances[row] = text
         filled = {code: column for code, column in columns.items() if _has_any(column)}
         return {self._names[code]: column for code, column in filled.items()}
@@ -218,6 +253,37 @@ class _OpcodeCounts:
             begin = end
             if named:
                 yield metric, row, "; ".join(named)
+
+
+class _InstructionCounts:
+    """What launches executed by opcode, from their counts per instruction and the text of these."""
+
+    def __init__(self, stream: BinaryIO, blocks: Blocks, lost: Lost) -> None:
+        self._blocks, self._lost = blocks, lost
+        self._texts = InstructionTexts(stream, blocks)
+
+    def by_opcode(self, result: Result, metrics: Sequence[Any]) -> dict[int, str]:
+        """The counts of each metric by opcode, as "HMMA.16816.F32: 128; FADD: 5", by the metric's id.
+
+        {} where the text of an instruction that was executed is not known; the launch is counted as `lost.untold`.
+        """
+        found: dict[int, str] = {}
+        for metric in metrics:
+            keys, counts = (values_of([getattr(one, part) for one in metric.instances]) for part in ("key", "value"))
+            executed = np.flatnonzero(~(counts.numbers == 0))
+            addresses = keys.whole[executed].tolist()
+            if not keys.is_whole.all() or not np.isfinite(counts.numbers).all() or not addresses:
+                continue
+            texts = self._texts.of(result, addresses, first_address(result, self._blocks, min(addresses)))
+            opcodes = [full_opcode(text) if text else None for text in texts]
+            if None in opcodes:
+                self._lost.untold += 1
+                return {}
+            sums: dict[str, float] = {}
+            for opcode, count in zip(opcodes, counts.numbers[executed].tolist(), strict=True):
+                sums[str(opcode)] = sums.get(str(opcode), 0.0) + count
+            found[metric.name] = "; ".join(f"{opcode}: {count:.0f}" for opcode, count in sums.items())
+        return found
 
 
 def _is_metric(name: str) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ncu_launch.errors import NcuBenchError
 
+from ncu_parsers.derived.opcode_lists import BY_INSTRUCTION
 from ncu_parsers.ncu_rep.blocks import blocks_of, is_plain, opened
 from ncu_parsers.ncu_rep.launch_batches import CODES_OF_INSTRUCTIONS, LISTS_OF_NAMES, RANGE_NAME
 from ncu_parsers.ncu_rep.report_file import read_report
@@ -243,6 +244,8 @@ def _compare(checked: Checked, here: Launch, there: Launch, without_value: set[s
                 DifferentValue(here.launch_id, f"unit of {name}", ours.unit, theirs.unit, varies)
             )
     for name in dict.fromkeys([*here.instances, *there.instances]):
+        if name in BY_INSTRUCTION:
+            continue  # summed here by opcodes, which the file does not hold
         checked.compare(here, f"{name} by opcode", here.instances.get(name), there.instances.get(name))
     saying = [rule for rule in there.rules if rule.description or rule.speedup]
     for our_rule, their_rule in zip_longest(here.rules, saying):

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
+from ncu_parsers.ncu.sass.kernel_text import installed
 from ncu_parsers.ncu_rep.blocks import Blocks, blocks_of, opened
-from ncu_parsers.ncu_rep.fields import is_compiled
 from ncu_parsers.ncu_rep.launch_batches import launches_of
 from ncu_parsers.ncu_rep.results import Lost
 from ncu_parsers.report_data.csv_text import whole
@@ -27,10 +27,6 @@ from ncu_parsers.streaming.launch_columns import ATTRIBUTES, LaunchColumns
 from ncu_parsers.streaming.streaming_reader import StreamedReport, write_launches
 
 DIALECT = "binary report"
-NOT_COMPILED = (
-    "read by the Python implementation of protobuf, many times slower than its C extension: most likely there is no "
-    "wheel of protobuf for this platform, or PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION is set"
-)
 
 
 def read_report(source: Source) -> Report:
@@ -55,6 +51,11 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
     return report
 
 
+def read_with() -> str:
+    """What gives the text of instructions, where a report counts by these and not by opcode."""
+    return installed()
+
+
 @contextmanager
 def _reading(source: Source, report: Report) -> Iterator[Iterator[LaunchColumns]]:
     """The launches of a report; what is lost is noted in it at the end. Raises `NotAReport` if there is no launch."""
@@ -64,13 +65,13 @@ def _reading(source: Source, report: Report) -> Iterator[Iterator[LaunchColumns]
         blocks = blocks_of(stream, source.name)
         report.tool_version, report.session = blocks.tool_version, blocks.session
         yield _or_refused(launches_of(stream, blocks, lost, source.name), source, blocks, lost)
+    notes = lost.notes()
     if blocks.is_cut:
-        report.notes.append(
-            f"the file ends in damage: {report.rows} complete launches were read, and how many are missing is unknown"
+        read = report.rows
+        notes.insert(
+            0, f"the file ends in damage: {read} complete launches were read, and how many are missing is unknown"
         )
-    report.notes += lost.notes()
-    if not is_compiled():
-        report.notes.append(NOT_COMPILED)
+    report.notes[:0] = notes  # those on tables stand behind them, whether tables were made by now or not
 
 
 def _or_refused(

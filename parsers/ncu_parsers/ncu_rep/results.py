@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from ncu_parsers.ncu_rep.blocks import Block, Blocks, Content, Message, messages_of
-from ncu_parsers.ncu_rep.fields import Damaged, decoded
+from ncu_parsers.ncu_rep.fields import Damaged, decoded, is_compiled
 from ncu_parsers.sources import memory
 
 MOST_METRICS, MOST_OTHERS = 100_000, 10_000
 """No launch has more metrics, sections, rules or NVTX ranges; a forged file may claim millions of empty ones."""
+
+NOT_COMPILED = (
+    "read by the Python implementation of protobuf, many times slower than its C extension: most likely there is no "
+    "wheel of protobuf for this platform, or PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION is set"
+)
 
 
 class Result(NamedTuple):
@@ -27,16 +32,18 @@ class Result(NamedTuple):
 @dataclass
 class Lost:
     """How many results and values could not be decoded, how many results are too long for the memory limit, and of how
-    many values the metric has no name in the file.
+    many values the metric has no name in the file. Of `untold` launches, nothing here knows the text of instructions
+    that alone would say what they executed.
     """
 
     results: int = 0
     too_long: int = 0
     values: int = 0
     nameless: int = 0
+    untold: int = 0
 
     def notes(self) -> list[str]:
-        """A note for each kind of loss."""
+        """A note for each kind of loss, and one where reading is slow."""
         notes = []
         if self.results:
             launches = "1 damaged launch was" if self.results == 1 else f"{self.results} damaged launches were"
@@ -50,6 +57,15 @@ class Lost:
             notes.append(f"left out because they are damaged: {self.values} values")
         if self.nameless:
             notes.append(f"left out because the names of their metrics are not in the file: {self.nameless} values")
+        if self.untold:
+            launches = "1 launch has" if self.untold == 1 else f"{self.untold} launches have"
+            notes.append(
+                f"{launches} counts per instruction and none per opcode, and the text of instructions is "
+                "not known here, so that only counters tell their FLOPs: pip install 'ncu-bench[ncu-rep]', or put "
+                "nvdisasm (of the CUDA toolkit) on PATH"
+            )
+        if not is_compiled():
+            notes.append(NOT_COMPILED)
         return notes
 
 

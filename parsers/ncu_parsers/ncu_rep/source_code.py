@@ -1,18 +1,24 @@
-"""The code of kernels in a binary report: cubins, PTX, and the text of source files that ncu imported."""
+"""The code of kernels in a binary report: cubins, PTX, and texts of imported source files and of instructions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO
 
+from ncu_parsers.ncu.sass.kernel_text import KernelText
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, messages_of, opened
+from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
+from ncu_parsers.ncu_rep.results import Result
 from ncu_parsers.sources.sources import Source
 
 LINES = b".debug_line"
 PTX_IN_CUBIN = b".nv_debug_ptx_txt"
 """Names of sections of a cubin: where its instructions come from, and the PTX that it was made of."""
+FIRST_ADDRESSES = "launch__function_pcs"
+"""The metric whose instances are the addresses of the functions that a kernel consists of, its own first."""
 
 
 @dataclass(frozen=True)
@@ -69,3 +75,42 @@ def _code(data: bytes) -> ModuleCode:
         text_of(source.ptx),
         {text_of(file.path): text_of(file.content) for file in source.files.files if file.HasField("content")},
     )
+
+
+class InstructionTexts:
+    """The text of the instructions of a report's kernels, as far as something here knows it."""
+
+    def __init__(self, stream: BinaryIO, blocks: Blocks) -> None:
+        self._stream, self._blocks = stream, blocks
+        self._texts = KernelText(Path(stream.name))
+        self._cubins: dict[int, bytes] = {}
+
+    def of(self, result: Result, addresses: Sequence[int], first: int | None) -> list[str | None]:
+        """The instructions of a launch at these addresses, whose kernel begins at `first`; None if not known."""
+        return self._texts.of(mangled_name(result), addresses, first, lambda: self._cubin(result))
+
+    def _cubin(self, result: Result) -> bytes:
+        """The code that a launch ran. It is stored once, and empty where it is meant again; the last one is kept."""
+        wanted = result.message.source.reference
+        if wanted not in self._cubins:
+            codes = codes_of(self._stream, self._blocks)
+            cubin = next((code.cubin for code in codes if code.reference == wanted and code.cubin), b"")
+            self._cubins = {wanted: cubin}
+        return self._cubins[wanted]
+
+
+def mangled_name(result: Result) -> str:
+    """The name of a launch's kernel in its cubin."""
+    return text_of(result.message.mangled or result.message.function)
+
+
+def first_address(result: Result, blocks: Blocks, at_most: int) -> int | None:
+    """The address of the kernel's first instruction, which is not behind `at_most`; None if the report has none."""
+    names, codes = blocks.names.texts, blocks.names.codes
+    for metric in result.message.metrics:
+        if metric.name < len(codes) and names[codes[metric.name]] == FIRST_ADDRESSES and len(metric.instances):
+            first = values_of([metric.instances[0].key, metric.instances[0].value])
+            for place in (0, 1):
+                if first.is_whole[place] and 0 < first.whole[place] <= at_most:
+                    return int(first.whole[place])
+    return None

@@ -28,8 +28,8 @@ class FileKind(NamedTuple):
 
     If `words` are given, one of them must occur near the beginning. Only kinds with `streams` can be read from standard
     input; other readers need a file. With `in_parts`, the module's `stream_report` reads big files too. With
-    `by_others`, an external program reads the file, and the module's `read_with` names it with its version, because
-    another version may give other data.
+    `by_others`, what else is installed has a part in reading the file, and the module's `read_with` names it with its
+    version, because another version may give other data.
     """
 
     module: str
@@ -51,7 +51,7 @@ NCU_REP = (b"NVR\0",)
 """The first bytes of a binary report of ncu."""
 
 KINDS: tuple[FileKind, ...] = (
-    FileKind("ncu_parsers.ncu_rep.report_file", magic=NCU_REP, streams=True, in_parts=True),
+    FileKind("ncu_parsers.ncu_rep.report_file", magic=NCU_REP, streams=True, in_parts=True, by_others=True),
     FileKind("ncu_parsers.timelines.nsys_sqlite", magic=(b"SQLite format 3\0",)),
     FileKind("ncu_parsers.timelines.nsys_rep", magic=(b"NVIDIA Tegra Profiler Report",), by_others=True),
     FileKind(
@@ -107,7 +107,7 @@ def is_binary_report(source: Source) -> bool:
 
 
 def read_with(sources: Sequence[Source]) -> str:
-    """The external programs, with versions, that would read `sources`; "" if this package reads them itself.
+    """What else that is installed, with versions, has a part in reading `sources`; "" if nothing does.
 
     Cached results are outdated if this changes.
     """

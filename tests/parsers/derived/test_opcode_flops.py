@@ -230,6 +230,26 @@ def test_tensor_operations_from_opcodes_of_wgmma_are_an_estimate() -> None:
     assert found["flops_basis"] == "sass fp64+fp32+fp16; tensor ops estimated from the shapes of opcodes of wgmma"
 
 
+@pytest.mark.parametrize(
+    ("opcode", "mark"),
+    [
+        ("HMMA.16816.F32", "from"), ("HMMA.16816.F32.BF16", "from"), ("IMMA.16832.S8.S8", "from"),
+        ("HMMA.1688.F32.TF32", "estimated from"), ("DMMA.884", "estimated from"),
+        ("IMMA.16864.S4.S4", "estimated from"), ("BMMA.168256.XOR.POPC", "estimated from"),
+        ("QMMA.16832.F32.E4M3.E4M3", "estimated from"), ("OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X", "estimated from"),
+    ],
+)  # fmt: skip
+def test_operations_on_a_type_that_no_launch_could_check_are_an_estimate(opcode: str, mark: str) -> None:
+    found = kernel(listed({opcode: 4, "HMMA.16816.F32": 1}, WARPS_BY_FULL_NAME), sass())
+    (one,) = table(found).to_pylist()
+    assert one["flops_basis"] == f"sass fp64+fp32+fp16; tensor ops {mark} the shapes of opcodes"
+
+
+def test_a_type_that_no_launch_could_check_and_that_did_not_run_makes_no_estimate() -> None:
+    found = kernel(listed({"DMMA.884": 0, "FFMA": 1}, WARPS_BY_FULL_NAME), sass())
+    assert row(found)["flops_basis"].endswith("tensor ops from the shapes of opcodes")
+
+
 def test_an_estimate_does_not_complete_counters_that_are_there() -> None:
     some = {"sm__ops_path_tensor_src_fp16.sum": metric(4096.0)}
     found = row(kernel(listed({"HGMMA.64x128x16.F32.BF16": 4}, WARPS_BY_FULL_NAME), sass() | some, capability="9.0"))

@@ -268,10 +268,14 @@ def test_without_protobufs_c_extension_a_report_is_read_with_a_note(tmp_path: Pa
     source = written(tmp_path, THREE)
     command = (
         "import sys; from ncu_parsers.parse.parse import parse; from ncu_parsers.sources.sources import Source\n"
-        "parsed = parse([Source(sys.argv[1])]); print(len(parsed.table), parsed.reports[0].notes)"
+        "from ncu_parsers.ncu_rep.contents import contents_of\n"
+        "parsed = parse([Source(sys.argv[1])]); print(len(parsed.table), parsed.reports[0].notes)\n"
+        "held = contents_of(Source(sys.argv[1])); print(held.launches, held.losses)"
     )
     environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
     done = subprocess.run(
         [sys.executable, "-c", command, source.path], check=True, capture_output=True, text=True, env=environment
     )
-    assert done.stdout.startswith("3 ['read by the Python implementation of protobuf")
+    for line in done.stdout.splitlines():
+        assert line.startswith("3 ['read by the Python implementation of protobuf")
+    assert len(done.stdout.splitlines()) == 2

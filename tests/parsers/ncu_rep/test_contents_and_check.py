@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from ncu_parsers.ncu_rep import package_check
+from ncu_parsers.ncu_rep.blocks import MOST_ATTRIBUTES
 from ncu_parsers.ncu_rep.package_check import check
+from ncu_parsers.ncu_rep.report_file import read_report
 from ncu_parsers.sources.sources import Source
 
 from ncu_tools.cli.binary_report import contents_table
 from tests.parsers.ncu_rep.test_instances import ALL_KINDS, REAL, made
-from tests.support.binary_reports import Kernel, field, nvtx_state, report_of
+from tests.support.binary_reports import Kernel, field, nvtx_state, report_of, sized, value
 from tests.support.ran import Ran, ran
 from tests.support.reports import needs_shared_reports
 
@@ -64,6 +66,47 @@ def test_the_contents_of_a_report_are_told_in_ten_lines(tmp_path: Path) -> None:
     assert told["rules"] == {"Bottleneck": ["sm__throughput.avg.pct_of_peak_sustained_elapsed"]}
     text = run(full(tmp_path), "--contents").stdout.splitlines()
     assert len([line for line in text if line.strip()]) == 2 + 10
+
+
+def test_json_has_the_session_and_the_attributes_of_its_devices(tmp_path: Path) -> None:
+    assert json.loads(run(full(tmp_path), "--contents", "--format", "json").stdout)["session"] == {
+        "Nsight Compute Target": "2025.3.1.0",
+        "Profiler Command Line": "ncu app",
+        "Created": "2025-10-09 08:53:20 UTC",
+        "Operating System": "Linux",
+        "Processor": "Arm Neoverse-V2",
+        "Architecture": "aarch64",
+        "Host Name": "node7",
+        "Device 0: device__attribute_display_name": "NVIDIA GH200 480GB",
+        "Device 0: device__attribute_warp_size": "32",
+        "Device 0: device__attribute_memory_clock": "2.5",
+    }
+
+
+@needs_shared_reports
+@pytest.mark.slow
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_the_session_of_a_real_report_has_the_attributes_that_its_launches_have(path: Path) -> None:
+    session = json.loads(run(path, "--contents", "--format", "json").stdout)["session"]
+    launch = read_report(Source(str(path))).launches[0]
+    of_device = {name.partition(": ")[2]: text for name, text in session.items() if name.startswith("Device 0: ")}
+    assert len(of_device) > 100
+    assert session["Operating System"] == "Linux"
+    for name, text in of_device.items():
+        if name in launch.metrics:
+            expected = launch.metrics[name].value
+            assert text == expected if isinstance(expected, str) else float(text) == expected, name
+
+
+def test_a_session_that_claims_too_many_attributes_or_a_time_that_is_none_is_read(tmp_path: Path) -> None:
+    device = b"".join(field(3, field(1, str(number).encode()) + field(2, value(number))) for number in range(30_000))
+    session = field(2, 2**63) + field(6, field(1, 0) + device)
+    header = field(3, session) + field(5, 0)
+    path = tmp_path / "forged.ncu-rep"
+    path.write_bytes(report_of([Kernel()]) + sized(header))
+    found = json.loads(run(path, "--contents", "--format", "json").stdout)["session"]
+    assert len(found) == MOST_ATTRIBUTES
+    assert found["Created"] == "2025-10-09 08:53:20 UTC"
 
 
 def test_text_names_a_few_of_many_sections_and_json_all(tmp_path: Path) -> None:

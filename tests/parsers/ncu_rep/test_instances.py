@@ -32,6 +32,11 @@ ALL_KINDS: dict[str, Any] = {
 }
 AVERAGES = ("derived__avg_",)
 """Metrics that are means of their instances, not sums."""
+WITH_INSTRUCTIONS = [
+    path
+    for path in shared_reports("ncu_rep_full") + shared_reports("ncu_rep")
+    if "silu" in path.name or "Index" in path.name
+]
 REAL = [*shared_reports("ncu_rep"), *shared_reports("ncu_rep_full")]
 
 
@@ -153,10 +158,25 @@ def test_instances_of_real_reports_add_up_to_the_metric_of_their_launch(path: Pa
             own = launches[launch].get(metric)
             if own is not None and not metric.startswith(AVERAGES):
                 assert total == pytest.approx(own, rel=1e-9), metric
-    for (launch, metric), total in sums(path, "address").items():
-        counter = launches[launch].get("smsp__inst_executed.sum")
-        if metric == "inst_executed" and counter is not None:
-            assert total == pytest.approx(counter, rel=1e-9)
+
+
+@needs_shared_reports
+@pytest.mark.slow
+@pytest.mark.parametrize("path", WITH_INSTRUCTIONS, ids=lambda path: path.name)
+def test_sums_over_addresses_of_real_launches_are_the_counters_of_hardware_and_of_opcodes(path: Path) -> None:
+    """Instructions that were counted at their addresses, by hardware for the whole launch, and by opcode."""
+    table = parse([Source(str(path))]).table
+    assert table is not None
+    by_address, by_opcode = sums(path, "address"), sums(path, "opcode")
+    for row in table.to_pylist():
+        launch = row["launch_id"]
+        warps, threads = by_address[launch, "inst_executed"], by_address[launch, "thread_inst_executed_true"]
+        assert warps == row["smsp__inst_executed.sum"]
+        for ours, listed in ((warps, "sass__inst_executed"), (threads, "sass__thread_inst_executed_true")):
+            for suffix in ("", "_with_modifier_all", "_with_modifier_selective"):
+                assert ours == by_opcode[launch, f"{listed}_per_opcode{suffix}"]
+        active = by_address[launch, "thread_inst_executed"] / warps
+        assert active == pytest.approx(row["smsp__thread_inst_executed_per_inst_executed.ratio"], rel=1e-3)
 
 
 @needs_shared_reports

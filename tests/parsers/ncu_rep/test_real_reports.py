@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import zstandard
 from ncu_parsers.derived.opcode_lists import WARPS_BY_FULL_NAME
+from ncu_parsers.ncu.sass import kernel_text
 from ncu_parsers.ncu_rep.report_file import read_report, stream_report
 from ncu_parsers.ncu_rep.result_details import replace_links
 from ncu_parsers.parse.file_kinds import read_with
@@ -368,8 +369,13 @@ def test_reading_a_report_starts_no_program_and_loads_neither_the_package_nor_pa
     assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
 
 
-def test_a_report_is_read_by_no_external_program() -> None:
-    assert read_with([Source(str(report("AveryClapp__")))]) == ""
+def test_what_gives_the_text_of_instructions_is_named_so_that_caches_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = [Source(str(report("AveryClapp__")))]
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(kernel_text, "is_installed", lambda: False)
+    assert read_with(sources) == ""
+    monkeypatch.setattr(kernel_text, "is_installed", lambda: True)
+    assert read_with(sources).startswith("ncu-report")
 
 
 def test_a_file_named_like_an_option_is_read_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

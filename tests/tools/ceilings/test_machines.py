@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ncu_launch.errors import WrongUsage
 
@@ -14,6 +16,7 @@ from ncu_tools.ceilings.machine_files import (
     problems,
 )
 from ncu_tools.roofline.roofline import of_machine
+from tests.support.ran import ran
 
 WANTED = [
     "v100-sxm2-16gb",
@@ -74,6 +77,23 @@ def test_the_fp32_peak_is_two_flops_per_lane_and_cycle(machine: object) -> None:
     assert known.boost_clock_hz
     lanes = CUDA_LANES[known.compute_capability or ""]
     assert known.rates["fp32"].value == pytest.approx(2 * lanes * known.sm_count * known.boost_clock_hz, rel=0.015)
+
+
+@pytest.mark.parametrize(
+    ("machine_id", "missing"),
+    [("b300", "number of SMs and clock"), ("gb10", "clock"), ("rtx-pro-6000-blackwell", None), ("apple-m1", None)],
+)
+def test_the_command_says_what_of_a_chip_has_no_source(machine_id: str, missing: str | None) -> None:
+    told = ran("machines", machine_id).stderr
+    assert ("not known, for want of a source" in told) == (missing is not None)
+    assert missing is None or f"for want of a source: {missing}\n" in told
+
+
+@pytest.mark.parametrize("machine_id", ["b300", "gb200", "gb300", "gb10", "rtx-pro-6000-blackwell"])
+def test_every_rate_that_the_command_shows_has_a_source(machine_id: str) -> None:
+    rows = json.loads(ran("machines", machine_id, "--format", "json").stdout)["rows"]
+    assert len(rows) > 2
+    assert all(row["source"] for row in rows)
 
 
 def test_no_two_machines_share_a_device_name() -> None:

@@ -8,21 +8,18 @@ holds no text of instructions: NVIDIA's package or nvdisasm gives it, where one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, Place, kernel_debug, ptx_text
-from ncu_parsers.ncu.instructions.sass_by_nvdisasm import disassembled
-from ncu_parsers.ncu.instructions.sass_by_package import SassText, sass_of
-from ncu_parsers.ncu.instructions.sass_text import text_columns
+from ncu_parsers.ncu.sass.sass_text import text_columns
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, opened
 from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
-from ncu_parsers.ncu_rep.source_code import ModuleCode, codes_of
+from ncu_parsers.ncu_rep.source_code import InstructionTexts, ModuleCode, codes_of, first_address, mangled_name
 from ncu_parsers.schema.instructions_table import (
     MEASURES,
     NOT_ISSUED,
@@ -37,8 +34,6 @@ from ncu_parsers.schema.tables import Floats, short_name
 from ncu_parsers.sources import memory
 from ncu_parsers.sources.sources import Source
 
-FIRST_ADDRESSES = "launch__function_pcs"
-"""The metric whose instances are the addresses of the functions that a kernel consists of, its own first."""
 SAMPLES_NOT_ISSUED = "samples_not_issued"
 ACCESS_BITS = "access_bits"
 """Null, not 0, where nothing is accessed."""
@@ -57,15 +52,15 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
     Raises `NcuBenchError` if the file cannot be read, and `memory.TooBig` if it needs too much memory.
     """
     lost, parts = Lost(), list[pa.Table]()
-    with opened(source) as stream, sass_of(stream) as sass:
+    with opened(source) as stream:
         blocks = blocks_of(stream, source.name)
-        cubins = _cubins(codes_of(stream, blocks))
+        cubins, texts = _cubins(codes_of(stream, blocks)), InstructionTexts(stream, blocks)
         for result in results_of(stream, blocks, lost):
             if result.content is Content.KERNEL:
                 code = cubins.get(result.message.source.reference, b"")
                 columns = _columns_of(result, blocks, code, source.name)
                 if columns:
-                    columns |= _text_columns(sass, _mangled(result), columns, code)
+                    columns |= _text_columns(texts, result, columns)
                     parts.append(instructions_table(columns))
                 memory.require_memory(source.name, streaming=True)
     notes = lost.notes()
@@ -107,7 +102,7 @@ def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Co
         return None
     message = result.message
     name = text_of(message.name or message.function or message.mangled)
-    first = _first_address(result, blocks, addresses)
+    first = first_address(result, blocks, int(addresses[0])) or int(addresses[0])
     offsets = (addresses - np.uint64(first)).astype(np.int64)
     columns: Columns = {
         "report": [report] * len(addresses),
@@ -125,25 +120,15 @@ def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Co
     if ACCESS_BITS in columns:
         columns[ACCESS_BITS] = [bits or None for bits in columns[ACCESS_BITS].tolist()]
     columns[SAMPLES_NOT_ISSUED] = _samples_not_issued(columns)
-    debug = kernel_debug(cubin, _mangled(result)) if cubin else None
+    debug = kernel_debug(cubin, mangled_name(result)) if cubin else None
     return {**columns, **({} if debug is None else _lines(debug, offsets.tolist()))}
 
 
-def _mangled(result: Result) -> str:
-    return text_of(result.message.mangled or result.message.function)
-
-
-def _text_columns(sass: SassText, kernel: str, columns: Columns, cubin: bytes) -> Columns:
-    """The instructions as text, by NVIDIA's package, else by nvdisasm; {} where nothing here knows it."""
+def _text_columns(texts: InstructionTexts, result: Result, columns: Columns) -> Columns:
+    """The instructions as text; {} where nothing here knows it."""
     addresses = columns["address"].tolist()
-    texts = sass.of(kernel, addresses)
-    if not any(texts) and addresses:
-        texts = _disassembly(cubin).of(kernel, addresses, addresses[0] - int(columns["offset"][0]))
-    return text_columns(texts) if any(texts) else {}
-
-
-_disassembly = lru_cache(maxsize=8)(disassembled)
-"""Launches of a module follow each other, and each needs its text."""
+    found = texts.of(result, addresses, addresses[0] - int(columns["offset"][0]))
+    return text_columns(found) if any(found) else {}
 
 
 def _per_address(result: Result, blocks: Blocks) -> dict[str, tuple[Addresses, Floats]]:
@@ -157,18 +142,6 @@ def _per_address(result: Result, blocks: Blocks) -> dict[str, tuple[Addresses, F
             known = keys.is_whole & np.isfinite(values.numbers) & (keys.whole < np.uint64(1 << 63))
             found[name] = keys.whole[known], values.numbers[known]
     return found
-
-
-def _first_address(result: Result, blocks: Blocks, addresses: Addresses) -> int:
-    """The address of the kernel's first instruction: as the report has it, else the least one with a value."""
-    names, codes = blocks.names.texts, blocks.names.codes
-    for metric in result.message.metrics:
-        if metric.name < len(codes) and names[codes[metric.name]] == FIRST_ADDRESSES and len(metric.instances):
-            first = values_of([metric.instances[0].key, metric.instances[0].value])
-            for place in (0, 1):
-                if first.is_whole[place] and 0 < first.whole[place] <= addresses[0]:
-                    return int(first.whole[place])
-    return int(addresses[0])
 
 
 def _words(measure: Measure, codes: Floats) -> list[str | None]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
 
-from ncu_parsers.ncu.instructions.sass_text import text_columns
+from ncu_parsers.ncu.sass.sass_text import text_columns
 from ncu_parsers.report_data.csv_text import split_row
 from ncu_parsers.report_data.units import NumberFormat
 from ncu_parsers.schema import arrays

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -68,6 +69,13 @@ def _operation(text: str) -> tuple[str, str] | tuple[None, None]:
     """The operation and modifiers of an instruction; (None, None) where the text is none."""
     match = _INSTRUCTION.match(text.rstrip().rstrip(";").rstrip())
     return (None, None) if match is None else (match[2], match[3][1:])
+
+
+@lru_cache(maxsize=65536)
+def full_opcode(text: str) -> str | None:
+    """The operation of an instruction with its modifiers, as HMMA.16816.F32; None where the text is none."""
+    operation, modifiers = _operation(text)
+    return f"{operation}.{modifiers}" if modifiers else operation
 
 
 def registers_written(instruction: Instruction) -> frozenset[str]:

@@ -1,0 +1,1 @@
+"""Instructions as text: taken apart, and from NVIDIA's package or nvdisasm where one is installed."""

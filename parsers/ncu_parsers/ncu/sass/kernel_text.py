@@ -1,0 +1,52 @@
+"""The text of a kernel's instructions, by NVIDIA's package, else by nvdisasm; none where neither is installed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ncu_parsers.ncu.sass.sass_by_nvdisasm import TOOL, disassembled
+from ncu_parsers.ncu.sass.sass_by_package import Texts, is_installed, texts_by_package
+
+DISTRIBUTION = "ncu-report"
+
+_disassembly = lru_cache(maxsize=8)(disassembled)
+"""Launches of a module follow each other, and each needs its text."""
+
+
+class KernelText:
+    """The text of the instructions of a binary report, which is a file that is not compressed."""
+
+    def __init__(self, report: Path) -> None:
+        self._report = report
+
+    @cached_property
+    def _by_package(self) -> Texts:
+        return texts_by_package(self._report)
+
+    def of(
+        self, kernel: str, addresses: Sequence[int], first: int | None, cubin: Callable[[], bytes]
+    ) -> list[str | None]:
+        """The instructions at these addresses of the kernel with this mangled name; None where they are not known.
+
+        nvdisasm needs the address of the kernel's `first` instruction, and its `cubin`.
+        """
+        known = self._by_package.get(kernel, {})
+        texts = [known.get(address) for address in addresses]
+        if any(texts) or first is None or shutil.which(TOOL) is None:
+            return texts
+        return _disassembly(cubin()).of(kernel, addresses, first)
+
+
+def installed() -> str:
+    """What gives the text of instructions here, with its version; "" if nothing does."""
+    package = ""
+    if is_installed():
+        try:
+            package = f"{DISTRIBUTION} {version(DISTRIBUTION)}"
+        except PackageNotFoundError:  # from the folder of an ncu
+            package = DISTRIBUTION
+    return "; ".join(filter(None, (package, shutil.which(TOOL))))

@@ -1,0 +1,91 @@
+"""Binary reports without NVIDIA's package, ncu and nvdisasm: every command that takes a report works."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ncu_tools.cli import COMMANDS
+from tests.parsers.ncu_rep.test_instances import REAL
+from tests.support.binary_expectations import made
+from tests.support.ran import ran
+from tests.support.reports import needs_shared_reports
+from tests.support.timelines import KERNELS, database, kernel
+
+pytestmark = pytest.mark.slow
+
+TAKE_REPORTS: dict[str, Callable[[Path, Path], list[list[str]]]] = {
+    "parse": lambda report, folder: [
+        [str(report), "-o", f"{folder}/launches.parquet", "--instances", "--instructions"],
+        [str(report), "-o", f"{folder}/set/"],
+        [str(report), "--contents"],
+    ],
+    "hotspots": lambda report, folder: [[str(report), *more] for more in ([], ["--units"], ["--mix"], ["--diagnose"])],
+    "roofline": lambda report, folder: [
+        [str(report), "-o", f"{folder}/roofline.svg"], [str(report), "--instructions"]
+    ],
+    "layers": lambda report, folder: [[str(report)]],
+    "kernel": lambda report, folder: [[str(report)], [str(report), "--format", "json"]],
+    "source": lambda report, folder: [[str(report)], [str(report), "--view", "sass"]],
+    "samples": lambda report, folder: [[str(report)]],
+    "skew": lambda report, folder: [[str(report)]],
+    "query": lambda report, folder: [[str(report), "SELECT count(*) FROM launches"]],
+    "export": lambda report, folder: [
+        [str(report), "-o", f"{folder}/{kind}", "--as", kind] for kind in ("csv", "sections")
+    ],
+    "report": lambda report, folder: [[str(report), "-o", f"{folder}/page.html"]],
+    "join": lambda report, folder: [[str(report), str(timeline(folder)), "-o", f"{folder}/joined.parquet", "--anyway"]],
+    "compare": lambda report, folder: [[str(report), str(report)], [str(report), str(report), "--layers"]],
+    "expected": lambda report, folder: [[str(report), "--target", "gemm:64,64,64,fp32"]],
+}  # fmt: skip
+"""What each command that takes a report is called with, of a report and a folder to write to."""
+TAKE_NONE = {"profile", "bench", "scaling", "estimate", "metrics", "machines", "doctor"}
+
+
+def timeline(folder: Path) -> Path:
+    path = folder / "timeline.sqlite"
+    path.unlink(missing_ok=True)
+    return database(path, {KERNELS: [kernel(10, 1)]}, ["gemm"])
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_nvidia(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without the package, and without any program on PATH."""
+    monkeypatch.setitem(sys.modules, "ncu_report", None)
+    (tmp_path / "no programs").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "no programs"))
+
+
+def test_each_command_takes_a_report_or_is_known_to_take_none() -> None:
+    assert TAKE_REPORTS.keys() | TAKE_NONE == COMMANDS.keys()
+    assert not TAKE_REPORTS.keys() & TAKE_NONE
+
+
+@pytest.mark.parametrize("command", TAKE_REPORTS)
+def test_a_command_that_takes_a_report_works(command: str, tmp_path: Path) -> None:
+    report = made(tmp_path)
+    for arguments in TAKE_REPORTS[command](report, tmp_path):
+        done = ran(command, *arguments)
+        assert done.exit_code == 0, (arguments, done.stderr)
+
+
+@needs_shared_reports
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_every_real_binary_report_is_read(path: Path, tmp_path: Path) -> None:
+    output = tmp_path / "launches.parquet"
+    for arguments in (
+        ["parse", str(path), "-o", str(output)],
+        ["hotspots", str(path)],
+        ["parse", str(path), "--contents"],
+    ):
+        done = ran(*arguments)
+        assert done.exit_code == 0, done.stderr
+
+
+def test_only_the_comparison_with_the_package_needs_it_and_says_so(tmp_path: Path) -> None:
+    done = ran("parse", str(made(tmp_path)), "--check")
+    assert done.exit_code == 1
+    assert "NVIDIA's package ncu_report is not installed. Only --check needs it" in done.stderr
