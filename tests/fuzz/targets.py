@@ -395,7 +395,7 @@ def cubin(data: bytes, thorough: bool) -> None:
     debug = kernel_debug(data, cubins.KERNEL)
     assert all(isinstance(line, str) for line in ptx_text(data))
     for places in (debug.lines, debug.ptx_lines) if debug is not None else ():
-        assert all(isinstance(line, int) and isinstance(file, (str, type(None))) for file, line in places.values())
+        assert all(isinstance(one.line, int) and isinstance(one.file, (str, type(None))) for one in places.values())
 
 
 CSV_WORDS = (

@@ -28,6 +28,9 @@ SCHEMA_VERSION = 1
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _NO_TEXT = "the report holds no text of instructions"
+CALLED_FROM = " < "
+"""Between calls inside of calls in `inline_of`."""
+_CALLS = "file:line of the call, where the function of the line was inlined, then of the call around it: a.h:8 < b.cu:3"
 _NO_LINES = "compiled without -lineinfo, or not known"
 
 IDENTITY_COLUMNS: tuple[Field, ...] = (
@@ -43,7 +46,7 @@ IDENTITY_COLUMNS: tuple[Field, ...] = (
     Field("function", _NAME, "", "the function of the device that it belongs to", "not known"),
     Field("file", _NAME, "", "source file", _NO_LINES),
     Field("line", pa.int32(), "", "line of the source file, from 1", _NO_LINES),
-    Field("inline_of", _NAME, "", "file:line of the call, where the function of the line was inlined", "not inlined"),
+    Field("inline_of", _NAME, "", _CALLS, "not inlined, or the compiler names no calls"),
     Field("ptx_line", pa.int32(), "", "line of the PTX, from 1", "not known"),
 )  # fmt: skip
 

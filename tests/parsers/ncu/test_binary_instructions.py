@@ -153,7 +153,7 @@ def test_the_ptx_of_a_cubin_is_numbered_as_its_instructions_name_it() -> None:
     assert any("silu_kernel_non_strided" in line for line in lines)
     debug = kernel_debug(cubin(), "silu_kernel_non_strided")
     assert debug is not None
-    assert max(line for _, line in debug.ptx_lines.values()) <= len(lines)
+    assert max(place.line for place in debug.ptx_lines.values()) <= len(lines)
 
 
 def test_a_kernel_that_the_cubin_does_not_hold_has_no_lines() -> None:

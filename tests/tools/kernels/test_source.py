@@ -74,7 +74,12 @@ def test_lines_and_instructions_have_the_same_sums(code: KernelCode) -> None:
 def test_the_instruction_that_waits_names_the_load_it_waits_for(code: KernelCode) -> None:
     rows, _ = hottest(code, "sass", "samples", 1)
     assert rows[0].sass == "FMNMX R6, R4, R6, !PT"
-    assert rows[0].waits_for == "0x0070 LDG.E R4, [R2.64]"
+    assert rows[0].waits_for == "0x0070 LDG.E R4, [R2.64] (row_max.cu:14)"
+
+
+def test_a_line_that_waits_names_what_its_most_stalled_instruction_waits_for(code: KernelCode) -> None:
+    rows, _ = hottest(code, "lines", "samples", 1)
+    assert (rows[0].place, rows[0].waits_for) == ("row_max.cu:14", "0x0070 LDG.E R4, [R2.64] (row_max.cu:14)")
 
 
 def test_around_shows_neighbours_in_program_order(code: KernelCode) -> None:
@@ -180,7 +185,7 @@ def test_live_registers_are_those_of_following_every_way_step_by_step(texts: lis
     counted = live_registers(found)
     assert counted is not None
     for place in range(len(texts)):
-        names = {name for read in found.read for name in read if name.startswith("R")}
+        names = {name for one in range(len(texts)) for name in found.read(one) if name.startswith("R")}
         assert counted[place] == sum(_is_needed(found, place, name) for name in names)
 
 
@@ -192,12 +197,12 @@ def _is_needed(found: Flow, place: int, register: str) -> bool:
         if one in seen:
             continue
         seen.add(one)
-        if register in found.read[one]:
+        if register in found.read(one):
             return True
-        instruction = found.instructions[one]
-        if register in found.written[one] and instruction is not None and not instruction.predicate:
+        instruction = found.instruction(one)
+        if register in found.written(one) and instruction is not None and not instruction.predicate:
             continue
-        waiting += found.follows[one] or ()
+        waiting += found.follows(one) or ()
     return False
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, Place, kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.line_programs import Place
 from ncu_parsers.ncu.instructions.sass_by_nvdisasm import disassembled
 from ncu_parsers.ncu.instructions.sass_by_package import SassText, sass_of
 from ncu_parsers.ncu.instructions.sass_text import text_columns
@@ -24,6 +25,7 @@ from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
 from ncu_parsers.ncu_rep.source_code import ModuleCode, codes_of
 from ncu_parsers.schema.instructions_table import (
+    CALLED_FROM,
     MEASURES,
     NOT_ISSUED,
     STALLS,
@@ -182,17 +184,23 @@ def _samples_not_issued(columns: Columns) -> Floats | None:
 
 
 def _lines(debug: KernelDebug, offsets: Sequence[int]) -> Columns:
-    """Source line, PTX line and function of each instruction, as far as the cubin says."""
+    """Source line, PTX line, function and calls of each instruction, as far as the cubin says."""
     lines, ptx = _forward(debug.lines, offsets), _forward(debug.ptx_lines, offsets)
     functions = [
         next((name for begin, end, name in debug.functions if begin <= offset < end), None) for offset in offsets
     ]
     return {
-        "file": [None if place is None else place[0] for place in lines],
-        "line": [None if place is None or not 0 < place[1] <= LAST_LINE else place[1] for place in lines],
-        "ptx_line": [None if place is None or not 0 < place[1] <= LAST_LINE else place[1] for place in ptx],
+        "file": [None if place is None else place.file for place in lines],
+        "line": [None if place is None or not 0 < place.line <= LAST_LINE else place.line for place in lines],
+        "inline_of": [None if place is None else _inline_of(place) for place in lines],
+        "ptx_line": [None if place is None or not 0 < place.line <= LAST_LINE else place.line for place in ptx],
         "function": functions,
     }
+
+
+def _inline_of(place: Place) -> str | None:
+    """The calls through which the function of a line was inlined; None where it was not."""
+    return CALLED_FROM.join(f"{file or '?'}:{line}" for file, line in place.calls) or None
 
 
 def _forward(places: dict[int, Place], offsets: Sequence[int]) -> list[Place | None]:
