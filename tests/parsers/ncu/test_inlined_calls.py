@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ncu_parsers.ncu.instructions.debug_lines import kernel_debug
-from ncu_parsers.ncu.instructions.line_programs import MOST_CALLS, Place
+from ncu_parsers.ncu.instructions.line_programs import MOST_CALLS, LinePlace
 from ncu_parsers.ncu.instructions.read import read_instructions
 from ncu_parsers.sources.sources import Source
 
@@ -21,22 +21,22 @@ MATH, SUM, OTHER = "/src/math.cuh", "/src/sum.cu", "/src/other.cu"
 SECOND = "_Z6secondPf"
 AS_NVDISASM_PRINTS = {
     "_Z5firstPf": {
-        0x00: Place(SUM, 3),
-        0x60: Place(MATH, 3, ((MATH, 8), (SUM, 3))),
-        0x70: Place(MATH, 9, ((SUM, 3),)),
-        0x80: Place(SUM, 3),
+        0x00: LinePlace(SUM, 3),
+        0x60: LinePlace(MATH, 3, ((MATH, 8), (SUM, 3))),
+        0x70: LinePlace(MATH, 9, ((SUM, 3),)),
+        0x80: LinePlace(SUM, 3),
     },
     SECOND: {
-        0x00: Place(SUM, 4),
-        0x10: Place(SUM, 7),
-        0x80: Place(MATH, 3, ((MATH, 8), (SUM, 7))),
-        0x90: Place(MATH, 9, ((SUM, 7),)),
-        0xA0: Place(MATH, 3, ((SUM, 6),)),
-        0xB0: Place(SUM, 7),
-        0xF0: Place(SUM, 6),
-        0x100: Place(SUM, 8),
+        0x00: LinePlace(SUM, 4),
+        0x10: LinePlace(SUM, 7),
+        0x80: LinePlace(MATH, 3, ((MATH, 8), (SUM, 7))),
+        0x90: LinePlace(MATH, 9, ((SUM, 7),)),
+        0xA0: LinePlace(MATH, 3, ((SUM, 6),)),
+        0xB0: LinePlace(SUM, 7),
+        0xF0: LinePlace(SUM, 6),
+        0x100: LinePlace(SUM, 8),
     },
-    "_Z5otherf": {0x00: Place(MATH, 3), 0x10: Place(OTHER, 2)},
+    "_Z5otherf": {0x00: LinePlace(MATH, 3), 0x10: LinePlace(OTHER, 2)},
 }
 """Offset of an instruction -> its line and calls, of nvdisasm 13.5 -c -gi on the cubin that nvcc and nvlink made."""
 ADDRESS = 0x7F0000000000

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, kernel_debug, ptx_text
-from ncu_parsers.ncu.instructions.line_programs import Place
+from ncu_parsers.ncu.instructions.line_programs import LinePlace
 from ncu_parsers.ncu.instructions.sass_by_nvdisasm import disassembled
 from ncu_parsers.ncu.instructions.sass_by_package import SassText, sass_of
 from ncu_parsers.ncu.instructions.sass_text import text_columns
@@ -198,12 +198,12 @@ def _lines(debug: KernelDebug, offsets: Sequence[int]) -> Columns:
     }
 
 
-def _inline_of(place: Place) -> str | None:
+def _inline_of(place: LinePlace) -> str | None:
     """The calls through which the function of a line was inlined; None where it was not."""
     return CALLED_FROM.join(f"{file or '?'}:{line}" for file, line in place.calls) or None
 
 
-def _forward(places: dict[int, Place], offsets: Sequence[int]) -> list[Place | None]:
+def _forward(places: dict[int, LinePlace], offsets: Sequence[int]) -> list[LinePlace | None]:
     """The place that holds at each offset: that of the nearest offset at or before it that has one."""
     known = np.array(sorted(places), np.int64)
     nearest = np.searchsorted(known, np.array(offsets, np.int64), side="right") - 1

@@ -14,7 +14,7 @@ from elftools.common.exceptions import DWARFError, ELFError
 from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 
-from ncu_parsers.ncu.instructions.line_programs import Place, places_of
+from ncu_parsers.ncu.instructions.line_programs import LinePlace, places_of
 
 SOURCE_LINES, PTX_LINES = ".debug_line", ".nv_debug_line_sass"
 PTX_TEXT = ".nv_debug_ptx_txt"
@@ -33,8 +33,8 @@ class KernelDebug:
     """
 
     size: int
-    lines: dict[int, Place] = field(default_factory=dict)
-    ptx_lines: dict[int, Place] = field(default_factory=dict)
+    lines: dict[int, LinePlace] = field(default_factory=dict)
+    ptx_lines: dict[int, LinePlace] = field(default_factory=dict)
     functions: list[tuple[int, int, str]] = field(default_factory=list)
 
 

@@ -21,7 +21,7 @@ MOST_CALLS = 64
 """Calls inside of calls; damage may let a call be inside itself."""
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """File and line; PTX has no file. `calls` are where the function of the line was inlined, the innermost first."""
 
     file: str | None
@@ -39,7 +39,7 @@ class _Row(NamedTuple):
     call: int | None
 
 
-def places_of(elf: Any, name: str, function: str) -> dict[int, Place]:
+def places_of(elf: Any, name: str, function: str) -> dict[int, LinePlace]:
     """The places that a section of line programs gives for a function, by offset, each from its offset on.
 
     Of several at one offset, it is the last, that of the innermost function. Raises what pyelftools raises for damage.
@@ -47,13 +47,13 @@ def places_of(elf: Any, name: str, function: str) -> dict[int, Place]:
     section = elf.get_section_by_name(name)
     if section is None:
         return {}
-    relocated, data, result = _relocated(elf, name), section.data(), dict[int, Place]()
+    relocated, data, result = _relocated(elf, name), section.data(), dict[int, LinePlace]()
     for header, begin, end in _programs(data):
         files, rows = _files(header), _rows(data, header, begin, end, relocated)
         for row in rows:
             if row.function == function:
                 calls = tuple((files.get(one.file), one.line) for one in _calls(row, rows))
-                result[row.offset] = Place(files.get(row.file), row.line, calls)
+                result[row.offset] = LinePlace(files.get(row.file), row.line, calls)
     return result
 
 
