@@ -24,8 +24,8 @@ _COMPUTED_JUMPS = frozenset({"BRX", "JMX", "BRXU", "JMXU"})
 _ENDS = frozenset({"EXIT", "RET", "KILL"})
 _TURNS = _JUMPS | _COMPUTED_JUMPS | _ENDS
 _CALLS = frozenset({"CALL", "CALLREL"})
-_ADDRESS = re.compile(r"0x([0-9a-f]+)$")
-MOST_STEPS = 20_000
+_ADDRESS = re.compile(r"0x([0-9a-f]+)[\s;]*$")
+MOST_STEPS = 2_000
 """Most instructions that are looked at to find where one value comes from."""
 
 
@@ -33,12 +33,12 @@ MOST_STEPS = 20_000
 class Flow:
     """The instructions of a kernel as text, and where the program can go on after each.
 
-    `turns` are the places that can run right after a place; None where they cannot be told. After a place that is not
-    among them, the next one runs. Texts are taken apart when they are first asked for.
+    `turns` has the instructions after which the next one may not run: jumps with the place that they jump to, None
+    where it is not known, as of other instructions. Texts are taken apart when they are first asked for.
     """
 
     texts: list[str]
-    turns: dict[int, tuple[int, ...] | None]
+    turns: dict[int, int | None]
     _parsed: dict[int, Instruction | None] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -53,20 +53,31 @@ class Flow:
 
     def follows(self, place: int) -> tuple[int, ...] | None:
         """The places that can run right after a place; None where they cannot be told."""
-        return self.turns[place] if place in self.turns else _next(place, len(self))
+        after = (place + 1,) if place + 1 < len(self) else ()
+        if place not in self.turns:
+            return after
+        instruction, target = self.instruction(place), self.turns[place]
+        if instruction is None or instruction.opcode in _COMPUTED_JUMPS:
+            return None
+        if instruction.opcode in _ENDS:
+            return after if instruction.predicate else ()
+        if target is None:
+            return None
+        always = not instruction.predicate and len(instruction.operands) == 1 and "DIV" not in instruction.modifiers
+        return (target,) if always else (*after, target)
 
     def precedes(self, place: int) -> list[int]:
         """The places that can have run right before a place."""
-        before = place - 1
-        falls_through = [before] if before >= 0 and place in (self.follows(before) or ()) else []
-        return [*falls_through, *(one for one in self._jumps_to.get(place, ()) if one != before)]
+        before = [one for one in self._jumps_to.get(place, ()) if place in (self.follows(one) or ())]
+        falls_through = place > 0 and place - 1 not in before and place in (self.follows(place - 1) or ())
+        return [place - 1, *before] if falls_through else before
 
     @cached_property
     def _jumps_to(self) -> dict[int, list[int]]:
         result: dict[int, list[int]] = {}
-        for place, after in self.turns.items():
-            for one in after or ():
-                result.setdefault(one, []).append(place)
+        for place, target in self.turns.items():
+            if target is not None:
+                result.setdefault(target, []).append(place)
         return result
 
     def written(self, place: int) -> frozenset[str]:
@@ -85,39 +96,22 @@ def flow_of(code: KernelCode) -> Flow | None:
     sass, opcodes = code.table["sass"], code.table["opcode"]
     if sass.null_count or not len(sass):
         return None
-    flow = Flow(sass.to_pylist(), {})
-    turning = pc.or_(pc.is_null(opcodes), pc.is_in(opcodes, pa.array(sorted(_TURNS))))
-    places = np.flatnonzero(turning.to_numpy())
-    targets = [_target(flow.instruction(place)) for place in places.tolist()]
-    found = pc.index_in(pa.array(targets, pa.int64()), arrays.one(code.table["address"])).to_pylist()
-    for place, target, at in zip(places.tolist(), targets, found, strict=True):
-        flow.turns[place] = _follows(flow.instruction(place), None if target is None else at, _next(place, len(flow)))
-    return flow
+    turning = pc.or_(pc.is_null(opcodes), pc.is_in(opcodes, arrays.texts(sorted(_TURNS))))
+    places = np.flatnonzero(arrays.bits_of(arrays.one(turning)))
+    texts = sass.to_pylist()
+    targets = [_target(texts[place]) for place in places.tolist()]
+    known = pc.index_in(arrays.integers(targets, pa.int64()), arrays.one(code.table["address"])).to_pylist()
+    turns = {
+        place: None if target is None else at for place, target, at in zip(places.tolist(), targets, known, strict=True)
+    }
+    return Flow(texts, turns)
 
 
-def _next(place: int, count: int) -> tuple[int, ...]:
-    return (place + 1,) if place + 1 < count else ()
-
-
-def _target(instruction: Instruction | None) -> int | None:
-    """The address that an instruction jumps to; None if it names none."""
-    if instruction is None or instruction.opcode not in _JUMPS or not instruction.operands:
-        return None
-    found = _ADDRESS.search(instruction.operands[-1])
+def _target(text: str) -> int | None:
+    """The address at the end of an instruction, which a jump jumps to; None if it names none."""
+    found = _ADDRESS.search(text)
     target = int(found[1], 16) if found else None
     return None if target is None or target >= 1 << 63 else target
-
-
-def _follows(instruction: Instruction | None, target: int | None, after: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The places that can run after an instruction, which jumps to the place `target` or goes on at `after`."""
-    if instruction is None or instruction.opcode in _COMPUTED_JUMPS:
-        return None
-    if instruction.opcode in _ENDS:
-        return after if instruction.predicate else ()
-    if target is None:
-        return None
-    always = not instruction.predicate and len(instruction.operands) == 1 and "DIV" not in instruction.modifiers
-    return (target,) if always else (*after, target)
 
 
 def producers(flow: Flow, place: int, opcodes: Sequence[str]) -> list[int]:
@@ -160,7 +154,7 @@ def live_registers(flow: Flow) -> list[int] | None:
 
     By the usual backward analysis, until nothing changes. What a called function needs is not counted.
     """
-    if None in flow.turns.values():
+    if any(flow.follows(place) is None for place in flow.turns):
         return None
     bits: dict[str, int] = {}
 

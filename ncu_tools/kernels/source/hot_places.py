@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ncu_parsers.schema import arrays
+import pyarrow as pa
+from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.instructions_table import ptx_file
 from ncu_parsers.schema.tables import Floats
 
@@ -97,10 +98,24 @@ def _groups(code: KernelCode, view: str) -> Ranks:
     """The number of the place that each instruction belongs to; -1 where it is not known."""
     if view == SASS:
         return np.arange(len(code.table))
-    names = {LINES: ("file", "line"), PTX: ("ptx_line",), FUNCTIONS: ("function",)}[view]
-    keys = list(zip(*(code.table[name].to_pylist() for name in names), strict=True))
-    numbers: dict[tuple[Any, ...], int] = {}
-    return np.array([-1 if key[-1] is None else numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+    if view == FUNCTIONS:
+        codes, names = tables.codes(code.table, "function")
+        keys = np.where(codes == len(names) - 1, -1, codes).astype(np.int64)
+    else:
+        keys = _numbers(code, "line" if view == LINES else "ptx_line")
+    files = tables.codes(code.table, "file")[0].astype(np.int64) if view == LINES else np.zeros(len(keys), np.int64)
+    keys = np.where(keys < 0, -1, keys + (files << 32))
+    _, firsts, groups = np.unique(keys, return_index=True, return_inverse=True)
+    unknown = int((keys < 0).any())  # the least key, so that its group is the first
+    numbers = np.full(len(firsts), -1, np.int64)
+    numbers[np.argsort(firsts[unknown:]) + unknown] = np.arange(len(firsts) - unknown)
+    return numbers[groups]
+
+
+def _numbers(code: KernelCode, column: str) -> Ranks:
+    """The whole numbers of a column; -1 where it has none."""
+    values = arrays.one(arrays.cast(code.table[column], pa.int64()))
+    return np.where(arrays.present(values), arrays.values_of(values, np.int64), -1)
 
 
 def _sums(groups: Ranks, values: Floats) -> Floats:

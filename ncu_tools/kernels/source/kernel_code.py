@@ -82,7 +82,7 @@ def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launc
     kept = arrays.booleans(np.ones(len(instructions), bool))
     if patterns:
         wanted = [name for name in pc.unique(names).to_pylist() if any(one.search(name) for one in patterns)]
-        kept = pc.is_in(names, pa.array(wanted, pa.string()))
+        kept = pc.is_in(names, arrays.texts(wanted))
     if launch is not None:
         kept = pc.and_(kept, pc.equal(instructions["launch_id"], launch))
     left = instructions.filter(kept)
@@ -115,14 +115,14 @@ def _summed(table: pa.Table, launches: int) -> pa.Table:
 
     What is not a count (text, line, access) is that of the first launch that has it.
     """
+    if launches == 1 and not table["offset"].null_count:  # nothing to sum, and every instruction is there once
+        offsets = arrays.values_of(arrays.one(table["offset"]), np.int64)
+        ordered = table if (np.diff(offsets) >= 0).all() else table.sort_by([("offset", "ascending")])
+        return ordered.drop_columns(["launch_id"])
     plain = pa.table({
         name: table[name].cast(pa.string()) if pa.types.is_dictionary(table.schema.field(name).type) else table[name]
         for name in table.column_names
     })  # fmt: skip
-    if launches == 1 and not plain["offset"].null_count:  # nothing to sum, and every instruction is there once
-        offsets = arrays.values_of(arrays.one(plain["offset"]), np.int64)
-        ordered = plain if (np.diff(offsets) >= 0).all() else plain.sort_by([("offset", "ascending")])
-        return ordered.drop_columns(["launch_id"])
     words = [name for name in plain.column_names if name not in (*_SUMMED, "launch_id", "avg_threads", *_PLACES)]
     keys = list(_PLACES)
     aggregated = plain.group_by(keys, use_threads=False).aggregate(

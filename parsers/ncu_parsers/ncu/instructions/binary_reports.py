@@ -24,6 +24,7 @@ from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
 from ncu_parsers.ncu_rep.source_code import ModuleCode, codes_of
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instructions_table import (
     CALLED_FROM,
     MEASURES,
@@ -141,7 +142,7 @@ def _text_columns(sass: SassText, kernel: str, columns: Columns, cubin: bytes) -
     texts = sass.of(kernel, addresses)
     if not any(texts) and addresses:
         texts = _disassembly(cubin).of(kernel, addresses, addresses[0] - int(columns["offset"][0]))
-    return text_columns(texts) if any(texts) else {}
+    return dict(text_columns(arrays.texts(texts))) if any(texts) else {}
 
 
 _disassembly = lru_cache(maxsize=8)(disassembled)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ncu_parsers.ncu.instructions.binary_reports import files_in, read_binary_instructions
-from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 from ncu_parsers.ncu_rep.blocks import MAGIC
 from ncu_parsers.sources.sources import Source
 
@@ -15,12 +13,22 @@ def read_instructions(source: Source) -> pa.Table | None:
 
     Raises `NcuBenchError` if the report cannot be read.
     """
-    return read_binary_instructions(source) if is_binary(source) else read_source_pages(source)
+    if is_binary(source):  # each reader is slow to import
+        from ncu_parsers.ncu.instructions.binary_reports import read_binary_instructions
+
+        return read_binary_instructions(source)
+    from ncu_parsers.ncu.instructions.source_pages import read_source_pages
+
+    return read_source_pages(source)
 
 
 def source_files(source: Source) -> dict[str, str]:
     """The text of source files and PTX that a report holds, by path; {} if none. Raises as `read_instructions` does."""
-    return files_in(source) if is_binary(source) else {}
+    if not is_binary(source):
+        return {}
+    from ncu_parsers.ncu.instructions.binary_reports import files_in
+
+    return files_in(source)
 
 
 def is_binary(source: Source) -> bool:
