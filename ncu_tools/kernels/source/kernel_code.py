@@ -21,7 +21,8 @@ COLLECT = "ncu --set full --import-source yes -o REPORT PROGRAM"
 MOST_LISTED = 8
 
 _PLACES = ("offset", "line", "file")
-_NOT_SUMMED = ("avg_threads", "access_bits")
+_AVERAGED = ("avg_threads", "avg_threads_true", "shared_conflict_ways")
+_NOT_SUMMED = (*_AVERAGED, "access_bits", "l2_evict_policies")
 _SUMMED = tuple(one.name for one in MEASURES if one.words is None and one.name not in _NOT_SUMMED)
 
 
@@ -123,10 +124,14 @@ def _summed(table: pa.Table, launches: int) -> pa.Table:
         name: table[name].cast(pa.string()) if pa.types.is_dictionary(table.schema.field(name).type) else table[name]
         for name in table.column_names
     })  # fmt: skip
-    words = [name for name in plain.column_names if name not in (*_SUMMED, "launch_id", "avg_threads", *_PLACES)]
+    words = [name for name in plain.column_names if name not in (*_SUMMED, *_AVERAGED, "launch_id", *_PLACES)]
     keys = list(_PLACES)
     aggregated = plain.group_by(keys, use_threads=False).aggregate(
-        [*((name, "first") for name in words), *((name, "sum") for name in _SUMMED), ("avg_threads", "mean")]
+        [
+            *((name, "first") for name in words),
+            *((name, "sum") for name in _SUMMED),
+            *((name, "mean") for name in _AVERAGED),
+        ]
     )
     behind = re.compile(r"_(first|sum|mean)$")
     renamed = aggregated.rename_columns([behind.sub("", name) for name in aggregated.column_names])

@@ -27,13 +27,13 @@ from ncu_parsers.ncu_rep.source_code import ModuleCode, codes_of
 from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instructions_table import (
     CALLED_FROM,
-    MEASURES,
     NOT_ISSUED,
     STALLS,
     Columns,
     Measure,
     instructions_table,
     joined_instructions,
+    measure_of,
     ptx_file,
 )
 from ncu_parsers.schema.tables import Floats, short_name
@@ -50,8 +50,6 @@ LAST_LINE = 2**31 - 1
 """The last line that the table has room for; damage names any."""
 
 Addresses = npt.NDArray[np.uint64]
-
-_MEASURES = {measure.metric: measure for measure in MEASURES if measure.metric}
 
 
 def read_binary_instructions(source: Source) -> pa.Table | None:
@@ -105,7 +103,7 @@ def _cubins(codes: Iterable[ModuleCode]) -> dict[int, bytes]:
 def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Columns | None:
     """The columns of one launch; None if no metric of it has values per address."""
     found = _per_address(result, blocks)
-    addresses = np.unique(np.concatenate([np.empty(0, np.uint64), *(one for one, _ in found.values())]))
+    addresses = np.unique(np.concatenate([np.empty(0, np.uint64), *(one for _, one, _ in found.values())]))
     if not len(addresses):
         return None
     message = result.message
@@ -120,8 +118,7 @@ def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Co
         "offset": offsets,
         "address": addresses.astype(np.int64),
     }
-    for metric, (places, values) in found.items():
-        measure = _MEASURES[metric]
+    for measure, places, values in found.values():
         filled = np.zeros(len(addresses))
         filled[np.searchsorted(addresses, places)] = values
         columns[measure.name] = filled if measure.words is None else _words(measure, filled)
@@ -149,16 +146,17 @@ _disassembly = lru_cache(maxsize=8)(disassembled)
 """Launches of a module follow each other, and each needs its text."""
 
 
-def _per_address(result: Result, blocks: Blocks) -> dict[str, tuple[Addresses, Floats]]:
-    """The addresses and values of each metric of the table that has values per address."""
+def _per_address(result: Result, blocks: Blocks) -> dict[str, tuple[Measure, Addresses, Floats]]:
+    """The addresses and values of each metric of the table that has values per address, by its column."""
     names, codes, found = blocks.names.texts, blocks.names.codes, {}
     for metric in result.message.metrics:
         name = names[codes[metric.name]] if metric.name < len(codes) and codes[metric.name] >= 0 else ""
-        if name in _MEASURES and len(metric.instances):
+        measure = measure_of(name)
+        if measure is not None and len(metric.instances):
             keys = values_of([one.key for one in metric.instances])
             values = values_of([one.value for one in metric.instances])
             known = keys.is_whole & np.isfinite(values.numbers) & (keys.whole < np.uint64(1 << 63))
-            found[name] = keys.whole[known], values.numbers[known]
+            found[measure.name] = measure, keys.whole[known], values.numbers[known]
     return found
 
 
