@@ -42,7 +42,7 @@ def load_instructions(path: str, reading: Callable[[Source], None] = lambda sour
     parts, files = [], dict[str, str]()
     for source in _reports(Path(path)):
         reading(source)
-        found = read_instructions(source)
+        found = read_instructions(source, files)
         if found is not None:
             parts.append(found)
             files |= source_files(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 from ncu_tools.numbers.number_format import counted
@@ -24,21 +25,21 @@ class SourceText:
         found = self.lines.get(file or "")
         if found is None or line is None or not 0 < line <= len(found):
             return None
-        return found[line - 1].expandtabs(4).strip()
+        return found[line - 1].expandtabs(4).strip() or None
 
 
 def source_text(files: Iterable[str], imported: dict[str, str], root: Path | None) -> SourceText:
     """The lines of these files: as the report holds them, else as they are below `root`.
 
-    A file is looked for below the root by its whole path, then by ever shorter ends of it. One that differs from what
-    the report holds is not used, and a note says so.
+    A file is looked for below the root by its whole path, then by ever shorter ends of it. One in which a line is
+    another one than in the report is not used, and a note says so.
     """
     result, missing = SourceText(), []
     for file in sorted(set(files)):
         below = None if root is None else _below(root, file)
         if file in imported:
             result.lines[file] = imported[file].splitlines()
-            if below is not None and below.splitlines() != result.lines[file]:
+            if below is not None and _differs(below.splitlines(), result.lines[file]):
                 result.notes.append(f"{file} below --source-root differs from what was compiled; the report's is shown")
         elif below is not None:
             result.lines[file] = below.splitlines()
@@ -49,6 +50,11 @@ def source_text(files: Iterable[str], imported: dict[str, str], root: Path | Non
             f"{counted(len(missing), 'source file is', 'source files are')} not below {root}: {missing[0]}"
         )
     return result
+
+
+def _differs(below: list[str], held: list[str]) -> bool:
+    """Whether a line that a report holds is another one below the folder; reports need not hold every line."""
+    return any(line.strip() and line.strip() != other.strip() for line, other in zip_longest(held, below, fillvalue=""))
 
 
 def _below(root: Path, file: str) -> str | None:

@@ -43,7 +43,7 @@ IDENTITY_COLUMNS: tuple[Field, ...] = (
     Field("sass", pa.string(), "", "the instruction as text", _NO_TEXT),
     Field("opcode", _NAME, "", "its operation, as FFMA", _NO_TEXT),
     Field("modifiers", _NAME, "", "what follows the operation, as E.128", _NO_TEXT),
-    Field("function", _NAME, "", "the function of the device that it belongs to", "not known"),
+    Field("function", _NAME, "", "the kernel, mangled, or the function called by it that it belongs to", "not known"),
     Field("file", _NAME, "", "source file", _NO_LINES),
     Field("line", pa.int32(), "", "line of the source file, from 1", _NO_LINES),
     Field("inline_of", _NAME, "", _CALLS, "not inlined, or the compiler names no calls"),

@@ -47,6 +47,7 @@ ROUNDED = ("avg_threads", "avg_threads_true")
 """Columns that the page prints as whole numbers."""
 NOT_ON_PAGES = {
     "report",
+    "function",
     "ptx_line",
     "stall_branch_resolving",
     "stall_branch_resolving_not_issued",
@@ -154,6 +155,11 @@ def test_a_triton_kernel_names_its_python_file_and_lines() -> None:
     lines = {(row["file"].rsplit("/", 1)[-1], row["line"]) for row in rows if row["file"]}
     assert ("silu-triton.py", 157) in lines
     assert all(row["ptx_line"] for row in rows)
+
+
+def test_what_a_kernel_calls_is_a_function_of_its_own_beside_the_kernel() -> None:
+    functions = instructions(CUDA)["function"].unique().to_pylist()
+    assert functions == ["_Z18silu_kernel_vectorPfS_i", "$__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath"]
 
 
 def test_a_kernel_compiled_without_lines_has_none() -> None:

@@ -230,3 +230,9 @@ def test_a_file_that_differs_from_what_was_compiled_is_said_and_not_shown(tmp_pa
     found = source_text(["a.cu"], {"a.cu": "compiled\n"}, tmp_path)
     assert found.of("a.cu", 1) == "compiled"
     assert "differs from what was compiled" in found.notes[0]
+
+
+def test_a_file_of_which_the_report_holds_some_lines_differs_where_one_of_these_does(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_text("int x;\n  return x;\n")
+    assert source_text(["a.cu"], {"a.cu": "\nreturn x;"}, tmp_path).notes == []
+    assert "differs" in source_text(["a.cu"], {"a.cu": "\nreturn y;"}, tmp_path).notes[0]

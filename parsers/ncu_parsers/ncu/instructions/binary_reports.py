@@ -126,7 +126,7 @@ def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Co
         columns[ACCESS_BITS] = [bits or None for bits in columns[ACCESS_BITS].tolist()]
     columns[SAMPLES_NOT_ISSUED] = _samples_not_issued(columns)
     debug = kernel_debug(cubin, _mangled(result)) if cubin else None
-    return {**columns, **({} if debug is None else _lines(debug, offsets.tolist()))}
+    return {**columns, **({} if debug is None else _lines(debug, _mangled(result), offsets.tolist()))}
 
 
 def _mangled(result: Result) -> str:
@@ -182,11 +182,11 @@ def _samples_not_issued(columns: Columns) -> Floats | None:
     return np.sum(reasons, axis=0) if reasons else None
 
 
-def _lines(debug: KernelDebug, offsets: Sequence[int]) -> Columns:
+def _lines(debug: KernelDebug, kernel: str, offsets: Sequence[int]) -> Columns:
     """Source line, PTX line, function and calls of each instruction, as far as the cubin says."""
     lines, ptx = _forward(debug.lines, offsets), _forward(debug.ptx_lines, offsets)
     functions = [
-        next((name for begin, end, name in debug.functions if begin <= offset < end), None) for offset in offsets
+        next((name for begin, end, name in debug.functions if begin <= offset < end), kernel) for offset in offsets
     ]
     return {
         "file": [None if place is None else place.file for place in lines],

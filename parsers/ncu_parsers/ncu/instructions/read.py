@@ -8,9 +8,10 @@ from ncu_parsers.ncu_rep.blocks import MAGIC
 from ncu_parsers.sources.sources import Source
 
 
-def read_instructions(source: Source) -> pa.Table | None:
+def read_instructions(source: Source, files: dict[str, str] | None = None) -> pa.Table | None:
     """The table of instructions of a report; None if it holds none.
 
+    `files` receives what source pages have of the text of source files; that of binary reports is in `source_files`.
     Raises `NcuBenchError` if the report cannot be read.
     """
     if is_binary(source):  # each reader is slow to import
@@ -19,11 +20,14 @@ def read_instructions(source: Source) -> pa.Table | None:
         return read_binary_instructions(source)
     from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 
-    return read_source_pages(source)
+    return read_source_pages(source, files)
 
 
 def source_files(source: Source) -> dict[str, str]:
-    """The text of source files and PTX that a report holds, by path; {} if none. Raises as `read_instructions` does."""
+    """The text of source files and PTX that a binary report holds, by path; {} if none.
+
+    Raises as `read_instructions` does.
+    """
     if not is_binary(source):
         return {}
     from ncu_parsers.ncu.instructions.binary_reports import files_in

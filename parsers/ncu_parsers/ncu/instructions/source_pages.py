@@ -29,6 +29,9 @@ from ncu_parsers.sources.sources import Lines, Source
 ADDRESS, LINE, SOURCE = "Address", "Line No", "Source"
 KERNEL_TITLES = ("Kernel Name", "Function Name")
 FILE_TITLE = "File Path"
+NO_SOURCE = "<Unable to open source file>"
+LAST_LINE = 1_000_000
+"""No source file that someone wrote is longer; damage names any line."""
 ABSENT = ("-", "", "...", "n/a")
 _ADDRESS, _LINE = r"^0x[0-9a-fA-F]{1,15}$", r"^[0-9]{1,8}$"
 """Addresses and lines that the table of instructions has room for."""
@@ -60,11 +63,14 @@ class _Progress:
     launch: int = -1
     files: set[tuple[str, str | None]] = field(default_factory=set)
     broken: int = 0
+    texts: dict[str, dict[int, str]] = field(default_factory=dict)
+    """Lines of source files, by file and number."""
 
 
-def read_source_pages(source: Source) -> pa.Table | None:
+def read_source_pages(source: Source, files: dict[str, str] | None = None) -> pa.Table | None:
     """The instructions on the source pages of a report; None if it holds no such page with addresses or counts.
 
+    `files` receives the text of source files by path, as far as the pages have it; other lines are empty.
     Launches are numbered in the order of the pages. Rows with another number of cells than their header are dropped,
     and a note counts them. Raises `NcuBenchError` if the file cannot be opened.
     """
@@ -73,9 +79,14 @@ def read_source_pages(source: Source) -> pa.Table | None:
         for table in page_tables(Lines(stream, source.name)):
             if ADDRESS in table.titles or (LINE in table.titles and len(table.titles) > 2):
                 _begin(table, progress)
-                parts.append(_columns(_cells(table, progress), table, source.name, progress.launch))
+                cells = _cells(table, progress)
+                parts.append(_columns(cells, table, source.name, progress.launch))
+                _note_source(cells, table, progress)
     if not parts:
         return None
+    if files is not None:
+        for file, lines in progress.texts.items():
+            files[file] = "\n".join(lines.get(number, "") for number in range(1, max(lines) + 1))
     _add_offsets(parts)
     table, repeated = _each_once(joined_instructions([instructions_table(part) for part in parts]))
     notes = [f"{progress.broken} broken rows of source pages were skipped"] if progress.broken else []
@@ -245,6 +256,19 @@ def _read_cells(table: PageTable, progress: _Progress, numbers: dict[str, pa.Dat
             check_utf8=False,
         ),
     )
+
+
+def _note_source(cells: pa.Table, table: PageTable, progress: _Progress) -> None:
+    """Keep the text of the source lines in a table of a file. Text pages have them between its instructions."""
+    if table.file is None:
+        return
+    places = pc.utf8_trim_whitespace(arrays.one(cells[LINE if LINE in table.titles else ADDRESS]))
+    are_lines = pc.match_substring_regex(places, _LINE)
+    texts = arrays.one(cells[SOURCE]).filter(are_lines).to_pylist()
+    known = {int(line): text for line, text in zip(places.filter(are_lines).to_pylist(), texts, strict=True)}
+    found = {line: text for line, text in known.items() if 0 < line <= LAST_LINE and text != NO_SOURCE}
+    if found:
+        progress.texts.setdefault(table.file, {}).update(found)
 
 
 def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Columns:
