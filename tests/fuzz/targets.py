@@ -27,7 +27,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.detect.text_reader import read_report
-from ncu_parsers.ncu.instructions.debug_lines import kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.debug_lines import file_sizes, kernel_debug, ptx_text
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 from ncu_parsers.ncu_rep import report_file as binary
 from ncu_parsers.parquet import checked_open, reader
@@ -394,6 +394,7 @@ def cubin(data: bytes, thorough: bool) -> None:
     """The debug lines of a cubin: lines are numbers, and files are texts or unknown."""
     debug = kernel_debug(data, cubins.KERNEL)
     assert all(isinstance(line, str) for line in ptx_text(data))
+    assert all(size > 0 for size in file_sizes(data).values())
     for places in (debug.lines, debug.ptx_lines) if debug is not None else ():
         assert all(isinstance(one.line, int) and isinstance(one.file, (str, type(None))) for one in places.values())
 

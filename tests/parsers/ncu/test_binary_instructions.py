@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ncu_parsers.ncu.instructions.debug_lines import kernel_debug, ptx_text
-from ncu_parsers.ncu.instructions.read import read_instructions
+from ncu_parsers.ncu.instructions.read import read_instructions, source_files
 from ncu_parsers.ncu_rep.blocks import Content, blocks_of, messages_of, opened
 from ncu_parsers.ncu_rep.fields import decoded
 from ncu_parsers.schema import tables
@@ -155,6 +155,22 @@ def test_a_triton_kernel_names_its_python_file_and_lines() -> None:
     lines = {(row["file"].rsplit("/", 1)[-1], row["line"]) for row in rows if row["file"]}
     assert ("silu-triton.py", 157) in lines
     assert all(row["ptx_line"] for row in rows)
+
+
+def test_the_bytes_of_source_files_when_compiled_are_those_that_the_compiler_noted() -> None:
+    held = source_files(Source(str(TRITON)))
+    assert held is not None
+    assert {path.rsplit("/", 1)[-1]: size for path, size in held.sizes.items()} == {
+        "silu-triton.py": 11_513, "standard.py": 13_747,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_imported_file_has_the_bytes_that_it_had_when_compiled(path: Path) -> None:
+    held = source_files(Source(str(path)))
+    assert held is not None
+    assert held.sizes
+    assert {file: len(held.texts[file].encode()) for file in held.sizes} == held.sizes
 
 
 def test_what_a_kernel_calls_is_a_function_of_its_own_beside_the_kernel() -> None:

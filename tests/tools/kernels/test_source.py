@@ -236,3 +236,11 @@ def test_a_file_of_which_the_report_holds_some_lines_differs_where_one_of_these_
     (tmp_path / "a.cu").write_text("int x;\n  return x;\n")
     assert source_text(["a.cu"], {"a.cu": "\nreturn x;"}, tmp_path).notes == []
     assert "differs" in source_text(["a.cu"], {"a.cu": "\nreturn y;"}, tmp_path).notes[0]
+
+
+def test_a_file_of_another_size_than_when_compiled_is_shown_and_said(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_bytes(b"int x;\n")
+    assert source_text(["a.cu"], {}, tmp_path, {"a.cu": 7}).notes == []
+    found = source_text(["a.cu"], {}, tmp_path, {"a.cu": 1234})
+    assert found.of("a.cu", 1) == "int x;"
+    assert "it has 7 bytes and had 1,234" in found.notes[0]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, file_sizes, kernel_debug, ptx_text
 from ncu_parsers.ncu.instructions.line_programs import LinePlace
 from ncu_parsers.ncu.instructions.sass_by_nvdisasm import disassembled
 from ncu_parsers.ncu.instructions.sass_by_package import SassText, sass_of
@@ -75,20 +76,28 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
     return joined_instructions(parts, notes) if parts else None
 
 
-def files_in(source: Source) -> dict[str, str]:
-    """The text of source files that a report holds, by path, and of the PTX of kernels, by `ptx_file`."""
-    result: dict[str, str] = {}
+class SourceFiles(NamedTuple):
+    """What a report says of source files: the text of some, PTX by `ptx_file` among them, and bytes when compiled."""
+
+    texts: dict[str, str]
+    sizes: dict[str, int]
+
+
+def files_in(source: Source) -> SourceFiles:
+    """What a binary report says of source files. Raises as `read_binary_instructions` does."""
+    result = SourceFiles({}, {})
     with opened(source) as stream:
         blocks = blocks_of(stream, source.name)
         codes = list(codes_of(stream, blocks))
         cubins = _cubins(codes)
         for code in codes:
-            result |= code.files
+            result.texts.update(code.files)
+            result.sizes.update(file_sizes(code.cubin))
         for one in results_of(stream, blocks, Lost()):
             name = text_of(one.message.name or one.message.function) if one.content is Content.KERNEL else ""
-            if name and ptx_file(name) not in result:
+            if name and ptx_file(name) not in result.texts:
                 lines = ptx_text(cubins.get(one.message.source.reference, b""))
-                result |= {ptx_file(name): "\n".join(lines)} if lines else {}
+                result.texts.update({ptx_file(name): "\n".join(lines)} if lines else {})
     return result
 
 

@@ -14,7 +14,7 @@ from elftools.common.exceptions import DWARFError, ELFError
 from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 
-from ncu_parsers.ncu.instructions.line_programs import LinePlace, places_of
+from ncu_parsers.ncu.instructions.line_programs import LinePlace, places_of, sizes_of
 
 SOURCE_LINES, PTX_LINES = ".debug_line", ".nv_debug_line_sass"
 PTX_TEXT = ".nv_debug_ptx_txt"
@@ -56,6 +56,16 @@ def ptx_text(cubin: bytes) -> list[str]:
         return [] if section is None else section.data().decode("utf-8", "replace").split("\0")
     except DAMAGE:
         return []
+
+
+def file_sizes(cubin: bytes) -> dict[str, int]:
+    """The bytes that the source files of a cubin had when they were compiled, by path; {} where it does not say."""
+    if not cubin:
+        return {}
+    try:
+        return sizes_of(ELFFile(io.BytesIO(cubin)), SOURCE_LINES)
+    except DAMAGE:
+        return {}
 
 
 def _kernel_debug(elf: Any, kernel: str) -> KernelDebug | None:

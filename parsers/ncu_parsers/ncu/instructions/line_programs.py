@@ -57,6 +57,17 @@ def places_of(elf: Any, name: str, function: str) -> dict[int, LinePlace]:
     return result
 
 
+def sizes_of(elf: Any, name: str) -> dict[str, int]:
+    """The bytes that source files had when they were compiled, by path, as far as a section of line programs says."""
+    result: dict[str, int] = {}
+    section = elf.get_section_by_name(name)
+    for header, _, _ in _programs(section.data()) if section is not None else ():
+        for number, path in _files(header).items():
+            size = int(header["file_entry"][number - 1]["length"])
+            result |= {path: size} if size else {}
+    return result
+
+
 def _calls(row: _Row, rows: list[_Row]) -> Iterator[_Row]:
     for _ in range(MOST_CALLS):
         if row.call is None or row.call >= len(rows):

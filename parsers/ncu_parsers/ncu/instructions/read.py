@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
 from ncu_parsers.ncu_rep.blocks import MAGIC
 from ncu_parsers.sources.sources import Source
+
+if TYPE_CHECKING:
+    from ncu_parsers.ncu.instructions.binary_reports import SourceFiles
 
 
 def read_instructions(source: Source, files: dict[str, str] | None = None) -> pa.Table | None:
@@ -23,13 +28,10 @@ def read_instructions(source: Source, files: dict[str, str] | None = None) -> pa
     return read_source_pages(source, files)
 
 
-def source_files(source: Source) -> dict[str, str]:
-    """The text of source files and PTX that a binary report holds, by path; {} if none.
-
-    Raises as `read_instructions` does.
-    """
+def source_files(source: Source) -> SourceFiles | None:
+    """What a binary report says of source files; None for others. Raises as `read_instructions` does."""
     if not is_binary(source):
-        return {}
+        return None
     from ncu_parsers.ncu.instructions.binary_reports import files_in
 
     return files_in(source)
