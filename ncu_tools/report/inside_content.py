@@ -22,8 +22,8 @@ from ncu_tools.kernels.source.dependencies import flow_of, live_registers
 from ncu_tools.kernels.source.hot_places import LINES, MEASURE_OF, SASS, HotPlace, hottest
 from ncu_tools.kernels.source.inside_of_run import Inside
 from ncu_tools.kernels.source.kernel_code import KernelCode, kernel_code
-from ncu_tools.kernels.source.over_time import counter_over_time, means_over_time
 from ncu_tools.kernels.source.source_text import SourceText
+from ncu_tools.kernels.source.spread.over_time import counter_over_time, means_over_time
 from ncu_tools.kernels.source.stalls import ISSUED, REASONS, stall_counts, stalls
 from ncu_tools.report.html_page import embedded
 

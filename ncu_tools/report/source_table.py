@@ -36,6 +36,7 @@ COLUMNS = (
     Column("conflicts_over_ideal", "shared x ideal", "number", spare=4),
     Column("live_registers", "live", "count", "register", spare=5),
     Column("text", "text", wide=True),
+    Column("inline_of", "inlined at", wide=True),
     Column("waits_for", "waits for", wide=True),
 )
 MACHINE_READABLE = (

@@ -269,4 +269,5 @@ def _quoted(rows: list[list[str]]) -> bytes:
 
 def cubin_files() -> list[bytes]:
     """Cubins with lines, with a function of the device inside, and without lines."""
-    return [cubins.cubin_of([(0, 9), (16, 10), (128, 300)], "sinf"), cubins.cubin_of([(0, 7)]), cubins.cubin_of([])]
+    made = [cubins.cubin_of([(0, 9), (16, 10), (128, 300)], "sinf"), cubins.cubin_of([(0, 7)]), cubins.cubin_of([])]
+    return [*made, cubins.cubin_of_nvcc(cubins.KERNEL)]

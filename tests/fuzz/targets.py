@@ -27,7 +27,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
 from ncu_launch.files.run_files import MANIFEST
 from ncu_parsers.detect.text_reader import read_report
-from ncu_parsers.ncu.instructions.debug_lines import kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.debug_lines import file_sizes, kernel_debug, ptx_text
 from ncu_parsers.ncu.instructions.read import read_instructions, source_files
 from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 from ncu_parsers.ncu.instructions.time_series import time_series
@@ -403,7 +403,8 @@ def _use_binary(source: Source) -> None:
             hold_table(instances)
     for series in time_series(source):
         assert len(series.times_ns) == len(series.values)
-    assert all(isinstance(text, str) for text in source_files(source).values())
+    files = source_files(source)
+    assert files is None or all(isinstance(text, str) for text in files.texts.values())
 
 
 def source_pages(data: bytes, thorough: bool) -> None:
@@ -425,8 +426,9 @@ def cubin(data: bytes, thorough: bool) -> None:
     """The debug lines of a cubin: lines are numbers, and files are texts or unknown."""
     debug = kernel_debug(data, cubins.KERNEL)
     assert all(isinstance(line, str) for line in ptx_text(data))
+    assert all(size > 0 for size in file_sizes(data).values())
     for places in (debug.lines, debug.ptx_lines) if debug is not None else ():
-        assert all(isinstance(line, int) and isinstance(file, (str, type(None))) for file, line in places.values())
+        assert all(isinstance(one.line, int) and isinstance(one.file, (str, type(None))) for one in places.values())
 
 
 CSV_WORDS = (

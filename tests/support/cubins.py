@@ -34,6 +34,56 @@ def cubin_of(lines: list[tuple[int, int]], inside: str = "") -> bytes:
     ])  # fmt: skip
 
 
+LINES_OF_NVCC = """
+cb0000000300320000000101fb0e0d0001010101000000010000012f737263000073756d2e6375000100006d6174682e6375680001000000
+00000000000902000000000000000004010303010af502f0000104020003900300030101000390040c037b010003900300f8040100039000
+00ef0402000390070c037d0104010003900000f6037f02c00001f40280020001010009020000000000000000040103020102e00001040200
+03900200030501000390030c037b010003900200f804010003900000037a021001028002000101570000000300340000000101fb0e0d0001
+010101000000010000012f73726300006f746865722e6375000100006d6174682e6375680001000000000000000009020000000000000000
+040203020a010300010401f102f001000101
+"""
+"""What nvcc and nvlink 13.5 wrote into `.debug_line` for /src/sum.cu and /src/other.cu, in hexadecimal.
+
+Compiled with -rdc=true -arch=sm_90 -lineinfo, so that there are two programs, the first of two kernels. The files:
+
+    math.cuh   1  __device__ inline float square(float x)
+               3      return x * x + 1.0f;
+               6  __device__ inline float scaled(float x, float by)
+               8      float y = square(x);
+               9      return y * by;
+    sum.cu     3  __global__ void first(float *x) { x[threadIdx.x] = scaled(x[threadIdx.x], 2); }
+               4  __global__ void second(float *x)
+               6      x[threadIdx.x] = square(
+               7          scaled(x[threadIdx.x], 3)) + other(x[0]);
+    other.cu   2  __device__ float other(float x) { return square(x) + scaled(x, 3); }
+"""
+FUNCTIONS_OF_NVCC = {"_Z6secondPf": 63, "_Z5firstPf": 148, "_Z5otherf": 272}
+"""Where in these bytes the address of each function is to stand."""
+
+
+def cubin_of_nvcc(first: str = "_Z6secondPf") -> bytes:
+    """A cubin with the real lines of the kernels and the function in `LINES_OF_NVCC`, without their instructions.
+
+    `first` is what the first kernel is called.
+    """
+    functions = [first, *list(FUNCTIONS_OF_NVCC)[1:]]
+    names = texts_of(["", *functions])
+    symbols = bytes(24) + b"".join(
+        struct.pack("<IBBHQQ", names.index(name.encode() + b"\0"), 0x12, 0, number, 0, 512)
+        for number, name in enumerate(functions, 1)
+    )
+    places = [
+        struct.pack("<QQq", place, number << 32 | 2, 0) for number, place in enumerate(FUNCTIONS_OF_NVCC.values(), 1)
+    ]
+    return elf_of([
+        *((f".text.{name}", BITS, bytes(512), 0) for name in functions),
+        (".symtab", SYMBOLS, symbols, len(functions) + 2),
+        (".strtab", TEXTS, names, 0),
+        (".debug_line", BITS, bytes.fromhex(LINES_OF_NVCC), 0),
+        (".rela.debug_line", RELOCATIONS, b"".join(places), len(functions) + 1),
+    ])  # fmt: skip
+
+
 def texts_of(texts: list[str]) -> bytes:
     """Texts, each with the null byte at its end."""
     return b"".join(text.encode() + b"\0" for text in texts)

@@ -1,4 +1,4 @@
-"""ncu-bench samples: counters over the time of one kernel."""
+"""ncu-bench samples: counters over the time of one kernel, or over the units of the chip."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ MACHINE_READABLE = (
     Column("samples", "samples", "count"),
     Column("duration_ns", "duration", "time", "ns"),
 )
+BALANCE = (
+    Column("metric", "counter"),
+    Column("of", "of each"),
+    Column("count", "units", "count", spare=4),
+    Column("least", "least", "number", spare=0),
+    Column("median", "median", "number", spare=2),
+    Column("mean", "mean", "number", spare=1),
+    Column("most", "most", "number", spare=0),
+    Column("unit", "unit", spare=3),
+    Column("slowest_cost", "slowest costs", "fraction", spare=0),
+)
+SLOWEST = (
+    "slowest costs: what an even spread would take off the unit with the most, 1 - mean / most. Of active cycles it is "
+    "the part of the slowest unit's time in which the average one does not work"
+)
 SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
 
 
@@ -37,22 +52,29 @@ SERIES = (Column("times_ns", "times", unit="ns"), Column("values", "values"))
 @click.argument("run")
 @click.option("--kernel", "kernels", multiple=True, metavar="REGEX", help="A kernel in whose full name this is found.")
 @click.option("--launch", type=click.IntRange(min=0), help="This launch.  [default: the longest]")
+@click.option("--balance", is_flag=True, help="Show how evenly SMs, L2 slices and other units did the work instead.")
 @format_option
-def command(run: str, kernels: tuple[str, ...], launch: int | None, output_format: str) -> None:
+def command(run: str, kernels: tuple[str, ...], launch: int | None, balance: bool, output_format: str) -> None:
     """Show how counters go over the time of a kernel: how it ramps up, what it reaches, how it ends.
 
     RUN is a binary report with samples over time (PM sampling). A row is a counter, its bars go from 0 to its peak.
     Ramp-up is the time until it first is near its plateau, tail the time after it last was. JSON has every sample.
+    With --balance a row is a counter over all units of a kind, of any run that has its least, mean and most, or of
+    binary reports with the value of each unit, which also have a median.
 
     \b
     Example:
       ncu-bench samples report.ncu-rep
       ncu-bench samples report.ncu-rep --kernel gemm --format json
+      ncu-bench samples report.csv --balance
     """
+    if balance:
+        _show_balance(run, kernels, launch, output_format)
+        return
     from ncu_parsers.ncu.instructions.time_series import time_series
     from ncu_parsers.sources.sources import find_sources
 
-    from ncu_tools.kernels.source.over_time import counter_over_time
+    from ncu_tools.kernels.source.spread.over_time import counter_over_time
 
     series: list[TimeSeries] = []
     with progress("Reading") as reading:
@@ -68,6 +90,18 @@ def command(run: str, kernels: tuple[str, ...], launch: int | None, output_forma
     show(Table("samples", columns, rows, _notes(series, chosen), extra), output_format)
 
 
+def _show_balance(run: str, kernels: tuple[str, ...], launch: int | None, output_format: str) -> None:
+    from ncu_tools.kernels.source.spread.launch_balance import launch_balance
+    from ncu_tools.runs.selection import pattern_of
+
+    with progress("Reading") as reading:
+        found = launch_balance(run, [pattern_of(text) for text in kernels], launch, reading)
+    lasted = "" if found.duration_ns is None else f", {duration(found.duration_ns)}"
+    notes = [f"{found.kernel_name}: launch {found.launch_id}{lasted}", SLOWEST, *found.notes]
+    extra = {"kernel": found.kernel_name, "launch_id": found.launch_id}
+    show(Table("samples", BALANCE, [asdict(row) for row in found.rows], notes, extra), output_format)
+
+
 def _chosen(series: list[TimeSeries], kernels: tuple[str, ...], launch: int | None, run: str) -> list[TimeSeries]:
     """The series of one launch: the longest of those that are left by name and number."""
     from ncu_tools.runs.selection import pattern_of
@@ -76,7 +110,7 @@ def _chosen(series: list[TimeSeries], kernels: tuple[str, ...], launch: int | No
         raise NcuBenchError(
             f"{run} holds no samples over time.",
             "They are collected by PM sampling, and only binary reports hold them.",
-            f"Collect them with: {COLLECT}",
+            f"Collect them with: {COLLECT}. How evenly SMs and L2 slices worked is shown by --balance.",
         )
     patterns = [pattern_of(text) for text in kernels]
     left = [

@@ -81,7 +81,7 @@ def command(
         shown = rows_shown(top, output_format)
         rows, every = hot_places.hottest(code, view, by, shown)
         notes = [*view_notes, *hidden_rows(every, shown, "more place", "more places")]
-    text = source_text((row.file for row in rows if row.file), loaded.files, source_root)
+    text = source_text((row.file for row in rows if row.file), loaded.files, source_root, loaded.sizes)
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     notes = [about(code), *ranked_note, *stall_notes(code), *text_notes(rows), *notes, *text.notes, *loaded.notes]
     extra = {"kernel": code.kernel_name, "launches": code.launches, "ranked_by": by}

@@ -8,78 +8,110 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from ncu_parsers.ncu.sass.sass_text import Instruction, parse_instruction, registers_read, registers_written
+from ncu_parsers.schema import arrays
 
 from ncu_tools.kernels.source.kernel_code import KernelCode
 
 _JUMPS = frozenset({"BRA", "JMP"})
 _COMPUTED_JUMPS = frozenset({"BRX", "JMX", "BRXU", "JMXU"})
 _ENDS = frozenset({"EXIT", "RET", "KILL"})
+_TURNS = _JUMPS | _COMPUTED_JUMPS | _ENDS
 _CALLS = frozenset({"CALL", "CALLREL"})
-_ADDRESS = re.compile(r"0x([0-9a-f]+)$")
-MOST_STEPS = 20_000
+_ADDRESS = re.compile(r"0x([0-9a-f]+)[\s;]*$")
+MOST_STEPS = 2_000
 """Most instructions that are looked at to find where one value comes from."""
 
 
 @dataclass
 class Flow:
-    """The instructions of a kernel and where the program can go on after each.
+    """The instructions of a kernel as text, and where the program can go on after each.
 
-    `follows[i]` are the places that can run right after place `i`; None where they cannot be told.
+    `turns` has the instructions after which the next one may not run: jumps with the place that they jump to, None
+    where it is not known, as of other instructions. Texts are taken apart when they are first asked for.
     """
 
-    instructions: list[Instruction | None]
-    follows: list[tuple[int, ...] | None]
+    texts: list[str]
+    turns: dict[int, int | None]
+    _parsed: dict[int, Instruction | None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many instructions there are."""
+        return len(self.texts)
+
+    def instruction(self, place: int) -> Instruction | None:
+        """The instruction at a place; None where its text is none."""
+        if place not in self._parsed:
+            self._parsed[place] = parse_instruction(self.texts[place])
+        return self._parsed[place]
+
+    def follows(self, place: int) -> tuple[int, ...] | None:
+        """The places that can run right after a place; None where they cannot be told."""
+        after = (place + 1,) if place + 1 < len(self) else ()
+        if place not in self.turns:
+            return after
+        instruction, target = self.instruction(place), self.turns[place]
+        if instruction is None or instruction.opcode in _COMPUTED_JUMPS:
+            return None
+        if instruction.opcode in _ENDS:
+            return after if instruction.predicate else ()
+        if target is None:
+            return None
+        always = not instruction.predicate and len(instruction.operands) == 1 and "DIV" not in instruction.modifiers
+        return (target,) if always else (*after, target)
+
+    def precedes(self, place: int) -> list[int]:
+        """The places that can have run right before a place."""
+        before = [one for one in self._jumps_to.get(place, ()) if place in (self.follows(one) or ())]
+        falls_through = place > 0 and place - 1 not in before and place in (self.follows(place - 1) or ())
+        return [place - 1, *before] if falls_through else before
 
     @cached_property
-    def precedes(self) -> list[list[int]]:
-        """The places that can have run right before each place."""
-        result: list[list[int]] = [[] for _ in self.instructions]
-        for place, after in enumerate(self.follows):
-            for one in after or ():
-                result[one].append(place)
+    def _jumps_to(self) -> dict[int, list[int]]:
+        result: dict[int, list[int]] = {}
+        for place, target in self.turns.items():
+            if target is not None:
+                result.setdefault(target, []).append(place)
         return result
 
-    @cached_property
-    def written(self) -> list[frozenset[str]]:
-        """The registers that each instruction sets."""
-        return [frozenset() if one is None else registers_written(one) for one in self.instructions]
+    def written(self, place: int) -> frozenset[str]:
+        """The registers that an instruction sets."""
+        one = self.instruction(place)
+        return frozenset() if one is None else registers_written(one)
 
-    @cached_property
-    def read(self) -> list[frozenset[str]]:
-        """The registers that each instruction needs."""
-        return [frozenset() if one is None else registers_read(one) for one in self.instructions]
+    def read(self, place: int) -> frozenset[str]:
+        """The registers that an instruction needs."""
+        one = self.instruction(place)
+        return frozenset() if one is None else registers_read(one)
 
 
 def flow_of(code: KernelCode) -> Flow | None:
     """The flow of a kernel; None where its instructions are not known as text."""
-    texts = code.table["sass"].to_pylist()
-    if any(text is None for text in texts) or not texts:
+    sass, opcodes = code.table["sass"], code.table["opcode"]
+    if sass.null_count or not len(sass):
         return None
-    instructions = [parse_instruction(text) for text in texts]
-    places = {address: place for place, address in enumerate(code.table["address"].to_pylist())}
-    return Flow(instructions, [_follows(one, place, places, len(texts)) for place, one in enumerate(instructions)])
+    turning = pc.or_(pc.is_null(opcodes), pc.is_in(opcodes, arrays.texts(sorted(_TURNS))))
+    places = np.flatnonzero(arrays.bits_of(arrays.one(turning)))
+    texts = sass.to_pylist()
+    targets = [_target(texts[place]) for place in places.tolist()]
+    known = pc.index_in(arrays.integers(targets, pa.int64()), arrays.one(code.table["address"])).to_pylist()
+    turns = {
+        place: None if target is None else at for place, target, at in zip(places.tolist(), targets, known, strict=True)
+    }
+    return Flow(texts, turns)
 
 
-def _follows(
-    instruction: Instruction | None, place: int, places: dict[int | None, int], count: int
-) -> tuple[int, ...] | None:
-    after = (place + 1,) if place + 1 < count else ()
-    if instruction is None or instruction.opcode in _COMPUTED_JUMPS:
-        return None
-    if instruction.opcode in _ENDS:
-        return after if instruction.predicate else ()
-    if instruction.opcode not in _JUMPS:
-        return after
-    target = _ADDRESS.search(instruction.operands[-1]) if instruction.operands else None
-    found = places.get(int(target[1], 16)) if target else None
-    if found is None:
-        return None
-    always = not instruction.predicate and len(instruction.operands) == 1 and "DIV" not in instruction.modifiers
-    return (found,) if always else (*after, found)
+def _target(text: str) -> int | None:
+    """The address at the end of an instruction, which a jump jumps to; None if it names none."""
+    found = _ADDRESS.search(text)
+    target = int(found[1], 16) if found else None
+    return None if target is None or target >= 1 << 63 else target
 
 
 def producers(flow: Flow, place: int, opcodes: Sequence[str]) -> list[int]:
@@ -88,33 +120,33 @@ def producers(flow: Flow, place: int, opcodes: Sequence[str]) -> list[int]:
     Nearest first, on every way that leads there. Values that come from before a call or a computed jump are not found.
     """
     found = set[int]()
-    for register in flow.read[place]:
+    for register in flow.read(place):
         found.update(_writers(flow, place, register))
     wanted = [one for one in found if _opcode(flow, one) in opcodes]
     return sorted(wanted, key=lambda one: (one > place, abs(place - one)))
 
 
 def _opcode(flow: Flow, place: int) -> str:
-    instruction = flow.instructions[place]
+    instruction = flow.instruction(place)
     return "" if instruction is None else instruction.opcode
 
 
 def _writers(flow: Flow, place: int, register: str) -> Iterator[int]:
     """The last instructions before `place` that set a register, one for each way that leads there."""
-    seen, waiting = set[int](), list(flow.precedes[place])
+    seen, waiting = set[int](), flow.precedes(place)
     while waiting and len(seen) < MOST_STEPS:
         one = waiting.pop()
         if one in seen:
             continue
         seen.add(one)
-        instruction = flow.instructions[one]
-        if register in flow.written[one]:
+        instruction = flow.instruction(one)
+        if register in flow.written(one):
             yield one
             if instruction is not None and not instruction.predicate:
                 continue
         if instruction is None or instruction.opcode in _CALLS:
             continue
-        waiting += flow.precedes[one]
+        waiting += flow.precedes(one)
 
 
 def live_registers(flow: Flow) -> list[int] | None:
@@ -122,17 +154,17 @@ def live_registers(flow: Flow) -> list[int] | None:
 
     By the usual backward analysis, until nothing changes. What a called function needs is not counted.
     """
-    if any(after is None for after in flow.follows):
+    if any(flow.follows(place) is None for place in flow.turns):
         return None
     bits: dict[str, int] = {}
 
     def mask(registers: frozenset[str]) -> int:
         return sum(1 << bits.setdefault(one, len(bits)) for one in registers if one.startswith("R"))
 
-    read = [mask(one) for one in flow.read]
+    read = [mask(flow.read(place)) for place in range(len(flow))]
     kept = [
-        ~0 if instruction is None or instruction.predicate else ~mask(written)
-        for instruction, written in zip(flow.instructions, flow.written, strict=True)
+        ~0 if instruction is None or instruction.predicate else ~mask(registers_written(instruction))
+        for instruction in map(flow.instruction, range(len(flow)))
     ]
     live = [0] * len(read)
     changed = True
@@ -140,7 +172,7 @@ def live_registers(flow: Flow) -> list[int] | None:
         changed = False
         for place in reversed(range(len(read))):
             after = 0
-            for one in flow.follows[place] or ():
+            for one in flow.follows(place) or ():
                 after |= live[one]
             now = read[place] | (after & kept[place])
             if now != live[place]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.instructions_table import ptx_file
 from ncu_parsers.schema.tables import Floats
 
@@ -34,13 +36,16 @@ Ranks = npt.NDArray[np.int64]
 class HotPlace:
     """One line, instruction or function. Counts are None where they were not collected.
 
-    `stall_share` is of the samples that are stalls. `waits_for` are the places whose values are waited for, as text.
+    `stall_share` is of the samples that are stalls. `waits_for` is the instruction whose value is waited for and its
+    line, as text; of a line or function, what its instruction with the most samples of that stall waits for.
+    `inline_of` is where its function was called and inlined, of several calls the one with most of what was ranked by.
     """
 
     rank: int
     place: str
     file: str | None
     line: int | None
+    inline_of: str | None
     function: str | None
     offset: int | None
     sass: str | None
@@ -93,18 +98,33 @@ def _groups(code: KernelCode, view: str) -> Ranks:
     """The number of the place that each instruction belongs to; -1 where it is not known."""
     if view == SASS:
         return np.arange(len(code.table))
-    names = {LINES: ("file", "line"), PTX: ("ptx_line",), FUNCTIONS: ("function",)}[view]
-    keys = list(zip(*(code.table[name].to_pylist() for name in names), strict=True))
-    numbers: dict[tuple[Any, ...], int] = {}
-    return np.array([-1 if key[-1] is None else numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+    if view == FUNCTIONS:
+        codes, names = tables.codes(code.table, "function")
+        keys = np.where(codes == len(names) - 1, -1, codes).astype(np.int64)
+    else:
+        keys = _numbers(code, "line" if view == LINES else "ptx_line")
+    files = tables.codes(code.table, "file")[0].astype(np.int64) if view == LINES else np.zeros(len(keys), np.int64)
+    keys = np.where(keys < 0, -1, keys + (files << 32))
+    _, firsts, groups = np.unique(keys, return_index=True, return_inverse=True)
+    unknown = int((keys < 0).any())  # the least key, so that its group is the first
+    numbers = np.full(len(firsts), -1, np.int64)
+    numbers[np.argsort(firsts[unknown:]) + unknown] = np.arange(len(firsts) - unknown)
+    return numbers[groups]
+
+
+def _numbers(code: KernelCode, column: str) -> Ranks:
+    """The whole numbers of a column; -1 where it has none."""
+    values = arrays.one(arrays.cast(code.table[column], pa.int64()))
+    return np.where(arrays.present(values), arrays.values_of(values, np.int64), -1)
 
 
 def _sums(groups: Ranks, values: Floats) -> Floats:
     """Values summed by place; NaN where no instruction of it has one."""
-    known = (groups >= 0) & ~np.isnan(values)
-    count = int(groups.max(initial=-1)) + 1
-    sums = np.bincount(groups[known], values[known], minlength=count)
-    return np.where(np.bincount(groups[known], minlength=count) > 0, sums, np.nan)
+    known, count = (groups >= 0) & ~np.isnan(values), int(groups.max(initial=-1)) + 1
+    if not known.all():  # copies take longer than sums
+        groups, values = groups[known], values[known]
+    sums = np.bincount(groups, values, minlength=count)
+    return np.where(np.bincount(groups, minlength=count) > 0, sums, np.nan)
 
 
 SUMMED = {
@@ -123,36 +143,57 @@ def places(code: KernelCode, view: str, groups: Ranks, weights: Floats, order: R
     """Rows for the places numbered in `order`, whose instructions `groups` tells."""
     sums = {name: _sums(groups, code.counts(column)) for name, column in SUMMED.items()}
     shares = _sums(groups, weights) / (np.nansum(weights) or np.nan)
-    reasons, stall_shares = dominant(np.nan_to_num(np.stack([_sums(groups, one) for one in stall_counts(code).T], 1)))
-    flow = flow_of(code) if view == SASS else None
-    live = live_registers(flow) if flow is not None else None
+    stalled = stall_counts(code)
+    reasons, stall_shares = dominant(np.nan_to_num(np.stack([_sums(groups, one) for one in stalled.T], 1)))
+    flow = flow_of(code)
+    live = live_registers(flow) if flow is not None and view == SASS else None
     by_group = np.argsort(groups, kind="stable")
     begins = np.searchsorted(groups[by_group], np.arange(len(shares) + 1))
-    named = {name: code.table[name].to_pylist() for name in ("file", "line", "function", "offset", "sass", "ptx_line")}
+    named = _named(code, by_group[begins[order]])
     result = []
-    for rank, group in enumerate(order.tolist(), 1):
-        first = int(by_group[begins[group]])
-        names = {name: values[first] for name, values in named.items()}
+    for rank, (group, names) in enumerate(zip(order.tolist(), named, strict=True), 1):
+        members = by_group[begins[group] : begins[group + 1]]
         stall = None if np.isnan(stall_shares[group]) else REASONS[reasons[group]]
+        waiting = int(members[stalled[members, reasons[group]].argmax()])
         result.append(
             HotPlace(
                 rank=rank,
                 place=_place(view, names),
                 file=ptx_file(code.kernel_name) if view == PTX else names["file"],
                 line=names["ptx_line"] if view == PTX else names["line"],
+                inline_of=_inline_of(code, members, weights) if view in (LINES, SASS) else None,
                 function=names["function"],
                 offset=names["offset"] if view == SASS else None,
                 sass=names["sass"] if view == SASS else None,
-                instructions=int(begins[group + 1] - begins[group]),
+                instructions=len(members),
                 share=_known(shares[group]),
                 stall=stalls()[stall].title if stall else None,
                 stall_share=_known(stall_shares[group]),
-                live_registers=None if live is None else live[first],
-                waits_for=_waits_for(code, flow, first, stall),
+                live_registers=None if live is None else live[int(members[0])],
+                waits_for=_waits_for(code, flow, waiting, stall),
                 **{name: _whole(values[group]) for name, values in sums.items()},
             )
         )
     return result
+
+
+def _named(code: KernelCode, rows: Ranks) -> list[dict[str, Any]]:
+    """What names the instructions in these rows."""
+    columns = code.table.select(["file", "line", "function", "offset", "sass", "ptx_line"])
+    return list(columns.take(arrays.whole(rows)).to_pylist())
+
+
+def _inline_of(code: KernelCode, rows: Ranks, weights: Floats) -> str | None:
+    """The call with the greatest weight among those that instructions were inlined at, and how many more there are."""
+    sums: dict[str, float] = {}
+    calls = code.table["inline_of"].take(arrays.whole(rows)).to_pylist()
+    for call, weight in zip(calls, np.nan_to_num(weights[rows]).tolist(), strict=True):
+        if call is not None:
+            sums[call] = sums.get(call, 0.0) + weight
+    if not sums:
+        return None
+    more = f" and {len(sums) - 1} more" if len(sums) > 1 else ""
+    return max(sums, key=lambda call: sums[call]) + more
 
 
 def _place(view: str, found: dict[str, Any]) -> str:
@@ -162,17 +203,21 @@ def _place(view: str, found: dict[str, Any]) -> str:
         return f"PTX line {found['ptx_line']}"
     if view == FUNCTIONS:
         return str(found["function"])
+    return _line(found)
+
+
+def _line(found: dict[str, Any]) -> str:
     file = (found["file"] or "?").replace("\\", "/").rsplit("/", 1)[-1]
     return f"{file}:{found['line']}"
 
 
 def _waits_for(code: KernelCode, flow: Flow | None, place: int, stall: str | None) -> str | None:
-    """The nearest instruction whose result the stalled one needs, as "0x0150 LDG.E R4, [R2.64]"."""
+    """The nearest instruction whose result the stalled one needs, as "0x0150 LDG.E R4, [R2.64] (row_max.cu:14)"."""
     if flow is None or stall is None or not stalls()[stall].waits_for:
         return None
-    for one in producers(flow, place, stalls()[stall].waits_for)[:1]:
-        offset, text = code.table["offset"][one].as_py(), code.table["sass"][one].as_py()
-        return f"{offset:#06x} {text}"
+    for found in _named(code, np.array(producers(flow, place, stalls()[stall].waits_for)[:1], np.int64)):
+        line = "" if found["line"] is None else f" ({_line(found)})"
+        return f"{found['offset']:#06x} {' '.join(found['sass'].split())}{line}"
     return None
 
 

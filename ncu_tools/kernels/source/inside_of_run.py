@@ -48,7 +48,7 @@ class Inside:
         if self.instructions is None:
             return SourceText()
         files = self.instructions.table["file"].unique().to_pylist()
-        return source_text([file for file in files if file], self.instructions.files, root)
+        return source_text([file for file in files if file], self.instructions.files, root, self.instructions.sizes)
 
 
 def inside_of(path: str, columns: Iterable[str], reading: Callable[[Source], None] = lambda source: None) -> Inside:

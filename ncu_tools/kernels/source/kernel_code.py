@@ -21,7 +21,8 @@ COLLECT = "ncu --set full --import-source yes -o REPORT PROGRAM"
 MOST_LISTED = 8
 
 _PLACES = ("offset", "line", "file")
-_NOT_SUMMED = ("avg_threads", "access_bits")
+_AVERAGED = ("avg_threads", "avg_threads_true", "shared_conflict_ways")
+_NOT_SUMMED = (*_AVERAGED, "access_bits", "l2_evict_policies")
 _SUMMED = tuple(one.name for one in MEASURES if one.words is None and one.name not in _NOT_SUMMED)
 
 
@@ -82,7 +83,7 @@ def _selected(instructions: pa.Table, patterns: Sequence[re.Pattern[str]], launc
     kept = arrays.booleans(np.ones(len(instructions), bool))
     if patterns:
         wanted = [name for name in pc.unique(names).to_pylist() if any(one.search(name) for one in patterns)]
-        kept = pc.is_in(names, pa.array(wanted, pa.string()))
+        kept = pc.is_in(names, arrays.texts(wanted))
     if launch is not None:
         kept = pc.and_(kept, pc.equal(instructions["launch_id"], launch))
     left = instructions.filter(kept)
@@ -115,18 +116,22 @@ def _summed(table: pa.Table, launches: int) -> pa.Table:
 
     What is not a count (text, line, access) is that of the first launch that has it.
     """
+    if launches == 1 and not table["offset"].null_count:  # nothing to sum, and every instruction is there once
+        offsets = arrays.values_of(arrays.one(table["offset"]), np.int64)
+        ordered = table if (np.diff(offsets) >= 0).all() else table.sort_by([("offset", "ascending")])
+        return ordered.drop_columns(["launch_id"])
     plain = pa.table({
         name: table[name].cast(pa.string()) if pa.types.is_dictionary(table.schema.field(name).type) else table[name]
         for name in table.column_names
     })  # fmt: skip
-    if launches == 1 and not plain["offset"].null_count:  # nothing to sum, and every instruction is there once
-        offsets = arrays.values_of(arrays.one(plain["offset"]), np.int64)
-        ordered = plain if (np.diff(offsets) >= 0).all() else plain.sort_by([("offset", "ascending")])
-        return ordered.drop_columns(["launch_id"])
-    words = [name for name in plain.column_names if name not in (*_SUMMED, "launch_id", "avg_threads", *_PLACES)]
+    words = [name for name in plain.column_names if name not in (*_SUMMED, *_AVERAGED, "launch_id", *_PLACES)]
     keys = list(_PLACES)
     aggregated = plain.group_by(keys, use_threads=False).aggregate(
-        [*((name, "first") for name in words), *((name, "sum") for name in _SUMMED), ("avg_threads", "mean")]
+        [
+            *((name, "first") for name in words),
+            *((name, "sum") for name in _SUMMED),
+            *((name, "mean") for name in _AVERAGED),
+        ]
     )
     behind = re.compile(r"_(first|sum|mean)$")
     renamed = aggregated.rename_columns([behind.sub("", name) for name in aggregated.column_names])

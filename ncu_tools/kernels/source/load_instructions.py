@@ -21,11 +21,15 @@ _LAUNCHES = "launches.parquet"
 
 @dataclass
 class RunInstructions:
-    """The instructions of a run, notes on reading them, and source files that its reports hold, their text by path."""
+    """The instructions of a run, notes on reading them, and of its source files the text or size that reports hold.
+
+    `files` is the text by path, `sizes` are the bytes when compiled.
+    """
 
     table: pa.Table
     notes: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 def load_instructions(path: str, reading: Callable[[Source], None] = lambda source: None) -> RunInstructions:
@@ -39,13 +43,15 @@ def load_instructions(path: str, reading: Callable[[Source], None] = lambda sour
     if written is not None:
         table = read_instructions_table(written)
         return RunInstructions(table, list(table_metadata(table).get("notes", ())))
-    parts, files = [], dict[str, str]()
+    parts, files, sizes = [], dict[str, str](), dict[str, int]()
     for source in _reports(Path(path)):
         reading(source)
-        found = read_instructions(source)
+        found = read_instructions(source, files)
         if found is not None:
             parts.append(found)
-            files |= source_files(source)
+            held = source_files(source)
+            files |= held.texts if held is not None else {}
+            sizes |= held.sizes if held is not None else {}
     if not parts:
         raise NcuBenchError(
             f"{path} holds no counts of single instructions.",
@@ -54,7 +60,8 @@ def load_instructions(path: str, reading: Callable[[Source], None] = lambda sour
             "report: ncu --import REPORT --page source --csv > SOURCE.csv",
         )
     table = parts[0] if len(parts) == 1 else joined_instructions(parts)
-    return RunInstructions(table, [note for part in parts for note in table_metadata(part).get("notes", ())], files)
+    notes = [note for part in parts for note in table_metadata(part).get("notes", ())]
+    return RunInstructions(table, notes, files, sizes)
 
 
 def _reports(path: Path) -> list[Source]:

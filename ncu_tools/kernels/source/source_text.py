@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 from ncu_tools.numbers.number_format import counted
@@ -24,24 +25,33 @@ class SourceText:
         found = self.lines.get(file or "")
         if found is None or line is None or not 0 < line <= len(found):
             return None
-        return found[line - 1].expandtabs(4).strip()
+        return found[line - 1].expandtabs(4).strip() or None
 
 
-def source_text(files: Iterable[str], imported: dict[str, str], root: Path | None) -> SourceText:
+def source_text(
+    files: Iterable[str], imported: Mapping[str, str], root: Path | None, sizes: Mapping[str, int] | None = None
+) -> SourceText:
     """The lines of these files: as the report holds them, else as they are below `root`.
 
-    A file is looked for below the root by its whole path, then by ever shorter ends of it. One that differs from what
-    the report holds is not used, and a note says so.
+    A file is looked for below the root by its whole path, then by ever shorter ends of it. One in which a line is
+    another one than in the report is not used, and a note says so; one of another size than `sizes` (bytes when
+    compiled) is used with a note.
     """
     result, missing = SourceText(), []
     for file in sorted(set(files)):
         below = None if root is None else _below(root, file)
         if file in imported:
             result.lines[file] = imported[file].splitlines()
-            if below is not None and below.splitlines() != result.lines[file]:
+            if below is not None and _differs(_lines(below), result.lines[file]):
                 result.notes.append(f"{file} below --source-root differs from what was compiled; the report's is shown")
         elif below is not None:
-            result.lines[file] = below.splitlines()
+            result.lines[file] = _lines(below)
+            compiled = (sizes or {}).get(file)
+            if compiled is not None and compiled != len(below):
+                result.notes.append(
+                    f"{file} below --source-root differs from what was compiled: it has {len(below):,} bytes and had "
+                    f"{compiled:,}, so that its lines may be others"
+                )
         else:
             missing.append(file)
     if missing and root is not None:
@@ -51,15 +61,24 @@ def source_text(files: Iterable[str], imported: dict[str, str], root: Path | Non
     return result
 
 
-def _below(root: Path, file: str) -> str | None:
-    """The text of a file below a folder; None where there is none. Nothing outside the folder is read."""
+def _lines(content: bytes) -> list[str]:
+    return content.decode("utf-8", "replace").splitlines()
+
+
+def _differs(below: list[str], held: list[str]) -> bool:
+    """Whether a line that a report holds is another one below the folder; reports need not hold every line."""
+    return any(line.strip() and line.strip() != other.strip() for line, other in zip_longest(held, below, fillvalue=""))
+
+
+def _below(root: Path, file: str) -> bytes | None:
+    """The content of a file below a folder; None where there is none. Nothing outside the folder is read."""
     parts = [part for part in PurePosixPath(file.replace("\\", "/")).parts if part not in ("/", "..", ".")]
     inside = root.resolve()
     for start in range(len(parts)):
         path = inside.joinpath(*parts[start:])
         try:
             if path.is_file() and path.resolve().is_relative_to(inside) and path.stat().st_size <= LARGEST_FILE:
-                return path.read_text("utf-8", "replace")
+                return path.read_bytes()
         except (OSError, ValueError):
             continue
     return None

@@ -111,7 +111,8 @@ class ProfiledRun:
         view, view_notes = view_to_show(code, view)
         places, _ = hottest(code, view, by, None)
         files = [place.file for place in places if place.file]
-        text = source_text(files, loaded.files, None if source_root is None else Path(source_root))
+        root = None if source_root is None else Path(source_root)
+        text = source_text(files, loaded.files, root, loaded.sizes)
         rows = [row_of(place, text) for place in places]
         hidden = len(rows) - len(rows[:top])
         more = [f"{hidden:,} more place{'s' * (hidden > 1)} in .table"] if hidden else []

@@ -28,6 +28,9 @@ SCHEMA_VERSION = 1
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
 _NO_TEXT = "the report holds no text of instructions"
+CALLED_FROM = " < "
+"""Between calls inside of calls in `inline_of`."""
+_CALLS = "file:line of the call, where the function of the line was inlined, then of the call around it: a.h:8 < b.cu:3"
 _NO_LINES = "compiled without -lineinfo, or not known"
 
 IDENTITY_COLUMNS: tuple[Field, ...] = (
@@ -40,10 +43,10 @@ IDENTITY_COLUMNS: tuple[Field, ...] = (
     Field("sass", pa.string(), "", "the instruction as text", _NO_TEXT),
     Field("opcode", _NAME, "", "its operation, as FFMA", _NO_TEXT),
     Field("modifiers", _NAME, "", "what follows the operation, as E.128", _NO_TEXT),
-    Field("function", _NAME, "", "the function of the device that it belongs to", "not known"),
+    Field("function", _NAME, "", "the kernel, mangled, or the function called by it that it belongs to", "not known"),
     Field("file", _NAME, "", "source file", _NO_LINES),
     Field("line", pa.int32(), "", "line of the source file, from 1", _NO_LINES),
-    Field("inline_of", _NAME, "", "file:line of the call, where the function of the line was inlined", "not inlined"),
+    Field("inline_of", _NAME, "", _CALLS, "not inlined, or the compiler names no calls"),
     Field("ptx_line", pa.int32(), "", "line of the PTX, from 1", "not known"),
 )  # fmt: skip
 
@@ -123,6 +126,11 @@ _COUNTS: tuple[Measure, ...] = (
         ("Avg. Threads Executed", "Avg. Thread Executed"),
     ),
     Measure(
+        "avg_threads_true", "thread", "of these, threads that were not switched off by a predicate, on average",
+        "derived__avg_thread_executed_true",
+        ("Avg. Predicated-On Threads Executed", "Avg. Predicated-On Thread Executed"),
+    ),
+    Measure(
         "samples", "", "samples of warps that were at it", "smsp__pcsamp_sample_count",
         ("Warp Stall Sampling (All Samples)", "Warp Stall Sampling (All Cycles)", "Sampling Data (All)", "# Samples",
          "smsp__pcsamp_sample_count"),
@@ -152,6 +160,10 @@ _COUNTS: tuple[Measure, ...] = (
         "memory_l2_theoretical_sectors_global_ideal", ("L2 Theoretical Sectors Global Ideal",),
     ),
     Measure(
+        "l2_sectors_excessive", "sector", "those beyond the ideal",
+        "derived__memory_l2_theoretical_sectors_global_excessive", ("L2 Theoretical Sectors Global Excessive",),
+    ),
+    Measure(
         "l2_sectors_local", "sector", "sectors asked of L2, local memory (spills, arrays)",
         "memory_l2_theoretical_sectors_local", ("L2 Theoretical Sectors Local",),
     ),
@@ -161,6 +173,29 @@ _COUNTS: tuple[Measure, ...] = (
     Measure(
         "shared_wavefronts_ideal", "", "the passes it would take without bank conflicts",
         "memory_l1_wavefronts_shared_ideal", ("L1 Wavefronts Shared Ideal",),
+    ),
+    Measure(
+        "shared_wavefronts_excessive", "", "those beyond the ideal, from bank conflicts",
+        "derived__memory_l1_wavefronts_shared_excessive", ("L1 Wavefronts Shared Excessive",),
+    ),
+    Measure(
+        "shared_conflict_ways", "", "how many ways the banks of shared memory conflict",
+        "derived__memory_l1_conflicts_shared_nway", ("L1 Conflicts Shared N-Way",),
+    ),
+    *(
+        Measure(
+            f"l2_{name}", "inst", f"L2: {meaning}", f"smsp__inst_executed_memdesc_explicit_{metric}",
+            (f"L2 Explicit {title}",),
+        )
+        for name, metric, title, meaning in (
+            ("evict_policies", "evict_type", "Evict Policies", "explicit eviction policies, as ncu codes them"),
+            ("hit_evict_first", "hitprop_evict_first", "Hit Policy Evict First", "evict first after a hit"),
+            ("hit_evict_last", "hitprop_evict_last", "Hit Policy Evict Last", "evict last after a hit"),
+            ("hit_evict_normal", "hitprop_evict_normal", "Hit Policy Evict Normal", "evict normally after a hit"),
+            ("hit_demote", "hitprop_evict_normal_demote", "Hit Policy Evict Normal Demote", "demote after a hit"),
+            ("miss_evict_first", "missprop_evict_first", "Miss Policy Evict First", "evict first after a miss"),
+            ("miss_evict_normal", "missprop_evict_normal", "Miss Policy Evict Normal", "evict normally after a miss"),
+        )
     ),
 )  # fmt: skip
 
@@ -176,11 +211,18 @@ def _stalls(behind: str, title: str, meaning: str) -> tuple[Measure, ...]:
     )  # fmt: skip
 
 
+def measure_of(metric: str) -> Measure | None:
+    """The column that a metric of a binary report fills. Newer reports have "__sass_" in front of some."""
+    return _BY_METRIC.get(metric) or _BY_METRIC.get(metric.replace("__sass_", "__"))
+
+
 MEASURES: tuple[Measure, ...] = (
     *_COUNTS,
     *_stalls("", "", "samples of warps whose reason was {}"),
     *_stalls(NOT_ISSUED, " (Not Issued)", "of these, in cycles in which nothing was issued: {}"),
 )
+
+_BY_METRIC = {measure.metric: measure for measure in MEASURES if measure.metric}
 
 COLUMNS: tuple[Field, ...] = (*IDENTITY_COLUMNS, *(measure.field for measure in MEASURES))
 

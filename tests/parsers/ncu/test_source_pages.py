@@ -20,6 +20,7 @@ from tests.support.installed import needs_ncu
 from tests.support.reports import needs_shared_reports
 
 SAMPLE = SAMPLES / "d20-source-page.csv"
+EXAMPLES = Path("/usr/share/doc/nsight-compute/examples/uncoalescedGlobalAccesses")
 REAL = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_profile.ncu-rep"
 
 
@@ -150,3 +151,33 @@ def test_text_and_csv_of_a_real_report_hold_the_same_instructions(tmp_path: Path
     both = [tables[view, "csv"].drop_columns(["file", "line"]).to_pylist() for view in ("sass", "cuda,sass")]
     assert both[0] == both[1]
     assert pc.sum(tables["sass", "csv"]["samples"]).as_py() == 956_805 + 48_443
+
+
+def test_source_lines_on_a_page_are_kept_with_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "source.csv"
+    path.write_text(
+        '"File Path","a.cu"\n"Function Name","k"\n"Line No","Source","Address","Source","# Samples"\n'
+        '"2","  x = y;","-","-","9"\n"","","0x20","NOP","9"\n"4","<Unable to open source file>","-","-","1"\n'
+    )
+    files: dict[str, str] = {}
+    read_source_pages(Source(str(path)), files)
+    assert files == {"a.cu": "\n  x = y;"}
+
+
+@needs_ncu
+@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples of Debian's package of ncu are not installed")
+@pytest.mark.parametrize("form", ["csv", "txt"])
+def test_source_lines_on_a_real_page_are_those_of_the_file(form: str, tmp_path: Path) -> None:
+    source, report = EXAMPLES / "uncoalescedGlobalAccesses.cu", EXAMPLES / "addConstDouble3.ncu-rep"
+    path = tmp_path / f"source.{form}"
+    command = ["ncu", "--import", str(report), "--page", "source", "--print-source", "cuda,sass"]
+    with path.open("wb") as out:
+        more = ["--resolve-source-file", str(source), *(["--csv"] if form == "csv" else [])]
+        subprocess.run([*command, *more], stdout=out, check=True)
+    files: dict[str, str] = {}
+    table = read_source_pages(Source(str(path)), files)
+    assert table is not None
+    text, written = files[str(source)].splitlines(), source.read_text().splitlines()
+    assert [text[line - 1].strip() for line in set(table["line"].to_pylist())] == [
+        written[line - 1].strip() for line in set(table["line"].to_pylist())
+    ]

@@ -14,7 +14,7 @@ from ncu_parsers.schema import tables
 from ncu_parsers.schema.tables import Floats
 from ncu_parsers.sources.sources import Source
 
-from ncu_tools.kernels.source.over_time import BARS, counter_over_time, sparkline
+from ncu_tools.kernels.source.spread.over_time import BARS, counter_over_time, sparkline
 from tests.conftest import SAMPLES, SHARED
 from tests.support.ran import ran
 from tests.support.reports import needs_shared_reports, table_of

@@ -74,7 +74,12 @@ def test_lines_and_instructions_have_the_same_sums(code: KernelCode) -> None:
 def test_the_instruction_that_waits_names_the_load_it_waits_for(code: KernelCode) -> None:
     rows, _ = hottest(code, "sass", "samples", 1)
     assert rows[0].sass == "FMNMX R6, R4, R6, !PT"
-    assert rows[0].waits_for == "0x0070 LDG.E R4, [R2.64]"
+    assert rows[0].waits_for == "0x0070 LDG.E R4, [R2.64] (row_max.cu:14)"
+
+
+def test_a_line_that_waits_names_what_its_most_stalled_instruction_waits_for(code: KernelCode) -> None:
+    rows, _ = hottest(code, "lines", "samples", 1)
+    assert (rows[0].place, rows[0].waits_for) == ("row_max.cu:14", "0x0070 LDG.E R4, [R2.64] (row_max.cu:14)")
 
 
 def test_around_shows_neighbours_in_program_order(code: KernelCode) -> None:
@@ -180,7 +185,7 @@ def test_live_registers_are_those_of_following_every_way_step_by_step(texts: lis
     counted = live_registers(found)
     assert counted is not None
     for place in range(len(texts)):
-        names = {name for read in found.read for name in read if name.startswith("R")}
+        names = {name for one in range(len(texts)) for name in found.read(one) if name.startswith("R")}
         assert counted[place] == sum(_is_needed(found, place, name) for name in names)
 
 
@@ -192,12 +197,12 @@ def _is_needed(found: Flow, place: int, register: str) -> bool:
         if one in seen:
             continue
         seen.add(one)
-        if register in found.read[one]:
+        if register in found.read(one):
             return True
-        instruction = found.instructions[one]
-        if register in found.written[one] and instruction is not None and not instruction.predicate:
+        instruction = found.instruction(one)
+        if register in found.written(one) and instruction is not None and not instruction.predicate:
             continue
-        waiting += found.follows[one] or ()
+        waiting += found.follows(one) or ()
     return False
 
 
@@ -225,3 +230,17 @@ def test_a_file_that_differs_from_what_was_compiled_is_said_and_not_shown(tmp_pa
     found = source_text(["a.cu"], {"a.cu": "compiled\n"}, tmp_path)
     assert found.of("a.cu", 1) == "compiled"
     assert "differs from what was compiled" in found.notes[0]
+
+
+def test_a_file_of_which_the_report_holds_some_lines_differs_where_one_of_these_does(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_text("int x;\n  return x;\n")
+    assert source_text(["a.cu"], {"a.cu": "\nreturn x;"}, tmp_path).notes == []
+    assert "differs" in source_text(["a.cu"], {"a.cu": "\nreturn y;"}, tmp_path).notes[0]
+
+
+def test_a_file_of_another_size_than_when_compiled_is_shown_and_said(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_bytes(b"int x;\n")
+    assert source_text(["a.cu"], {}, tmp_path, {"a.cu": 7}).notes == []
+    found = source_text(["a.cu"], {}, tmp_path, {"a.cu": 1234})
+    assert found.of("a.cu", 1) == "int x;"
+    assert "it has 7 bytes and had 1,234" in found.notes[0]

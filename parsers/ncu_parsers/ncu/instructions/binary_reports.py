@@ -8,26 +8,30 @@ holds no text of instructions: NVIDIA's package or nvdisasm gives it, where one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, Place, kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.debug_lines import KernelDebug, file_sizes, kernel_debug, ptx_text
+from ncu_parsers.ncu.instructions.line_programs import LinePlace
 from ncu_parsers.ncu.sass.sass_text import text_columns
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, opened
 from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
 from ncu_parsers.ncu_rep.source_code import InstructionTexts, ModuleCode, codes_of, first_address, mangled_name
+from ncu_parsers.schema import arrays
 from ncu_parsers.schema.instructions_table import (
-    MEASURES,
+    CALLED_FROM,
     NOT_ISSUED,
     STALLS,
     Columns,
     Measure,
     instructions_table,
     joined_instructions,
+    measure_of,
     ptx_file,
 )
 from ncu_parsers.schema.tables import Floats, short_name
@@ -42,8 +46,6 @@ LAST_LINE = 2**31 - 1
 """The last line that the table has room for; damage names any."""
 
 Addresses = npt.NDArray[np.uint64]
-
-_MEASURES = {measure.metric: measure for measure in MEASURES if measure.metric}
 
 
 def read_binary_instructions(source: Source) -> pa.Table | None:
@@ -69,20 +71,28 @@ def read_binary_instructions(source: Source) -> pa.Table | None:
     return joined_instructions(parts, notes) if parts else None
 
 
-def files_in(source: Source) -> dict[str, str]:
-    """The text of source files that a report holds, by path, and of the PTX of kernels, by `ptx_file`."""
-    result: dict[str, str] = {}
+class SourceFiles(NamedTuple):
+    """What a report says of source files: the text of some, PTX by `ptx_file` among them, and bytes when compiled."""
+
+    texts: dict[str, str]
+    sizes: dict[str, int]
+
+
+def files_in(source: Source) -> SourceFiles:
+    """What a binary report says of source files. Raises as `read_binary_instructions` does."""
+    result = SourceFiles({}, {})
     with opened(source) as stream:
         blocks = blocks_of(stream, source.name)
         codes = list(codes_of(stream, blocks))
         cubins = _cubins(codes)
         for code in codes:
-            result |= code.files
+            result.texts.update(code.files)
+            result.sizes.update(file_sizes(code.cubin))
         for one in results_of(stream, blocks, Lost()):
             name = text_of(one.message.name or one.message.function) if one.content is Content.KERNEL else ""
-            if name and ptx_file(name) not in result:
+            if name and ptx_file(name) not in result.texts:
                 lines = ptx_text(cubins.get(one.message.source.reference, b""))
-                result |= {ptx_file(name): "\n".join(lines)} if lines else {}
+                result.texts.update({ptx_file(name): "\n".join(lines)} if lines else {})
     return result
 
 
@@ -97,7 +107,7 @@ def _cubins(codes: Iterable[ModuleCode]) -> dict[int, bytes]:
 def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Columns | None:
     """The columns of one launch; None if no metric of it has values per address."""
     found = _per_address(result, blocks)
-    addresses = np.unique(np.concatenate([np.empty(0, np.uint64), *(one for one, _ in found.values())]))
+    addresses = np.unique(np.concatenate([np.empty(0, np.uint64), *(one for _, one, _ in found.values())]))
     if not len(addresses):
         return None
     message = result.message
@@ -112,8 +122,7 @@ def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Co
         "offset": offsets,
         "address": addresses.astype(np.int64),
     }
-    for metric, (places, values) in found.items():
-        measure = _MEASURES[metric]
+    for measure, places, values in found.values():
         filled = np.zeros(len(addresses))
         filled[np.searchsorted(addresses, places)] = values
         columns[measure.name] = filled if measure.words is None else _words(measure, filled)
@@ -121,26 +130,27 @@ def _columns_of(result: Result, blocks: Blocks, cubin: bytes, report: str) -> Co
         columns[ACCESS_BITS] = [bits or None for bits in columns[ACCESS_BITS].tolist()]
     columns[SAMPLES_NOT_ISSUED] = _samples_not_issued(columns)
     debug = kernel_debug(cubin, mangled_name(result)) if cubin else None
-    return {**columns, **({} if debug is None else _lines(debug, offsets.tolist()))}
+    return {**columns, **({} if debug is None else _lines(debug, mangled_name(result), offsets.tolist()))}
 
 
 def _text_columns(texts: InstructionTexts, result: Result, columns: Columns) -> Columns:
     """The instructions as text; {} where nothing here knows it."""
     addresses = columns["address"].tolist()
     found = texts.of(result, addresses, addresses[0] - int(columns["offset"][0]))
-    return text_columns(found) if any(found) else {}
+    return dict(text_columns(arrays.texts(found))) if any(found) else {}
 
 
-def _per_address(result: Result, blocks: Blocks) -> dict[str, tuple[Addresses, Floats]]:
-    """The addresses and values of each metric of the table that has values per address."""
+def _per_address(result: Result, blocks: Blocks) -> dict[str, tuple[Measure, Addresses, Floats]]:
+    """The addresses and values of each metric of the table that has values per address, by its column."""
     names, codes, found = blocks.names.texts, blocks.names.codes, {}
     for metric in result.message.metrics:
         name = names[codes[metric.name]] if metric.name < len(codes) and codes[metric.name] >= 0 else ""
-        if name in _MEASURES and len(metric.instances):
+        measure = measure_of(name)
+        if measure is not None and len(metric.instances):
             keys = values_of([one.key for one in metric.instances])
             values = values_of([one.value for one in metric.instances])
             known = keys.is_whole & np.isfinite(values.numbers) & (keys.whole < np.uint64(1 << 63))
-            found[name] = keys.whole[known], values.numbers[known]
+            found[measure.name] = measure, keys.whole[known], values.numbers[known]
     return found
 
 
@@ -154,21 +164,27 @@ def _samples_not_issued(columns: Columns) -> Floats | None:
     return np.sum(reasons, axis=0) if reasons else None
 
 
-def _lines(debug: KernelDebug, offsets: Sequence[int]) -> Columns:
-    """Source line, PTX line and function of each instruction, as far as the cubin says."""
+def _lines(debug: KernelDebug, kernel: str, offsets: Sequence[int]) -> Columns:
+    """Source line, PTX line, function and calls of each instruction, as far as the cubin says."""
     lines, ptx = _forward(debug.lines, offsets), _forward(debug.ptx_lines, offsets)
     functions = [
-        next((name for begin, end, name in debug.functions if begin <= offset < end), None) for offset in offsets
+        next((name for begin, end, name in debug.functions if begin <= offset < end), kernel) for offset in offsets
     ]
     return {
-        "file": [None if place is None else place[0] for place in lines],
-        "line": [None if place is None or not 0 < place[1] <= LAST_LINE else place[1] for place in lines],
-        "ptx_line": [None if place is None or not 0 < place[1] <= LAST_LINE else place[1] for place in ptx],
+        "file": [None if place is None else place.file for place in lines],
+        "line": [None if place is None or not 0 < place.line <= LAST_LINE else place.line for place in lines],
+        "inline_of": [None if place is None else _inline_of(place) for place in lines],
+        "ptx_line": [None if place is None or not 0 < place.line <= LAST_LINE else place.line for place in ptx],
         "function": functions,
     }
 
 
-def _forward(places: dict[int, Place], offsets: Sequence[int]) -> list[Place | None]:
+def _inline_of(place: LinePlace) -> str | None:
+    """The calls through which the function of a line was inlined; None where it was not."""
+    return CALLED_FROM.join(f"{file or '?'}:{line}" for file, line in place.calls) or None
+
+
+def _forward(places: dict[int, LinePlace], offsets: Sequence[int]) -> list[LinePlace | None]:
     """The place that holds at each offset: that of the nearest offset at or before it that has one."""
     known = np.array(sorted(places), np.int64)
     nearest = np.searchsorted(known, np.array(offsets, np.int64), side="right") - 1

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 
-from ncu_parsers.ncu.instructions.binary_reports import files_in, read_binary_instructions
-from ncu_parsers.ncu.instructions.source_pages import read_source_pages
 from ncu_parsers.ncu_rep.blocks import MAGIC
 from ncu_parsers.sources.sources import Source
 
+if TYPE_CHECKING:
+    from ncu_parsers.ncu.instructions.binary_reports import SourceFiles
 
-def read_instructions(source: Source) -> pa.Table | None:
+
+def read_instructions(source: Source, files: dict[str, str] | None = None) -> pa.Table | None:
     """The table of instructions of a report; None if it holds none.
 
+    `files` receives what source pages have of the text of source files; that of binary reports is in `source_files`.
     Raises `NcuBenchError` if the report cannot be read.
     """
-    return read_binary_instructions(source) if is_binary(source) else read_source_pages(source)
+    if is_binary(source):  # each reader is slow to import
+        from ncu_parsers.ncu.instructions.binary_reports import read_binary_instructions
+
+        return read_binary_instructions(source)
+    from ncu_parsers.ncu.instructions.source_pages import read_source_pages
+
+    return read_source_pages(source, files)
 
 
-def source_files(source: Source) -> dict[str, str]:
-    """The text of source files and PTX that a report holds, by path; {} if none. Raises as `read_instructions` does."""
-    return files_in(source) if is_binary(source) else {}
+def source_files(source: Source) -> SourceFiles | None:
+    """What a binary report says of source files; None for others. Raises as `read_instructions` does."""
+    if not is_binary(source):
+        return None
+    from ncu_parsers.ncu.instructions.binary_reports import files_in
+
+    return files_in(source)
 
 
 def is_binary(source: Source) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from ncu_parsers.ncu.sass.sass_text import text_columns
@@ -29,10 +29,12 @@ from ncu_parsers.sources.sources import Lines, Source
 ADDRESS, LINE, SOURCE = "Address", "Line No", "Source"
 KERNEL_TITLES = ("Kernel Name", "Function Name")
 FILE_TITLE = "File Path"
+NO_SOURCE = "<Unable to open source file>"
+LAST_LINE = 1_000_000
+"""No source file that someone wrote is longer; damage names any line."""
 ABSENT = ("-", "", "...", "n/a")
-MOST_DIGITS_OF_LINES = 9
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{1,15}")
-"""An address that the table of instructions has room for."""
+_ADDRESS, _LINE = r"^0x[0-9a-fA-F]{1,15}$", r"^[0-9]{1,8}$"
+"""Addresses and lines that the table of instructions has room for."""
 
 _MEASURES = {title: measure for measure in MEASURES for title in measure.titles}
 
@@ -61,11 +63,14 @@ class _Progress:
     launch: int = -1
     files: set[tuple[str, str | None]] = field(default_factory=set)
     broken: int = 0
+    texts: dict[str, dict[int, str]] = field(default_factory=dict)
+    """Lines of source files, by file and number."""
 
 
-def read_source_pages(source: Source) -> pa.Table | None:
+def read_source_pages(source: Source, files: dict[str, str] | None = None) -> pa.Table | None:
     """The instructions on the source pages of a report; None if it holds no such page with addresses or counts.
 
+    `files` receives the text of source files by path, as far as the pages have it; other lines are empty.
     Launches are numbered in the order of the pages. Rows with another number of cells than their header are dropped,
     and a note counts them. Raises `NcuBenchError` if the file cannot be opened.
     """
@@ -74,9 +79,14 @@ def read_source_pages(source: Source) -> pa.Table | None:
         for table in page_tables(Lines(stream, source.name)):
             if ADDRESS in table.titles or (LINE in table.titles and len(table.titles) > 2):
                 _begin(table, progress)
-                parts.append(_columns(_cells(table, progress), table, source.name, progress.launch))
+                cells = _cells(table, progress)
+                parts.append(_columns(cells, table, source.name, progress.launch))
+                _note_source(cells, table, progress)
     if not parts:
         return None
+    if files is not None:
+        for file, lines in progress.texts.items():
+            files[file] = "\n".join(lines.get(number, "") for number in range(1, max(lines) + 1))
     _add_offsets(parts)
     table, repeated = _each_once(joined_instructions([instructions_table(part) for part in parts]))
     notes = [f"{progress.broken} broken rows of source pages were skipped"] if progress.broken else []
@@ -237,7 +247,7 @@ def _read_cells(table: PageTable, progress: _Progress, numbers: dict[str, pa.Dat
 
     return pa.csv.read_csv(
         io.BytesIO("\n".join(table.rows).encode()),
-        pa.csv.ReadOptions(column_names=table.titles, use_threads=False, block_size=1 << 24),
+        pa.csv.ReadOptions(column_names=table.titles, use_threads=False, block_size=1 << 22),
         pa.csv.ParseOptions(invalid_row_handler=skip),
         pa.csv.ConvertOptions(
             column_types=dict.fromkeys(table.titles, pa.string()) | numbers,
@@ -248,26 +258,37 @@ def _read_cells(table: PageTable, progress: _Progress, numbers: dict[str, pa.Dat
     )
 
 
+def _note_source(cells: pa.Table, table: PageTable, progress: _Progress) -> None:
+    """Keep the text of the source lines in a table of a file. Text pages have them between its instructions."""
+    if table.file is None:
+        return
+    places = pc.utf8_trim_whitespace(arrays.one(cells[LINE if LINE in table.titles else ADDRESS]))
+    are_lines = pc.match_substring_regex(places, _LINE)
+    texts = arrays.one(cells[SOURCE]).filter(are_lines).to_pylist()
+    known = {int(line): text for line, text in zip(places.filter(are_lines).to_pylist(), texts, strict=True)}
+    found = {line: text for line, text in known.items() if 0 < line <= LAST_LINE and text != NO_SOURCE}
+    if found:
+        progress.texts.setdefault(table.file, {}).update(found)
+
+
 def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Columns:
     """The columns of the contract from a table's cells, without offsets, which need the whole launch.
 
     Rows of lines give way to those of their instructions, if the view has any.
     """
-    places = [text.strip() for text in cells[ADDRESS if ADDRESS in table.titles else LINE].to_pylist()]
-    lines = _lines(cells[LINE].to_pylist() if LINE in table.titles else places)
+    has_addresses = ADDRESS in table.titles
+    places = pc.utf8_trim_whitespace(arrays.one(cells[ADDRESS if has_addresses else LINE]))
+    mask = pc.match_substring_regex(places, _ADDRESS if has_addresses else _LINE)
+    lines = _lines(arrays.one(cells[LINE]) if LINE in table.titles else places).filter(mask)
+    places = places.filter(mask)
     result: Columns = {}
-    if ADDRESS in table.titles:
-        kept = [_ADDRESS.fullmatch(place) is not None for place in places]
+    if has_addresses:
         second = f"{SOURCE} 2"
-        text = cells[second if LINE in table.titles and second in table.titles else SOURCE].filter(
-            arrays.booleans(kept)
-        )
-        result["address"] = [int(place, 16) for place, keep in zip(places, kept, strict=True) if keep]
-        result |= text_columns(text.to_pylist())
-    else:
-        kept = [place.isdecimal() for place in places]
-    count, mask = sum(kept), arrays.booleans(kept)
-    result["line"] = [line for line, keep in zip(lines, kept, strict=True) if keep]
+        text = cells[second if LINE in table.titles and second in table.titles else SOURCE]
+        result["address"] = [int(place, 16) for place in places.to_pylist()]
+        result |= text_columns(arrays.one(text).filter(mask))
+    count = len(places)
+    result["line"] = lines
     for title in table.titles:
         measure = _MEASURES.get(title)
         if measure is not None and measure.name not in result:
@@ -279,15 +300,15 @@ def _columns(cells: pa.Table, table: PageTable, report: str, launch: int) -> Col
     return {**repeated, "launch_id": [launch] * count, **result}
 
 
-def _lines(cells: list[str]) -> list[int | None]:
-    """The line that each row belongs to: that of the last row which names one."""
-    line: int | None = None
-    result = []
-    for cell in cells:
-        if cell.isdecimal() and len(cell) < MOST_DIGITS_OF_LINES:
-            line = int(cell)
-        result.append(line)
-    return result
+def _lines(cells: pa.Array) -> pa.Array:
+    """The line that each row belongs to: that of the last row which names one.
+
+    Text pages name it where the address would be.
+    """
+    trimmed = pc.utf8_trim_whitespace(cells)
+    names_one = pc.match_substring_regex(trimmed, _LINE)
+    last = np.cumsum(arrays.bits_of(names_one)).astype(np.int32) - 1
+    return arrays.taken(arrays.cast(trimmed.filter(names_one), pa.int32()), arrays.indices(last))
 
 
 def _words(cells: pa.ChunkedArray) -> list[str | None]:
@@ -298,8 +319,8 @@ def _numbers(cells: pa.ChunkedArray) -> pa.Array:
     """Printed counts as float64; null where none is printed. Texts that are no plain numbers are read one by one."""
     if pa.types.is_floating(cells.type):
         return cells
-    absent = pa.compute.is_in(cells, pa.array(ABSENT))
-    plain = pa.compute.if_else(absent, None, cells)
+    absent = pc.is_in(cells, pa.array(ABSENT))
+    plain = pc.if_else(absent, None, cells)
     try:
         return plain.cast(pa.float64())
     except pa.ArrowInvalid:

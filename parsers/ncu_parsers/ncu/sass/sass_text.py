@@ -6,12 +6,18 @@ Source of the syntax: "Instruction Set Reference", CUDA Binary Utilities.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ncu_parsers.schema import arrays
+
 _INSTRUCTION = re.compile(r"\s*(?:(@!?U?P\w+)\s+)?([A-Z_][A-Z0-9_]*)((?:\.[\w:]+)*)\s*(.*)$")
+_OPERATION = r"^(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z_][A-Z0-9_]*)(?P<modifiers>(?:\.[\w:]+)*)"
+"""The same without operands, for Arrow."""
 _REGISTER = re.compile(r"(?<![\w.])(U?[RPB])(\d+)(\.64|\.reuse)?(?![\w])")
 _PREDICATE = re.compile(r"U?P(?:T|\d+)")
 
@@ -53,29 +59,27 @@ def _split(operands: str) -> list[str]:
     return [*found, operands[begin:].strip()] if operands[begin:].strip() else found
 
 
-def text_columns(texts: Sequence[str | None]) -> dict[str, list[str | None]]:
-    """The columns of the table of instructions that follow from their text; None where there is none."""
-    known: dict[str | None, tuple[str | None, str | None, str | None]] = {None: (None, None, None)}
-    rows = []
-    for text in texts:
-        if text is not None and text not in known:
-            known[text] = text.strip(), *_operation(text)
-        rows.append(known[text])
-    sass, opcodes, modifiers = zip(*rows, strict=True) if rows else ((), (), ())
-    return {"sass": list(sass), "opcode": list(opcodes), "modifiers": list(modifiers)}
+def text_columns(texts: pa.Array) -> dict[str, pa.Array]:
+    """The columns of the table of instructions that follow from their text (string); null where there is none.
 
-
-def _operation(text: str) -> tuple[str, str] | tuple[None, None]:
-    """The operation and modifiers of an instruction; (None, None) where the text is none."""
-    match = _INSTRUCTION.match(text.rstrip().rstrip(";").rstrip())
-    return (None, None) if match is None else (match[2], match[3][1:])
+    Each distinct text is taken apart once.
+    """
+    distinct = arrays.encoded(texts)
+    trimmed = pc.utf8_trim_whitespace(distinct.dictionary)
+    parts = pc.extract_regex(trimmed, _OPERATION)
+    columns = {
+        "sass": trimmed,
+        "opcode": pc.struct_field(parts, "opcode"),
+        "modifiers": pc.utf8_slice_codeunits(pc.struct_field(parts, "modifiers"), 1),
+    }
+    return {name: arrays.taken(column, distinct.indices) for name, column in columns.items()}
 
 
 @lru_cache(maxsize=65536)
 def full_opcode(text: str) -> str | None:
     """The operation of an instruction with its modifiers, as HMMA.16816.F32; None where the text is none."""
-    operation, modifiers = _operation(text)
-    return f"{operation}.{modifiers}" if modifiers else operation
+    match = _INSTRUCTION.match(text.rstrip().rstrip(";").rstrip())
+    return None if match is None else match[2] + match[3]
 
 
 def registers_written(instruction: Instruction) -> frozenset[str]:

@@ -1,0 +1,114 @@
+"""Choose a launch of a run, and find how evenly the units of the chip did its work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from ncu_launch.errors import NcuBenchError
+from ncu_parsers.schema import arrays
+from ncu_parsers.schema.instance_table import NUMBER
+from ncu_parsers.schema.tables import Floats, floats
+from ncu_parsers.sources.sources import Source
+
+from ncu_tools.kernels.source.spread.balance import Balance, balances, repeats_mean, unit_kind
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.runs.loading import load
+
+COLLECT = "ncu --metrics sm__cycles_active.min,sm__cycles_active.avg,sm__cycles_active.max (or --set full)"
+
+
+@dataclass
+class LaunchBalance:
+    """The balance of one launch, with notes on counters whose values of each unit only repeat the mean."""
+
+    kernel_name: str
+    launch_id: int | None
+    duration_ns: float | None
+    rows: list[Balance]
+    notes: list[str]
+
+
+def launch_balance(
+    path: str,
+    patterns: Sequence[re.Pattern[str]] = (),
+    launch: int | None = None,
+    reading: Callable[[Source], None] = lambda source: None,
+) -> LaunchBalance:
+    """The balance of the longest launch of a run that patterns of kernel names and the number of a launch leave.
+
+    Raises `NcuBenchError` if the run cannot be read, no launch is left, or it has no counter by units.
+    """
+    run = load(path, reading=reading)
+    row = _longest(run.table, patterns, launch)
+    number, kernel, lasted = (row[name][0].as_py() for name in ("launch_id", "kernel_name", "duration_ns"))
+    of_units = {metric: values for source in _binary(path) for metric, values in _of_units(source, row)}
+    rows = balances(row, of_units)
+    repeated = [metric for metric, values in of_units.items() if repeats_mean(values)]
+    notes = []
+    if repeated:
+        notes.append(
+            f"{counted(len(repeated), 'counter has', 'counters have')} one value for all units, which tells nothing of "
+            "balance: old reports repeat the mean there"
+        )
+    if not rows:
+        raise NcuBenchError(
+            f"Launch {number} of {kernel} has no counter of single units.",
+            f"{notes[0].capitalize()}."
+            if notes
+            else "Neither the least and the most over units were collected, nor values of each unit.",
+            f"Collect them with: {COLLECT}",
+        )
+    return LaunchBalance(kernel, number, lasted, rows, notes)
+
+
+def _longest(launches: pa.Table, patterns: Sequence[re.Pattern[str]], launch: int | None) -> pa.Table:
+    names = launches["kernel_name"].cast(pa.string()).to_pylist()
+    wanted = [not patterns or any(one.search(name or "") for one in patterns) for name in names]
+    left = launches.filter(arrays.booleans(wanted))
+    if launch is not None:
+        left = left.filter(pc.fill_null(pc.equal(left["launch_id"], launch), False))
+    if not len(left):
+        raise NcuBenchError(
+            "No launch is left of the kernel or launch that was named.",
+            f"The run has {counted(len(launches), 'launch', 'launches')}.",
+            "Name another with --kernel or --launch, or leave both out for the longest.",
+        )
+    return left.slice(int(np.nan_to_num(floats(left, "duration_ns"), nan=-1.0).argmax()), 1)
+
+
+def _of_units(source: Source, row: pa.Table) -> Iterator[tuple[str, Floats]]:
+    """The values of each unit by metric, of the launch in `row`, where a binary report has them."""
+    from ncu_parsers.ncu_rep.instances import instance_tables  # slow to import
+
+    found: dict[str, list[Floats]] = {}
+    launch, process = row["launch_id"][0], row["process_id"][0]
+    for table in instance_tables(source):
+        same = pc.and_(pc.equal(table["launch_id"], launch), pc.equal(table["kind"].cast(pa.string()), NUMBER))
+        same = same if not process.is_valid else pc.and_(same, pc.equal(table["process_id"], process))
+        left = table.filter(pc.fill_null(same, False))
+        metrics = left["metric"].cast(pa.string()).to_pylist()
+        for metric, value in zip(metrics, floats(left, "value").tolist(), strict=True):
+            if unit_kind(metric):
+                found.setdefault(metric, []).append(value)
+    for metric, values in found.items():
+        if not np.isnan(values).any():
+            yield metric, np.array(values, np.float64)
+
+
+def _binary(path: str) -> list[Source]:
+    """The binary reports that a path names."""
+    from ncu_parsers.ncu.instructions.read import is_binary
+    from ncu_parsers.sources.sources import find_sources
+
+    if not Path(path).exists():
+        return []
+    try:
+        return [source for source in find_sources([path]) if is_binary(source)]
+    except NcuBenchError:  # a Parquet file, or a folder without reports
+        return []
