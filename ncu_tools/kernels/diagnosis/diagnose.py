@@ -148,12 +148,9 @@ def diagnose(
     The evidence names only `metrics` that the report has. Groups of metrics to collect are named only for kernels
     profiled by ncu, and only if no resource is near its limit.
     """
-    completed_by_rules, standing_on = completed(collected)
+    known, standing_on, busy = _known(collected, kernel, inputs)
     sources = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
     sources |= {name: [rule] for name, rule in standing_on.items()}
-    known = derived(completed_by_rules, kernel, inputs)
-    busy = busy_resources(known, kernel)
-    known["busiest"] = busy[0].share if busy else math.nan
     is_near_its_limit = known["busiest"] >= NEAR_ITS_LIMIT
     found = _Tried(known, sources, busy, SentenceValues(known, inputs, busy))
     causes = [*([_limit(busy[0])] if is_near_its_limit else []), *found.ranked()]
@@ -169,6 +166,26 @@ def diagnose(
         busiest_is_certain=certain,
         lacks_a_ceiling=timed and moved and not certain and not is_near_its_limit,
     )
+
+
+def quantities_of(table: pa.Table, kernel: Hotspot) -> dict[str, float]:
+    """Every number that rules look at, of the launches of one kernel: quantity -> value, NaN if unknown."""
+    sums = DiagnosisSums("name")
+    sums.add(table)
+    place = sums.number(kernel.kernel)
+    collected = {name: float(values[place]) for name, values in sums.quantities().items()}
+    return _known(collected, kernel, sums.inputs(place))[0]
+
+
+def _known(
+    collected: Known, kernel: Hotspot, inputs: Inputs
+) -> tuple[dict[str, float], dict[str, str], list[BusyResource]]:
+    """All quantities, the rules that some stand on, and the busy resources."""
+    completed_by_rules, standing_on = completed(collected)
+    known = derived(completed_by_rules, kernel, inputs)
+    busy = busy_resources(known, kernel)
+    known["busiest"] = busy[0].share if busy else math.nan
+    return known, standing_on, busy
 
 
 def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, Diagnosis]) -> list[str]:
