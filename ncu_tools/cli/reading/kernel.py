@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
@@ -49,9 +50,19 @@ Row = dict[str, Any]
 @click.argument("run")
 @click.argument("name", required=False)
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else the median of all of the kernel.")
+@click.option("--against", "new", metavar="NEW", help="Show what changed to the same kernel of this run, and why.")
+@click.option("--pair", metavar="OLD=NEW", help="With --against: this kernel of RUN is that one of NEW.")
 @machine_option
 @format_option
-def command(run: str, name: str | None, launch: int | None, machine_name: str | None, output_format: str) -> None:
+def command(
+    run: str,
+    name: str | None,
+    launch: int | None,
+    new: str | None,
+    pair: str | None,
+    machine_name: str | None,
+    output_format: str,
+) -> None:
     """Show one kernel whole: what it is, what limits it, its occupancy, stalls, memory, pipes, and what to try first.
 
     RUN is a report, or what parse or profile made of one. NAME is searched in full kernel names; without it, the kernel
@@ -62,6 +73,7 @@ def command(run: str, name: str | None, launch: int | None, machine_name: str | 
     Example:
       ncu-bench kernel report.ncu-rep
       ncu-bench kernel report.ncu-rep softmax --format markdown
+      ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.kernels.source.inside_of_run import OVER_TIME
@@ -73,9 +85,20 @@ def command(run: str, name: str | None, launch: int | None, machine_name: str | 
     from ncu_tools.runs.selection import pattern_of
 
     machine = find_machine(machine_name) if machine_name else None
+    patterns = () if name is None else (pattern_of(name),)
+    if pair is not None and new is None:
+        raise WrongUsage("--pair goes with --against.", advice="Name the other run: --against NEW")
+    if new is not None:
+        from ncu_tools.cli.kernel_against import compared, show_against
+
+        with progress("Reading") as reading:
+            runs = load(run, reading=reading), load(new, reading=reading)
+            change = compared(runs, patterns, pair, launch, machine)
+        show_against(change, (run, new), [*runs[0].notes, *runs[1].notes], output_format)
+        return
     with progress("Reading") as reading:
         loaded = load(run, reading=reading)
-        view = kernel_view(loaded.table, () if name is None else (pattern_of(name),), launch, machine)
+        view = kernel_view(loaded.table, patterns, launch, machine)
         view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
     step = next_step(view, run, over_time=any(name.startswith(OVER_TIME) for name in loaded.table.column_names))
     notes = [*notes_of(view), *loaded.notes]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
@@ -39,6 +40,8 @@ from ncu_tools.kernels.view.occupancy import (
 
 NUMBER = r"[0-9][0-9.,]*"
 """A number in a rule's message: messages that differ in nothing else are one finding of several launches."""
+Shape = tuple[tuple[int, ...], tuple[int, ...]]
+"""Grid and block of a launch."""
 LOCAL = "local"
 """Type of a speed-up that is of the unit that a rule looks at, not of the kernel's time."""
 STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
@@ -58,12 +61,15 @@ WITH_128_BYTE_UNITS = 8
 class StallShare:
     """A reason for which warps wait: cycles per issued instruction (float), and their share of a warp's time.
 
-    That time is the one between two instructions of a warp, the cycle in which it issues among it.
+    That time is the one between two instructions of a warp, the cycle in which it issues among it. `low` and `high` are
+    the least and most cycles of the launches.
     """
 
     reason: str
     per_issue: float
     share: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,8 @@ class KernelView:
 
     `missing` has by part the titles of facts that the report does not hold. `grids` and `blocks` are the different
     shapes of the launches, `quantities` the numbers that the rules of the diagnosis looked at (NaN if unknown),
-    `places` the source lines or instructions with the most samples, where the report has any.
+    `places` the source lines or instructions with the most samples, where the report has any. `times_by_shape` are
+    the times of all launches of a grid and block in ns, `other_shapes` counts the launches left out by their shape.
     """
 
     kernel_name: str
@@ -137,6 +144,8 @@ class KernelView:
     blocks: list[tuple[int, ...]] = field(default_factory=list)
     quantities: dict[str, float] = field(default_factory=dict)
     places: list[HotPlace] = field(default_factory=list)
+    times_by_shape: dict[Shape, float] = field(default_factory=dict)
+    other_shapes: int = 0
 
     def of_part(self, part: str) -> list[Fact]:
         """The facts of one part."""
@@ -148,8 +157,9 @@ def kernel_view(
     patterns: Sequence[re.Pattern[str]] = (),
     launch: int | None = None,
     machine: Machine | None = None,
+    shape: Shape | None = None,
 ) -> KernelView:
-    """The hottest kernel of those whose names match, or of one launch.
+    """The hottest kernel of those whose names match, or of one launch, or only its launches of this grid and block.
 
     Ceilings that the report lacks are those of `machine`. Raises `NcuBenchError` if no kernel is left, or nothing was
     counted: bytes of operators and traces are no DRAM traffic.
@@ -157,10 +167,15 @@ def kernel_view(
     _require_counters(launches)
     row = _chosen(launches, patterns, launch, machine)
     table = launches.filter(pc.equal(launches["kernel_name"].cast(pa.string()), row.kernel))
+    every = len(table)
     if launch is not None:
         table = table.filter(pc.equal(table["launch_id"], launch))
-        row = _of_launch(row, table, machine)
+    elif shape is not None:
+        table = table.filter(pa.array([one == shape for one in _shape_of_each(table)], pa.bool_()))
+    if len(table) < every:
+        row = _of_some(row, table, machine)
     facts, missing = facts_of(table)
+    times_by_shape = _times_by_shape(table)
     diagnosis = diagnoses(table, [row], "name").get(row.kernel)
     return KernelView(
         kernel_name=row.kernel,
@@ -174,14 +189,16 @@ def kernel_view(
         mix=next((mix for mix in mixes(table) if mix.total), None),
         diagnosis=diagnosis,
         rules=[_compared(rule, diagnosis or Diagnosis(None, [])) for rule in rule_results(table)],
-        grids=_shapes(table, "grid"),
-        blocks=_shapes(table, "block"),
+        grids=list(dict.fromkeys(grid for grid, _ in times_by_shape if grid)),
+        blocks=list(dict.fromkeys(block for _, block in times_by_shape if block)),
+        times_by_shape=times_by_shape,
+        other_shapes=every - len(table) if shape is not None else 0,
         quantities=quantities_of(table, row),
     )
 
 
-def _of_launch(kernel: Hotspot, table: pa.Table, machine: Machine | None) -> Hotspot:
-    """The row of one launch of a kernel, with its share of the run's time; the kernel's row if the launch failed."""
+def _of_some(kernel: Hotspot, table: pa.Table, machine: Machine | None) -> Hotspot:
+    """The row of some launches of a kernel, with their share of the run's time; the kernel's row if all failed."""
     rows = hotspots(table, ceilings_of(table, machine)).rows
     if not rows:
         return kernel
@@ -197,9 +214,18 @@ def _compared(rule: RuleResult, ours: Diagnosis) -> RuleResult:
     return replace(rule, agreement=found.outcome, ours=found.ours)
 
 
-def _shapes(table: pa.Table, column: str) -> list[tuple[int, ...]]:
-    """The different grids or blocks of the launches, in the order of their first launch."""
-    return list(dict.fromkeys(tuple(shape) for shape in table[column].to_pylist() if shape))
+def _shape_of_each(table: pa.Table) -> list[Shape]:
+    """Grid and block of each launch; empty where they are not known."""
+    sides = (table[column].to_pylist() for column in ("grid", "block"))
+    return [(tuple(grid or ()), tuple(block or ())) for grid, block in zip(*sides, strict=True)]
+
+
+def _times_by_shape(table: pa.Table) -> dict[Shape, float]:
+    found: dict[Shape, float] = {}
+    times = np.nan_to_num(tables.floats(table, "duration_ns"))
+    for shape, time in zip(_shape_of_each(table), times.tolist(), strict=True):
+        found[shape] = found.get(shape, 0.0) + time
+    return found
 
 
 def _require_counters(launches: pa.Table) -> None:
@@ -263,15 +289,17 @@ def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
 
 def stall_shares(launches: pa.Table) -> list[StallShare]:
     """The reasons for which warps wait per issued instruction, largest first; [] if they were not collected."""
-    found = {}
+    found: dict[str, tuple[float, float, float]] = {}
     for name in launches.column_names:
         match = STALLED.fullmatch(name)
-        value = _median(launches, name) if match else None
-        if match and value is not None:
-            found[match[1].replace("_", " ")] = value
-    whole = sum(found.values())
+        known = _known(launches, name) if match else ()
+        if match and len(known):
+            found[match[1].replace("_", " ")] = float(np.median(known)), float(min(known)), float(max(known))
+    whole = sum(value for value, _, _ in found.values())
     shares = [
-        StallShare(reason, value, value / whole) for reason, value in found.items() if value > 0 and reason != ISSUED
+        StallShare(reason, value, value / whole, low, high)
+        for reason, (value, low, high) in found.items()
+        if value > 0 and reason != ISSUED
     ]
     return sorted(shares, key=lambda one: -one.per_issue)
 
@@ -311,6 +339,10 @@ def _speedup(rule: dict[str, Any]) -> float:
 
 
 def _median(launches: pa.Table, name: str) -> float | None:
-    values = tables.floats(launches, name)
-    known = values[~np.isnan(values)]
+    known = _known(launches, name)
     return float(np.median(known)) if len(known) else None
+
+
+def _known(launches: pa.Table, name: str) -> Floats:
+    values = tables.floats(launches, name)
+    return values[~np.isnan(values)]

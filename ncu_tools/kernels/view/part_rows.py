@@ -44,6 +44,9 @@ def notes_of(view: KernelView) -> list[str]:
     """What the view is of, and what of it was not collected with the command that collects it."""
     device = f" on {view.device}" if view.device else ""
     notes = [f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"]
+    if len(view.times_by_shape) > 1:
+        shapes = f"{len(view.times_by_shape)} shapes of grid and block"
+        notes.append(f"its launches are of {shapes}, so medians mix different work: --launch N shows one launch")
     missing = [_missing(view, part) for part, titles in view.missing.items() if titles]
     if missing:
         notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
@@ -120,11 +123,8 @@ def _bound_rows(view: KernelView) -> Iterator[Row]:
 
 def _occupancy_rows(view: KernelView) -> Iterator[Row]:
     found = view.occupancy
-    theoretical = found.theoretical if found.calculated is None else 100 * found.calculated.fraction
-    if theoretical is not None:
-        yield {"title": "theoretical occupancy", **_share(theoretical / 100)}
-    if found.achieved is not None:
-        yield {"title": "achieved occupancy", **_share(found.achieved / 100)}
+    if found.theoretical is None and found.calculated is not None:
+        yield {"title": "theoretical occupancy, as calculated", **_share(found.calculated.fraction)}
     for resource, blocks in found.blocks_by.items():
         limits = "the limit" if resource in found.limiters else None
         title = "blocks per SM at most" if resource == BLOCKS else f"blocks per SM by {resource}"
