@@ -46,12 +46,23 @@ MACHINE_READABLE = (
 Row = dict[str, Any]
 
 
+def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What --explain takes, for tab completion."""
+    from ncu_tools.kernels.view.explain import names
+
+    return [name for name in names() if name.startswith(incomplete.lower().replace("_", "-").replace(" ", "-"))]
+
+
 @click.command()
 @click.argument("run")
 @click.argument("name", required=False)
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else the median of all of the kernel.")
 @click.option("--against", "new", metavar="NEW", help="Show what changed to the same kernel of this run, and why.")
 @click.option("--pair", metavar="OLD=NEW", help="With --against: this kernel of RUN is that one of NEW.")
+@click.option(
+    "--explain", metavar="RULE", shell_complete=_names,
+    help="Explain a rule of the diagnosis, or a number: formula, limit, source, and what they are for this kernel.",
+)  # fmt: skip
 @machine_option
 @format_option
 def command(
@@ -60,6 +71,7 @@ def command(
     launch: int | None,
     new: str | None,
     pair: str | None,
+    explain: str | None,
     machine_name: str | None,
     output_format: str,
 ) -> None:
@@ -73,6 +85,7 @@ def command(
     Example:
       ncu-bench kernel report.ncu-rep
       ncu-bench kernel report.ncu-rep softmax --format markdown
+      ncu-bench kernel report.ncu-rep softmax --explain few-blocks
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
     from ncu_tools.ceilings.machine_files import find_machine
@@ -88,8 +101,10 @@ def command(
     patterns = () if name is None else (pattern_of(name),)
     if pair is not None and new is None:
         raise WrongUsage("--pair goes with --against.", advice="Name the other run: --against NEW")
+    if explain is not None and new is not None:
+        raise WrongUsage("--explain goes with one run.", advice="Leave --against out.")
     if new is not None:
-        from ncu_tools.cli.kernel_against import compared, show_against
+        from ncu_tools.cli.kernel_tables.against_table import compared, show_against
 
         with progress("Reading") as reading:
             runs = load(run, reading=reading), load(new, reading=reading)
@@ -99,6 +114,9 @@ def command(
     with progress("Reading") as reading:
         loaded = load(run, reading=reading)
         view = kernel_view(loaded.table, patterns, launch, machine)
+        if explain is not None:
+            _explain(view, explain, loaded.notes, output_format)
+            return
         view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
     step = next_step(view, run, over_time=any(name.startswith(OVER_TIME) for name in loaded.table.column_names))
     notes = [*notes_of(view), *loaded.notes]
@@ -110,12 +128,19 @@ def command(
         _show_text(view, _step_rows(step), notes)
 
 
+def _explain(view: KernelView, name: str, notes: list[str], output_format: str) -> None:
+    from ncu_tools.cli.kernel_tables.explanation_table import show_explanation
+    from ncu_tools.kernels.view.explain import explain
+
+    show_explanation(view, explain(view, name), notes, output_format)
+
+
 # --------------------------------------------------------------------------------------------------- for people
 
 
 def _show_text(view: KernelView, steps: list[Row], notes: list[str]) -> None:
     """The seven parts below each other, in the width of the terminal, at most that of a page."""
-    from ncu_tools.cli.kernel_text import WIDTH, of_sentences, of_values, paragraph
+    from ncu_tools.cli.kernel_tables.part_text import WIDTH, of_sentences, of_values, paragraph
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
 
     width = min(terminal_width() or WIDTH, WIDTH)

@@ -40,10 +40,15 @@ def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> 
     return [*first, *map(_fact_row, view.of_part(part)), *_more_rows(view, part, most_rules)]
 
 
+def name_of_view(view: KernelView) -> str:
+    """The kernel's full name with its launches and the device."""
+    device = f" on {view.device}" if view.device else ""
+    return f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"
+
+
 def notes_of(view: KernelView) -> list[str]:
     """What the view is of, and what of it was not collected with the command that collects it."""
-    device = f" on {view.device}" if view.device else ""
-    notes = [f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"]
+    notes = [name_of_view(view)]
     if len(view.times_by_shape) > 1:
         shapes = f"{len(view.times_by_shape)} shapes of grid and block"
         notes.append(f"its launches are of {shapes}, so medians mix different work: --launch N shows one launch")

@@ -27,7 +27,7 @@ def of_values(rows: Sequence[Row], width: int) -> list[str]:
         title = wrap(printable(str(row["title"])), max(room, 16)) or [""]
         behind = ", ".join(filter(None, (_text(row, "against"), _spread(row))))
         head = f"  {title[0]:<{titles}}  " if len(value) <= values else f"  {title[0]:<{room}}  "
-        lines += _hanging(f"{head}{value:>{values}}", behind, width)
+        lines += hanging(f"{head}{value:>{values}}", behind, width)
         lines += [f"    {line}" for line in title[1:]]
     return lines
 
@@ -37,9 +37,9 @@ def of_sentences(rows: Sequence[Row], width: int) -> list[str]:
     values = max((len(_text(row, "value")) for row in rows), default=0)
     lines = []
     for row in rows:
-        lines += _hanging(f"  {_text(row, 'value'):<{values}}", str(row["title"]), width)
+        lines += hanging(f"  {_text(row, 'value'):<{values}}", str(row["title"]), width)
         if row.get("against"):
-            lines += _hanging(f"  {'':<{values}}", f"  {_text(row, 'against')}", width)
+            lines += hanging(f"  {'':<{values}}", f"  {_text(row, 'against')}", width)
     return lines
 
 
@@ -56,7 +56,7 @@ def _spread(row: Row) -> str:
     return f"launches: {_text(row, 'spread')}" if row.get("spread") else ""
 
 
-def _hanging(head: str, text: str, width: int) -> list[str]:
+def hanging(head: str, text: str, width: int) -> list[str]:
     """A head with a text behind it, whose further lines begin where it began."""
     if not text:
         return [head.rstrip()]
