@@ -9,7 +9,7 @@ import click
 
 from ncu_tools.cli.kernel_tables.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, show, terminal_width
-from ncu_tools.kernels.view.explain import ExplainedNumber, Explanation
+from ncu_tools.kernels.view.explain import ExplainedName, ExplainedNumber
 from ncu_tools.kernels.view.kernel_view import KernelView
 from ncu_tools.kernels.view.part_rows import name_of_view
 from ncu_tools.numbers.number_format import digits, percent
@@ -37,7 +37,7 @@ MACHINE_READABLE = (
 Row = dict[str, Any]
 
 
-def show_explanation(view: KernelView, found: Explanation, notes: list[str], output_format: str) -> None:
+def show_explanation(view: KernelView, found: ExplainedName, notes: list[str], output_format: str) -> None:
     """Write what a name means and what it is for the kernel."""
     about = [name_of_view(view), _headline(found), *_endings(found)]
     rows = [_row(one) for one in found.numbers]
@@ -53,7 +53,7 @@ def show_explanation(view: KernelView, found: Explanation, notes: list[str], out
         _show_text(view, found, notes)
 
 
-def _show_text(view: KernelView, found: Explanation, notes: list[str]) -> None:
+def _show_text(view: KernelView, found: ExplainedName, notes: list[str]) -> None:
     width = min(terminal_width() or WIDTH, WIDTH)
     lines = [*paragraph(name_of_view(view), width), "", *paragraph(_headline(found), width)]
     for role, numbers in groupby(found.numbers, key=lambda one: one.role):
@@ -68,12 +68,12 @@ def _show_text(view: KernelView, found: Explanation, notes: list[str]) -> None:
     echo_notes(notes)
 
 
-def _headline(found: Explanation) -> str:
+def _headline(found: ExplainedName) -> str:
     said = f": {found.outcome}." if found.outcome else "."
     return f"{found.name}, a {found.kind}{said}" + (f" {found.says}." if found.says else "")
 
 
-def _endings(found: Explanation) -> list[str]:
+def _endings(found: ExplainedName) -> list[str]:
     word = "costs at most" if found.kind == "rule" else "is"
     formulas = [f"{word} {', '.join(found.formulas)}"] if found.formulas else []
     return [*formulas, f"source: {found.source}"]

@@ -41,7 +41,7 @@ class ExplainedNumber:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class ExplainedName:
     """What a name means ("rule", "quantity" or "fact"), its numbers for a kernel, the outcome there, and its source."""
 
     name: str
@@ -64,7 +64,7 @@ def names() -> list[str]:
     return sorted({key.replace(" ", "-") for key in keys})
 
 
-def explain(view: KernelView, name: str) -> Explanation:
+def explain(view: KernelView, name: str) -> ExplainedName:
     """Explain a rule, else a fact, else a quantity, for one kernel. Spaces, hyphens and underscores are the same.
 
     Raises `WrongUsage` for an unknown name, with those that are near.
@@ -81,7 +81,7 @@ def explain(view: KernelView, name: str) -> Explanation:
                 return _fact(view, part, key, entry)
     quantity = next((key for key in quantities() if _plain(key) == wanted), None)
     if quantity is not None:
-        return Explanation(quantity, "quantity", "", [_number(view, "quantity", quantity)], _rules_file())
+        return ExplainedName(quantity, "quantity", "", [_number(view, "quantity", quantity)], _rules_file())
     near = get_close_matches(name.lower(), names(), NEAR_NAMES, LEAST_ALIKE)
     every = [AT_ITS_LIMIT, *(one.id for one in rules())]
     raise WrongUsage(
@@ -102,13 +102,13 @@ def _rules_file() -> str:
 # --------------------------------------------------------------------------------------------------- rules
 
 
-def _rule(view: KernelView, rule: CauseRule) -> Explanation:
+def _rule(view: KernelView, rule: CauseRule) -> ExplainedName:
     numbers = [*_conditions(view, WHEN, rule.when), *_conditions(view, ONLY_IF, rule.harms_if)]
     used = {number.key for number in numbers}
     of_costs = [rule.costs] if rule.costs else list(dict.fromkeys(rule.frees.values()))
     numbers += [_number(view, COSTS, key) for key in of_costs]
     numbers += [_number(view, EVIDENCE, key) for key in rule.evidence if key not in used | set(of_costs)]
-    return Explanation(
+    return ExplainedName(
         rule.id, "rule", _outcome(view, rule), numbers, rule.source, _said(view, rule.id), _formulas(rule)
     )
 
@@ -177,7 +177,7 @@ def _number(view: KernelView, role: str, key: str, condition: str = "", holds: b
     return ExplainedNumber(role, key, one.title, one.unit, condition, known, holds, list(one.metrics))
 
 
-def _limit(view: KernelView) -> Explanation:
+def _limit(view: KernelView) -> ExplainedName:
     """The rule that the busiest resource bounds a kernel, with every resource that is known."""
     busy = busy_resources(view.quantities, view.hotspot)
     numbers = [
@@ -195,13 +195,13 @@ def _limit(view: KernelView) -> Explanation:
         outcome = f"not found here: the busiest is {busy[0].title}, at {percent(busy[0].share)}"
     source = "NVIDIA's speed-of-light rule: above 80 % a unit is the bottleneck (SpeedOfLight)"
     formulas = ["1 - the share for which the busiest resource is busy"]
-    return Explanation(AT_ITS_LIMIT, "rule", outcome, numbers, source, _said(view, AT_ITS_LIMIT), formulas)
+    return ExplainedName(AT_ITS_LIMIT, "rule", outcome, numbers, source, _said(view, AT_ITS_LIMIT), formulas)
 
 
 # --------------------------------------------------------------------------------------------------- facts
 
 
-def _fact(view: KernelView, part: str, key: str, entry: Mapping[str, object]) -> Explanation:
+def _fact(view: KernelView, part: str, key: str, entry: Mapping[str, object]) -> ExplainedName:
     metrics, over = [str(one) for one in entry["metrics"]], entry.get("over")  # type: ignore[attr-defined]
     fact = next((one for one in view.facts if one.part == part and one.key == key), None)
     formula = f"{' or else '.join(metrics)}" + (f", over {over}" if over else "")
@@ -214,4 +214,4 @@ def _fact(view: KernelView, part: str, key: str, entry: Mapping[str, object]) ->
         numbers.append(
             ExplainedNumber("against", "of", f"what it stands against: {entry['of']}", unit, "", fact.of, None, [])
         )
-    return Explanation(key, "fact", outcome, numbers, GUIDE, formulas=[formula])
+    return ExplainedName(key, "fact", outcome, numbers, GUIDE, formulas=[formula])

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.kernel_tables.explanation_table import COLUMNS
 from ncu_tools.kernels.diagnosis.rules import quantities, rules
-from ncu_tools.kernels.view.explain import Explanation, explain, names
+from ncu_tools.kernels.view.explain import ExplainedName, explain, names
 from ncu_tools.kernels.view.facts import parts
 from ncu_tools.kernels.view.kernel_view import kernel_view
 from tests.conftest import SAMPLES, SHARED
@@ -29,7 +30,7 @@ SM_WHOLE = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 MEMORY_WHOLE = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 
 
-def explained(name: str, **metrics: float) -> Explanation:
+def explained(name: str, **metrics: float) -> ExplainedName:
     made = {key: metric(value) for key, value in {SM_WHOLE: 30.0, MEMORY_WHOLE: 10.0, **metrics}.items()}
     return explain(kernel_view(table(launch("k", made, ns=1e5))), name)
 
@@ -128,6 +129,7 @@ def test_the_command_prints_formula_threshold_source_and_this_kernels_numbers() 
 
 def test_markdown_has_a_row_for_each_number() -> None:
     result = ran("kernel", SAMPLE, "--explain", "stalled", "--format", "markdown")
+    assert result.stdout.splitlines()[0] == f"| {' | '.join(column.title for column in COLUMNS)} |"
     assert "| found when | top\\_stall\\_share | top\\_stall\\_share \\>= 0.3 |" in result.stdout
 
 
