@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ncu_parsers.schema import instance_table, instructions_table
 from ncu_parsers.schema.tables import COLUMNS, Field
 
 from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
+from tests.support.printed_outputs import reports_by_short_names, with_outputs
 from tests.support.reports import sample_files, shared_reports, summed_up
 from tests.whole.test_samples import GOLDEN, golden_of
 
@@ -56,6 +58,9 @@ def main() -> None:
         write(GOLDEN / f"{sample.name}.json", golden_of(sample))
     full = shared_reports("ncu_rep_full")
     if full:
+        page = ROOT / "docs" / "kernel.md"
+        with TemporaryDirectory() as folder, reports_by_short_names(Path(folder)):
+            page.write_text(with_outputs(page.read_text("utf-8")), encoding="utf-8")
         write(hottest.EXPECTATIONS, {path.name: hottest.hottest_places(path) for path in full})
     found = shared_reports("ncu_csv")
     if found:

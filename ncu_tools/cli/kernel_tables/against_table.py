@@ -112,26 +112,30 @@ def _any_of(names: Sequence[str] | frozenset[str]) -> re.Pattern[str]:
 # ------------------------------------------------------------------------------------------------------ output
 
 
-def show_against(change: KernelChange, names: tuple[str, str], notes: Sequence[str], output_format: str) -> None:
-    """Write the comparison of a kernel in two runs, called `names`."""
+def show_against(
+    change: KernelChange, names: tuple[str, str], parts: Sequence[str], notes: Sequence[str], output_format: str
+) -> None:
+    """Write what changed of these parts of a kernel in two runs, called `names`."""
     every = [*_notes(change, names), *notes]
     if output_format in MACHINE_FORMATS:
-        table = Table("kernel", MACHINE_READABLE, list(_values(change)), [change.why, *every], _extra(change, names))
+        table = Table(
+            "kernel", MACHINE_READABLE, list(_values(change, parts)), [change.why, *every], _extra(change, names)
+        )
         show(table, output_format)
     elif output_format == "markdown":
-        show(Table("kernel", COLUMNS, list(_rows(change)), [change.why, *every]), output_format)
+        show(Table("kernel", COLUMNS, list(_rows(change, parts)), [change.why, *every]), output_format)
     else:
-        _show_text(change, names, every)
+        _show_text(change, parts, every)
 
 
-def _show_text(change: KernelChange, names: tuple[str, str], notes: list[str]) -> None:
+def _show_text(change: KernelChange, parts: Sequence[str], notes: list[str]) -> None:
     width = min(terminal_width() or WIDTH, WIDTH)
     titles = width - 3 * (NUMBER + 2) - 2
     lines = [*paragraph(_title(change), width), "", *paragraph(change.why, width)]
-    for part, title in PARTS.items():
+    for part in (part for part in PARTS if part in parts):
         rows = _rows_of(change, part)
         if rows:
-            lines += ["", f"{title:<{titles + 2}}  {'base':>{NUMBER}}  {'new':>{NUMBER}}  {'change':>{NUMBER}}"]
+            lines += ["", f"{PARTS[part]:<{titles + 2}}  {'base':>{NUMBER}}  {'new':>{NUMBER}}  {'change':>{NUMBER}}"]
         for row in rows:
             first, *more = wrap(printable(row["title"]), titles)
             numbers = "  ".join(f"{row[name]:>{NUMBER}}" for name in ("base", "new", "change"))
@@ -173,11 +177,11 @@ def _row(one: ValueChange) -> Row:
     }  # fmt: skip
 
 
-def _rows(change: KernelChange) -> Iterator[Row]:
+def _rows(change: KernelChange, parts: Sequence[str]) -> Iterator[Row]:
     """The rows of Markdown; the name of a part stands in its first row."""
-    for part, title in PARTS.items():
+    for part in (part for part in PARTS if part in parts):
         for place, row in enumerate(_rows_of(change, part)):
-            yield {**row, "part": title if place == 0 else None}
+            yield {**row, "part": PARTS[part] if place == 0 else None}
 
 
 def _notes(change: KernelChange, names: tuple[str, str]) -> list[str]:
@@ -197,8 +201,8 @@ def _notes(change: KernelChange, names: tuple[str, str]) -> list[str]:
     return notes
 
 
-def _values(change: KernelChange) -> Iterator[Row]:
-    for one in change.values:
+def _values(change: KernelChange, parts: Sequence[str]) -> Iterator[Row]:
+    for one in (one for one in change.values if one.part in parts):
         yield {
             "part": one.part, "key": one.key, "title": one.title, "unit": one.unit, "base": one.base, "new": one.new,
             "base_least": one.base_range[0], "base_most": one.base_range[1],

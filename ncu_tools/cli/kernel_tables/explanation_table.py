@@ -9,7 +9,7 @@ import click
 
 from ncu_tools.cli.kernel_tables.part_text import WIDTH, hanging, paragraph
 from ncu_tools.cli.options import MACHINE_FORMATS, echo_notes, show, terminal_width
-from ncu_tools.kernels.view.explain import ExplainedName, ExplainedNumber
+from ncu_tools.kernels.view.explain import COSTS, ExplainedName, ExplainedNumber
 from ncu_tools.kernels.view.kernel_view import KernelView
 from ncu_tools.kernels.view.part_rows import name_of_view
 from ncu_tools.numbers.number_format import digits, percent
@@ -56,13 +56,18 @@ def show_explanation(view: KernelView, found: ExplainedName, notes: list[str], o
 def _show_text(view: KernelView, found: ExplainedName, notes: list[str]) -> None:
     width = min(terminal_width() or WIDTH, WIDTH)
     lines = [*paragraph(name_of_view(view), width), "", *paragraph(_headline(found), width)]
+    told = set[str]()
     for role, numbers in groupby(found.numbers, key=lambda one: one.role):
-        lines += ["", role]
+        formulas = "; ".join(found.formulas) if role == COSTS else ""
+        lines += ["", *hanging(role, formulas, width)]
         for one in numbers:
             lines += hanging(f"  {one.condition or one.key}", f"{_shown(one)}{_holds(one)}", width)
-            lines += hanging("  ", one.title, width)
-            lines += hanging("  ", f"from {', '.join(one.metrics)}", width) if one.metrics else []
-    for ending in _endings(found):
+            if one.key not in told:
+                lines += hanging("  ", one.title, width)
+                lines += hanging("  ", f"from {', '.join(one.metrics)}", width) if one.metrics else []
+            told.add(one.key)
+    shown = any(one.role == COSTS for one in found.numbers)
+    for ending in _endings(found)[shown:]:
         lines += ["", *paragraph(ending, width)]
     click.echo("\n".join(lines))
     echo_notes(notes)
@@ -74,7 +79,7 @@ def _headline(found: ExplainedName) -> str:
 
 
 def _endings(found: ExplainedName) -> list[str]:
-    word = "costs at most" if found.kind == "rule" else "is"
+    word = "costs at most" if found.kind == "rule" else "taken from"
     formulas = [f"{word} {', '.join(found.formulas)}"] if found.formulas else []
     return [*formulas, f"source: {found.source}"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,9 +20,13 @@ from ncu_tools.cli.options import (
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
+    import re
+
+    from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.view.kernel_view import KernelView
     from ncu_tools.kernels.view.next_step import NextStep
 
+PART_NAMES = ("identity", "limits", "occupancy", "scheduler", "memory", "pipes", "verdict")
 COLUMNS = (
     Column("part", "part"),
     Column("title", "what"),
@@ -57,6 +61,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @click.argument("run")
 @click.argument("name", required=False)
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else the median of all of the kernel.")
+@click.option("--part", "chosen", type=click.Choice(PART_NAMES), multiple=True, help="Only this part; may be repeated.")
 @click.option("--against", "new", metavar="NEW", help="Show what changed to the same kernel of this run, and why.")
 @click.option("--pair", metavar="OLD=NEW", help="With --against: this kernel of RUN is that one of NEW.")
 @click.option(
@@ -69,6 +74,7 @@ def command(
     run: str,
     name: str | None,
     launch: int | None,
+    chosen: tuple[str, ...],
     new: str | None,
     pair: str | None,
     explain: str | None,
@@ -79,12 +85,14 @@ def command(
 
     RUN is a report, or what parse or profile made of one. NAME is searched in full kernel names; without it, the kernel
     is the hottest one. Values of several launches are medians. A part that the report lacks is named with what collects
-    it. JSON has every value under its key with unit and metric, causes with their evidence, and NVIDIA's rules.
+    it. JSON has every value under its key with unit and metric, causes with their evidence, and NVIDIA's rules. What
+    these estimate as "est." is of the kernel's time, as "local" of the unit that the rule looks at.
 
     \b
     Example:
       ncu-bench kernel report.ncu-rep
       ncu-bench kernel report.ncu-rep softmax --format markdown
+      ncu-bench kernel report.ncu-rep --part occupancy --part scheduler
       ncu-bench kernel report.ncu-rep softmax --explain few-blocks
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
@@ -104,12 +112,7 @@ def command(
     if explain is not None and new is not None:
         raise WrongUsage("--explain goes with one run.", advice="Leave --against out.")
     if new is not None:
-        from ncu_tools.cli.kernel_tables.against_table import compared, show_against
-
-        with progress("Reading") as reading:
-            runs = load(run, reading=reading), load(new, reading=reading)
-            change = compared(runs, patterns, pair, launch, machine)
-        show_against(change, (run, new), [*runs[0].notes, *runs[1].notes], output_format)
+        _compare((run, new), patterns, pair, launch, machine, chosen or PART_NAMES, output_format)
         return
     with progress("Reading") as reading:
         loaded = load(run, reading=reading)
@@ -118,14 +121,34 @@ def command(
             _explain(view, explain, loaded.notes, output_format)
             return
         view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
+    parts = chosen or PART_NAMES
     step = next_step(view, run, over_time=any(name.startswith(OVER_TIME) for name in loaded.table.column_names))
-    notes = [*notes_of(view), *loaded.notes]
+    notes = [*notes_of(view, parts), *loaded.notes]
     if output_format in MACHINE_FORMATS:
-        show(Table("kernel", MACHINE_READABLE, list(_values(view)), notes, _extra(view, step)), output_format)
+        rows = [row for row in _values(view) if row["part"] in parts]
+        show(Table("kernel", MACHINE_READABLE, rows, notes, _extra(view, step)), output_format)
     elif output_format == "markdown":
-        show(Table("kernel", COLUMNS, list(_rows(view, _step_rows(step))), notes), output_format)
+        show(Table("kernel", COLUMNS, list(_rows(view, parts, _step_rows(step))), notes), output_format)
     else:
-        _show_text(view, _step_rows(step), notes)
+        _show_text(view, parts, _step_rows(step), notes)
+
+
+def _compare(
+    names: tuple[str, str],
+    patterns: tuple[re.Pattern[str], ...],
+    pair: str | None,
+    launch: int | None,
+    machine: Machine | None,
+    parts: Sequence[str],
+    output_format: str,
+) -> None:
+    from ncu_tools.cli.kernel_tables.against_table import compared, show_against
+    from ncu_tools.runs.loading import load
+
+    with progress("Reading") as reading:
+        base, new = (load(name, reading=reading) for name in names)
+        change = compared((base, new), patterns, pair, launch, machine)
+    show_against(change, names, parts, [*base.notes, *new.notes], output_format)
 
 
 def _explain(view: KernelView, name: str, notes: list[str], output_format: str) -> None:
@@ -138,7 +161,7 @@ def _explain(view: KernelView, name: str, notes: list[str], output_format: str) 
 # --------------------------------------------------------------------------------------------------- for people
 
 
-def _show_text(view: KernelView, steps: list[Row], notes: list[str]) -> None:
+def _show_text(view: KernelView, parts: Sequence[str], steps: list[Row], notes: list[str]) -> None:
     """The seven parts below each other, in the width of the terminal, at most that of a page."""
     from ncu_tools.cli.kernel_tables.part_text import WIDTH, of_sentences, of_values, paragraph
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
@@ -146,12 +169,17 @@ def _show_text(view: KernelView, steps: list[Row], notes: list[str]) -> None:
     width = min(terminal_width() or WIDTH, WIDTH)
     name, *others = notes
     lines = paragraph(name, width)
-    for part, title in PARTS.items():
+    for part in (part for part in PARTS if part in parts):
         rows = rows_of_part(view, part)
         if part == "verdict":
-            lines += ["", title, *of_sentences(rows, width), *(f"  {one['value']}: {one['title']}" for one in steps)]
+            lines += [
+                "",
+                PARTS[part],
+                *of_sentences(rows, width),
+                *(f"  {one['value']}: {one['title']}" for one in steps),
+            ]
         elif rows:
-            lines += ["", title, *of_values(rows, width)]
+            lines += ["", PARTS[part], *of_values(rows, width)]
     click.echo("\n".join(lines))
     echo_notes(others)
 
@@ -164,11 +192,11 @@ def _step_rows(step: NextStep | None) -> list[Row]:
     return [{"title": one, "value": "then" if place else "next"} for place, one in enumerate(commands)]
 
 
-def _rows(view: KernelView, steps: list[Row]) -> Iterator[Row]:
+def _rows(view: KernelView, parts: Sequence[str], steps: list[Row]) -> Iterator[Row]:
     """The rows of all parts as a table; the name of a part stands in its first row."""
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
 
-    for part, title in PARTS.items():
+    for part, title in ((part, title) for part, title in PARTS.items() if part in parts):
         for place, row in enumerate(rows_of_part(view, part) + (steps if part == "verdict" else [])):
             yield {**row, "part": title if place == 0 else None}
 

@@ -19,6 +19,10 @@ from ncu_tools.kernels.view.kernel_view import KernelView
 SIGNS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 GUIDE = "NVIDIA, Kernel Profiling Guide (Metrics Reference); ncu_tools/kernels/view/parts.toml"
 WHEN, ONLY_IF, EVIDENCE, COSTS, BUSY = "found when", "a cause only if", "its other numbers", "costs at most", "busy"
+LEFT = "left"
+LEFT_TITLE = (
+    "what busy resources leave to gain: 1 - max over resources of busy x (1 - share of its work that a fix removes)"
+)
 NEAR_NAMES = 5
 LEAST_ALIKE = 0.5
 
@@ -107,19 +111,31 @@ def _rule(view: KernelView, rule: CauseRule) -> ExplainedName:
     used = {number.key for number in numbers}
     of_costs = [rule.costs] if rule.costs else list(dict.fromkeys(rule.frees.values()))
     numbers += [_number(view, COSTS, key) for key in of_costs]
+    numbers += _busy_and_left(view, rule)
     numbers += [_number(view, EVIDENCE, key) for key in rule.evidence if key not in used | set(of_costs)]
     return ExplainedName(
         rule.id, "rule", _outcome(view, rule), numbers, rule.source, _said(view, rule.id), _formulas(rule)
     )
 
 
+def _busy_and_left(view: KernelView, rule: CauseRule) -> list[ExplainedNumber]:
+    """How busy the resources are that a fix would relieve, and what all resources leave to gain."""
+    every = busy_resources(view.quantities, view.hotspot)
+    found = []
+    for resource in rule.frees:
+        one = next((one for one in every if one.resource == resource), None)
+        share, title, metrics = (one.share, one.title, [one.metric]) if one else (None, resource, [])
+        found.append(ExplainedNumber(COSTS, f"{resource}_busy", f"{title} busy", "fraction", "", share, None, metrics))
+    left = cost(rule, view.quantities, every).left if every else None
+    return [*found, ExplainedNumber(COSTS, LEFT, LEFT_TITLE, "fraction", "", left, None, [])]
+
+
 def _formulas(rule: CauseRule) -> list[str]:
     """What a rule costs at most, as a formula of its quantities."""
-    limit = "and no more than 1 - max over resources of busy x (1 - the share of its work that a fix removes)"
     if rule.costs:
-        return [rule.costs, limit]
-    freed = ", ".join(f"{resource} busy x {quantity}" for resource, quantity in rule.frees.items())
-    return [f"the most of: {freed}", limit]
+        return [f"{rule.costs}, and no more than {LEFT}"]
+    freed = ", ".join(f"{resource}_busy x {quantity}" for resource, quantity in rule.frees.items())
+    return [f"the most of {freed}; and no more than {LEFT}"]
 
 
 def _outcome(view: KernelView, rule: CauseRule) -> str:
@@ -204,7 +220,7 @@ def _limit(view: KernelView) -> ExplainedName:
 def _fact(view: KernelView, part: str, key: str, entry: Mapping[str, object]) -> ExplainedName:
     metrics, over = [str(one) for one in entry["metrics"]], entry.get("over")  # type: ignore[attr-defined]
     fact = next((one for one in view.facts if one.part == part and one.key == key), None)
-    formula = f"{' or else '.join(metrics)}" + (f", over {over}" if over else "")
+    formula = " or else ".join(metrics) + (f", over {over}" if over else "")
     value = None if fact is None else fact.value
     unit = "" if fact is None else fact.unit
     number = ExplainedNumber("value", key, str(entry["title"]), unit, "", value, None, metrics)
@@ -214,4 +230,5 @@ def _fact(view: KernelView, part: str, key: str, entry: Mapping[str, object]) ->
         numbers.append(
             ExplainedNumber("against", "of", f"what it stands against: {entry['of']}", unit, "", fact.of, None, [])
         )
-    return ExplainedName(key, "fact", outcome, numbers, GUIDE, formulas=[formula])
+    formulas = [] if formula == metrics[0] else [formula]
+    return ExplainedName(key, "fact", outcome, numbers, GUIDE, formulas=formulas)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
@@ -46,13 +46,13 @@ def name_of_view(view: KernelView) -> str:
     return f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"
 
 
-def notes_of(view: KernelView) -> list[str]:
-    """What the view is of, and what of it was not collected with the command that collects it."""
+def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]:
+    """What the view is of, and what of these parts was not collected with the command that collects it."""
     notes = [name_of_view(view)]
     if len(view.times_by_shape) > 1:
         shapes = f"{len(view.times_by_shape)} shapes of grid and block"
         notes.append(f"its launches are of {shapes}, so medians mix different work: --launch N shows one launch")
-    missing = [_missing(view, part) for part, titles in view.missing.items() if titles]
+    missing = [_missing(view, part) for part, titles in view.missing.items() if titles and part in parts]
     if missing:
         notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
     return notes
