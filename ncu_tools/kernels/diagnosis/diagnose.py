@@ -100,6 +100,11 @@ class Diagnosis:
             parts.append(f"{', '.join(self.collect)} would say more")
         return "; ".join(parts)
 
+    @property
+    def unexplained(self) -> str:
+        """What is said of a kernel without a cause, but for what was ruled out or not collected; or ""."""
+        return "; ".join([*self._unexplained(), *([WITHOUT_CEILING] if self.lacks_a_ceiling else [])])
+
     def _by_reason(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for one in self.ruled_out:

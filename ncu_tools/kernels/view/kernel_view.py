@@ -247,12 +247,13 @@ def _chosen(
         of_launch = launches.filter(pc.equal(launches["launch_id"], launch))
         left = [one for one in left if one.kernel in set(of_launch["kernel_name"].to_pylist())]
     if not left:
+        names = list(dict.fromkeys(tables.short_name(one.kernel) for one in every))
         ids = [str(one) for one in launches["launch_id"].to_pylist() if one is not None]
         which = f", and launches {', '.join(ids[:MOST_LISTED])}" + (" ..." if ids[MOST_LISTED:] else "") if ids else ""
         raise NcuBenchError(
             "No kernel of that name or launch is in the run.",
-            f"There are: {', '.join(one.kernel for one in every[:MOST_LISTED])}{which if launch is not None else ''}.",
-            "Name one of these, or leave the name out for the hottest one.",
+            f"There are: {', '.join(names[:MOST_LISTED])}{which if launch is not None else ''}.",
+            "Name one of these or a part of it, or leave the name out for the hottest one.",
         )
     return left[0]
 

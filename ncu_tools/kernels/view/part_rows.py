@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -49,6 +50,7 @@ def name_of_view(view: KernelView) -> str:
 def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]:
     """What the view is of, and what of these parts was not collected with the command that collects it."""
     notes = [name_of_view(view)]
+    notes += _contradicted(view).values() if "identity" in parts else ()
     if len(view.times_by_shape) > 1:
         shapes = f"{len(view.times_by_shape)} shapes of grid and block"
         notes.append(f"its launches are of {shapes}, so medians mix different work: --launch N shows one launch")
@@ -110,10 +112,23 @@ def _share(share: float | None) -> Row:
 
 def _shape_rows(view: KernelView) -> Iterator[Row]:
     for title, shapes in (("grid", view.grids), ("block", view.blocks)):
-        if len(shapes) == 1:
+        if len(shapes) == 1 and title not in _contradicted(view):
             yield {"title": title, "value": " x ".join(map(str, shapes[0]))}
-        elif shapes:
+        elif len(shapes) > 1:
             yield {"title": title, "value": counted(len(shapes), "shape", "shapes")}
+
+
+def _contradicted(view: KernelView) -> dict[str, str]:
+    """Grid or block -> the note on it, where the report's metrics count other blocks or threads than the shape has."""
+    counts = {fact.key: fact.value for fact in view.of_part("identity")}
+    found = {}
+    for title, shapes, unit in (("grid", view.grids, "blocks"), ("block", view.blocks, "threads per block")):
+        if len(shapes) == 1 and counts.get(title, math.prod(shapes[0])) != math.prod(shapes[0]):
+            shape = " x ".join(map(str, shapes[0]))
+            found[title] = (
+                f"the report contradicts itself: a {title} of {shape}, and {counts[title]:,.0f} {unit} counted"
+            )
+    return found
 
 
 def _bound_rows(view: KernelView) -> Iterator[Row]:
@@ -151,13 +166,13 @@ def _verdict_rows(view: KernelView, most_rules: int) -> Iterator[Row]:
     ours = view.diagnosis
     for cause in ours.causes if ours else ():
         yield {"title": cause.says, "value": None if cause.cost is None else f"up to {percent(cause.cost)}"}
-    if ours and not ours.causes:
-        yield {"title": ours.text, "value": "no cause"}
+    if ours and not ours.causes and ours.unexplained:
+        yield {"title": ours.unexplained, "value": "no cause"}
     for one in ours.ruled_out if ours else ():
         yield {"title": f"{one.label}, as {one.reason}", "value": "ruled out"}
     for label in ours.possible if ours else ():
         yield {"title": label, "value": "perhaps"}
-    if ours and ours.causes and ours.collect:
+    if ours and ours.collect:
         yield {"title": f"{', '.join(ours.collect)} (groups of ncu-bench metrics)", "value": "not counted"}
     for rule in view.rules[:most_rules]:
         yield _rule_row(rule)

@@ -68,6 +68,20 @@ def test_several_shapes_are_counted_and_a_note_says_that_medians_mix_them() -> N
     assert any("medians mix different work: --launch N" in note for note in notes_of(found))
 
 
+def test_a_grid_that_the_reports_own_count_of_blocks_contradicts_is_not_shown() -> None:
+    found = view({"launch__grid_size": 1.0}, grid=(128, 1, 1))
+    assert "grid" not in rows(found, "identity")
+    assert "the report contradicts itself: a grid of 128 x 1 x 1, and 1 blocks counted" in notes_of(found)
+    assert rows(view({"launch__grid_size": 128.0}, grid=(128, 1, 1)), "identity")["grid"]["value"] == "128 x 1 x 1"
+
+
+def test_a_kernel_without_a_cause_says_so_once_beside_what_was_ruled_out() -> None:
+    ready = {"smsp__warps_eligible.avg.per_cycle_active": 2.4, "sm__maximum_warps_per_active_cycle_pct": 50.0}
+    (none, out, lacks, *_) = rows_of_part(view({**QUIET, **ready}), "verdict")
+    assert (none["value"], none["title"]) == ("no cause", "not explained by what was collected: busiest is SM, at 30 %")
+    assert (out["value"], lacks["value"]) == ("ruled out", "not counted")
+
+
 def test_a_rules_result_says_what_ours_makes_of_it() -> None:
     result = RuleResult("CPIStall", "S", "It waits.\nFor 3 cycles.", 12.5, "local", 1, "OPT", WITH_REASON, "ruled out")
     (row,) = [
