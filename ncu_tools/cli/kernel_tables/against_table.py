@@ -22,7 +22,7 @@ from ncu_tools.kernels.kernel_name_spelling import normalised_name
 from ncu_tools.kernels.view.against import EXACT_PART, CauseChange, KernelChange, ValueChange, common_shape
 from ncu_tools.kernels.view.against import against as changes_of
 from ncu_tools.kernels.view.kernel_view import kernel_view
-from ncu_tools.kernels.view.part_rows import PARTS, written
+from ncu_tools.kernels.view.part_rows import PARTS, title_of, written
 from ncu_tools.numbers.number_format import counted, percent
 from ncu_tools.report.table import Column, Table, printable
 from ncu_tools.runs.loading import Run
@@ -145,7 +145,7 @@ def _show_text(change: KernelChange, parts: Sequence[str], notes: list[str]) -> 
 
 
 def _title(change: KernelChange) -> str:
-    before, after = change.base.kernel_name, change.new.kernel_name
+    before, after = title_of(change.base.kernel_name), title_of(change.new.kernel_name)
     return before if before == after else f"{before} -> {after}"
 
 

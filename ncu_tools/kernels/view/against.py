@@ -305,16 +305,19 @@ def _why(values: dict[str, ValueChange], factors: list[Factor], base: KernelView
 
 
 def _of_time(time: ValueChange, base: KernelView, new: KernelView) -> str:
-    counts = f"{base.launches} and {new.launches} launches"
+    one_each = base.launches == new.launches == 1
+    of_what = "one launch each" if one_each else f"medians of {base.launches} and {new.launches} launches"
     if not time.changed:
+        if one_each:
+            return f"No change of time is shown: {time.words}, {of_what}."
         ranges = " and ".join(
             f"{written(time.kind, low)} to {written(time.kind, high)}"
             for low, high in (time.base_range, time.new_range)
         )
-        return f"No change of time is shown: {time.words}, medians of {counts}, which take {ranges}."
+        return f"No change of time is shown: {time.words}, {of_what}, which take {ranges}."
     slower = time.new > time.base
     ratio = time.new / time.base if slower else time.base / time.new
-    return f"{ratio:.3g} x {'slower' if slower else 'faster'}: {time.words}, medians of {counts}."
+    return f"{ratio:.3g} x {'slower' if slower else 'faster'}: {time.words}, {of_what}."
 
 
 def _of_issue(values: dict[str, ValueChange]) -> list[str]:

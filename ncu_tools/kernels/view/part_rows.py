@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ncu_parsers.schema.tables import short_name
+
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.source.kernel_code import COLLECT
 from ncu_tools.kernels.view.facts import Fact
@@ -22,6 +24,8 @@ KINDS = {"percent": "fraction", "byte": "byte", "time": "time", "hz": "hz", "cou
 STALLS_SHOWN, RULES_SHOWN, SHORTEST_SHARE = 5, 6, 0.005
 SENTENCE_END = r"\.\s+|\n|\s(?=This kernel's |See the )"
 """Where a sentence of a rule's message ends; some lack their full stop."""
+LONGEST_NAME = 400
+"""The most characters of a full name that people are shown: five lines."""
 MISSING_NAMED = 4
 """Most facts of a part that the note on what was not collected names; JSON has all."""
 SAID_OF_RULES = {
@@ -42,9 +46,16 @@ def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> 
 
 
 def name_of_view(view: KernelView) -> str:
-    """The kernel's full name with its launches and the device."""
+    """The kernel's name with its launches and the device."""
     device = f" on {view.device}" if view.device else ""
-    return f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"
+    return f"{title_of(view.kernel_name)}: {counted(view.launches, 'launch', 'launches')}{device}"
+
+
+def title_of(name: str) -> str:
+    """A kernel's full name, or its short one where the full one would fill a screen."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{short_name(name)} (a name of {len(name):,} characters: --format json)"
 
 
 def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]:

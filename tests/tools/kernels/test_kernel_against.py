@@ -81,7 +81,7 @@ def test_fewer_instructions_explain_a_kernel_that_issues_as_before() -> None:
     (factor,) = found.factors
     assert (factor.what, factor.factor, factor.share) == ("executed warp instructions", 0.5, pytest.approx(1))
     assert found.why == (
-        "2 x faster: 200 µs -> 100 µs, medians of 1 and 1 launches. "
+        "2 x faster: 200 µs -> 100 µs, one launch each. "
         "Executed warp instructions 4,000,000 -> 2,000,000 alone would make it 0.5 x the time."
     )
 
@@ -93,7 +93,7 @@ def test_more_occupancy_but_longer_stalls_are_told_with_both_numbers() -> None:
     longer = {STALL.format("long_scoreboard"): 25.0, STALL.format("wait"): 2.0}
     found = change(of_kernel(1e5, metrics={**before, **stalls}), of_kernel(1.25e5, metrics={**after, **longer}))
     assert found.why == (
-        "1.25 x slower: 100 µs -> 125 µs, medians of 1 and 1 launches. "
+        "1.25 x slower: 100 µs -> 125 µs, one launch each. "
         "Instructions issued per scheduler and cycle 0.5 -> 0.4 alone would make it 1.25 x the time. "
         "Behind the issue rate: active warps per scheduler 6 -> 12 (achieved occupancy 50.0 % -> 100.0 %); "
         "cycles between two instructions of a warp 12 -> 30, most of it long scoreboard 6 -> 25."

@@ -15,7 +15,7 @@ from ncu_tools.kernels.diagnosis.rules import facts, rules
 from ncu_tools.kernels.source.hot_places import HotPlace
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, kernel_view
 from ncu_tools.kernels.view.next_step import NextStep, next_step
-from ncu_tools.kernels.view.part_rows import PARTS, SAID_OF_RULES, notes_of, rows_of_part, telling_sentences
+from ncu_tools.kernels.view.part_rows import PARTS, SAID_OF_RULES, notes_of, rows_of_part, telling_sentences, title_of
 from tests.conftest import SAMPLES, SHARED
 from tests.support.launches import launch, metric, table
 from tests.support.ran import ran
@@ -80,6 +80,12 @@ def test_a_kernel_without_a_cause_says_so_once_beside_what_was_ruled_out() -> No
     (none, out, lacks, *_) = rows_of_part(view({**QUIET, **ready}), "verdict")
     assert (none["value"], none["title"]) == ("no cause", "not explained by what was collected: busiest is SM, at 30 %")
     assert (out["value"], lacks["value"]) == ("ruled out", "not counted")
+
+
+def test_a_name_that_would_fill_the_screen_is_shown_short() -> None:
+    long = f"norm<{'float, ' * 100}int>(float *)"
+    assert title_of("norm(float *)") == "norm(float *)"
+    assert title_of(long) == f"norm (a name of {len(long)} characters: --format json)"
 
 
 def test_a_rules_result_says_what_ours_makes_of_it() -> None:
