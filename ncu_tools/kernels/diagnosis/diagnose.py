@@ -154,8 +154,7 @@ def diagnose(
     profiled by ncu, and only if no resource is near its limit.
     """
     known, standing_on, busy = _known(collected, kernel, inputs)
-    sources = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
-    sources |= {name: [rule] for name, rule in standing_on.items()}
+    sources = _sources(standing_on, metrics)
     is_near_its_limit = known["busiest"] >= NEAR_ITS_LIMIT
     found = _Tried(known, sources, busy, SentenceValues(known, inputs, busy))
     causes = [*([_limit(busy[0])] if is_near_its_limit else []), *found.ranked()]
@@ -173,13 +172,23 @@ def diagnose(
     )
 
 
-def quantities_of(table: pa.Table, kernel: Hotspot) -> dict[str, float]:
-    """Every number that rules look at, of the launches of one kernel: quantity -> value, NaN if unknown."""
+def quantities_of(table: pa.Table, kernel: Hotspot) -> tuple[dict[str, float], dict[str, Sequence[str]]]:
+    """Every number that rules look at, of the launches of one kernel (NaN if unknown), and what each comes from.
+
+    Sources are the metrics that the report has, or the rule of NVIDIA's whose message prints the number.
+    """
     sums = DiagnosisSums("name")
     sums.add(table)
     place = sums.number(kernel.kernel)
     collected = {name: float(values[place]) for name, values in sums.quantities().items()}
-    return _known(collected, kernel, sums.inputs(place))[0]
+    known, standing_on, _ = _known(collected, kernel, sums.inputs(place))
+    return known, _sources(standing_on, sums.metrics())
+
+
+def _sources(standing_on: Mapping[str, str], metrics: Collection[str]) -> dict[str, Sequence[str]]:
+    """Quantity -> the metrics of the report that it comes from, or the rule that it stands on."""
+    found = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
+    return found | {name: [rule] for name, rule in standing_on.items()}
 
 
 def _known(

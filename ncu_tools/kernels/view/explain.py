@@ -174,11 +174,8 @@ def _said(view: KernelView, rule: str) -> str:
 def _conditions(view: KernelView, role: str, conditions: Conditions) -> list[ExplainedNumber]:
     found = []
     for key in conditions:
-        holds = (
-            None
-            if unknown(view.quantities, {key: conditions[key]})
-            else not failing(view.quantities, {key: conditions[key]})
-        )
+        one = {key: conditions[key]}
+        holds = None if unknown(view.quantities, one) else not failing(view.quantities, one)
         found.append(_number(view, role, key, _condition(conditions, key), holds))
     return found
 
@@ -190,7 +187,8 @@ def _condition(conditions: Conditions, key: str) -> str:
 def _number(view: KernelView, role: str, key: str, condition: str = "", holds: bool | None = None) -> ExplainedNumber:
     one, value = quantities()[key], view.quantities.get(key, math.nan)
     known = None if math.isnan(value) else value
-    return ExplainedNumber(role, key, one.title, one.unit, condition, known, holds, list(one.metrics))
+    sources = list(view.quantity_sources.get(key, one.metrics))
+    return ExplainedNumber(role, key, one.title, one.unit, condition, known, holds, sources)
 
 
 def _limit(view: KernelView) -> ExplainedName:

@@ -124,9 +124,10 @@ class KernelView:
     """One kernel: its launches, facts by part, occupancy, stalls, mix, causes and rules.
 
     `missing` has by part the titles of facts that the report does not hold. `grids` and `blocks` are the different
-    shapes of the launches, `quantities` the numbers that the rules of the diagnosis looked at (NaN if unknown),
-    `places` the source lines or instructions with the most samples, where the report has any. `times_by_shape` are
-    the times of all launches of a grid and block in ns, `other_shapes` counts the launches left out by their shape.
+    shapes of the launches, `quantities` the numbers that the rules of the diagnosis looked at (NaN if unknown), and
+    `quantity_sources` the metrics or rules they come from. `places` are the source lines or instructions with the most
+    samples, where the report has any, `times_by_shape` the times of all launches of a grid and block in ns.
+    `other_shapes` counts the launches left out by their shape.
     """
 
     kernel_name: str
@@ -143,6 +144,7 @@ class KernelView:
     grids: list[tuple[int, ...]] = field(default_factory=list)
     blocks: list[tuple[int, ...]] = field(default_factory=list)
     quantities: dict[str, float] = field(default_factory=dict)
+    quantity_sources: dict[str, Sequence[str]] = field(default_factory=dict)
     places: list[HotPlace] = field(default_factory=list)
     times_by_shape: dict[Shape, float] = field(default_factory=dict)
     other_shapes: int = 0
@@ -175,6 +177,7 @@ def kernel_view(
     if len(table) < every:
         row = _of_some(row, table, machine)
     facts, missing = facts_of(table)
+    quantities, sources = quantities_of(table, row)
     times_by_shape = _times_by_shape(table)
     diagnosis = diagnoses(table, [row], "name").get(row.kernel)
     return KernelView(
@@ -193,7 +196,8 @@ def kernel_view(
         blocks=list(dict.fromkeys(block for _, block in times_by_shape if block)),
         times_by_shape=times_by_shape,
         other_shapes=every - len(table) if shape is not None else 0,
-        quantities=quantities_of(table, row),
+        quantities=quantities,
+        quantity_sources=sources,
     )
 
 

@@ -92,6 +92,13 @@ def test_conditions_have_their_limit_value_unit_and_metrics() -> None:
     assert found.says == "few blocks: 64 for 80 SMs, so 20 % of the SMs have no work: up to 20 %"
 
 
+@needs_shared_reports
+def test_a_number_that_only_a_rules_message_prints_names_that_rule() -> None:
+    report = SHARED / "reports" / "ncu_csv" / "brycelelbach__nsightful__tests_copy_blocked.csv"
+    result = ran("kernel", str(report), "--explain", "excessive_sectors")
+    assert "from NVIDIA's rule UncoalescedGlobalAccess" in result.stdout
+
+
 def test_an_unknown_name_is_refused_with_those_that_are_like_it() -> None:
     with pytest.raises(WrongUsage, match=r"No rule, quantity or fact is called coalesced\. Names like it: uncoalesced"):
         explained("coalesced")
