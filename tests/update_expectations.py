@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
 from tests.support.binary_expectations import OF_MADE, OF_REAL, held_by, instances_of, made
 from tests.support.options_page import with_options
+from tests.support.printed_outputs import reports_by_short_names, with_outputs
 from tests.support.reports import sample_files, shared_reports, summed_up
 from tests.whole.test_samples import GOLDEN, golden_of
 
@@ -61,6 +62,9 @@ def main() -> None:
         write(GOLDEN / f"{sample.name}.json", golden_of(sample))
     full = shared_reports("ncu_rep_full")
     if full:
+        page = ROOT / "docs" / "kernel.md"
+        with TemporaryDirectory() as folder, reports_by_short_names(Path(folder)):
+            page.write_text(with_outputs(page.read_text("utf-8")), encoding="utf-8")
         write(hottest.EXPECTATIONS, {path.name: hottest.hottest_places(path) for path in full})
     binary = [*shared_reports("ncu_rep"), *full]
     if binary:

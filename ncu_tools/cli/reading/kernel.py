@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.options import MACHINE_FORMATS, format_option, machine_option, progress, show
-from ncu_tools.numbers.number_format import FORMATS, counted, percent
+from ncu_tools.cli.options import (
+    MACHINE_FORMATS,
+    echo_notes,
+    format_option,
+    machine_option,
+    progress,
+    show,
+    terminal_width,
+)
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    from ncu_tools.kernels.view.facts import Fact
+    import re
+
+    from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.view.kernel_view import KernelView
+    from ncu_tools.kernels.view.next_step import NextStep
 
-PARTS = {
-    "identity": "1 identity", "limits": "2 limits", "occupancy": "3 occupancy", "scheduler": "4 scheduler",
-    "memory": "5 memory", "pipes": "6 pipes and mix", "verdict": "7 verdict",
-}  # fmt: skip
-KINDS = {"percent": "fraction", "byte": "byte", "time": "time", "hz": "hz", "count": "count", "number": "number"}
-STALLS_SHOWN, RULES_SHOWN, SHORTEST_SHARE = 5, 6, 0.005
-COLLECT = "ncu --set full -o REPORT PROGRAM"
-
+PART_NAMES = ("identity", "limits", "occupancy", "scheduler", "memory", "pipes", "verdict")
 COLUMNS = (
-    Column("part", "part", spare=0),
-    Column("value", "value", spare=0),
-    Column("against", "against", spare=1),
-    Column("spread", "least to most", spare=3),
-    Column("title", "what", prose=True),
+    Column("part", "part"),
+    Column("title", "what"),
+    Column("value", "value"),
+    Column("against", "against"),
+    Column("spread", "least to most"),
 )
 MACHINE_READABLE = (
     Column("part", "part"),
@@ -46,143 +50,155 @@ MACHINE_READABLE = (
 Row = dict[str, Any]
 
 
+def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What --explain takes, for tab completion."""
+    from ncu_tools.kernels.view.explain import names
+
+    return [name for name in names() if name.startswith(incomplete.lower().replace("_", "-").replace(" ", "-"))]
+
+
 @click.command()
 @click.argument("run")
 @click.argument("name", required=False)
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else the median of all of the kernel.")
+@click.option("--part", "chosen", type=click.Choice(PART_NAMES), multiple=True, help="Only this part; may be repeated.")
+@click.option("--against", "new", metavar="NEW", help="Show what changed to the same kernel of this run, and why.")
+@click.option("--pair", metavar="OLD=NEW", help="With --against: this kernel of RUN is that one of NEW.")
+@click.option(
+    "--explain", metavar="RULE", shell_complete=_names,
+    help="Explain a rule of the diagnosis, or a number: formula, limit, source, and what they are for this kernel.",
+)  # fmt: skip
 @machine_option
 @format_option
-def command(run: str, name: str | None, launch: int | None, machine_name: str | None, output_format: str) -> None:
+def command(
+    run: str,
+    name: str | None,
+    launch: int | None,
+    chosen: tuple[str, ...],
+    new: str | None,
+    pair: str | None,
+    explain: str | None,
+    machine_name: str | None,
+    output_format: str,
+) -> None:
     """Show one kernel whole: what it is, what limits it, its occupancy, stalls, memory, pipes, and what to try first.
 
     RUN is a report, or what parse or profile made of one. NAME is searched in full kernel names; without it, the kernel
     is the hottest one. Values of several launches are medians. A part that the report lacks is named with what collects
-    it. JSON has every value under its key with unit and metric, causes with their evidence, and NVIDIA's rules.
+    it. JSON has every value under its key with unit and metric, causes with their evidence, and NVIDIA's rules. What
+    these estimate as "est." is of the kernel's time, as "local" of the unit that the rule looks at.
 
     \b
     Example:
       ncu-bench kernel report.ncu-rep
       ncu-bench kernel report.ncu-rep softmax --format markdown
+      ncu-bench kernel report.ncu-rep --part occupancy --part scheduler
+      ncu-bench kernel report.ncu-rep softmax --explain few-blocks
+      ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
     from ncu_tools.ceilings.machine_files import find_machine
+    from ncu_tools.kernels.source.inside_of_run import OVER_TIME
     from ncu_tools.kernels.view.kernel_view import kernel_view
+    from ncu_tools.kernels.view.next_step import next_step
+    from ncu_tools.kernels.view.part_rows import notes_of
+    from ncu_tools.kernels.view.places import hottest_places
     from ncu_tools.runs.loading import load
     from ncu_tools.runs.selection import pattern_of
 
     machine = find_machine(machine_name) if machine_name else None
+    patterns = () if name is None else (pattern_of(name),)
+    if pair is not None and new is None:
+        raise WrongUsage("--pair goes with --against.", advice="Name the other run: --against NEW")
+    if explain is not None and new is not None:
+        raise WrongUsage("--explain goes with one run.", advice="Leave --against out.")
+    if new is not None:
+        _compare((run, new), patterns, pair, launch, machine, chosen or PART_NAMES, output_format)
+        return
     with progress("Reading") as reading:
         loaded = load(run, reading=reading)
-    view = kernel_view(loaded.table, () if name is None else (pattern_of(name),), launch, machine)
+        view = kernel_view(loaded.table, patterns, launch, machine)
+        if explain is not None:
+            _explain(view, explain, loaded.notes, output_format)
+            return
+        view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
+    parts = chosen or PART_NAMES
+    step = next_step(view, run, over_time=any(name.startswith(OVER_TIME) for name in loaded.table.column_names))
+    notes = [*notes_of(view, parts), *loaded.notes]
     if output_format in MACHINE_FORMATS:
-        table = Table("kernel", MACHINE_READABLE, list(_values(view)), [*_notes(view), *loaded.notes], _extra(view))
+        rows = [row for row in _values(view) if row["part"] in parts]
+        show(Table("kernel", MACHINE_READABLE, rows, notes, _extra(view, step)), output_format)
+    elif output_format == "markdown":
+        show(Table("kernel", COLUMNS, list(_rows(view, parts, _step_rows(step))), notes), output_format)
     else:
-        table = Table("kernel", COLUMNS, list(_rows(view)), [*_notes(view), *loaded.notes])
-    show(table, output_format)
+        _show_text(view, parts, _step_rows(step), notes)
+
+
+def _compare(
+    names: tuple[str, str],
+    patterns: tuple[re.Pattern[str], ...],
+    pair: str | None,
+    launch: int | None,
+    machine: Machine | None,
+    parts: Sequence[str],
+    output_format: str,
+) -> None:
+    from ncu_tools.cli.kernel_tables.against_table import compared, show_against
+    from ncu_tools.runs.loading import load
+
+    with progress("Reading") as reading:
+        base, new = (load(name, reading=reading) for name in names)
+        change = compared((base, new), patterns, pair, launch, machine)
+    show_against(change, names, parts, [*base.notes, *new.notes], output_format)
+
+
+def _explain(view: KernelView, name: str, notes: list[str], output_format: str) -> None:
+    from ncu_tools.cli.kernel_tables.explanation_table import show_explanation
+    from ncu_tools.kernels.view.explain import explain
+
+    show_explanation(view, explain(view, name), notes, output_format)
 
 
 # --------------------------------------------------------------------------------------------------- for people
 
 
-def _rows(view: KernelView) -> Iterator[Row]:
-    """The rows of all parts; the name of a part stands in its first row."""
-    for part, title in PARTS.items():
-        rows = [*map(_fact_row, view.of_part(part)), *_more_rows(view, part)]
-        for place, row in enumerate(rows):
+def _show_text(view: KernelView, parts: Sequence[str], steps: list[Row], notes: list[str]) -> None:
+    """The seven parts below each other, in the width of the terminal, at most that of a page."""
+    from ncu_tools.cli.kernel_tables.part_text import WIDTH, of_sentences, of_values, paragraph
+    from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
+
+    width = min(terminal_width() or WIDTH, WIDTH)
+    name, *others = notes
+    lines = paragraph(name, width)
+    for part in (part for part in PARTS if part in parts):
+        rows = rows_of_part(view, part)
+        if part == "verdict":
+            lines += [
+                "",
+                PARTS[part],
+                *of_sentences(rows, width),
+                *(f"  {one['value']}: {one['title']}" for one in steps),
+            ]
+        elif rows:
+            lines += ["", PARTS[part], *of_values(rows, width)]
+    click.echo("\n".join(lines))
+    echo_notes(others)
+
+
+def _step_rows(step: NextStep | None) -> list[Row]:
+    """The next command, behind the one that collects what it needs; nothing in a command is wrapped."""
+    if step is None:
+        return []
+    commands = [step.collect, step.command] if step.collect else [step.command]
+    return [{"title": one, "value": "then" if place else "next"} for place, one in enumerate(commands)]
+
+
+def _rows(view: KernelView, parts: Sequence[str], steps: list[Row]) -> Iterator[Row]:
+    """The rows of all parts as a table; the name of a part stands in its first row."""
+    from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
+
+    for part, title in ((part, title) for part, title in PARTS.items() if part in parts):
+        for place, row in enumerate(rows_of_part(view, part) + (steps if part == "verdict" else [])):
             yield {**row, "part": title if place == 0 else None}
-
-
-def _fact_row(fact: Fact) -> Row:
-    against = None
-    if fact.of is not None:
-        share = f" ({percent(fact.share)})" if fact.share is not None else ""
-        against = f"of {_written(fact.kind, fact.of)}{share}"
-    spread = None if fact.low == fact.high else f"{_written(fact.kind, fact.low)} to {_written(fact.kind, fact.high)}"
-    return {"title": fact.title, "value": _written(fact.kind, fact.value), "spread": spread, "against": against}
-
-
-def _written(kind: str, value: float) -> str:
-    if kind == "percent":
-        return percent(value / 100)
-    return FORMATS[KINDS[kind]](round(value) if kind == "count" else value)
-
-
-def _more_rows(view: KernelView, part: str) -> Iterator[Row]:
-    if part == "identity":
-        yield {"title": "share of the run's time", "value": _percent(view.hotspot.time_share)}
-    elif part == "limits":
-        spot = view.hotspot
-        saves = f"reaching it saves {FORMATS['time'](spot.headroom_ns)}" if spot.headroom_ns else None
-        if spot.bound is not None:
-            yield {"title": "bound", "value": spot.bound, "against": saves}
-            yield {"title": "share of that bound reached", "value": _percent(spot.bound_fraction)}
-    elif part == "occupancy":
-        yield from _occupancy_rows(view)
-    elif part == "scheduler":
-        for stall in view.stalls[:STALLS_SHOWN]:
-            cycles = f"{stall.per_issue:.2f} cycles per issue"
-            yield {"title": f"stalled: {stall.reason}", "value": percent(stall.share), "against": cycles}
-    elif part == "pipes" and view.mix is not None:
-        for kind, count in sorted(view.mix.by_kind.items(), key=lambda item: -item[1]):
-            share = count / view.mix.total
-            if share >= SHORTEST_SHARE:
-                yield {"title": f"instructions: {kind.replace('_', '/')}", "value": percent(share)}
-    elif part == "verdict":
-        yield from _verdict_rows(view)
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else percent(share)
-
-
-def _occupancy_rows(view: KernelView) -> Iterator[Row]:
-    found = view.occupancy
-    theoretical = found.theoretical if found.calculated is None else 100 * found.calculated.fraction
-    if theoretical is not None:
-        yield {"title": "theoretical occupancy", "value": percent(theoretical / 100)}
-    if found.achieved is not None:
-        yield {"title": "achieved occupancy", "value": percent(found.achieved / 100)}
-    if found.calculated is None:
-        return
-    for resource, blocks in found.calculated.blocks_by.items():
-        limits = "limits" if resource in found.calculated.limiters else None
-        yield {"title": f"blocks per SM by {resource}", "value": str(blocks), "against": limits}
-    for step in found.steps:
-        unit = "per thread" if step.resource == "registers" else "bytes per block"
-        to = f"{step.now} to {step.to} {unit}"
-        yield {"title": f"with fewer {step.resource}", "value": percent(step.fraction), "against": to}
-
-
-def _verdict_rows(view: KernelView) -> Iterator[Row]:
-    for cause in view.diagnosis.causes if view.diagnosis else ():
-        cost = "" if cause.cost is None else f"up to {percent(cause.cost)} of its time"
-        yield {"title": cause.says, "value": cost or None}
-    for rule in view.rules[:RULES_SHOWN]:
-        speedup = None if rule.speedup is None else f"{rule.speedup:.1f} % faster ({rule.speedup_type or 'estimate'})"
-        yield {"title": f"NVIDIA, {rule.name}: {_first_sentence(rule.text)}", "value": speedup}
-
-
-def _missing(view: KernelView, part: str) -> str:
-    """What of a part was not collected: every metric, or those with these titles."""
-    titles = view.missing[part]
-    return f"{PARTS[part][2:]} ({', '.join(titles)})" if view.of_part(part) else f"every metric of {PARTS[part][2:]}"
-
-
-def _first_sentence(text: str) -> str:
-    """The beginning of a rule's message, up to its first full stop before a space."""
-    return text.replace("\n", " ").split(". ")[0].strip().removesuffix(".")
-
-
-def _notes(view: KernelView) -> list[str]:
-    from ncu_tools.kernels.estimated_flops import estimate_notes
-
-    device = f" on {view.device}" if view.device else ""
-    notes = [f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"]
-    if view.diagnosis is not None and view.diagnosis.text:
-        notes.append(view.diagnosis.text)
-    missing = [_missing(view, part) for part, titles in view.missing.items() if titles]
-    if missing:
-        notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
-    return [*notes, *estimate_notes(view.estimates)]
 
 
 # ------------------------------------------------------------------------------------------------- for programs
@@ -202,17 +218,20 @@ def _values(view: KernelView) -> Iterator[Row]:
         yield {"part": "pipes", "key": f"mix_{kind}", "title": kind, "value": count, "unit": "inst", "share": share}
 
 
-def _extra(view: KernelView) -> Row:
+def _extra(view: KernelView, step: NextStep | None) -> Row:
     from dataclasses import asdict
 
-    calculated = view.occupancy.calculated
     return {
         "kernel": view.kernel_name,
         "launches": view.launches,
+        "grids": view.grids,
+        "blocks": view.blocks,
         "device": view.device,
         "hotspot": asdict(view.hotspot),
-        "occupancy": {**asdict(view.occupancy), "limiters": calculated.limiters if calculated else None},
+        "occupancy": {**asdict(view.occupancy), "limiters": view.occupancy.limiters},
         "causes": view.diagnosis.as_json() if view.diagnosis else None,
+        "places": [asdict(place) for place in view.places],
+        "next": asdict(step) if step else None,
         "rules": [asdict(rule) for rule in view.rules],
         "missing": view.missing,
     }

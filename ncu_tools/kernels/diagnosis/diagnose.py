@@ -100,6 +100,11 @@ class Diagnosis:
             parts.append(f"{', '.join(self.collect)} would say more")
         return "; ".join(parts)
 
+    @property
+    def unexplained(self) -> str:
+        """What is said of a kernel without a cause, but for what was ruled out or not collected; or ""."""
+        return "; ".join([*self._unexplained(), *([WITHOUT_CEILING] if self.lacks_a_ceiling else [])])
+
     def _by_reason(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for one in self.ruled_out:
@@ -148,12 +153,8 @@ def diagnose(
     The evidence names only `metrics` that the report has. Groups of metrics to collect are named only for kernels
     profiled by ncu, and only if no resource is near its limit.
     """
-    completed_by_rules, standing_on = completed(collected)
-    sources = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
-    sources |= {name: [rule] for name, rule in standing_on.items()}
-    known = derived(completed_by_rules, kernel, inputs)
-    busy = busy_resources(known, kernel)
-    known["busiest"] = busy[0].share if busy else math.nan
+    known, standing_on, busy = _known(collected, kernel, inputs)
+    sources = _sources(standing_on, metrics)
     is_near_its_limit = known["busiest"] >= NEAR_ITS_LIMIT
     found = _Tried(known, sources, busy, SentenceValues(known, inputs, busy))
     causes = [*([_limit(busy[0])] if is_near_its_limit else []), *found.ranked()]
@@ -169,6 +170,36 @@ def diagnose(
         busiest_is_certain=certain,
         lacks_a_ceiling=timed and moved and not certain and not is_near_its_limit,
     )
+
+
+def quantities_of(table: pa.Table, kernel: Hotspot) -> tuple[dict[str, float], dict[str, Sequence[str]]]:
+    """Every number that rules look at, of the launches of one kernel (NaN if unknown), and what each comes from.
+
+    Sources are the metrics that the report has, or the rule of NVIDIA's whose message prints the number.
+    """
+    sums = DiagnosisSums("name")
+    sums.add(table)
+    place = sums.number(kernel.kernel)
+    collected = {name: float(values[place]) for name, values in sums.quantities().items()}
+    known, standing_on, _ = _known(collected, kernel, sums.inputs(place))
+    return known, _sources(standing_on, sums.metrics())
+
+
+def _sources(standing_on: Mapping[str, str], metrics: Collection[str]) -> dict[str, Sequence[str]]:
+    """Quantity -> the metrics of the report that it comes from, or the rule that it stands on."""
+    found = {name: _in_report(one.metrics, metrics) for name, one in quantities().items()}
+    return found | {name: [rule] for name, rule in standing_on.items()}
+
+
+def _known(
+    collected: Known, kernel: Hotspot, inputs: Inputs
+) -> tuple[dict[str, float], dict[str, str], list[BusyResource]]:
+    """All quantities, the rules that some stand on, and the busy resources."""
+    completed_by_rules, standing_on = completed(collected)
+    known = derived(completed_by_rules, kernel, inputs)
+    busy = busy_resources(known, kernel)
+    known["busiest"] = busy[0].share if busy else math.nan
+    return known, standing_on, busy
 
 
 def undiagnosed(sums: DiagnosisSums, kernels: Sequence[Hotspot], found: Mapping[str, Diagnosis]) -> list[str]:

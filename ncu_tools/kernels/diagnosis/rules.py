@@ -32,7 +32,8 @@ class CauseRule:
     """One cause: suspected if all conditions in `when` hold, harmful only if those in `harms_if` hold too.
 
     Its cost is a quantity (`costs`), or follows from the share of a resource's work that is wasted (`frees`: resource
-    -> quantity). `label` names the cause where it is ruled out, `says` is its sentence.
+    -> quantity). `label` names the cause where it is ruled out, `says` is its sentence; `next` are commands that look
+    into it, with braces for the run and the kernel.
     """
 
     id: str
@@ -45,6 +46,7 @@ class CauseRule:
     frees: Mapping[str, str] = field(default_factory=dict)
     evidence: Sequence[str] = ()
     instead_of: str = ""
+    next: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

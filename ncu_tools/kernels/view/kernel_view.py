@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,20 +13,45 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
-from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses
+from ncu_tools.kernels.diagnosis.agreement import agreement
+from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses, quantities_of
 from ncu_tools.kernels.estimated_flops import estimates_in
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
+from ncu_tools.kernels.source.hot_places import HotPlace
 from ncu_tools.kernels.source.instruction_mix import InstructionMix, mixes
 from ncu_tools.kernels.view.facts import Fact, facts_of
-from ncu_tools.kernels.view.occupancy import BlockNeeds, Occupancy, OccupancyStep, SmLimits, occupancy, steps
+from ncu_tools.kernels.view.occupancy import (
+    BARRIERS,
+    BLOCKS,
+    REGISTERS,
+    SHARED_MEMORY,
+    WARPS,
+    BlockNeeds,
+    Occupancy,
+    OccupancyStep,
+    SmLimits,
+    joint_steps,
+    occupancy,
+    steps,
+)
 
-STALL_PER_ISSUE = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+NUMBER = r"[0-9][0-9.,]*"
+"""A number in a rule's message: messages that differ in nothing else are one finding of several launches."""
+Shape = tuple[tuple[int, ...], tuple[int, ...]]
+"""Grid and block of a launch."""
+LOCAL = "local"
+"""Type of a speed-up that is of the unit that a rule looks at, not of the kernel's time."""
 STALLED = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 ISSUED = "selected"
 MOST_LISTED = 8
+LIMITS = {WARPS: "warps", REGISTERS: "registers", SHARED_MEMORY: "shared_mem", BLOCKS: "blocks", BARRIERS: "barriers"}
+"""What limits the blocks per SM -> the end of launch__occupancy_limit_*."""
+FULL = 99.995
+"""From this theoretical occupancy in % on, as printed with two digits, an SM is full."""
 COUNTED = "ncu"
 """What the source of launches with counters begins with: ncu, and ncu+nsys where both were joined."""
 WITH_128_BYTE_UNITS = 8
@@ -35,16 +60,26 @@ WITH_128_BYTE_UNITS = 8
 
 @dataclass(frozen=True)
 class StallShare:
-    """A reason for which warps wait: cycles per issued instruction (float), and their share of all of these."""
+    """A reason for which warps wait: cycles per issued instruction (float), and their share of a warp's time.
+
+    That time is the one between two instructions of a warp, the cycle in which it issues among it. `low` and `high` are
+    the least and most cycles of the launches.
+    """
 
     reason: str
     per_issue: float
     share: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
 class RuleResult:
-    """What a rule of NVIDIA's says of the kernel, of how many launches, and the speed-up in % that it estimates."""
+    """What a rule of NVIDIA's says of the kernel, of how many launches, and the speed-up in % that it estimates.
+
+    A "global" speed-up is of the kernel's time, a "local" one of the unit that the rule looks at. `agreement` is one of
+    `agreement.OUTCOMES`, `ours` the sentence of our diagnosis that it stands on; both are "" if ours was not asked.
+    """
 
     name: str
     section: str
@@ -52,24 +87,49 @@ class RuleResult:
     speedup: float | None
     speedup_type: str
     launches: int
+    kind: str = ""
+    agreement: str = ""
+    ours: str = ""
 
 
 @dataclass
 class OccupancyView:
-    """Theoretical occupancy as calculated, as the report has it and as achieved, in % of the warps of an SM."""
+    """Theoretical occupancy as calculated, as the report has it and as achieved, in % of the warps of an SM.
+
+    `reported` are the blocks per SM by each resource that the report has. `joint_steps` raise occupancy only together.
+    """
 
     calculated: Occupancy | None
     theoretical: float | None
     achieved: float | None
     steps: list[OccupancyStep] = field(default_factory=list)
+    joint_steps: list[OccupancyStep] = field(default_factory=list)
+    reported: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def blocks_by(self) -> dict[str, int]:
+        """Blocks per SM by each resource: as calculated, else as the report has them; {} if neither is known."""
+        return self.calculated.blocks_by if self.calculated else {name: int(one) for name, one in self.reported.items()}
+
+    @property
+    def limiters(self) -> tuple[str, ...]:
+        """The resources that allow the fewest blocks; none if the SM is full or nothing is known."""
+        full = self.theoretical is not None and self.theoretical >= FULL
+        if self.calculated is not None or full or not self.reported:
+            return self.calculated.limiters if self.calculated else ()
+        return tuple(name for name, count in self.blocks_by.items() if count == min(self.blocks_by.values()))
 
 
 @dataclass
 class KernelView:
     """One kernel: its launches, facts by part, occupancy, stalls, mix, causes and rules.
 
-    `missing` has by part the titles of facts that the report does not hold, `estimates` how many launches have FLOPs
-    that hold an estimate, by what that follows from.
+    `missing` has by part the titles of facts that the report does not hold. `grids` and `blocks` are the different
+    shapes of the launches, `quantities` the numbers that the rules of the diagnosis looked at (NaN if unknown), and
+    `quantity_sources` the metrics or rules they come from. `places` are the source lines or instructions with the most
+    samples, where the report has any, `times_by_shape` the times of all launches of a grid and block in ns.
+    `other_shapes` counts the launches left out by their shape,
+    `estimates` the launches whose FLOPs hold an estimate, by what that follows from.
     """
 
     kernel_name: str
@@ -83,7 +143,14 @@ class KernelView:
     mix: InstructionMix | None
     diagnosis: Diagnosis | None
     rules: list[RuleResult]
-    estimates: Mapping[str, int]
+    grids: list[tuple[int, ...]] = field(default_factory=list)
+    blocks: list[tuple[int, ...]] = field(default_factory=list)
+    quantities: dict[str, float] = field(default_factory=dict)
+    quantity_sources: dict[str, Sequence[str]] = field(default_factory=dict)
+    places: list[HotPlace] = field(default_factory=list)
+    times_by_shape: dict[Shape, float] = field(default_factory=dict)
+    other_shapes: int = 0
+    estimates: Mapping[str, int] = field(default_factory=dict)
 
     def of_part(self, part: str) -> list[Fact]:
         """The facts of one part."""
@@ -95,17 +162,27 @@ def kernel_view(
     patterns: Sequence[re.Pattern[str]] = (),
     launch: int | None = None,
     machine: Machine | None = None,
+    shape: Shape | None = None,
 ) -> KernelView:
-    """The hottest kernel of those whose names match, or of one launch.
+    """The hottest kernel of those whose names match, or of one launch, or only its launches of this grid and block.
 
     Ceilings that the report lacks are those of `machine`. Raises `NcuBenchError` if no kernel is left, or nothing was
     counted: bytes of operators and traces are no DRAM traffic.
     """
     _require_counters(launches)
     row = _chosen(launches, patterns, launch, machine)
-    named = launches.filter(pc.equal(launches["kernel_name"].cast(pa.string()), row.kernel))
-    table = named if launch is None else named.filter(pc.equal(named["launch_id"], launch))
+    table = launches.filter(pc.equal(launches["kernel_name"].cast(pa.string()), row.kernel))
+    every = len(table)
+    if launch is not None:
+        table = table.filter(pc.equal(table["launch_id"], launch))
+    elif shape is not None:
+        table = table.filter(pa.array([one == shape for one in _shape_of_each(table)], pa.bool_()))
+    if len(table) < every:
+        row = _of_some(row, table, machine)
     facts, missing = facts_of(table)
+    quantities, sources = quantities_of(table, row)
+    times_by_shape = _times_by_shape(table)
+    diagnosis = diagnoses(table, [row], "name").get(row.kernel)
     return KernelView(
         kernel_name=row.kernel,
         launches=len(table),
@@ -116,10 +193,47 @@ def kernel_view(
         occupancy=occupancy_view(table),
         stalls=stall_shares(table),
         mix=next((mix for mix in mixes(table) if mix.total), None),
-        diagnosis=diagnoses(table, [row], "name").get(row.kernel),
-        rules=rule_results(table),
+        diagnosis=diagnosis,
+        rules=[_compared(rule, diagnosis or Diagnosis(None, [])) for rule in rule_results(table)],
+        grids=list(dict.fromkeys(grid for grid, _ in times_by_shape if grid)),
+        blocks=list(dict.fromkeys(block for _, block in times_by_shape if block)),
+        times_by_shape=times_by_shape,
+        other_shapes=every - len(table) if shape is not None else 0,
+        quantities=quantities,
+        quantity_sources=sources,
         estimates=estimates_in(table),
     )
+
+
+def _of_some(kernel: Hotspot, table: pa.Table, machine: Machine | None) -> Hotspot:
+    """The row of some launches of a kernel, with their share of the run's time; the kernel's row if all failed."""
+    rows = hotspots(table, ceilings_of(table, machine)).rows
+    if not rows:
+        return kernel
+    row, whole = rows[0], kernel.time_total_ns
+    known = row.time_total_ns is not None and kernel.time_share is not None and whole
+    share = (kernel.time_share or 0) * (row.time_total_ns or 0) / (whole or 1) if known else None
+    return replace(row, time_share=share, time_cumulative=None)
+
+
+def _compared(rule: RuleResult, ours: Diagnosis) -> RuleResult:
+    result = {"name": rule.name, "kind": rule.kind, "description": rule.text, "speedup": rule.speedup}
+    found = agreement(result, ours)
+    return replace(rule, agreement=found.outcome, ours=found.ours)
+
+
+def _shape_of_each(table: pa.Table) -> list[Shape]:
+    """Grid and block of each launch; empty where they are not known."""
+    sides = (table[column].to_pylist() for column in ("grid", "block"))
+    return [(tuple(grid or ()), tuple(block or ())) for grid, block in zip(*sides, strict=True)]
+
+
+def _times_by_shape(table: pa.Table) -> dict[Shape, float]:
+    found: dict[Shape, float] = {}
+    times = np.nan_to_num(tables.floats(table, "duration_ns"))
+    for shape, time in zip(_shape_of_each(table), times.tolist(), strict=True):
+        found[shape] = found.get(shape, 0.0) + time
+    return found
 
 
 def _require_counters(launches: pa.Table) -> None:
@@ -141,10 +255,13 @@ def _chosen(
         of_launch = launches.filter(pc.equal(launches["launch_id"], launch))
         left = [one for one in left if one.kernel in set(of_launch["kernel_name"].to_pylist())]
     if not left:
+        names = list(dict.fromkeys(tables.short_name(one.kernel) for one in every))
+        ids = [str(one) for one in launches["launch_id"].to_pylist() if one is not None]
+        which = f", and launches {', '.join(ids[:MOST_LISTED])}" + (" ..." if ids[MOST_LISTED:] else "") if ids else ""
         raise NcuBenchError(
             "No kernel of that name or launch is in the run.",
-            f"There are: {', '.join(one.kernel for one in every[:MOST_LISTED])}.",
-            "Name one of these, or leave the name out for the hottest one.",
+            f"There are: {', '.join(names[:MOST_LISTED])}{which if launch is not None else ''}.",
+            "Name one of these or a part of it, or leave the name out for the hottest one.",
         )
     return left[0]
 
@@ -154,10 +271,12 @@ def occupancy_view(launches: pa.Table) -> OccupancyView:
     theoretical = _median(launches, "sm__maximum_warps_per_active_cycle_pct")
     achieved = _median(launches, "sm__warps_active.avg.pct_of_peak_sustained_active")
     needs = _needs(launches)
+    reported = {name: _median(launches, f"launch__occupancy_limit_{metric}") for name, metric in LIMITS.items()}
+    view = OccupancyView(None, theoretical, achieved, reported={n: v for n, v in reported.items() if v is not None})
     if needs is None:
-        return OccupancyView(None, theoretical, achieved)
+        return view
     sm, block = needs
-    return OccupancyView(occupancy(sm, block), theoretical, achieved, steps(sm, block))
+    return replace(view, calculated=occupancy(sm, block), steps=steps(sm, block), joint_steps=joint_steps(sm, block))
 
 
 def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
@@ -179,38 +298,46 @@ def _needs(launches: pa.Table) -> tuple[SmLimits, BlockNeeds] | None:
 
 def stall_shares(launches: pa.Table) -> list[StallShare]:
     """The reasons for which warps wait per issued instruction, largest first; [] if they were not collected."""
-    found = {}
+    found: dict[str, tuple[float, float, float]] = {}
     for name in launches.column_names:
         match = STALLED.fullmatch(name)
-        value = _median(launches, name) if match else None
-        if match and value is not None and match[1] != ISSUED:
-            found[match[1].replace("_", " ")] = value
-    whole = sum(found.values())
-    shares = [StallShare(reason, value, value / whole) for reason, value in found.items() if whole and value > 0]
+        known = _known(launches, name) if match else ()
+        if match and len(known):
+            found[match[1].replace("_", " ")] = float(np.median(known)), float(min(known)), float(max(known))
+    whole = sum(value for value, _, _ in found.values())
+    shares = [
+        StallShare(reason, value, value / whole, low, high)
+        for reason, (value, low, high) in found.items()
+        if value > 0 and reason != ISSUED
+    ]
     return sorted(shares, key=lambda one: -one.per_issue)
 
 
 def rule_results(launches: pa.Table) -> list[RuleResult]:
-    """What NVIDIA's rules say, each once with the launches it was said of, the largest estimated speed-up first."""
+    """What NVIDIA's rules say, each once with the launches it was said of.
+
+    Those with the largest estimated speed-up of the kernel come first, those of a unit behind them.
+    """
     if "rules" not in launches.column_names:
         return []
-    told: Counter[tuple[str, str]] = Counter()
-    best: dict[tuple[str, str], dict[str, Any]] = {}
+    told: Counter[tuple[str, str, str]] = Counter()
+    best: dict[tuple[str, str, str], dict[str, Any]] = {}
     for of_launch in launches["rules"].to_pylist():
         for rule in of_launch or []:
             if rule["kind"] in ("INF", "") and not rule["speedup"]:
                 continue
-            key = rule["name"], rule["section"]
+            key = rule["name"], rule["section"], re.sub(NUMBER, "#", rule["description"] or "")
             told[key] += 1
             if key not in best or _speedup(rule) > _speedup(best[key]):
                 best[key] = rule
     results = [
         RuleResult(
-            name, section, rule["description"], _speedup(rule) or None, rule["speedup_type"], told[name, section]
+            rule["name"], rule["section"], rule["description"], _speedup(rule) or None, rule["speedup_type"], told[key],
+            rule["kind"],
         )
-        for (name, section), rule in best.items()
-    ]
-    return sorted(results, key=lambda one: -(one.speedup or 0))
+        for key, rule in best.items()
+    ]  # fmt: skip
+    return sorted(results, key=lambda one: (one.speedup is None, one.speedup_type == LOCAL, -(one.speedup or 0)))
 
 
 def _speedup(rule: dict[str, Any]) -> float:
@@ -221,6 +348,10 @@ def _speedup(rule: dict[str, Any]) -> float:
 
 
 def _median(launches: pa.Table, name: str) -> float | None:
-    values = tables.floats(launches, name)
-    known = values[~np.isnan(values)]
+    known = _known(launches, name)
     return float(np.median(known)) if len(known) else None
+
+
+def _known(launches: pa.Table, name: str) -> Floats:
+    values = tables.floats(launches, name)
+    return values[~np.isnan(values)]

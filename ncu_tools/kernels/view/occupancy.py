@@ -8,7 +8,7 @@ gives for every launch of the real reports at hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 WARP = 32
@@ -116,16 +116,42 @@ def steps(sm: SmLimits, block: BlockNeeds) -> list[OccupancyStep]:
     """The smallest change of each limiter alone that raises occupancy; none for limits of the hardware."""
     before = occupancy(sm, block)
     found = []
-    if REGISTERS in before.limiters:
-        for registers in range(block.registers - 1, 0, -1):
-            after = occupancy(sm, BlockNeeds(block.threads, registers, block.shared_bytes, block.barriers))
-            if after.fraction > before.fraction:
-                found.append(OccupancyStep(REGISTERS, block.registers, registers, after.fraction))
-                break
-    if SHARED_MEMORY in before.limiters:
-        wanted = before.blocks_by[SHARED_MEMORY] + 1
-        fits = sm.shared_bytes // wanted // sm.shared_unit * sm.shared_unit
-        after = occupancy(sm, BlockNeeds(block.threads, block.registers, fits, block.barriers))
-        if fits > 0 and after.fraction > before.fraction:
-            found.append(OccupancyStep(SHARED_MEMORY, block.shared_bytes, fits, after.fraction))
+    for resource in before.limiters:
+        to = _room_for_one_more(resource, sm, block)
+        after = occupancy(sm, _with(block, {resource: to})) if to else before
+        if after.fraction > before.fraction:
+            found.append(OccupancyStep(resource, _now(resource, block), to, after.fraction))
     return found
+
+
+def joint_steps(sm: SmLimits, block: BlockNeeds) -> list[OccupancyStep]:
+    """The changes that raise occupancy only together, where registers and shared memory limit it equally; else []."""
+    before = occupancy(sm, block)
+    if set(before.limiters) != {REGISTERS, SHARED_MEMORY}:
+        return []
+    to = {resource: _room_for_one_more(resource, sm, block) for resource in before.limiters}
+    if not all(to.values()):
+        return []
+    fraction = occupancy(sm, _with(block, to)).fraction
+    return [OccupancyStep(resource, _now(resource, block), value, fraction) for resource, value in to.items()]
+
+
+def _room_for_one_more(resource: str, sm: SmLimits, block: BlockNeeds) -> int:
+    """The most registers per thread, or bytes of shared memory per block, with which one more block fits; 0 if none."""
+    wanted = occupancy(sm, block).blocks_by[resource] + 1
+    if resource == REGISTERS:
+        fewer = range(block.registers - 1, 0, -1)
+        return next((one for one in fewer if _by_registers(sm, _with(block, {REGISTERS: one})) >= wanted), 0)
+    return sm.shared_bytes // wanted // sm.shared_unit * sm.shared_unit if resource == SHARED_MEMORY else 0
+
+
+def _with(block: BlockNeeds, changes: dict[str, int]) -> BlockNeeds:
+    return replace(
+        block,
+        registers=changes.get(REGISTERS, block.registers),
+        shared_bytes=changes.get(SHARED_MEMORY, block.shared_bytes),
+    )
+
+
+def _now(resource: str, block: BlockNeeds) -> int:
+    return block.registers if resource == REGISTERS else block.shared_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -11,23 +12,36 @@ import pytest
 from ncu_parsers.parse.parse import parse
 from ncu_parsers.sources.sources import find_sources
 
-from benchmarks.rule_agreement import (
+from benchmarks.rule_agreement import Result, markdown, reports_in, results
+from ncu_tools.ceilings.ceilings import ceilings_of
+from ncu_tools.kernels.diagnosis.agreement import (
     AGREED,
+    FINER,
     OUTCOMES,
+    SILENT,
     WITH_REASON,
     WITHOUT,
-    Result,
-    judged,
-    markdown,
-    reports_in,
-    results,
+    Agreement,
+    agreement,
 )
-from ncu_tools.ceilings.ceilings import ceilings_of
-from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, Diagnosis, KernelCause, RuledOut, diagnoses
+from ncu_tools.kernels.diagnosis.diagnose import (
+    AT_ITS_LIMIT,
+    CauseEvidence,
+    Diagnosis,
+    KernelCause,
+    RuledOut,
+    diagnoses,
+)
 from ncu_tools.kernels.diagnosis.limits import BusyResource
+from ncu_tools.kernels.diagnosis.rules import rules, stall_reasons
 from ncu_tools.kernels.hotspots import hotspots
 from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.reports import needs_shared_reports
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 pytestmark = pytest.mark.slow
 
@@ -47,11 +61,15 @@ def with_cause(name: str, says: str = "", cost: float | None = 0.5, resource: st
     )
 
 
+def outcome_of(result: dict[str, str], ours: Diagnosis) -> str:
+    return agreement(result, ours).outcome
+
+
 class TestAContradiction:
     def test_about_the_busiest_unit_is_detected(self) -> None:
         dram = rule("SOLBottleneck", "greater than 80.0%. Start by analyzing DRAM in the Memory section.", "INF")
-        assert judged(dram, with_cause(AT_ITS_LIMIT)) == AGREED
-        assert judged(dram, with_cause(AT_ITS_LIMIT, resource="l1")) == WITHOUT
+        assert outcome_of(dram, with_cause(AT_ITS_LIMIT)) == AGREED
+        assert outcome_of(dram, with_cause(AT_ITS_LIMIT, resource="l1")) == WITHOUT
 
     def test_about_the_limiter_of_the_occupancy_is_detected(self) -> None:
         text = "This kernel's theoretical occupancy (50.0%) is limited by the number of required registers."
@@ -59,8 +77,8 @@ class TestAContradiction:
             with_cause("theoretical occupancy", f"occupancy: 50 % at most, limited by {what}: 1 block")
             for what in ("registers", "shared memory")
         )
-        assert judged(rule("TheoreticalOccupancy", text), registers) == AGREED
-        assert judged(rule("TheoreticalOccupancy", text), shared) == WITHOUT
+        assert outcome_of(rule("TheoreticalOccupancy", text), registers) == AGREED
+        assert outcome_of(rule("TheoreticalOccupancy", text), shared) == WITHOUT
 
     def test_is_explained_by_a_reason_that_the_sentence_shows(self) -> None:
         ruled_out = RuledOut("stalled", "stalls (at a barrier)", "85 % of the issue slots are used")
@@ -68,8 +86,49 @@ class TestAContradiction:
         text = (
             "spends 9.0 cycles being stalled waiting for sibling warps at a CTA barrier. represents about 60.0% of the"
         )
-        assert judged(rule("CPIStall", text), ours) == WITH_REASON
+        assert outcome_of(rule("CPIStall", text), ours) == WITH_REASON
         assert f"ruled out, as {ruled_out.reason}: {ruled_out.label}" in ours.text
+
+
+class TestOurs:
+    """What is said beside a result: the cause with its number."""
+
+    UNCOALESCED = rule("UncoalescedGlobalAccess", "This kernel has uncoalesced global accesses.", speedup="59.1")
+
+    def test_is_finer_where_it_holds_the_cost_to_less(self) -> None:
+        ours = with_cause("uncoalesced", "uncoalesced: 60 % of the sectors", cost=0.11)
+        assert agreement(self.UNCOALESCED, ours) == Agreement(FINER, "uncoalesced: 60 % of the sectors: up to 11 %")
+
+    def test_agrees_where_it_costs_as_much(self) -> None:
+        assert agreement(self.UNCOALESCED, with_cause("uncoalesced", cost=0.55)).outcome == AGREED
+
+    def test_is_silent_on_a_rule_without_a_cause(self) -> None:
+        assert agreement(rule("SOLFPRoofline", "The ratio is 64:1."), with_cause("tail")) == Agreement(SILENT)
+
+    def test_of_a_stall_has_to_name_the_same_stall(self) -> None:
+        says = f"stalled: warps wait {stall_reasons()['barrier']} for 60 % of their time"
+        evidence = [CauseEvidence("top_stall_share", "share", 0.6, "fraction", [])]
+        ours = Diagnosis(None, [KernelCause("stalled", says, 0.6, evidence, "source")])
+        text = "spends 9.0 cycles being stalled waiting for {}. This represents about {}% of the total"
+        barrier, constants = "sibling warps at a CTA barrier", "an immediate constant cache (IMC) miss"
+        assert outcome_of(rule("CPIStall", text.format(barrier, 60.0)), ours) == AGREED
+        assert outcome_of(rule("CPIStall", text.format(constants, 60.0)), ours) == SILENT
+        assert outcome_of(rule("CPIStall", text.format(constants, 75.0)), ours) == WITHOUT
+
+    def test_names_what_is_possible_as_finer(self) -> None:
+        text = "The 4.00 theoretical warps per scheduler this kernel can issue are below the maximum of 16."
+        ours = Diagnosis(None, [], possible=["occupancy (25 % at most by registers)"])
+        found = agreement(rule("TheoreticalOccupancy", text), ours)
+        assert found == Agreement(FINER, "perhaps occupancy (25 % at most by registers)")
+
+
+def test_the_mapping_names_only_causes_that_exist() -> None:
+    known = {AT_ITS_LIMIT, *(one.id for one in rules())}
+    table = tomllib.loads((ROOT / "ncu_tools/kernels/diagnosis/agreement.toml").read_text("utf-8"))
+    for finding in table["finding"]:
+        named = {cause for case in finding["cases"] for cause in case.get("causes", ())}
+        assert named | set(finding.get("ruled_out", ())) <= known
+        assert {case["outcome"] for case in finding["cases"]} <= set(OUTCOMES)
 
 
 def test_the_samples_have_no_unexplained_contradiction() -> None:

@@ -1,0 +1,1 @@
+"""What `kernel` shows as text, and its comparison and explanation."""

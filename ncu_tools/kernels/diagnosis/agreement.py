@@ -1,0 +1,114 @@
+"""What our diagnosis says of the findings of NVIDIA's rules: agreed, finer, silent or contradicted, with its number.
+
+`agreement.toml` says which of our causes mean the same as a finding. A contradiction needs a reason that the diagnosis
+shows; the tests allow none without one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, KernelCause
+from ncu_tools.kernels.diagnosis.rules import facts, stall_reasons
+from ncu_tools.kernels.diagnosis.wording import percent
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+AGREED, FINER, SILENT = "agreed", "finer", "silent"
+WITH_REASON, WITHOUT = "contradicted, reason shown", "contradicted"
+OUTCOMES = (AGREED, FINER, SILENT, WITH_REASON, WITHOUT)
+NEAR = 0.05
+"""The largest difference, as a share of the time, at which two estimates of the cost of a cause agree."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One of `OUTCOMES`, and the sentence of our diagnosis that it stands on; "" if ours is silent."""
+
+    outcome: str
+    ours: str = ""
+
+
+def agreement(rule: Mapping[str, Any], ours: Diagnosis) -> Agreement:
+    """What our diagnosis says of the result of one rule (`name`, `kind`, `description` and `speedup` as in reports)."""
+    text = rule["description"] or ""
+    for finding in _table()["finding"]:
+        if rule["name"] not in finding["rules"] or rule["kind"] not in finding.get("kinds", ("OPT", "WRN", "INF")):
+            continue
+        match = re.search(finding.get("text", ""), text)
+        if match:
+            return _judged(finding, match.groupdict(), rule, ours)
+    return Agreement(SILENT)
+
+
+def _judged(
+    finding: Mapping[str, Any], named: Mapping[str, str], rule: Mapping[str, Any], ours: Diagnosis
+) -> Agreement:
+    for case in finding["cases"]:
+        causes = [cause for cause in ours.causes if cause.rule in case.get("causes", ())]
+        holds = (
+            (bool(causes) or "causes" not in case)
+            and ("busiest" not in case or (ours.busiest is not None and ours.busiest.resource in case["busiest"]))
+            and ("named" not in case or _names(case["named"], named, causes, ours))
+            and ("share" not in case or _has_share(case["share"], float(named["share"]) / 100, causes))
+            and ("cost" not in case or _costs_as_much(causes[0], rule["speedup"]))
+        )
+        if holds:
+            says = causes[0].text if causes else _busiest(ours)
+            return Agreement(case["outcome"], "" if case["outcome"] == SILENT else says)
+    return _otherwise(finding.get("ruled_out", ()), ours)
+
+
+def _otherwise(suspects: Sequence[str], ours: Diagnosis) -> Agreement:
+    """The outcome for causes that our diagnosis lacks: ruled out with a reason, possible, or not mentioned."""
+    for one in ours.ruled_out:
+        if one.rule in suspects:
+            return Agreement(WITH_REASON, f"ruled out, as {one.reason}: {one.label}")
+    possible = [label for label in ours.possible if label.startswith(("occupancy", "achieved"))]
+    is_occupancy = any("occupancy" in suspect for suspect in suspects)
+    return Agreement(FINER, f"perhaps {possible[0]}") if possible and is_occupancy else Agreement(SILENT)
+
+
+def _names(what: str, named: Mapping[str, str], causes: Sequence[KernelCause], ours: Diagnosis) -> bool:
+    """True if ours names the same unit, pipe, stall or limits as the text; for "other pipe", another pipe."""
+    table, title = _table(), "" if ours.busiest is None else ours.busiest.title
+    if what == "unit":
+        units = table["units"]
+        return ours.busiest is not None and ours.busiest.resource == units.get(named["unit"], units["others"])
+    if what == "pipe":
+        return named["pipe"] in title
+    if what == "other pipe":
+        return "pipe" in title
+    if what == "stall":
+        reason = next((key for key, words in facts()["stall_text"].items() if words in named["stall"]), "")
+        return bool(reason) and stall_reasons()[reason] in causes[0].says
+    limits = [ours_name for theirs, ours_name in table["limits"].items() if theirs in named["limits"]]
+    return all(any(name in cause.says for cause in causes) for name in limits)
+
+
+def _has_share(how: str, theirs: float, causes: Sequence[KernelCause]) -> bool:
+    ours = next((one.value for one in causes[0].evidence if one.quantity == "top_stall_share"), 0.0)
+    return abs(ours - theirs) <= NEAR if how == "same" else theirs <= ours + NEAR
+
+
+def _costs_as_much(cause: KernelCause, speedup: str | float | None) -> bool:
+    return not speedup or cause.cost is None or cause.cost >= float(speedup) / 100 - NEAR
+
+
+def _busiest(ours: Diagnosis) -> str:
+    return "" if ours.busiest is None else f"busiest is {ours.busiest.title}, at {percent(ours.busiest.share)}"
+
+
+@cache
+def _table() -> dict[str, Any]:
+    """The parsed `agreement.toml`."""
+    return tomllib.loads(files(__package__).joinpath("agreement.toml").read_text("utf-8"))

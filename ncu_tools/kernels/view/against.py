@@ -1,0 +1,353 @@
+"""A kernel before and after a change: which values differ beyond their spread, and what explains the change of time.
+
+A value has changed if the ranges of its launches in both runs do not overlap and its medians differ by more than
+`LEAST_CHANGE`, per cents by more than `LEAST_POINTS`; what a launch is (grid, registers, ...) by anything. Launches of
+one kernel in one run of an H100 differ by up to 1 % in clocks and bytes, so less than 2 % is not shown to be a change.
+
+The time of a kernel follows from what it did and how fast:
+
+    time = instructions / (instructions per scheduler and cycle x schedulers x share of cycles with work x clock)
+    instructions per scheduler and cycle = active warps / cycles between two instructions of a warp
+
+so each of these ratios is a factor of the ratio of times, and the share that a factor explains is the ratio of their
+logarithms. Bytes are a factor where their level is near its limit in the slower run. Other changes are told, and called
+no cause.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT, NEAR_ITS_LIMIT, KernelCause
+from ncu_tools.kernels.view.facts import Fact
+from ncu_tools.kernels.view.kernel_view import KernelView, Shape
+from ncu_tools.kernels.view.part_rows import written
+from ncu_tools.numbers.number_format import percent
+
+LEAST_CHANGE, LEAST_POINTS = 0.02, 1.0
+LEAST_OF_STALLS = 0.01
+"""The least change of a stall, of the cycles of all stalls: one of 0.001 cycles may double, and tells nothing."""
+STALL = "stall_"
+EXACT_PART = "identity"
+MEASURED = ("time", "hz")
+"""Kinds of values that are measured, among those of `EXACT_PART`."""
+WORTH_TELLING = 0.1
+"""The least share of the change of time that a factor explains, to be told as a reason."""
+EXPLAINED = 0.8
+"""Factors that explain a smaller share of the change leave a rest that is told."""
+ISSUE_RATE = "instructions issued per scheduler and cycle"
+LEVELS = {"dram": ("dram_read", "dram_write"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
+"""Level, as in the part "limits" -> the facts of the bytes that it moves."""
+COMPANIONS = (
+    "achieved", "theoretical", "registers", "shared_dynamic", "l1_hit_rate", "l2_hit_rate", "load_sectors",
+    "store_sectors", "waves", "dram", "l2", "l1", "sm",
+)  # fmt: skip
+"""Values that are told beside a change that is not explained, the first ones that changed."""
+MOST_COMPANIONS = 3
+LEVEL_TITLES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
+
+
+@dataclass(frozen=True)
+class ValueChange:
+    """One value in both runs: medians, and the least and most of the launches. Per cents are 0 to 100.
+
+    A difference below `least` is no change, whatever it is of the value itself.
+    """
+
+    part: str
+    key: str
+    title: str
+    kind: str
+    unit: str
+    base: float
+    new: float
+    base_range: tuple[float, float]
+    new_range: tuple[float, float]
+    least: float = 0.0
+
+    @property
+    def changed(self) -> bool:
+        """True if the ranges of the launches do not overlap, and the medians differ by more than the threshold."""
+        apart = self.base_range[1] < self.new_range[0] or self.new_range[1] < self.base_range[0]
+        difference = abs(self.new - self.base)
+        if self.part == EXACT_PART and self.kind not in MEASURED:
+            return self.new != self.base
+        if self.kind == "percent":
+            return apart and difference > LEAST_POINTS
+        return apart and difference > max(self.least, LEAST_CHANGE * max(abs(self.base), abs(self.new)))
+
+    @property
+    def growth(self) -> float | None:
+        """The change as a fraction of the base; None from 0."""
+        return self.new / self.base - 1 if self.base else None
+
+    @property
+    def words(self) -> str:
+        """Both numbers: "284.6 µs -> 153.1 µs"."""
+        return f"{written(self.kind, self.base)} -> {written(self.kind, self.new)}"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A reason for a change of time: what it multiplies the time by, the share of the change that this is, its numbers.
+
+    The share is above 0 for a reason, and below 0 for what acts against the change.
+    """
+
+    what: str
+    factor: float
+    share: float
+    numbers: str
+
+
+@dataclass(frozen=True)
+class CauseChange:
+    """A cause of the diagnosis in both runs: the share of the time that it can cost at most.
+
+    None where it was not found, which is no proof of its absence if its numbers were not collected.
+    """
+
+    rule: str
+    base: float | None
+    new: float | None
+
+    @property
+    def changed(self) -> bool:
+        """True if one run lacks it, or its cost differs by more than the threshold of per cents."""
+        if self.base is None or self.new is None:
+            return self.base is not self.new
+        return abs(self.new - self.base) > LEAST_POINTS / 100
+
+
+@dataclass(frozen=True)
+class KernelChange:
+    """A kernel in two runs: every value that both have, their causes, and why its time changed.
+
+    `factors` are sorted by the share of the change that they explain; `lost` and `gained` are the titles of values that
+    only one run has.
+    """
+
+    base: KernelView
+    new: KernelView
+    values: list[ValueChange]
+    causes: list[CauseChange]
+    lost: list[str]
+    gained: list[str]
+    factors: list[Factor]
+    why: str
+
+    @property
+    def time(self) -> ValueChange | None:
+        """The change of the time of a launch; None if a run has no times."""
+        return next((one for one in self.values if one.key == "duration"), None)
+
+
+def common_shape(base: KernelView, new: KernelView) -> Shape | None:
+    """The grid and block of the most of the base's time that the new run has too, if launches of a run differ in it.
+
+    None if every launch has the same shape, or the runs share none.
+    """
+    if max(len(base.times_by_shape), len(new.times_by_shape)) <= 1:
+        return None
+    both = [shape for shape in base.times_by_shape if shape in new.times_by_shape]
+    return max(both, key=lambda shape: base.times_by_shape[shape], default=None)
+
+
+def against(base: KernelView, new: KernelView) -> KernelChange:
+    """What changed of a kernel from the base to the new run, and why it is faster or slower."""
+    before, after = _values(base), _values(new)
+    cycles = max(sum(stall.per_issue for stall in view.stalls) for view in (base, new))
+    values = [
+        ValueChange(
+            part=one.part, key=one.key, title=one.title, kind=one.kind, unit=one.unit,
+            base=one.value, new=after[key].value,
+            base_range=(one.low, one.high), new_range=(after[key].low, after[key].high),
+            least=LEAST_OF_STALLS * cycles if key.startswith(STALL) else 0.0,
+        )
+        for key, one in before.items() if key in after
+    ]  # fmt: skip
+    factors = _factors({one.key: one for one in values}, base, new)
+    return KernelChange(
+        base=base,
+        new=new,
+        values=values,
+        causes=_causes(base, new),
+        lost=[one.title for key, one in before.items() if key not in after],
+        gained=[one.title for key, one in after.items() if key not in before],
+        factors=factors,
+        why=_why({one.key: one for one in values}, factors, base, new),
+    )
+
+
+def _causes(base: KernelView, new: KernelView) -> list[CauseChange]:
+    """The causes that either run has with a known cost, those of the base first."""
+    before, after = (
+        {} if view.diagnosis is None else {cause.rule: cause.cost for cause in view.diagnosis.causes if _told(cause)}
+        for view in (base, new)
+    )
+    return [CauseChange(rule, before.get(rule), after.get(rule)) for rule in {**before, **after}]
+
+
+def _told(cause: KernelCause) -> bool:
+    """True for causes with a cost, but for the limit of a resource: part 2 has that."""
+    return cause.cost is not None and cause.rule != AT_ITS_LIMIT
+
+
+def _values(view: KernelView) -> dict[str, Fact]:
+    """The facts, blocks per SM, stalls and instructions of a kernel by their keys."""
+    found = {fact.key: fact for fact in view.facts}
+    for resource, blocks in view.occupancy.blocks_by.items():
+        key = f"blocks_by_{resource.replace(' ', '_')}"
+        found[key] = _fact("occupancy", key, f"blocks per SM by {resource}", "count", "block", blocks)
+    for stall in view.stalls:
+        key = f"{STALL}{stall.reason.replace(' ', '_')}"
+        title = f"stalled, cycles per issue: {stall.reason}"
+        found[key] = _fact("scheduler", key, title, "number", "cycle/issue", stall.per_issue, stall.low, stall.high)
+    for kind, count in view.mix.by_kind.items() if view.mix else ():
+        title = f"instructions: {kind.replace('_', '/')}"
+        found[f"mix_{kind}"] = _fact("pipes", f"mix_{kind}", title, "count", "inst", count / view.launches)
+    return found
+
+
+def _fact(
+    part: str, key: str, title: str, kind: str, unit: str, value: float, low: float | None = None,
+    high: float | None = None,
+) -> Fact:  # fmt: skip
+    low, high = value if low is None else low, value if high is None else high
+    return Fact(part, key, title, kind, unit, value, low, high, None, None, "")
+
+
+# ----------------------------------------------------------------------------------------------------- factors
+
+
+def _factors(values: dict[str, ValueChange], base: KernelView, new: KernelView) -> list[Factor]:
+    """What multiplies the time, the largest share of its change first; [] if no change of time is shown."""
+    time = values.get("duration")
+    if time is None or not time.changed or _other_gpu(base, new):
+        return []
+    whole = math.log(time.new / time.base)
+    found = []
+    for what, key, power in (
+        ("executed warp instructions", "executed", 1),
+        (ISSUE_RATE, "issued", -1),
+        ("SM clock", "sm_clock", -1),
+    ):
+        one = values.get(key)
+        if one is not None and one.changed and one.base > 0 and one.new > 0:
+            found.append((what, (one.new / one.base) ** power, one.words))
+    found += _idle_factor(base, new)
+    found += [(what, factor, words) for what, factor, words in _byte_factors(values)]
+    factors = [Factor(what, factor, math.log(factor) / whole, words) for what, factor, words in found]
+    return sorted(factors, key=lambda one: -one.share)
+
+
+def _idle_factor(base: KernelView, new: KernelView) -> list[tuple[str, float, str]]:
+    """The factor of the share of cycles in which SMs have work."""
+    before, after = (1 - view.quantities.get("idle", math.nan) for view in (base, new))
+    if not (before > 0 and after > 0) or abs(after - before) <= LEAST_POINTS / 100:
+        return []
+    return [("cycles in which SMs have work", before / after, f"{percent(before)} -> {percent(after)}")]
+
+
+def _byte_factors(values: dict[str, ValueChange]) -> list[tuple[str, float, str]]:
+    """The factors of bytes, of the levels that are near their limit in the slower run."""
+    found, time = [], values["duration"]
+    for level, keys in LEVELS.items():
+        limit, moved = values.get(level), [values[key] for key in keys if key in values]
+        if limit is None or len(moved) < len(keys):
+            continue
+        if (limit.new if time.new > time.base else limit.base) < 100 * NEAR_ITS_LIMIT:
+            continue
+        base, new = sum(one.base for one in moved), sum(one.new for one in moved)
+        if base > 0 and new > 0 and abs(new - base) > LEAST_CHANGE * max(base, new):
+            at = f"{LEVEL_TITLES[level]} at {limit.words} of its peak"
+            found.append((f"bytes moved, {at},", new / base, f"{written('byte', base)} -> {written('byte', new)}"))
+    return found
+
+
+def _other_gpu(base: KernelView, new: KernelView) -> bool:
+    """True if the runs are known to be of different GPUs, by their names or numbers of SMs."""
+    sms = {view.quantities.get("sm_count", math.nan) for view in (base, new)}
+    differ = len(sms) > 1 and not any(math.isnan(one) for one in sms)
+    return differ or (base.device is not None and new.device is not None and base.device != new.device)
+
+
+# --------------------------------------------------------------------------------------------------- the words
+
+
+def _why(values: dict[str, ValueChange], factors: list[Factor], base: KernelView, new: KernelView) -> str:
+    """The paragraph: the change of time, its reasons by what they explain, what acts against it, and what is left."""
+    time = values.get("duration")
+    if time is None:
+        return "One of the runs has no times, so nothing is said of faster or slower."
+    sentences = [_of_time(time, base, new)]
+    if _other_gpu(base, new):
+        names = f" ({base.device} -> {new.device})" if base.device != new.device else ""
+        return f"{sentences[0]} The GPUs differ{names}, so no reason is given."
+    if base.grids != new.grids or base.blocks != new.blocks:
+        sentences.append("Grid or block differ, so the launches may have done other work.")
+    if not time.changed:
+        return " ".join(sentences)
+    reasons = [one for one in factors if one.share >= WORTH_TELLING]
+    against_it = [one for one in factors if one.share <= -WORTH_TELLING]
+    for place, one in enumerate([*reasons, *against_it]):
+        what = f"Against that, {one.what}" if one in against_it else _capital(one.what)
+        alone = "alone would make" if place == 0 else "would make"
+        sentences.append(f"{what} {one.numbers} {alone} it {one.factor:.3g} x the time.")
+        if one.what == ISSUE_RATE:
+            sentences += _of_issue(values)
+    explained = sum(one.share for one in factors if not one.what.startswith("bytes"))
+    bytes_explain = max((one.share for one in factors if one.what.startswith("bytes")), default=0.0)
+    if max(explained, bytes_explain) < EXPLAINED:
+        sentences.append(_of_rest(values, reasons))
+    return " ".join(sentences)
+
+
+def _of_time(time: ValueChange, base: KernelView, new: KernelView) -> str:
+    one_each = base.launches == new.launches == 1
+    of_what = "one launch each" if one_each else f"medians of {base.launches} and {new.launches} launches"
+    if not time.changed:
+        if one_each:
+            return f"No change of time is shown: {time.words}, {of_what}."
+        ranges = " and ".join(
+            f"{written(time.kind, low)} to {written(time.kind, high)}"
+            for low, high in (time.base_range, time.new_range)
+        )
+        return f"No change of time is shown: {time.words}, {of_what}, which take {ranges}."
+    slower = time.new > time.base
+    ratio = time.new / time.base if slower else time.base / time.new
+    return f"{ratio:.3g} x {'slower' if slower else 'faster'}: {time.words}, {of_what}."
+
+
+def _of_issue(values: dict[str, ValueChange]) -> list[str]:
+    """Why schedulers issue more or less: active warps, and the cycles between two instructions of a warp by stalls."""
+    found = []
+    active, latency = values.get("active"), values.get("latency")
+    if active is not None and active.changed:
+        achieved = values.get("achieved")
+        occupancy = f" (achieved occupancy {achieved.words})" if achieved is not None and achieved.changed else ""
+        found.append(f"active warps per scheduler {active.words}{occupancy}")
+    stalls = [one for key, one in values.items() if key.startswith(STALL) and one.changed]
+    if latency is not None and latency.changed:
+        longer = latency.new > latency.base
+        same_way = [one for one in stalls if (one.new > one.base) == longer]
+        most = max(same_way, key=lambda one: abs(one.new - one.base), default=None)
+        reason = "" if most is None else f", most of it {most.title.partition(': ')[2]} {most.words}"
+        found.append(f"cycles between two instructions of a warp {latency.words}{reason}")
+    return [f"Behind the issue rate: {'; '.join(found)}."] if found else []
+
+
+def _of_rest(values: dict[str, ValueChange], reasons: list[Factor]) -> str:
+    """What is not explained and why, and what changed with it, which is called no cause."""
+    names = {"executed": "instructions", "issued": "the issue rate"}
+    lacking = " and ".join(title for key, title in names.items() if key not in values)
+    why = f": {lacking} were not collected in both runs (ncu --set full)" if lacking else ""
+    also = [f"{values[key].title} {values[key].words}" for key in COMPANIONS if key in values and values[key].changed]
+    with_it = f" Changed with it, which proves no cause: {', '.join(also[:MOST_COMPANIONS])}." if also else ""
+    subject = "The rest of the change" if reasons else "The change"
+    return f"{subject} is not explained by what was collected{why}.{with_it}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

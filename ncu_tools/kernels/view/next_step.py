@@ -1,0 +1,74 @@
+"""The next command to type: what looks into the first cause of a kernel, as rules.toml says for each rule."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from ncu_parsers.schema.tables import short_name
+
+from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT
+from ncu_tools.kernels.diagnosis.rules import facts, rules
+from ncu_tools.kernels.source.kernel_code import COLLECT
+from ncu_tools.kernels.view.kernel_view import KernelView
+
+SOURCE, SAMPLES = "source", "samples"
+"""Commands that need counts of single instructions, or samples over time."""
+COUNTS = {"samples": "samples", "executed": "executed", "sectors": "sectors", "conflicts": "shared_wavefronts"}
+"""What places are ranked by -> the field of a place with its count."""
+OVER_TIME = "ncu --set full --section PmSampling -o REPORT PROGRAM"
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """A command, the id of the rule whose cause it looks into ("" without one), and what first collects its numbers.
+
+    `collect` is "" where the run has what the command needs.
+    """
+
+    command: str
+    rule: str
+    collect: str = ""
+
+
+def next_step(view: KernelView, run: str, *, over_time: bool) -> NextStep | None:
+    """The command for the first cause of a kernel of the run at path `run`; what to collect if nothing is explained.
+
+    None if nothing is missing and no cause stands out. Single instructions are there if the view has places, samples
+    over time if `over_time`.
+    """
+    ours = view.diagnosis
+    if ours is None or not ours.causes:
+        if view.places:
+            return NextStep(_filled(f"{SOURCE} {{run}} --kernel {{kernel}}", view, run), "")
+        return NextStep(COLLECT, "") if ours is None or ours.collect else None
+    first = ours.causes[0].rule
+    commands = _commands(first, ours.busiest.resource if ours.busiest else "")
+    if not commands:
+        return None
+    for one in commands:
+        needs = one.split()[0]
+        if needs not in (SOURCE, SAMPLES) or (over_time if needs == SAMPLES else _has_counts(view, one)):
+            return NextStep(_filled(one, view, run), first)
+    collect = COLLECT if commands[0].startswith(SOURCE) else OVER_TIME
+    return NextStep(_filled(commands[0], view, "REPORT.ncu-rep"), first, collect)
+
+
+def _commands(rule: str, busiest: str) -> list[str]:
+    if rule == AT_ITS_LIMIT:
+        found: list[str] = facts()["next_at_its_limit"].get(busiest, [])
+        return found
+    return next((list(one.next) for one in rules() if one.id == rule), [])
+
+
+def _has_counts(view: KernelView, command: str) -> bool:
+    """True if instructions of the kernel have the counts that the command ranks by."""
+    by = re.search(r"--by (\w+)", command)
+    return any(getattr(place, COUNTS[by[1]] if by else "samples") is not None for place in view.places)
+
+
+def _filled(command: str, view: KernelView, run: str) -> str:
+    word = re.search(r"[A-Za-z_]\w+", short_name(view.kernel_name))
+    name = word[0] if word else re.escape(view.kernel_name)
+    return "ncu-bench " + command.format(run=shlex.quote(run), kernel=shlex.quote(name))

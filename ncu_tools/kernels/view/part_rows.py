@@ -1,0 +1,222 @@
+"""The rows of a kernel's seven parts as people read them: what the terminal, Markdown and the HTML report show."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ncu_parsers.schema.tables import short_name
+
+from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
+from ncu_tools.kernels.estimated_flops import estimate_notes
+from ncu_tools.kernels.source.kernel_code import COLLECT
+from ncu_tools.kernels.view.facts import Fact
+from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult
+from ncu_tools.kernels.view.occupancy import BLOCKS, REGISTERS, OccupancyStep
+from ncu_tools.numbers.number_format import FORMATS, counted, percent
+
+PARTS = {
+    "identity": "1 identity", "limits": "2 limits", "occupancy": "3 occupancy", "scheduler": "4 scheduler",
+    "memory": "5 memory", "pipes": "6 pipes and mix", "verdict": "7 verdict",
+}  # fmt: skip
+KINDS = {"percent": "fraction", "byte": "byte", "time": "time", "hz": "hz", "count": "count", "number": "number"}
+STALLS_SHOWN, RULES_SHOWN, SHORTEST_SHARE = 5, 6, 0.005
+SENTENCE_END = r"\.\s+|\n|\s(?=This kernel's |See the )"
+"""Where a sentence of a rule's message ends; some lack their full stop."""
+LONGEST_NAME = 400
+"""The most characters of a full name that people are shown: five lines."""
+MISSING_NAMED = 4
+"""Most facts of a part that the note on what was not collected names; JSON has all."""
+SAID_OF_RULES = {
+    AGREED: "ours agrees", FINER: "ours is finer", SILENT: "ours is silent", WITH_REASON: "ours contradicts",
+    WITHOUT: "ours contradicts without a reason",
+}  # fmt: skip
+
+Row = dict[str, Any]
+
+
+def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> list[Row]:
+    """The rows of one of `PARTS`: "title", "value", "against" and "spread" as texts or None.
+
+    Rows of shares have "share" too, a fraction of 1; those of NVIDIA's rules "message", all that the rule says.
+    """
+    first = _shape_rows(view) if part == "identity" else ()
+    return [*first, *map(_fact_row, view.of_part(part)), *_more_rows(view, part, most_rules)]
+
+
+def name_of_view(view: KernelView) -> str:
+    """The kernel's name with its launches and the device."""
+    device = f" on {view.device}" if view.device else ""
+    return f"{title_of(view.kernel_name)}: {counted(view.launches, 'launch', 'launches')}{device}"
+
+
+def title_of(name: str) -> str:
+    """A kernel's full name, or its short one where the full one would fill a screen."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{short_name(name)} (a name of {len(name):,} characters: --format json)"
+
+
+def notes_of(view: KernelView, parts: Sequence[str] = tuple(PARTS)) -> list[str]:
+    """What the view is of, and what of these parts was not collected with the command that collects it."""
+    notes = [name_of_view(view)]
+    notes += _contradicted(view).values() if "identity" in parts else ()
+    if len(view.times_by_shape) > 1:
+        shapes = f"{len(view.times_by_shape)} shapes of grid and block"
+        notes.append(f"its launches are of {shapes}, so medians mix different work: --launch N shows one launch")
+    missing = [_missing(view, part) for part, titles in view.missing.items() if titles and part in parts]
+    if missing:
+        notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
+    return [*notes, *estimate_notes(view.estimates)]
+
+
+def written(kind: str, value: float) -> str:
+    """A fact's value with its unit; `kind` as in parts.toml, per cents 0 to 100."""
+    if kind == "percent":
+        return percent(value / 100)
+    return FORMATS[KINDS[kind]](round(value) if kind == "count" else value)
+
+
+def _fact_row(fact: Fact) -> Row:
+    least, value, most = (written(fact.kind, one) for one in (fact.low, fact.value, fact.high))
+    spread = None if least == most else f"{least} to {most}"
+    row = {"title": fact.title, "value": value, "spread": spread, "against": _against(fact)}
+    return row if fact.share is None else {**row, "share": fact.share}
+
+
+def _against(fact: Fact) -> str | None:
+    """What a fact stands against: a count against its ideal, other values against the most that is possible."""
+    if fact.of is None:
+        return None
+    if fact.kind == "count":
+        return f"ideal {written(fact.kind, fact.of)}" + (f", {fact.share:.3g} x" if fact.share is not None else "")
+    return f"of {written(fact.kind, fact.of)}" + (f" ({percent(fact.share)})" if fact.share is not None else "")
+
+
+def _more_rows(view: KernelView, part: str, most_rules: int) -> Iterator[Row]:
+    if part == "identity" and view.hotspot.time_share is not None:
+        yield {"title": "share of the run's time", **_share(view.hotspot.time_share)}
+    elif part == "limits":
+        yield from _bound_rows(view)
+    elif part == "occupancy":
+        yield from _occupancy_rows(view)
+    elif part == "scheduler":
+        for stall in view.stalls[:STALLS_SHOWN]:
+            cycles = f"{stall.per_issue:.2f} cycles per issue"
+            yield {"title": f"stalled: {stall.reason}", **_share(stall.share), "against": cycles}
+        for place in view.places:
+            stalled = None if place.stall is None else f"of all samples; most stalled by {place.stall}"
+            yield {"title": f"samples at {place.place}", **_share(place.share), "against": stalled}
+    elif part == "pipes" and view.mix is not None:
+        for kind, count in sorted(view.mix.by_kind.items(), key=lambda item: -item[1]):
+            share = count / view.mix.total
+            if share >= SHORTEST_SHARE:
+                yield {"title": f"instructions: {kind.replace('_', '/')}", **_share(share)}
+    elif part == "verdict":
+        yield from _verdict_rows(view, most_rules)
+
+
+def _share(share: float | None) -> Row:
+    return {"value": None} if share is None else {"value": percent(share), "share": share}
+
+
+def _shape_rows(view: KernelView) -> Iterator[Row]:
+    for title, shapes in (("grid", view.grids), ("block", view.blocks)):
+        if len(shapes) == 1 and title not in _contradicted(view):
+            yield {"title": title, "value": " x ".join(map(str, shapes[0]))}
+        elif len(shapes) > 1:
+            yield {"title": title, "value": counted(len(shapes), "shape", "shapes")}
+
+
+def _contradicted(view: KernelView) -> dict[str, str]:
+    """Grid or block -> the note on it, where the report's metrics count other blocks or threads than the shape has."""
+    counts = {fact.key: fact.value for fact in view.of_part("identity")}
+    found = {}
+    for title, shapes, unit in (("grid", view.grids, "blocks"), ("block", view.blocks, "threads per block")):
+        if len(shapes) == 1 and counts.get(title, math.prod(shapes[0])) != math.prod(shapes[0]):
+            shape = " x ".join(map(str, shapes[0]))
+            found[title] = (
+                f"the report contradicts itself: a {title} of {shape}, and {counts[title]:,.0f} {unit} counted"
+            )
+    return found
+
+
+def _bound_rows(view: KernelView) -> Iterator[Row]:
+    spot = view.hotspot
+    if spot.bound is not None:
+        saves = None
+        if spot.headroom_ns:
+            a_launch = " a launch" if spot.launches > 1 else ""
+            saves = f"reaching it saves {FORMATS['time'](spot.headroom_ns / spot.launches)}{a_launch}"
+        yield {"title": f"{spot.bound}, the nearest roof, reached", **_share(spot.bound_fraction), "against": saves}
+
+
+def _occupancy_rows(view: KernelView) -> Iterator[Row]:
+    found = view.occupancy
+    if found.theoretical is None and found.calculated is not None:
+        yield {"title": "theoretical occupancy, as calculated", **_share(found.calculated.fraction)}
+    for resource, blocks in found.blocks_by.items():
+        limits = "the limit" if resource in found.limiters else None
+        title = "blocks per SM at most" if resource == BLOCKS else f"blocks per SM by {resource}"
+        yield {"title": title, "value": str(blocks), "against": limits}
+    for step in found.steps:
+        title = "with fewer registers" if step.resource == REGISTERS else "with less shared memory"
+        yield {"title": title, **_share(step.fraction), "against": _step_words(step)}
+    if found.joint_steps:
+        both = ", ".join(_step_words(step) for step in found.joint_steps)
+        yield {"title": "with less of both limits", **_share(found.joint_steps[0].fraction), "against": both}
+
+
+def _step_words(step: OccupancyStep) -> str:
+    unit = "registers per thread" if step.resource == REGISTERS else "B of shared memory per block"
+    return f"{step.now} to {step.to} {unit}"
+
+
+def _verdict_rows(view: KernelView, most_rules: int) -> Iterator[Row]:
+    ours = view.diagnosis
+    for cause in ours.causes if ours else ():
+        yield {"title": cause.says, "value": None if cause.cost is None else f"up to {percent(cause.cost)}"}
+    if ours and not ours.causes and ours.unexplained:
+        yield {"title": ours.unexplained, "value": "no cause"}
+    for one in ours.ruled_out if ours else ():
+        yield {"title": f"{one.label}, as {one.reason}", "value": "ruled out"}
+    for label in ours.possible if ours else ():
+        yield {"title": label, "value": "perhaps"}
+    if ours and ours.collect:
+        yield {"title": f"{', '.join(ours.collect)} (groups of ncu-bench metrics)", "value": "not counted"}
+    for rule in view.rules[:most_rules]:
+        yield _rule_row(rule)
+    if len(view.rules) > most_rules:
+        more = counted(len(view.rules) - most_rules, "more result", "more results")
+        yield {"title": f"{more} of NVIDIA's rules: --format json", "value": None}
+
+
+def _rule_row(rule: RuleResult) -> Row:
+    local = "local " if rule.speedup_type == "local" else "est. "
+    return {
+        "title": f"NVIDIA's {rule.name}: {telling_sentences(rule.text)}",
+        "value": None if rule.speedup is None else f"{local}{rule.speedup:.1f} %",
+        "against": SAID_OF_RULES[rule.agreement] + (f": {rule.ours}" if rule.ours else ""),
+        "message": rule.text,
+    }
+
+
+def telling_sentences(text: str) -> str:
+    """The first sentence of a rule's message, and the first one behind it that holds a number if it has none."""
+    sentences = [one.strip().removesuffix(".") for one in re.split(SENTENCE_END, text) if one.strip()]
+    if not sentences:
+        return ""
+    numbered = [one for one in sentences if re.search(r"\d", one)]
+    shown = sentences[:1] if sentences[0] in numbered[:1] or not numbered else [sentences[0], numbered[0]]
+    return ". ".join(shown)
+
+
+def _missing(view: KernelView, part: str) -> str:
+    """What of a part was not collected: every metric, or the first ones by title and the number of the rest."""
+    titles = view.missing[part]
+    if not view.of_part(part):
+        return f"every metric of {PARTS[part][2:]}"
+    more = [f"{len(titles) - MISSING_NAMED} more"] if len(titles) > MISSING_NAMED else []
+    return f"{PARTS[part][2:]} ({', '.join([*titles[:MISSING_NAMED], *more])})"

@@ -1,0 +1,220 @@
+"""What people read of a kernel: rows of the parts, their text in 80 columns, and the next command."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ncu_tools.cli.kernel_tables.part_text import of_sentences, of_values
+from ncu_tools.kernels.diagnosis.agreement import OUTCOMES, WITH_REASON
+from ncu_tools.kernels.diagnosis.rules import facts, rules
+from ncu_tools.kernels.source.hot_places import HotPlace
+from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, kernel_view
+from ncu_tools.kernels.view.next_step import NextStep, next_step
+from ncu_tools.kernels.view.part_rows import PARTS, SAID_OF_RULES, notes_of, rows_of_part, telling_sentences, title_of
+from tests.conftest import SAMPLES, SHARED
+from tests.support.launches import launch, metric, table
+from tests.support.ran import ran
+from tests.support.reports import needs_shared_reports, sample_files, shared_reports
+
+SILU = SHARED / "reports" / "ncu_rep_full" / "AlpriElse__cs599k__silu_CUDA_ncu-reports_2025-04-21-vector-based.ncu-rep"
+SM_WHOLE = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+MEMORY_WHOLE = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+QUIET = {SM_WHOLE: 30.0, MEMORY_WHOLE: 10.0}
+UNCOALESCED = {"memory_l2_theoretical_sectors_global": 100.0, "memory_l2_theoretical_sectors_global_ideal": 40.0}
+
+
+def view(metrics: dict[str, float], **more: Any) -> KernelView:
+    return kernel_view(table(launch("k", {name: metric(value) for name, value in metrics.items()}, ns=1e5, **more)))
+
+
+def rows(of: KernelView, part: str) -> dict[str, Any]:
+    return {row["title"]: row for row in rows_of_part(of, part)}
+
+
+# ------------------------------------------------------------------------------------------------------- rows
+
+
+def test_a_count_stands_beside_its_ideal_and_a_rate_beside_its_most() -> None:
+    found = view({**UNCOALESCED, "smsp__issue_active.avg.per_cycle_active": 0.25})
+    assert rows(found, "memory")["sectors asked of L2 by global accesses"]["against"] == "ideal 40, 2.5 x"
+    assert rows(found, "scheduler")["warps that issue per cycle"]["against"] == "of 1 (25.0 %)"
+
+
+def test_a_spread_that_prints_alike_is_not_shown() -> None:
+    made = [
+        launch("k", {SM_WHOLE: metric(value)}, ns=1e5, launch_id=at) for at, value in enumerate((30.0, 30.01, 40.0))
+    ]
+    assert rows(kernel_view(table(*made)), "limits")["SM throughput"]["spread"] == "30.0 % to 40.0 %"
+    assert rows(kernel_view(table(*made[:2])), "limits")["SM throughput"]["spread"] is None
+
+
+def test_limits_of_occupancy_are_the_reports_own_where_they_cannot_be_calculated() -> None:
+    limits = {"warps": 12.0, "registers": 2.0, "shared_mem": 4.0, "blocks": 24.0}
+    found = view({f"launch__occupancy_limit_{name}": value for name, value in limits.items()})
+    assert rows(found, "occupancy")["blocks per SM by registers"] == {
+        "title": "blocks per SM by registers", "value": "2", "against": "the limit",
+    }  # fmt: skip
+
+
+def test_several_shapes_are_counted_and_a_note_says_that_medians_mix_them() -> None:
+    made = table(launch("k", {}, ns=1e5, grid=(4, 1, 1)), launch("k", {}, ns=1e5, grid=(8, 1, 1), launch_id=1))
+    found = kernel_view(made)
+    assert rows(found, "identity")["grid"]["value"] == "2 shapes"
+    assert any("medians mix different work: --launch N" in note for note in notes_of(found))
+
+
+def test_a_grid_that_the_reports_own_count_of_blocks_contradicts_is_not_shown() -> None:
+    found = view({"launch__grid_size": 1.0}, grid=(128, 1, 1))
+    assert "grid" not in rows(found, "identity")
+    assert "the report contradicts itself: a grid of 128 x 1 x 1, and 1 blocks counted" in notes_of(found)
+    assert rows(view({"launch__grid_size": 128.0}, grid=(128, 1, 1)), "identity")["grid"]["value"] == "128 x 1 x 1"
+
+
+def test_a_kernel_without_a_cause_says_so_once_beside_what_was_ruled_out() -> None:
+    ready = {"smsp__warps_eligible.avg.per_cycle_active": 2.4, "sm__maximum_warps_per_active_cycle_pct": 50.0}
+    (none, out, lacks, *_) = rows_of_part(view({**QUIET, **ready}), "verdict")
+    assert (none["value"], none["title"]) == ("no cause", "not explained by what was collected: busiest is SM, at 30 %")
+    assert (out["value"], lacks["value"]) == ("ruled out", "not counted")
+
+
+def test_a_name_that_would_fill_the_screen_is_shown_short() -> None:
+    long = f"norm<{'float, ' * 100}int>(float *)"
+    assert title_of("norm(float *)") == "norm(float *)"
+    assert title_of(long) == f"norm (a name of {len(long)} characters: --format json)"
+
+
+def test_a_rules_result_says_what_ours_makes_of_it() -> None:
+    result = RuleResult("CPIStall", "S", "It waits.\nFor 3 cycles.", 12.5, "local", 1, "OPT", WITH_REASON, "ruled out")
+    (row,) = [
+        one for one in rows_of_part(replace(view(QUIET), rules=[result]), "verdict") if "CPIStall" in one["title"]
+    ]
+    assert row["value"] == "local 12.5 %"
+    assert row["title"] == "NVIDIA's CPIStall: It waits. For 3 cycles"
+    assert row["against"] == "ours contradicts: ruled out"
+    assert row["message"] == result.text
+    assert set(SAID_OF_RULES) == set(OUTCOMES)
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("Only 8.0 of 32 bytes are used. Try harder.", "Only 8.0 of 32 bytes are used"),
+        (
+            "It might not be optimal. Only 8.0 of 32 are used. See 3.",
+            "It might not be optimal. Only 8.0 of 32 are used",
+        ),
+        ("Limited by registers (50%) See the Guide for 3 details", "Limited by registers (50%)"),
+        ("No number at all. None here.", "No number at all"),
+        ("", ""),
+    ],
+)
+def test_a_message_is_told_by_its_first_sentence_and_the_first_one_with_a_number(message: str, told: str) -> None:
+    assert telling_sentences(message) == told
+
+
+# ------------------------------------------------------------------------------------------------------- text
+
+
+def test_values_are_flush_right_with_what_they_stand_against_behind_them() -> None:
+    lines = of_values(
+        [{"title": "time", "value": "1 ms"}, {"title": "L1 hit rate", "value": "50.0 %", "against": "of 2"}], 40
+    )
+    assert lines == ["  time           1 ms", "  L1 hit rate  50.0 %  of 2"]
+
+
+def test_sentences_hang_behind_their_number() -> None:
+    lines = of_sentences([{"title": "a long sentence that goes on and on", "value": "up", "against": "no"}], 28)
+    assert lines == ["  up  a long sentence that", "      goes on and on", "        no"]
+
+
+def test_a_name_that_acts_on_a_terminal_is_escaped() -> None:
+    assert "\x1b" not in "".join(of_sentences([{"title": "evil \x1b[31m", "value": None}], 80))
+    assert "\x1b" not in "".join(of_values([{"title": "evil \x1b[31m", "value": "\x1b"}], 80))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "report",
+    [*sample_files(), *(path for folder in ("ncu_rep", "ncu_rep_full", "ncu_csv") for path in shared_reports(folder))],
+    ids=lambda path: path.name[:60],
+)
+def test_every_report_is_shown_within_80_columns(report: Path) -> None:
+    """But for commands, which are to be copied."""
+    result = ran("kernel", str(report))
+    if result.exit_code:
+        assert result.stderr.startswith("Error: ")
+        return
+    lines = [line for line in result.stdout.splitlines() if not line.startswith(("  next: ", "  then: "))]
+    assert max(map(len, lines)) <= 80
+    assert "Traceback" not in result.stderr
+
+
+# ----------------------------------------------------------------------------------------------- next command
+
+
+def place(**counts: int) -> HotPlace:
+    fields = dict.fromkeys(HotPlace.__dataclass_fields__)
+    return HotPlace(**{**fields, "rank": 1, "place": "k.cu:1", "instructions": 1, **counts})  # type: ignore[arg-type]
+
+
+def test_the_next_command_looks_into_the_first_cause() -> None:
+    found = view({**QUIET, **UNCOALESCED})
+    found.places = [place(samples=3, sectors=7)]
+    assert next_step(found, "a b.ncu-rep", over_time=False) == NextStep(
+        "ncu-bench source 'a b.ncu-rep' --kernel k --by sectors", "uncoalesced"
+    )
+
+
+def test_what_the_next_command_needs_is_collected_first_where_it_lacks() -> None:
+    found = view({**QUIET, **UNCOALESCED})
+    found.places = [place(samples=3)]
+    step = next_step(found, "r.csv", over_time=False)
+    assert step is not None
+    assert step.collect == "ncu --set full --import-source yes -o REPORT PROGRAM"
+    assert step.command == "ncu-bench source REPORT.ncu-rep --kernel k --by sectors"
+
+
+def test_a_cause_with_two_commands_takes_the_one_whose_numbers_are_there() -> None:
+    idle = {"sm__cycles_active.avg": 60.0, "sm__cycles_elapsed.max": 100.0, "launch__waves_per_multiprocessor": 2.0}
+    found = view({**QUIET, **idle, "launch__grid_size": 640.0, "device__attribute_multiprocessor_count": 80.0})
+    commands = [getattr(next_step(found, "r", over_time=there), "command", "") for there in (True, False)]
+    assert commands == ["ncu-bench samples r --kernel k", "ncu-bench kernel r k --explain uneven"]
+
+
+def test_a_kernel_that_nothing_explains_is_to_be_collected_in_full() -> None:
+    step = next_step(view({SM_WHOLE: 30.0}), "r", over_time=False)
+    assert step == NextStep("ncu --set full --import-source yes -o REPORT PROGRAM", "")
+
+
+def test_every_rule_names_a_command_of_ncu_bench_that_takes_its_arguments() -> None:
+    every = [one for rule in rules() for one in rule.next]
+    every += [one for commands in facts()["next_at_its_limit"].values() for one in commands]
+    assert all(rule.next for rule in rules())
+    for one in sorted(set(every)):
+        arguments = shlex.split(one.format(run=str(SAMPLES / "d02-long-rules.csv"), kernel="."))
+        result = ran(*arguments)
+        assert "No such option" not in result.stderr
+        assert "Usage:" not in result.stderr, one
+
+
+@needs_shared_reports
+def test_the_next_command_of_a_real_report_works() -> None:
+    (line,) = [one for one in ran("kernel", str(SILU)).stdout.splitlines() if one.startswith("  next: ")]
+    command = shlex.split(line.removeprefix("  next: "))
+    assert command[:2] == ["ncu-bench", "source"]
+    result = ran(*command[1:])
+    assert result.exit_code == 0, result.stderr
+    assert "silu_kernel_vector" in result.stderr
+
+
+@needs_shared_reports
+def test_every_part_of_a_full_report_has_rows_and_nvidias_rules_are_judged() -> None:
+    result = ran("kernel", str(SILU))
+    assert "samples at 0x06a0" in result.stdout
+    assert "ours agrees: achieved occupancy" in " ".join(result.stdout.split())
+    assert [title for title in PARTS.values() if title not in result.stdout] == []
