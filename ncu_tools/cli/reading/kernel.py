@@ -8,20 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, machine_option, progress, show
-from ncu_tools.numbers.number_format import FORMATS, counted, percent
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
-    from ncu_tools.kernels.view.facts import Fact
     from ncu_tools.kernels.view.kernel_view import KernelView
-
-PARTS = {
-    "identity": "1 identity", "limits": "2 limits", "occupancy": "3 occupancy", "scheduler": "4 scheduler",
-    "memory": "5 memory", "pipes": "6 pipes and mix", "verdict": "7 verdict",
-}  # fmt: skip
-KINDS = {"percent": "fraction", "byte": "byte", "time": "time", "hz": "hz", "count": "count", "number": "number"}
-STALLS_SHOWN, RULES_SHOWN, SHORTEST_SHARE = 5, 6, 0.005
-COLLECT = "ncu --set full -o REPORT PROGRAM"
 
 COLUMNS = (
     Column("part", "part", spare=0),
@@ -66,6 +56,7 @@ def command(run: str, name: str | None, launch: int | None, machine_name: str | 
     """
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.kernels.view.kernel_view import kernel_view
+    from ncu_tools.kernels.view.part_rows import view_notes
     from ncu_tools.runs.loading import load
     from ncu_tools.runs.selection import pattern_of
 
@@ -73,10 +64,11 @@ def command(run: str, name: str | None, launch: int | None, machine_name: str | 
     with progress("Reading") as reading:
         loaded = load(run, reading=reading)
     view = kernel_view(loaded.table, () if name is None else (pattern_of(name),), launch, machine)
+    notes = [*view_notes(view), *loaded.notes]
     if output_format in MACHINE_FORMATS:
-        table = Table("kernel", MACHINE_READABLE, list(_values(view)), [*_notes(view), *loaded.notes], _extra(view))
+        table = Table("kernel", MACHINE_READABLE, list(_values(view)), notes, _extra(view))
     else:
-        table = Table("kernel", COLUMNS, list(_rows(view)), [*_notes(view), *loaded.notes])
+        table = Table("kernel", COLUMNS, list(_rows(view)), notes)
     show(table, output_format)
 
 
@@ -85,102 +77,11 @@ def command(run: str, name: str | None, launch: int | None, machine_name: str | 
 
 def _rows(view: KernelView) -> Iterator[Row]:
     """The rows of all parts; the name of a part stands in its first row."""
+    from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
+
     for part, title in PARTS.items():
-        rows = [*map(_fact_row, view.of_part(part)), *_more_rows(view, part)]
-        for place, row in enumerate(rows):
+        for place, row in enumerate(rows_of_part(view, part)):
             yield {**row, "part": title if place == 0 else None}
-
-
-def _fact_row(fact: Fact) -> Row:
-    against = None
-    if fact.of is not None:
-        share = f" ({percent(fact.share)})" if fact.share is not None else ""
-        against = f"of {_written(fact.kind, fact.of)}{share}"
-    spread = None if fact.low == fact.high else f"{_written(fact.kind, fact.low)} to {_written(fact.kind, fact.high)}"
-    return {"title": fact.title, "value": _written(fact.kind, fact.value), "spread": spread, "against": against}
-
-
-def _written(kind: str, value: float) -> str:
-    if kind == "percent":
-        return percent(value / 100)
-    return FORMATS[KINDS[kind]](round(value) if kind == "count" else value)
-
-
-def _more_rows(view: KernelView, part: str) -> Iterator[Row]:
-    if part == "identity":
-        yield {"title": "share of the run's time", "value": _percent(view.hotspot.time_share)}
-    elif part == "limits":
-        spot = view.hotspot
-        saves = f"reaching it saves {FORMATS['time'](spot.headroom_ns)}" if spot.headroom_ns else None
-        if spot.bound is not None:
-            yield {"title": "bound", "value": spot.bound, "against": saves}
-            yield {"title": "share of that bound reached", "value": _percent(spot.bound_fraction)}
-    elif part == "occupancy":
-        yield from _occupancy_rows(view)
-    elif part == "scheduler":
-        for stall in view.stalls[:STALLS_SHOWN]:
-            cycles = f"{stall.per_issue:.2f} cycles per issue"
-            yield {"title": f"stalled: {stall.reason}", "value": percent(stall.share), "against": cycles}
-    elif part == "pipes" and view.mix is not None:
-        for kind, count in sorted(view.mix.by_kind.items(), key=lambda item: -item[1]):
-            share = count / view.mix.total
-            if share >= SHORTEST_SHARE:
-                yield {"title": f"instructions: {kind.replace('_', '/')}", "value": percent(share)}
-    elif part == "verdict":
-        yield from _verdict_rows(view)
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else percent(share)
-
-
-def _occupancy_rows(view: KernelView) -> Iterator[Row]:
-    found = view.occupancy
-    theoretical = found.theoretical if found.calculated is None else 100 * found.calculated.fraction
-    if theoretical is not None:
-        yield {"title": "theoretical occupancy", "value": percent(theoretical / 100)}
-    if found.achieved is not None:
-        yield {"title": "achieved occupancy", "value": percent(found.achieved / 100)}
-    if found.calculated is None:
-        return
-    for resource, blocks in found.calculated.blocks_by.items():
-        limits = "limits" if resource in found.calculated.limiters else None
-        yield {"title": f"blocks per SM by {resource}", "value": str(blocks), "against": limits}
-    for step in found.steps:
-        unit = "per thread" if step.resource == "registers" else "bytes per block"
-        to = f"{step.now} to {step.to} {unit}"
-        yield {"title": f"with fewer {step.resource}", "value": percent(step.fraction), "against": to}
-
-
-def _verdict_rows(view: KernelView) -> Iterator[Row]:
-    for cause in view.diagnosis.causes if view.diagnosis else ():
-        cost = "" if cause.cost is None else f"up to {percent(cause.cost)} of its time"
-        yield {"title": cause.says, "value": cost or None}
-    for rule in view.rules[:RULES_SHOWN]:
-        speedup = None if rule.speedup is None else f"{rule.speedup:.1f} % faster ({rule.speedup_type or 'estimate'})"
-        yield {"title": f"NVIDIA, {rule.name}: {_first_sentence(rule.text)}", "value": speedup}
-
-
-def _missing(view: KernelView, part: str) -> str:
-    """What of a part was not collected: every metric, or those with these titles."""
-    titles = view.missing[part]
-    return f"{PARTS[part][2:]} ({', '.join(titles)})" if view.of_part(part) else f"every metric of {PARTS[part][2:]}"
-
-
-def _first_sentence(text: str) -> str:
-    """The beginning of a rule's message, up to its first full stop before a space."""
-    return text.replace("\n", " ").split(". ")[0].strip().removesuffix(".")
-
-
-def _notes(view: KernelView) -> list[str]:
-    device = f" on {view.device}" if view.device else ""
-    notes = [f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"]
-    if view.diagnosis is not None and view.diagnosis.text:
-        notes.append(view.diagnosis.text)
-    missing = [_missing(view, part) for part, titles in view.missing.items() if titles]
-    if missing:
-        notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
-    return notes
 
 
 # ------------------------------------------------------------------------------------------------- for programs

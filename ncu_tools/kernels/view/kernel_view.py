@@ -18,8 +18,9 @@ from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
-from ncu_tools.kernels.source.instruction_mix import InstructionMix, mixes
-from ncu_tools.kernels.view.facts import Fact, facts_of
+from ncu_tools.kernels.source.instruction_mix import COLUMNS as MIX_COLUMNS
+from ncu_tools.kernels.source.instruction_mix import InstructionMix, mix_of
+from ncu_tools.kernels.view.facts import Fact, facts_of, metrics_of_facts
 from ncu_tools.kernels.view.occupancy import BlockNeeds, Occupancy, OccupancyStep, SmLimits, occupancy, steps
 
 STALL_PER_ISSUE = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -28,6 +29,10 @@ ISSUED = "selected"
 MOST_LISTED = 8
 COUNTED = "ncu"
 """What the source of launches with counters begins with: ncu, and ncu+nsys where both were joined."""
+VIEWED_GROUPS = (
+    "launch__", "device__attribute_", "sm__maximum_warps", "sm__warps_active", STALL_PER_ISSUE.partition("{")[0],
+)  # fmt: skip
+"""What metrics of occupancy and stalls begin with."""
 WITH_128_BYTE_UNITS = 8
 """The compute capability from which on a block takes shared memory in units of 128 bytes, not 256."""
 
@@ -102,25 +107,41 @@ def kernel_view(
     row = _chosen(launches, patterns, launch, machine)
     named = launches.filter(pc.equal(launches["kernel_name"].cast(pa.string()), row.kernel))
     table = named if launch is None else named.filter(pc.equal(named["launch_id"], launch))
-    facts, missing = facts_of(table)
+    return view_of(row, table, diagnoses(table, [row], "name").get(row.kernel))
+
+
+def view_of(row: Hotspot, launches: pa.Table, diagnosis: Diagnosis | None) -> KernelView:
+    """The view of a row of hotspots from its launches, which have counters, and its diagnosis."""
+    facts, missing = facts_of(launches)
     return KernelView(
         kernel_name=row.kernel,
-        launches=len(table),
+        launches=len(launches),
         hotspot=row,
-        device=next((name for name in tables.words(table, "device_name") if name), None),
+        device=next((name for name in tables.words(launches, "device_name") if name), None),
         facts=facts,
         missing=missing,
-        occupancy=occupancy_view(table),
-        stalls=stall_shares(table),
-        mix=next((mix for mix in mixes(table) if mix.total), None),
-        diagnosis=diagnoses(table, [row], "name").get(row.kernel),
-        rules=rule_results(table),
+        occupancy=occupancy_view(launches),
+        stalls=stall_shares(launches),
+        mix=mix_of(launches),
+        diagnosis=diagnosis,
+        rules=rule_results(launches),
     )
 
 
+def is_viewed(column: str) -> bool:
+    """True if a view can depend on this column of launches."""
+    known = column in tables.COLUMN_NAMES or column in MIX_COLUMNS or column in metrics_of_facts()
+    return known or column.startswith(VIEWED_GROUPS)
+
+
+def has_counters(launches: pa.Table) -> bool:
+    """True if any launch was counted by ncu; traces and collected operators hold times, and no counters."""
+    return any((source or "").startswith(COUNTED) for source in set(tables.words(launches, "source")))
+
+
 def _require_counters(launches: pa.Table) -> None:
-    sources = {source or "" for source in tables.words(launches, "source")}
-    if not any(source.startswith(COUNTED) for source in sources):
+    if not has_counters(launches):
+        sources = {source or "" for source in tables.words(launches, "source")}
         raise NcuBenchError(
             "The run holds times, and no counters of kernels.",
             f"It was made by: {', '.join(sorted(sources))}.",
