@@ -100,6 +100,11 @@ class Diagnosis:
             parts.append(f"{', '.join(self.collect)} would say more")
         return "; ".join(parts)
 
+    @property
+    def first(self) -> str:
+        """The cause that can cost most, with its share; where none fits, that it is not explained, or ""."""
+        return self.causes[0].text if self.causes else "; ".join(self._unexplained())
+
     def _by_reason(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for one in self.ruled_out:

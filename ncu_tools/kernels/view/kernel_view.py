@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.schema import tables
+from ncu_parsers.schema import arrays, tables
 
 from ncu_tools.ceilings.ceilings import ceilings_of
 from ncu_tools.ceilings.machine_files import Machine
@@ -111,7 +111,11 @@ def kernel_view(
 
 
 def view_of(row: Hotspot, launches: pa.Table, diagnosis: Diagnosis | None) -> KernelView:
-    """The view of a row of hotspots from its launches, which have counters, and its diagnosis."""
+    """The view of a row of hotspots from its launches, which have counters, and its diagnosis.
+
+    Launches that failed are left out, as hotspots leave them out.
+    """
+    launches = launches.filter(arrays.booleans(~(np.nan_to_num(tables.floats(launches, "failed")) > 0)))
     facts, missing = facts_of(launches)
     return KernelView(
         kernel_name=row.kernel,

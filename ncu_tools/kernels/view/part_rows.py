@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ Row = dict[str, Any]
 def rows_of_part(view: KernelView, part: str, most_rules: int = RULES_SHOWN) -> list[Row]:
     """The rows of one of `PARTS`: "title", "value", "against" and "spread" as texts or None.
 
-    Rows of shares have "share" too, a fraction of 1; those of NVIDIA's rules "message", all that the rule says.
+    Rows of shares have "share" too, a fraction of 1; those of NVIDIA's rules "rest", what follows the first sentence.
     """
     return [*map(_fact_row, view.of_part(part)), *_more_rows(view, part, most_rules)]
 
@@ -33,7 +34,8 @@ def _fact_row(fact: Fact) -> Row:
     if fact.of is not None:
         share = f" ({percent(fact.share)})" if fact.share is not None else ""
         against = f"of {_written(fact.kind, fact.of)}{share}"
-    spread = None if fact.low == fact.high else f"{_written(fact.kind, fact.low)} to {_written(fact.kind, fact.high)}"
+    low, high = _written(fact.kind, fact.low), _written(fact.kind, fact.high)
+    spread = None if low == high else f"{low} to {high}"
     row = {"title": fact.title, "value": _written(fact.kind, fact.value), "spread": spread, "against": against}
     return row if fact.share is None else {**row, "share": fact.share}
 
@@ -94,11 +96,11 @@ def _occupancy_rows(view: KernelView) -> Iterator[Row]:
 def _verdict_rows(view: KernelView, most_rules: int) -> Iterator[Row]:
     for cause in view.diagnosis.causes if view.diagnosis else ():
         cost = "" if cause.cost is None else f"up to {percent(cause.cost)} of its time"
-        yield {"title": cause.says, "value": cost or None, "share": cause.cost}
+        yield {"title": cause.says, "value": cost or None}
     for rule in view.rules[:most_rules]:
         speedup = None if rule.speedup is None else f"{rule.speedup:.1f} % faster ({rule.speedup_type or 'estimate'})"
-        title = f"NVIDIA, {rule.name}: {_first_sentence(rule.text)}"
-        yield {"title": title, "value": speedup, "message": rule.text}
+        first, rest = _first_sentence(rule.text)
+        yield {"title": f"NVIDIA, {rule.name}: {first}", "value": speedup, "rest": rest}
 
 
 def _missing(view: KernelView, part: str) -> str:
@@ -107,18 +109,27 @@ def _missing(view: KernelView, part: str) -> str:
     return f"{PARTS[part][2:]} ({', '.join(titles)})" if view.of_part(part) else f"every metric of {PARTS[part][2:]}"
 
 
-def _first_sentence(text: str) -> str:
-    """The beginning of a rule's message, up to its first full stop before a space."""
-    return text.replace("\n", " ").split(". ")[0].strip().removesuffix(".")
+def _first_sentence(text: str) -> tuple[str, str | None]:
+    """A rule's message up to its first full stop before a space, and what follows; None where nothing does."""
+    first, *rest = re.split(r"\.[ \n]", text, maxsplit=1)
+    return first.replace("\n", " ").strip().removesuffix("."), "".join(rest).strip() or None
 
 
 def view_notes(view: KernelView) -> list[str]:
     """The kernel with its launches and device, its diagnosis, and what was not collected of the parts."""
-    device = f" on {view.device}" if view.device else ""
-    notes = [f"{view.kernel_name}: {counted(view.launches, 'launch', 'launches')}{device}"]
+    said = [f"{view.kernel_name}: {launches_on_device(view)}"]
     if view.diagnosis is not None and view.diagnosis.text:
-        notes.append(view.diagnosis.text)
+        said.append(view.diagnosis.text)
+    return [*said, *filter(None, [not_collected(view)])]
+
+
+def launches_on_device(view: KernelView) -> str:
+    """How many launches of the kernel there are, and on which device."""
+    device = f" on {view.device}" if view.device else ""
+    return f"{counted(view.launches, 'launch', 'launches')}{device}"
+
+
+def not_collected(view: KernelView) -> str:
+    """What of the parts was not collected, and the command that collects it; "" where nothing is missing."""
     missing = [_missing(view, part) for part, titles in view.missing.items() if titles]
-    if missing:
-        notes.append(f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}")
-    return notes
+    return f"not collected: {'; '.join(missing)}. Most of it is collected by: {COLLECT}" if missing else ""

@@ -25,7 +25,7 @@ from ncu_tools.kernels.source.inside_of_run import Inside, inside_of
 from ncu_tools.kernels.source.load_instructions import RunInstructions
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.report.html_content import ReportedRun, content
-from ncu_tools.report.html_page import INSIDE_SCRIPT, SCRIPTS, asset, embedded, page
+from ncu_tools.report.html_page import OPTIONAL, SCRIPTS, asset, embedded, page
 from sample_reports.source_page import FILE, KERNEL, LINES
 from tests.conftest import ROOT, SAMPLES
 from tests.support.browser import Opened
@@ -146,7 +146,7 @@ class TestTheContent:
         assert "inside" not in content([run_of_two], group="grid")
         assert "inside" in content([run_of_two])
 
-    @pytest.mark.parametrize("name", [INSIDE_SCRIPT])
+    @pytest.mark.parametrize("name", [script for script, _ in OPTIONAL.values()])
     def test_is_inserted_as_text_by_a_script_that_ends_no_element(self, name: str) -> None:
         forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|\.html\(|\son\w+=|</script|<!--"
         assert re.findall(forbidden, asset(name)) == []
@@ -367,7 +367,7 @@ class TestInChromium:
         assert found.page.locator("#inside-code .code").inner_text() == EVIL
         assert found.page.locator(".small-plots figcaption").inner_text() == EVIL
         assert EVIL in found.page.locator("#inside-kernel option").inner_text()
-        assert found.page.locator("body script:not(#content)").count() == len(SCRIPTS) + 1
+        assert found.page.locator("body script:not(#content)").count() == len(SCRIPTS) + len(OPTIONAL)
         assert found.wrong == []
         found.page.close()
 

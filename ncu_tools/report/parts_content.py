@@ -1,0 +1,121 @@
+"""What is known of the kernels of an HTML report beyond their sums: launch configuration, rules, and the seven parts.
+
+The parts are the rows of `ncu-bench kernel`, of as many kernels as keep the page small; a note says what was left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.schema import arrays
+
+from ncu_tools.kernels.diagnosis.diagnose import diagnoses
+from ncu_tools.kernels.hotspots import Hotspot, grouping
+from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, has_counters, is_viewed, rule_results, view_of
+from ncu_tools.kernels.view.launch_configuration import COLUMNS, launch_configuration
+from ncu_tools.kernels.view.part_rows import PARTS, launches_on_device, not_collected, rows_of_part
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.html_page import embedded
+
+PARTS_LETTERS = 400_000
+"""Most letters of JSON that the parts of all kernels take on a page."""
+ROW_FIELDS = ("value", "against", "spread", "share", "rest")
+"""What a row holds behind the number of its title."""
+RULES = "rules"
+
+
+class RunKernels:
+    """The kernels of one run that a page shows, each with its launches and diagnosis."""
+
+    def __init__(self, launches: pa.Table, kernels: Sequence[Hotspot], group: str) -> None:
+        self._kernels = {one.kernel: one for one in kernels}
+        self._diagnosed = diagnoses(launches, kernels, group)
+        numbers, titles = grouping(launches, group)
+        order = np.argsort(numbers, kind="stable")
+        ends = np.cumsum(np.bincount(numbers, minlength=len(titles)))
+        self._places = dict[str, list[npt.NDArray[np.int64]]]()
+        for title, places in zip(titles, np.split(order, ends)[:-1], strict=True):
+            self._places.setdefault(title, []).append(places)
+        self._viewed = launches.select([name for name in launches.column_names if is_viewed(name)])
+        self._of_rows = launches.select([name for name in launches.column_names if name in {*COLUMNS, RULES}])
+
+    def row(self, kernel: str) -> dict[str, Any]:
+        """Diagnosis, first cause, NVIDIA's rules and launch configuration of a kernel, as texts."""
+        launches, diagnosis = self._launches(self._of_rows, kernel), self._diagnosed.get(kernel)
+        return {
+            "diagnosis": diagnosis.text if diagnosis is not None else None,
+            "first_cause": (diagnosis.first or None) if diagnosis is not None else None,
+            "nvidia_rules": _rules_in_short(rule_results(launches)),
+            **asdict(launch_configuration(launches)),
+        }
+
+    def view(self, kernel: str) -> KernelView | None:
+        """The kernel seen whole; None where nothing was counted of it."""
+        launches = self._launches(self._viewed, kernel)
+        if not has_counters(launches):
+            return None
+        view = view_of(self._kernels[kernel], launches, self._diagnosed.get(kernel))
+        return view if view.facts else None
+
+    def _launches(self, table: pa.Table, kernel: str) -> pa.Table:
+        return table.take(arrays.whole(np.concatenate(self._places.get(kernel, [np.empty(0, np.int64)]))))
+
+
+def _rules_in_short(rules: Sequence[RuleResult]) -> str | None:
+    """The largest estimate of NVIDIA's rules and how many they are; the estimate first, since the column is sorted."""
+    if not rules:
+        return None
+    many, most = counted(len(rules), "rule", "rules"), rules[0]
+    if most.speedup is None:
+        return many
+    return f"up to {most.speedup:.1f} % ({most.speedup_type or 'estimate'}), {many}"
+
+
+def parts_content(runs: Mapping[str, RunKernels], rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, Any]:
+    """The parts of the page's kernels (`rows` with "run" and "kernel") by their row, in `room` letters of JSON.
+
+    Titles stand once in "titles", and rows hold their numbers. {} where nothing was counted of any kernel.
+    """
+    titles = dict[str, int]()
+    kernels = dict[str, dict[str, Any]]()
+    notes = list[str]()
+    for number, row in enumerate(rows):
+        view = runs[row["run"]].view(row["kernel"])
+        if view is None:
+            continue
+        before = len(titles)
+        made = _parts_of(view, titles)
+        room -= len(embedded([made, list(titles)[before:]]))
+        if room < 0:
+            notes.append("more kernels have seven parts than there is room for; ncu-bench kernel shows them")
+            break
+        kernels[str(number)] = made
+    if not kernels:
+        return {}
+    return {"names": PARTS, "titles": list(titles), "fields": ROW_FIELDS, "kernels": kernels, "notes": notes}
+
+
+def _parts_of(view: KernelView, titles: dict[str, int]) -> dict[str, Any]:
+    """A kernel's rows by part, each the number of its title and `ROW_FIELDS`, short where the last ones are unknown."""
+    parts = {}
+    for part in PARTS:
+        found = []
+        for row in rows_of_part(view, part, most_rules=sys.maxsize):
+            values = [_short(row.get(name)) for name in ROW_FIELDS]
+            while values and values[-1] is None:
+                values.pop()
+            found.append([titles.setdefault(row["title"], len(titles)), *values])
+        if found:
+            parts[part] = found
+    return {"about": launches_on_device(view), "lacks": not_collected(view), "parts": parts}
+
+
+def _short(value: Any) -> Any:
+    """The value, shares rounded to what a bar can show."""
+    return round(value, 3) if isinstance(value, float) else value
