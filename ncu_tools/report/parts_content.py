@@ -23,8 +23,8 @@ from ncu_tools.kernels.view.part_rows import PARTS, launches_on_device, not_coll
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.html_page import embedded
 
-PARTS_LETTERS = 400_000
-"""Most letters of JSON that the parts of all kernels take on a page."""
+PARTS_LETTERS, KERNELS_WITH_PARTS = 400_000, 300
+"""Most letters of JSON that the parts of all kernels take on a page, and most kernels that have some."""
 ROW_FIELDS = ("value", "against", "spread", "share", "rest")
 """What a row holds behind the number of its title."""
 RULES = "rules"
@@ -80,28 +80,29 @@ def _rules_in_short(rules: Sequence[RuleResult]) -> str | None:
 def parts_content(runs: Mapping[str, RunKernels], rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, Any]:
     """The parts of the page's kernels (`rows` with "run" and "kernel") by their row, in `room` letters of JSON.
 
-    Titles stand once in "titles", and rows hold their numbers. {} where nothing was counted of any kernel.
+    Titles and what was not collected stand once in "texts", and kernels hold their numbers. {} where no kernel has any
+    counter.
     """
-    titles = dict[str, int]()
+    texts = dict[str, int]()
     kernels = dict[str, dict[str, Any]]()
     notes = list[str]()
     for number, row in enumerate(rows):
         view = runs[row["run"]].view(row["kernel"])
         if view is None:
             continue
-        before = len(titles)
-        made = _parts_of(view, titles)
-        room -= len(embedded([made, list(titles)[before:]]))
-        if room < 0:
+        before = len(texts)
+        made = _parts_of(view, texts)
+        room -= len(embedded([made, list(texts)[before:]]))
+        if room < 0 or len(kernels) == KERNELS_WITH_PARTS:
             notes.append("more kernels have seven parts than there is room for; ncu-bench kernel shows them")
             break
         kernels[str(number)] = made
     if not kernels:
         return {}
-    return {"names": PARTS, "titles": list(titles), "fields": ROW_FIELDS, "kernels": kernels, "notes": notes}
+    return {"names": PARTS, "texts": list(texts), "fields": ROW_FIELDS, "kernels": kernels, "notes": notes}
 
 
-def _parts_of(view: KernelView, titles: dict[str, int]) -> dict[str, Any]:
+def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
     """A kernel's rows by part, each the number of its title and `ROW_FIELDS`, short where the last ones are unknown."""
     parts = {}
     for part in PARTS:
@@ -110,10 +111,15 @@ def _parts_of(view: KernelView, titles: dict[str, int]) -> dict[str, Any]:
             values = [_short(row.get(name)) for name in ROW_FIELDS]
             while values and values[-1] is None:
                 values.pop()
-            found.append([titles.setdefault(row["title"], len(titles)), *values])
+            found.append([texts.setdefault(row["title"], len(texts)), *values])
         if found:
             parts[part] = found
-    return {"about": launches_on_device(view), "lacks": not_collected(view), "parts": parts}
+    lacks = not_collected(view)
+    return {
+        "about": launches_on_device(view),
+        "lacks": texts.setdefault(lacks, len(texts)) if lacks else None,
+        "parts": parts,
+    }
 
 
 def _short(value: Any) -> Any:

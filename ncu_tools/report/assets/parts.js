@@ -41,7 +41,7 @@ function kernelInParts(content, { onChoose, kernelSelect }) {
       element("p", { class: "hint" }, `Kernel ${shownNumber + 1}${run}: ${kernel.about}`),
       ...(diagnosis ? [element("p", { class: "diagnosis" }, diagnosis)] : []),
       element("div", { class: "parts" }, ...Object.entries(kernel.parts).map(([part, rows]) => tableOf(part, rows))),
-      ...(kernel.lacks ? [element("ul", { class: "notes" }, element("li", {}, kernel.lacks))] : []),
+      notesOf(kernel.lacks === null ? [] : [content.texts[kernel.lacks]]) ?? "",
     );
   }
 
@@ -75,7 +75,7 @@ function kernelInParts(content, { onChoose, kernelSelect }) {
 
   // What a rule says behind its first sentence unfolds below it.
   function titleOf(row) {
-    const title = content.titles[row[0]];
+    const title = content.texts[row[0]];
     if (!has(row, "rest")) return title;
     return element("details", {}, element("summary", {}, title), element("p", {}, row[at.get("rest")]));
   }
