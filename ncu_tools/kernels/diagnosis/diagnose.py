@@ -102,8 +102,8 @@ class Diagnosis:
 
     @property
     def first(self) -> str:
-        """The cause that can cost most, with its share; where none fits, that it is not explained, or ""."""
-        return self.causes[0].text if self.causes else "; ".join(self._unexplained())
+        """The cause that can cost most, with its share; where none fits, the busiest resource; "" if none is known."""
+        return self.causes[0].text if self.causes else "; ".join(self._unexplained() if self.busiest else ())
 
     def _by_reason(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}

@@ -59,10 +59,16 @@ function insideKernels(content, { onChoose, kernelSelect }) {
 
   // ------------------------------------------------------------------------------------------------------ one kernel
 
+  // The first kernel, which is the hottest; of kernels without times the one with most samples.
+  function hottestKernel() {
+    if (valueOf(kernels.rows[numbers[0]], "time_total_ns") !== null) return numbers[0];
+    return d3.greatest(numbers, (number) => content.kernels[number].total ?? 0);
+  }
+
   // Shows a kernel of the page; the hottest that is known inside where none was chosen yet.
   function show(number) {
     if (number === null && state.number !== null) return;
-    const wanted = number ?? numbers[0];
+    const wanted = number ?? hottestKernel();
     hint.textContent = "";
     if (!(wanted in content.kernels)) {
       hint.textContent = `Kernel ${wanted + 1} has no counts of single instructions here; kernel ${state.number + 1} is shown.`;

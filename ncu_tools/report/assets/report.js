@@ -400,6 +400,7 @@ function choose(number) {
   inside?.show(number);
 }
 
+const isTimed = kernels.rows.some((row) => valueOf(row, "time_total_ns") !== null);
 const plot = rooflinePlot(content, {
   onChoose: choose,
   onLeave: (number) => {
@@ -409,7 +410,7 @@ const plot = rooflinePlot(content, {
 });
 const panel = kernelPanel();
 const table = sortableTable(kernels, {
-  caption: "Kernels, hottest first",
+  caption: isTimed ? "Kernels, hottest first" : "Kernels, whose times are not known",
   wanted: content.in_table,
   onChoose: choose,
   numbered: true,
