@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.schema import arrays, tables
 
@@ -105,8 +104,9 @@ def kernel_view(
     """
     _require_counters(launches)
     row = _chosen(launches, patterns, launch, machine)
-    named = launches.filter(pc.equal(launches["kernel_name"].cast(pa.string()), row.kernel))
-    table = named if launch is None else named.filter(pc.equal(named["launch_id"], launch))
+    table = arrays.kept(launches, [name == row.kernel for name in tables.words(launches, "kernel_name")])
+    if launch is not None:
+        table = _of_launch(table, launch)
     return view_of(row, table, diagnoses(table, [row], "name").get(row.kernel))
 
 
@@ -115,7 +115,7 @@ def view_of(row: Hotspot, launches: pa.Table, diagnosis: Diagnosis | None) -> Ke
 
     Launches that failed are left out, as hotspots leave them out.
     """
-    launches = launches.filter(arrays.booleans(~(np.nan_to_num(tables.floats(launches, "failed")) > 0)))
+    launches = arrays.kept(launches, ~(np.nan_to_num(tables.floats(launches, "failed")) > 0))
     facts, missing = facts_of(launches)
     return KernelView(
         kernel_name=row.kernel,
@@ -159,8 +159,8 @@ def _chosen(
     every = hotspots(launches, ceilings_of(launches, machine)).rows
     left = [one for one in every if not patterns or any(each.search(one.kernel) for each in patterns)]
     if launch is not None:
-        of_launch = launches.filter(pc.equal(launches["launch_id"], launch))
-        left = [one for one in left if one.kernel in set(of_launch["kernel_name"].to_pylist())]
+        names = set(tables.words(_of_launch(launches, launch), "kernel_name"))
+        left = [one for one in left if one.kernel in names]
     if not left:
         raise NcuBenchError(
             "No kernel of that name or launch is in the run.",
@@ -168,6 +168,10 @@ def _chosen(
             "Name one of these, or leave the name out for the hottest one.",
         )
     return left[0]
+
+
+def _of_launch(launches: pa.Table, launch: int) -> pa.Table:
+    return arrays.kept(launches, tables.floats(launches, "launch_id") == launch)
 
 
 def occupancy_view(launches: pa.Table) -> OccupancyView:
