@@ -20,15 +20,18 @@ from ncu_tools.ceilings.ceilings import BOARD_LIMIT, Ceiling, unit_title
 from ncu_tools.ceilings.levels import needed_metrics
 from ncu_tools.ceilings.machine_files import DRAM, Machine
 from ncu_tools.ceilings.work_by_unit import UNIT_COLUMNS
-from ncu_tools.kernels.diagnosis.diagnose import diagnoses
 from ncu_tools.kernels.diagnosis.sums import diagnosis_metrics
 from ncu_tools.kernels.hotspots import Hotspot, run_total, used_units
 from ncu_tools.kernels.operator_times import time_title
 from ncu_tools.kernels.source.inside_of_run import Inside, tells_of_inside
 from ncu_tools.kernels.source.source_text import SourceText
+from ncu_tools.kernels.view.kernel_view import is_viewed
+from ncu_tools.kernels.view.launch_configuration import COLUMNS as CONFIGURATION
 from ncu_tools.layers.layers import layers
 from ncu_tools.numbers.number_format import more_kernels, percent
 from ncu_tools.report.expected_content import EXPECTED_COLUMNS, expected_rows
+from ncu_tools.report.html_page import embedded, room_beside
+from ncu_tools.report.parts_content import PARTS_LETTERS, RunKernels, parts_content
 from ncu_tools.report.table import Column, printable
 from ncu_tools.roofline.mark_area import PIXELS_PER_POINT, scale_of
 from ncu_tools.roofline.roofline import Look, Point, Roofline, roofline
@@ -36,8 +39,8 @@ from ncu_tools.roofline.scene import LEVELS, short_names
 from ncu_tools.roofline.scene_builder import MOST_ARROWS, longest_time, weight_of
 from ncu_tools.runs.partition_sums import EXTREMES, decides_ceilings
 
-KERNELS_SHOWN, LETTERS_SHOWN = 2_000, 800_000
-"""Most kernels of all runs on a page, and most letters of their names, to keep it small and fast."""
+KERNELS_SHOWN, LETTERS_SHOWN, LETTERS_OF_ROWS = 2_000, 800_000, 1_400_000
+"""Most kernels of all runs on a page, and most letters of their names and of their rows, to keep it small and fast."""
 
 
 NO_BOUND = "not known"
@@ -57,6 +60,8 @@ KERNEL_COLUMNS = (
     Column("least_bytes_per_s", "least B/s, by shapes", "byte/s"),
     Column("bound", "bound"),
     Column("bound_fraction", "of bound", "fraction"),
+    Column("first_cause", "first cause"),
+    Column("nvidia_rules", "NVIDIA's rules"),
     Column("headroom_ns", "headroom", "time"),
     Column("headroom_share", "of run, at most", "fraction"),
 )
@@ -73,6 +78,11 @@ KERNEL_DETAILS = (
     ),
     Column("unit", "most FLOPs by"),
     Column("work", "FLOPs by unit"),
+    Column("grid", "grid"),
+    Column("block", "block"),
+    Column("registers", "registers per thread"),
+    Column("shared_memory", "shared memory per block"),
+    Column("waves", "waves per SM"),
     Column("flops_basis", "FLOPs from"),
     Column("diagnosis", "diagnosis"),
     Column("flag", "above a ceiling"),
@@ -126,7 +136,7 @@ OF_PAGES = frozenset({*EXTREMES, "start_ns", "operation", "host", "dtype", "shap
 def is_reported(name: str) -> bool:
     """True if a page can depend on this column of launches."""
     known = name in tables.COLUMN_NAMES or decides_ceilings(name)
-    of_page = name in OF_PAGES or tells_of_inside(name)
+    of_page = name in OF_PAGES or name in CONFIGURATION or tells_of_inside(name) or is_viewed(name)
     return known or of_page or name in needed_metrics() or name in diagnosis_metrics()
 
 
@@ -167,8 +177,13 @@ def content(
     kernels = {name: [point.hotspot for point in found] for name, found in points.items()}
     notes = [note for run in runs for note in run.notes] + result.notes
     shown = {name: _hottest(found, top, len(runs)) for name, found in points.items()}
-    notes += _notes_on_the_rest(kernels, shown, labels)
-    rows = _kernels(runs, shown, labels, group)
+    known = {
+        labels[run.name]: RunKernels(run.table, [point.hotspot for point in shown[run.name]], group) for run in runs
+    }
+    room = LETTERS_OF_ROWS / len(runs) if top is None else math.inf
+    made = {name: _kernels(found, labels[name], known[labels[name]], room) for name, found in shown.items()}
+    notes += _notes_on_the_rest(kernels, made, labels)
+    rows = sorted((row for of_run in made.values() for row in of_run), key=lambda row: -(row["time_total_ns"] or 0.0))
     found = {
         "title": title or ", ".join(labels.values()),
         "made_by": f"ncu-bench {VERSION}",
@@ -194,7 +209,9 @@ def content(
         "manifests": [_facts(run) for run in runs],
         "notes": list(dict.fromkeys(notes)),
     }
-    plain = {name: _plain(value) for name, value in found.items()}
+    plain: dict[str, Any] = _plain(found)
+    if parts := parts_content(known, rows, room_beside(plain, PARTS_LETTERS)):
+        plain["parts"] = _plain(parts)
     return {**plain, **_plain(_inside(runs, labels, rows, group, plain))}
 
 
@@ -276,7 +293,7 @@ def _hottest(points: list[Point], top: int | None, runs: int) -> list[Point]:
 
 
 def _notes_on_the_rest(
-    kernels: dict[str, list[Hotspot]], shown: dict[str, list[Point]], labels: dict[str, str]
+    kernels: dict[str, list[Hotspot]], shown: dict[str, list[dict[str, Any]]], labels: dict[str, str]
 ) -> list[str]:
     notes = []
     for name, rows in kernels.items():
@@ -289,20 +306,18 @@ def _notes_on_the_rest(
 # -------------------------------------------------------------------------------------------------------- kernels
 
 
-def _kernels(
-    runs: Sequence[ReportedRun], shown: dict[str, list[Point]], labels: dict[str, str], group: str
-) -> list[dict[str, Any]]:
-    """A row for every shown kernel of every run, hottest first."""
+def _kernels(points: list[Point], run: str, known: RunKernels, room: float) -> list[dict[str, Any]]:
+    """A row for each of a run's kernels, until their JSON takes more than `room` letters."""
     rows = []
-    for run in runs:
-        diagnosed = diagnoses(run.table, [point.hotspot for point in shown[run.name]], group)
-        sentences = {kernel: one.text for kernel, one in diagnosed.items()}
-        for point in shown[run.name]:
-            kernel = point.hotspot
-            also = {"run": labels[run.name], "work": _work(kernel), "diagnosis": sentences.get(kernel.kernel)}
-            nearer = {f"intensity_{place.level}": place.intensity for place in point.places if place.level != DRAM}
-            rows.append({**asdict(kernel), **also, **nearer})
-    return sorted(rows, key=lambda row: -(row["time_total_ns"] or 0.0))
+    for point in points:
+        kernel = point.hotspot
+        nearer = {f"intensity_{place.level}": place.intensity for place in point.places if place.level != DRAM}
+        row = {**asdict(kernel), "run": run, "work": _work(kernel), **known.row(kernel.kernel), **nearer}
+        room -= len(embedded(_plain([row.get(column.name) for column in (*KERNEL_COLUMNS, *KERNEL_DETAILS)])))
+        if room < 0:
+            break
+        rows.append(row)
+    return rows
 
 
 def _inside(
@@ -315,18 +330,23 @@ def _inside(
     known = [run for run in runs if run.inside.instructions is not None or run.inside.series]
     if not known:
         return {}
-    from ncu_tools.report.inside_content import inside_content, room_beside
+    from ncu_tools.report.inside_content import INSIDE_LETTERS, inside_content
 
     insides = [(labels[run.name], run.table, run.inside, run.source) for run in known]
-    found = inside_content(insides, rows, group, room_beside(rest))
+    room = room_beside(rest, INSIDE_LETTERS)
+    found = inside_content(insides, rows, group, room)
     return {"inside": found.as_values()} if found.kernels else {}
 
 
 def _in_table(rows: Sequence[dict[str, Any]], *, several_runs: bool) -> list[str]:
-    """The columns of the table of kernels: of the bytes that were counted and those by shapes, what any kernel has."""
+    """The columns of the table of kernels: of the bytes that were counted and those by shapes, what any kernel has.
+
+    Causes take the room of the mean time, which stands beside the plot.
+    """
     estimated, counted = (any(row[f"{name}_bytes_per_s"] is not None for row in rows) for name in ("least", "dram"))
     shown = {
         "run": several_runs, "least_bytes_per_s": estimated, "dram_bytes_per_s": counted or not estimated,
+        "time_mean_ns": not any(row["first_cause"] or row["nvidia_rules"] for row in rows),
     }  # fmt: skip
     return [column.name for column in KERNEL_COLUMNS if shown.get(column.name, True)]
 

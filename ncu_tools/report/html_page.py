@@ -17,8 +17,11 @@ LIBRARY = "d3.min.js"
 SCRIPTS = (LIBRARY, "numbers.js", "tables.js", "roofline.js", "report.js")
 """In the order in which they run: each uses only those before it."""
 
-INSIDE_SCRIPT, INSIDE_STYLES = "inside.js", "inside.css"
-"""Only in pages that show the inside of kernels; the script comes right before the last one, which uses it."""
+OPTIONAL = {"parts": ("parts.js", "parts.css"), "inside": ("inside.js", "inside.css")}
+"""Script and style of what only some pages have; the scripts come right before the last one, which uses them."""
+
+PAGE_LETTERS, LEAST_LETTERS = 1_500_000, 20_000
+"""Letters of JSON with which a page is under 2 MB, and what of them a part of the page may take in any case."""
 
 STYLES = "report.css"
 TEMPLATE = "report.html"
@@ -30,9 +33,9 @@ _ESCAPED = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2
 
 def page(content: dict[str, Any]) -> str:
     """The report as the text of an HTML file."""
-    names = [*SCRIPTS[:-1], INSIDE_SCRIPT, SCRIPTS[-1]] if "inside" in content else SCRIPTS
-    scripts = [asset(name) for name in names]
-    styles = asset(STYLES) + (asset(INSIDE_STYLES) if "inside" in content else "")
+    also = [files for name, files in OPTIONAL.items() if name in content]
+    scripts = [asset(name) for name in (*SCRIPTS[:-1], *(script for script, _ in also), SCRIPTS[-1])]
+    styles = "".join(asset(name) for name in (STYLES, *(style for _, style in also)))
     parts = {
         "policy": _policy(scripts, styles),
         "styles": f"<style>{styles}</style>",
@@ -50,6 +53,11 @@ def embedded(value: Any) -> str:
     """
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return "".join(_ESCAPED.get(character, character) for character in text)
+
+
+def room_beside(rest: dict[str, Any], most: int) -> int:
+    """The letters of JSON that a part of the page may take beside the rest of its content, `most` at most."""
+    return max(min(most, PAGE_LETTERS - len(embedded(rest))), LEAST_LETTERS)
 
 
 def asset(name: str) -> str:

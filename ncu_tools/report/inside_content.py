@@ -27,10 +27,8 @@ from ncu_tools.kernels.source.spread.over_time import counter_over_time, means_o
 from ncu_tools.kernels.source.stalls import ISSUED, REASONS, stall_counts, stalls
 from ncu_tools.report.html_page import embedded
 
-INSIDE_LETTERS, LEAST_LETTERS = 400_000, 20_000
-"""Most letters of JSON that the insides of all kernels take on a page, and what they may take in any case."""
-PAGE_LETTERS = 1_500_000
-"""Letters of JSON with which a page is under 2 MB."""
+INSIDE_LETTERS = 400_000
+"""Most letters of JSON that the insides of all kernels take on a page."""
 MOST_INSTRUCTIONS, LEAST_INSTRUCTIONS = 3_000, 50
 """Most instructions of a kernel, and the fewest that are worth showing of one for which there is little room left."""
 MOST_LINES = 1_500
@@ -103,11 +101,6 @@ def inside_content(
             break
         result.kernels[number] = made
     return result
-
-
-def room_beside(rest: dict[str, Any]) -> int:
-    """The letters of JSON that the insides of kernels may take beside the rest of a page's content."""
-    return max(min(INSIDE_LETTERS, PAGE_LETTERS - len(embedded(rest))), LEAST_LETTERS)
 
 
 class _RunInside:

@@ -215,7 +215,7 @@ def _write_junit(path: Path | None, outcomes: dict[str, list[GateOutcome]]) -> N
         return
     from ncu_parsers.parquet.atomic_output import replacing
 
-    from ncu_tools.report.junit import to_junit
+    from ncu_tools.report.export.junit import to_junit
 
     with replacing(path) as temporary:
         temporary.write_bytes(to_junit(outcomes))

@@ -101,6 +101,11 @@ class Diagnosis:
         return "; ".join(parts)
 
     @property
+    def first(self) -> str:
+        """The cause that can cost most, with its share; where none fits, the busiest resource; "" if none is known."""
+        return self.causes[0].text if self.causes else "; ".join(self._unexplained() if self.busiest else ())
+
+    @property
     def unexplained(self) -> str:
         """What is said of a kernel without a cause, but for what was ruled out or not collected; or ""."""
         return "; ".join([*self._unexplained(), *([WITHOUT_CEILING] if self.lacks_a_ceiling else [])])

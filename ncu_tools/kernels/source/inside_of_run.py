@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ OVER_TIME = "pmsampling:"
 """What metrics sampled over the time of a kernel begin with."""
 PER_INSTRUCTION = ("inst_executed", "smsp__pcsamp_sample_count")
 """Metrics of launches that are there if the binary report holds counts or samples per instruction."""
+AS_TEXT = re.compile(r"^-{3,}(?: -+)+\s*\n(?:Kernel Name|Address|Line No|#) ", re.MULTILINE)
+"""How a table of a source page as text begins."""
 HEAD_BYTES = 65_536
 """A source page begins within these, behind what the profiled program printed."""
 
@@ -111,4 +114,5 @@ def _is_binary(source: Source) -> bool:
 def _is_source_page(source: Source) -> bool:
     head = source.head(HEAD_BYTES)
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return any(opens_source_page(line) for line in io.StringIO(head.decode(encoding, "replace")))
+    text = head.decode(encoding, "replace")
+    return AS_TEXT.search(text) is not None or any(opens_source_page(line) for line in io.StringIO(text))

@@ -83,6 +83,19 @@ def mixes(launches: pa.Table) -> list[InstructionMix]:
     return sorted(found.values(), key=lambda mix: -mix.total)
 
 
+def mix_of(launches: pa.Table) -> InstructionMix | None:
+    """The mix of all launches together; None where none has counts."""
+    whole = InstructionMix("")
+    for mix in mixes(launches):
+        whole.kernel = whole.kernel or mix.kernel
+        whole.launches += mix.launches
+        whole.counted_launches += mix.counted_launches
+        for counts, more in ((whole.by_kind, mix.by_kind), (whole.unlisted, mix.unlisted)):
+            for kind, count in more.items():
+                counts[kind] = counts.get(kind, 0.0) + count
+    return whole if whole.total else None
+
+
 def add(mix: InstructionMix, executed: Mapping[str, float]) -> None:
     """Add warp instructions by opcode to a mix."""
     for opcode, count in executed.items():

@@ -16,8 +16,6 @@ from ncu_parsers.schema.tables import Floats, floats
 
 from ncu_tools.numbers.number_format import counted
 
-COLLECT = "ncu --set full --import-source yes -o REPORT PROGRAM"
-"""What collects all that the views show; lines also need -lineinfo of the compiler."""
 MOST_LISTED = 8
 
 _PLACES = ("offset", "line", "file")

@@ -14,7 +14,7 @@ from ncu_parsers.schema.instructions_table import INSTRUCTIONS_FILE, instruction
 from ncu_parsers.schema.tables import table_metadata
 from ncu_parsers.sources.sources import Source
 
-from ncu_tools.kernels.source.kernel_code import COLLECT
+from ncu_tools.kernels.source.source_text import COLLECT
 
 _LAUNCHES = "launches.parquet"
 

@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from ncu_tools.numbers.number_format import counted
 
+COLLECT = "ncu --set full --import-source yes -o REPORT PROGRAM"
+"""What collects all that the views show; lines also need -lineinfo of the compiler."""
 LARGEST_FILE = 16 << 20
 """Bytes; a larger file is no source that someone wrote."""
 

@@ -48,6 +48,16 @@ def parts() -> dict[str, dict[str, dict[str, Any]]]:
     return tomllib.loads(files(__package__).joinpath("parts.toml").read_text("utf-8"))
 
 
+@lru_cache(maxsize=1)
+def metrics_of_facts() -> frozenset[str]:
+    """Every column of launches that a fact is taken from, stands against, or is divided by."""
+    entries = [entry for of_part in parts().values() for entry in of_part.values()]
+    beside = (entry.get(key) for entry in entries for key in ("of", "over"))
+    return frozenset(name for entry in entries for name in entry["metrics"]) | {
+        name for name in beside if isinstance(name, str)
+    }
+
+
 def facts_of(launches: pa.Table) -> tuple[list[Fact], dict[str, list[str]]]:
     """The facts of the launches of one kernel, and by part the titles of those that were not collected."""
     found, missing = list[Fact](), dict[str, list[str]]()

@@ -6,13 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from ncu_launch.errors import NcuBenchError
-from ncu_parsers.schema import tables
+from ncu_parsers.schema import arrays, tables
 from ncu_parsers.schema.tables import Floats
 
 from ncu_tools.ceilings.ceilings import ceilings_of
@@ -21,9 +20,9 @@ from ncu_tools.kernels.diagnosis.agreement import agreement
 from ncu_tools.kernels.diagnosis.diagnose import Diagnosis, diagnoses, quantities_of
 from ncu_tools.kernels.estimated_flops import estimates_in
 from ncu_tools.kernels.hotspots import Hotspot, hotspots
-from ncu_tools.kernels.source.hot_places import HotPlace
-from ncu_tools.kernels.source.instruction_mix import InstructionMix, mixes
-from ncu_tools.kernels.view.facts import Fact, facts_of
+from ncu_tools.kernels.source.instruction_mix import COLUMNS as MIX_COLUMNS
+from ncu_tools.kernels.source.instruction_mix import InstructionMix, mix_of
+from ncu_tools.kernels.view.facts import Fact, facts_of, metrics_of_facts
 from ncu_tools.kernels.view.occupancy import (
     BARRIERS,
     BLOCKS,
@@ -38,6 +37,9 @@ from ncu_tools.kernels.view.occupancy import (
     occupancy,
     steps,
 )
+
+if TYPE_CHECKING:
+    from ncu_tools.kernels.source.hot_places import HotPlace
 
 NUMBER = r"[0-9][0-9.,]*"
 """A number in a rule's message: messages that differ in nothing else are one finding of several launches."""
@@ -54,6 +56,11 @@ FULL = 99.995
 """From this theoretical occupancy in % on, as printed with two digits, an SM is full."""
 COUNTED = "ncu"
 """What the source of launches with counters begins with: ncu, and ncu+nsys where both were joined."""
+VIEWED_GROUPS = (
+    "launch__", "device__attribute_", "sm__maximum_warps", "sm__warps_active",
+    "smsp__average_warps_issue_stalled_",
+)  # fmt: skip
+"""What metrics of occupancy and stalls begin with."""
 WITH_128_BYTE_UNITS = 8
 """The compute capability from which on a block takes shared memory in units of 128 bytes, not 256."""
 
@@ -171,38 +178,56 @@ def kernel_view(
     """
     _require_counters(launches)
     row = _chosen(launches, patterns, launch, machine)
-    table = launches.filter(pc.equal(launches["kernel_name"].cast(pa.string()), row.kernel))
+    table = arrays.kept(launches, [name == row.kernel for name in tables.words(launches, "kernel_name")])
     every = len(table)
     if launch is not None:
-        table = table.filter(pc.equal(table["launch_id"], launch))
+        table = _of_launch(table, launch)
     elif shape is not None:
-        table = table.filter(pa.array([one == shape for one in _shape_of_each(table)], pa.bool_()))
+        table = arrays.kept(table, [one == shape for one in _shape_of_each(table)])
     if len(table) < every:
         row = _of_some(row, table, machine)
-    facts, missing = facts_of(table)
-    quantities, sources = quantities_of(table, row)
-    times_by_shape = _times_by_shape(table)
-    diagnosis = diagnoses(table, [row], "name").get(row.kernel)
+    view = view_of(row, table, diagnoses(table, [row], "name").get(row.kernel))
+    view.other_shapes = every - len(table) if shape is not None else 0
+    view.quantities, view.quantity_sources = quantities_of(table, row)
+    return view
+
+
+def view_of(row: Hotspot, launches: pa.Table, diagnosis: Diagnosis | None) -> KernelView:
+    """The view of a row of hotspots from its launches, which have counters, and its diagnosis; without `quantities`.
+
+    Launches that failed are left out, as hotspots leave them out.
+    """
+    launches = arrays.kept(launches, ~(np.nan_to_num(tables.floats(launches, "failed")) > 0))
+    facts, missing = facts_of(launches)
+    times_by_shape = _times_by_shape(launches)
     return KernelView(
         kernel_name=row.kernel,
-        launches=len(table),
+        launches=len(launches),
         hotspot=row,
-        device=next((name for name in tables.words(table, "device_name") if name), None),
+        device=next((name for name in tables.words(launches, "device_name") if name), None),
         facts=facts,
         missing=missing,
-        occupancy=occupancy_view(table),
-        stalls=stall_shares(table),
-        mix=next((mix for mix in mixes(table) if mix.total), None),
+        occupancy=occupancy_view(launches),
+        stalls=stall_shares(launches),
+        mix=mix_of(launches),
         diagnosis=diagnosis,
-        rules=[_compared(rule, diagnosis or Diagnosis(None, [])) for rule in rule_results(table)],
+        rules=[_compared(rule, diagnosis or Diagnosis(None, [])) for rule in rule_results(launches)],
         grids=list(dict.fromkeys(grid for grid, _ in times_by_shape if grid)),
         blocks=list(dict.fromkeys(block for _, block in times_by_shape if block)),
         times_by_shape=times_by_shape,
-        other_shapes=every - len(table) if shape is not None else 0,
-        quantities=quantities,
-        quantity_sources=sources,
-        estimates=estimates_in(table),
+        estimates=estimates_in(launches),
     )
+
+
+def is_viewed(column: str) -> bool:
+    """True if a view can depend on this column of launches."""
+    known = column in tables.COLUMN_NAMES or column in MIX_COLUMNS or column in metrics_of_facts()
+    return known or column.startswith(VIEWED_GROUPS)
+
+
+def has_counters(launches: pa.Table) -> bool:
+    """True if any launch was counted by ncu; traces and collected operators hold times, and no counters."""
+    return any((source or "").startswith(COUNTED) for source in set(tables.words(launches, "source")))
 
 
 def _of_some(kernel: Hotspot, table: pa.Table, machine: Machine | None) -> Hotspot:
@@ -237,8 +262,8 @@ def _times_by_shape(table: pa.Table) -> dict[Shape, float]:
 
 
 def _require_counters(launches: pa.Table) -> None:
-    sources = {source or "" for source in tables.words(launches, "source")}
-    if not any(source.startswith(COUNTED) for source in sources):
+    if not has_counters(launches):
+        sources = {source or "" for source in tables.words(launches, "source")}
         raise NcuBenchError(
             "The run holds times, and no counters of kernels.",
             f"It was made by: {', '.join(sorted(sources))}.",
@@ -252,18 +277,22 @@ def _chosen(
     every = hotspots(launches, ceilings_of(launches, machine)).rows
     left = [one for one in every if not patterns or any(each.search(one.kernel) for each in patterns)]
     if launch is not None:
-        of_launch = launches.filter(pc.equal(launches["launch_id"], launch))
-        left = [one for one in left if one.kernel in set(of_launch["kernel_name"].to_pylist())]
+        names = set(tables.words(_of_launch(launches, launch), "kernel_name"))
+        left = [one for one in left if one.kernel in names]
     if not left:
-        names = list(dict.fromkeys(tables.short_name(one.kernel) for one in every))
+        others = list(dict.fromkeys(tables.short_name(one.kernel) for one in every))
         ids = [str(one) for one in launches["launch_id"].to_pylist() if one is not None]
         which = f", and launches {', '.join(ids[:MOST_LISTED])}" + (" ..." if ids[MOST_LISTED:] else "") if ids else ""
         raise NcuBenchError(
             "No kernel of that name or launch is in the run.",
-            f"There are: {', '.join(names[:MOST_LISTED])}{which if launch is not None else ''}.",
+            f"There are: {', '.join(others[:MOST_LISTED])}{which if launch is not None else ''}.",
             "Name one of these or a part of it, or leave the name out for the hottest one.",
         )
     return left[0]
+
+
+def _of_launch(launches: pa.Table, launch: int) -> pa.Table:
+    return arrays.kept(launches, tables.floats(launches, "launch_id") == launch)
 
 
 def occupancy_view(launches: pa.Table) -> OccupancyView:

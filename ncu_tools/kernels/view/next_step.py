@@ -10,7 +10,7 @@ from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.kernels.diagnosis.diagnose import AT_ITS_LIMIT
 from ncu_tools.kernels.diagnosis.rules import facts, rules
-from ncu_tools.kernels.source.kernel_code import COLLECT
+from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.kernel_view import KernelView
 
 SOURCE, SAMPLES = "source", "samples"

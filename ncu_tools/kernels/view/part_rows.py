@@ -11,7 +11,7 @@ from ncu_parsers.schema.tables import short_name
 
 from ncu_tools.kernels.diagnosis.agreement import AGREED, FINER, SILENT, WITH_REASON, WITHOUT
 from ncu_tools.kernels.estimated_flops import estimate_notes
-from ncu_tools.kernels.source.kernel_code import COLLECT
+from ncu_tools.kernels.source.source_text import COLLECT
 from ncu_tools.kernels.view.facts import Fact
 from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult
 from ncu_tools.kernels.view.occupancy import BLOCKS, REGISTERS, OccupancyStep

@@ -18,23 +18,14 @@ function stallsOf(sparse) {
   return pairs.sort((one, other) => other[1] - one[1]);
 }
 
-function insideKernels(content, { onChoose }) {
+function insideKernels(content, { onChoose, kernelSelect }) {
   const lineAt = fieldsOf(content.line_fields);
   const instructionAt = fieldsOf(content.instruction_fields);
   const issued = content.stalls.findIndex((stall) => stall.name === "selected");
   const numbers = Object.keys(content.kernels).map(Number);
   const state = { number: null, kernel: null, colours: new Map() };
 
-  const select = element(
-    "select",
-    { id: "inside-kernel" },
-    ...numbers.map((number) => {
-      const name = valueOf(kernels.rows[number], "kernel");
-      const run = manyRuns() ? ` (${valueOf(kernels.rows[number], "run")})` : "";
-      const short = name.length > 90 ? `${name.slice(0, 89)}…` : name;
-      return element("option", { value: number }, `${number + 1}  ${short}${run}`);
-    }),
-  );
+  const select = kernelSelect("inside-kernel", numbers, onChoose);
   const hint = element("p", { class: "hint" });
   const body = element("div");
   const detail = element("div", { class: "place", id: "inside-place", "aria-live": "polite" });
@@ -60,11 +51,6 @@ function insideKernels(content, { onChoose }) {
   document
     .querySelector("nav a[href='#hotspots']")
     .after(" ", element("a", { href: "#inside" }, "Inside"));
-  select.addEventListener("change", () => onChoose(Number(select.value)));
-
-  function manyRuns() {
-    return new Set(kernels.rows.map((row) => valueOf(row, "run"))).size > 1;
-  }
 
   function fieldsOf(names) {
     const places = new Map(names.map((name, place) => [name, place]));
@@ -73,10 +59,16 @@ function insideKernels(content, { onChoose }) {
 
   // ------------------------------------------------------------------------------------------------------ one kernel
 
+  // The first kernel, which is the hottest; of kernels without times the one with most samples.
+  function hottestKernel() {
+    if (valueOf(kernels.rows[numbers[0]], "time_total_ns") !== null) return numbers[0];
+    return d3.greatest(numbers, (number) => content.kernels[number].total ?? 0);
+  }
+
   // Shows a kernel of the page; the hottest that is known inside where none was chosen yet.
   function show(number) {
     if (number === null && state.number !== null) return;
-    const wanted = number ?? numbers[0];
+    const wanted = number ?? hottestKernel();
     hint.textContent = "";
     if (!(wanted in content.kernels)) {
       hint.textContent = `Kernel ${wanted + 1} has no counts of single instructions here; kernel ${state.number + 1} is shown.`;

@@ -113,7 +113,7 @@ function kernelPanel() {
       .filter((name) => !run.includes(name) && name !== "flops_lower_bound");
     const [sentences, facts] = [
       ["diagnosis", "flag"],
-      names.filter((name) => !["diagnosis", "flag", "unit"].includes(name)),
+      names.filter((name) => !["diagnosis", "first_cause", "flag", "unit"].includes(name)),
     ];
     const said = sentences.flatMap((name) =>
       valueOf(row, name) ? [element("p", { class: name }, valueOf(row, name))] : [],
@@ -121,9 +121,14 @@ function kernelPanel() {
     const unplaced = plot.points.some((point) => point.number === number)
       ? []
       : [element("p", { class: "hint" }, "It has no place on the plot: FLOPs, bytes or time are zero or unknown.")];
-    const toTable = button("Show in table", () => table.choose(number, { focus: true }), { class: "to-table" });
+    const goes = element(
+      "span",
+      { class: "to-table" },
+      button("Show in table", () => table.choose(number, { focus: true })),
+      parts ? button("Show whole", () => parts.focus()) : null,
+    );
     return panel.replaceChildren(
-      element("h3", {}, `Kernel ${number + 1}`, toTable),
+      element("h3", {}, `Kernel ${number + 1}`, goes),
       element("code", { class: "name" }, valueOf(row, "kernel")),
       ...said,
       ...unplaced,
@@ -293,6 +298,19 @@ function drawHotspots() {
   );
 }
 
+// A list of kernels of the page, to choose one of.
+function kernelSelect(id, numbers, onChoose) {
+  const options = numbers.map((number) => {
+    const name = valueOf(kernels.rows[number], "kernel");
+    const run = content.runs.length > 1 ? ` (${valueOf(kernels.rows[number], "run")})` : "";
+    const short = name.length > 90 ? `${name.slice(0, 89)}…` : name;
+    return element("option", { value: number }, `${number + 1}  ${short}${run}`);
+  });
+  const select = element("select", { id }, ...options);
+  select.addEventListener("change", () => onChoose(Number(select.value)));
+  return select;
+}
+
 // How many kernels are shown, and which share of all shown runs' time they take.
 function countOf(kept) {
   const time = (numbers) => d3.sum(numbers, (number) => valueOf(kernels.rows[number], "time_total_ns") ?? 0);
@@ -378,9 +396,11 @@ function choose(number) {
   table.choose(number);
   plot.choose(number);
   panel.show(number);
+  parts?.show(number);
   inside?.show(number);
 }
 
+const isTimed = kernels.rows.some((row) => valueOf(row, "time_total_ns") !== null);
 const plot = rooflinePlot(content, {
   onChoose: choose,
   onLeave: (number) => {
@@ -390,14 +410,16 @@ const plot = rooflinePlot(content, {
 });
 const panel = kernelPanel();
 const table = sortableTable(kernels, {
-  caption: "Kernels, hottest first",
+  caption: isTimed ? "Kernels, hottest first" : "Kernels, whose times are not known",
   wanted: content.in_table,
   onChoose: choose,
   numbered: true,
   sortedBy: "time_total_ns",
 });
 
-const inside = content.inside ? insideKernels(content.inside, { onChoose: choose }) : null;
+const chooses = { onChoose: choose, kernelSelect };
+const inside = content.inside ? insideKernels(content.inside, chooses) : null;
+const parts = content.parts ? kernelInParts(content.parts, chooses) : null;
 
 document.title = `${content.title} - ncu-bench report`;
 section("title").textContent = content.title;
@@ -405,9 +427,9 @@ section("made-by").textContent = content.made_by;
 drawSummary();
 drawRoofline();
 drawHotspots();
-if (inside) {
-  section("hotspots").after(inside.node);
-  inside.show(null);
+for (const drawn of [inside, parts].filter(Boolean)) {
+  section("hotspots").after(drawn.node);
+  drawn.show(null);
 }
 drawRuns();
 plot.resize();

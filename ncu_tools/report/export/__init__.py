@@ -1,1 +1,1 @@
-"""Runs in the formats of other programs."""
+"""Runs, and gates on them, in the formats of other programs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -23,13 +24,16 @@ from ncu_parsers.sources.sources import Source
 from ncu_tools.cli import run
 from ncu_tools.kernels.source.inside_of_run import Inside, inside_of
 from ncu_tools.kernels.source.load_instructions import RunInstructions
+from ncu_tools.kernels.source.source_pages_alone import run_of_source_pages
 from ncu_tools.kernels.source.source_text import SourceText
 from ncu_tools.report.html_content import ReportedRun, content
-from ncu_tools.report.html_page import INSIDE_SCRIPT, SCRIPTS, asset, embedded, page
+from ncu_tools.report.html_page import OPTIONAL, SCRIPTS, asset, embedded, page
 from sample_reports.source_page import FILE, KERNEL, LINES
-from tests.conftest import ROOT, SAMPLES
+from tests.conftest import ROOT, SAMPLES, SHARED
 from tests.support.browser import Opened
+from tests.support.installed import needs_ncu
 from tests.support.launches import launch, table
+from tests.support.ran import ran as ran_command
 from tests.support.reports import needs_shared_reports, shared_reports
 from tests.tools.report.test_html_report import ran
 
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 
 EVIL = "<script>alert(1)</script>"
 MEGABYTE = 1_000_000
+REAL = SHARED / "reports" / "ncu_rep" / "eschnett__IndexSpaces.jl__317662_profile.ncu-rep"
 PAGE = SAMPLES / "d20-source-page.csv"
 TEXT = [f"  line {number};" for number in range(1, 31)]
 LOOP = [place for place, line in enumerate(LINES) if line.line == 14]
@@ -50,6 +55,28 @@ def of_the_page() -> RunInstructions:
     found = read_instructions(Source(str(PAGE)))
     assert found is not None
     return RunInstructions(found)
+
+
+def page_as_text() -> str:
+    """The instructions of the sample source page as ncu prints them without --csv: cells below dashes, as wide as they."""
+    rows = [row[2:] for row in csv.reader(PAGE.read_text("utf-8-sig").splitlines()) if len(row) > 2 and row[2] != "-"]
+    rows.insert(0, ["Kernel Name", KERNEL, *[""] * (len(rows[0]) - 2)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    dashes = " ".join("-" * width for width in widths)
+    name, titles, *others = (
+        " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+    )
+    return "\n".join([dashes, name, dashes, titles, *others, ""])
+
+
+def embedded_in(path: Path) -> dict[str, Any]:
+    """The content of a page."""
+    found = re.search(
+        r'<script type="application/json" id="content">(.*?)</script>', path.read_text("utf-8"), re.DOTALL
+    )
+    assert found is not None
+    content: dict[str, Any] = json.loads(found[1])
+    return content
 
 
 def series(kernel: str, launch_id: int = 0) -> TimeSeries:
@@ -146,7 +173,7 @@ class TestTheContent:
         assert "inside" not in content([run_of_two], group="grid")
         assert "inside" in content([run_of_two])
 
-    @pytest.mark.parametrize("name", [INSIDE_SCRIPT])
+    @pytest.mark.parametrize("name", [script for script, _ in OPTIONAL.values()])
     def test_is_inserted_as_text_by_a_script_that_ends_no_element(self, name: str) -> None:
         forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|\.html\(|\son\w+=|</script|<!--"
         assert re.findall(forbidden, asset(name)) == []
@@ -210,6 +237,87 @@ class TestTheCommand:
         for named in (folder, folder / "launches.parquet"):
             assert run(["report", str(named), "-o", str(folder / "report.html")]) == 0
             assert "FMNMX R6, R4, R6, !PT" in (folder / "report.html").read_text("utf-8")
+
+    @pytest.mark.parametrize("form", ["csv", "text"])
+    def test_shows_the_instructions_of_a_source_page_alone(self, form: str, tmp_path: Path) -> None:
+        named = tmp_path / f"page.{form}"
+        named.write_text(PAGE.read_text("utf-8-sig") if form == "csv" else page_as_text(), "utf-8")
+        output = tmp_path / "report.html"
+        for path in (named, tmp_path) if form == "csv" else (named,):
+            result = ran_command("report", str(path), "-o", str(output))
+            assert result.exit_code == 0, result.stderr
+            assert "has counters of instructions and none of launches" in result.stderr
+            found = embedded_in(output)
+            (kernel,) = found["inside"]["kernels"].values()
+            offsets = [row[0] for row in kernel["instructions"]]
+            assert offsets == [16 * place for place in range(len(LINES))]
+            assert kernel["total"] == sum(sum(line.samples.values()) for line in LINES)
+            assert "parts" not in found
+            columns = [column["name"] for column in found["kernels"]["columns"]]
+            (row,) = found["kernels"]["rows"]
+            assert row[columns.index("kernel")] == KERNEL
+            assert [row[columns.index(name)] for name in ("time_total_ns", "flops", "dram_bytes", "first_cause")] == [
+                None
+            ] * 4
+
+    def test_takes_every_launch_of_source_pages_for_one_of_the_run(self, tmp_path: Path) -> None:
+        head = '"Address","Source","# Samples"\n"0x10","MOV R1, R2",'
+        pages = {
+            "a.csv": f'"Kernel Name","k"\n{head}"5"\n"Kernel Name","l"\n{head}"9"\n',
+            "b.csv": f'"Kernel Name","k"\n{head}"7"\n',
+        }
+        for name, text in pages.items():
+            (tmp_path / name).write_text(text, "utf-8")
+        found = run_of_source_pages(str(tmp_path), lambda source: None)
+        assert found is not None
+        rows = found[0].table.select(["report", "launch_id", "kernel_name", "duration_ns"]).to_pylist()
+        assert [(Path(row["report"]).name, row["launch_id"], row["kernel_name"]) for row in rows] == [
+            ("a.csv", 0, "k"), ("a.csv", 1, "l"), ("b.csv", 0, "k"),
+        ]  # fmt: skip
+        assert [row["duration_ns"] for row in rows] == [None] * 3
+        assert run_of_source_pages(str(SAMPLES / "d01-wide-raw.csv"), lambda source: None) is None
+
+    def test_refuses_a_source_page_whose_rows_cannot_be_read(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "page.csv").write_text('"Kernel Name","k"\n"Address","Source","# Samples"\n"no","row"\n', "utf-8")
+        assert run(["report", str(tmp_path / "page.csv"), "-o", str(tmp_path / "report.html")]) == 1
+        assert "is a source page" in capsys.readouterr().err
+
+    def test_of_a_source_page_alone_keeps_to_the_selected_kernels(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        output = str(tmp_path / "report.html")
+        assert run(["report", str(PAGE), "--kernel", KERNEL[:4], "-o", output]) == 0
+        assert run(["report", str(PAGE), "--kernel", "no such kernel", "-o", output]) == 1
+        assert "no such kernel" in capsys.readouterr().err
+
+    def test_of_a_source_page_as_text_beside_launches_has_no_note_that_it_was_left_out(self, tmp_path: Path) -> None:
+        shutil.copy(SAMPLES / "d01-wide-raw.csv", tmp_path / "raw.csv")
+        (tmp_path / "source.txt").write_text(page_as_text(), "utf-8")
+        result = ran_command("report", str(tmp_path), "-o", str(tmp_path / "report.html"))
+        assert result.exit_code == 0, result.stderr
+        assert "left out" not in result.stderr
+
+    @needs_shared_reports
+    @needs_ncu
+    @pytest.mark.parametrize("form", [[], ["--csv"]])
+    def test_of_a_real_source_page_shows_what_the_source_command_shows(self, form: list[str], tmp_path: Path) -> None:
+        pages = tmp_path / "page.out"
+        with pages.open("wb") as out:
+            command = ["ncu", "--import", str(REAL), "--page", "source", *form]
+            subprocess.run(command, stdout=out, check=True)
+        assert run(["report", str(pages), "-o", str(tmp_path / "report.html")]) == 0
+        kernels = embedded_in(tmp_path / "report.html")["inside"]["kernels"].values()
+        assert sorted(one["total"] for one in kernels) == [48_443, 956_805]
+
+    @pytest.mark.parametrize("text", ["no page\n", "--- --- ---\nKernel Name is said here\n", '"Kernel Name","k"\n'])
+    def test_refuses_a_file_without_any_page_as_before(
+        self, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "page.txt").write_text(text, "utf-8")
+        assert run(["report", str(tmp_path / "page.txt"), "-o", str(tmp_path / "report.html")]) == 1
+        assert re.search("holds no table of Nsight Compute|is a source page", capsys.readouterr().err)
 
     def test_imports_no_reader_of_instructions_for_a_run_without_them(self, tmp_path: Path) -> None:
         command = ["report", str(SAMPLES / "d01-wide-raw.csv"), "-o", str(tmp_path / "r.html")]
@@ -367,7 +475,7 @@ class TestInChromium:
         assert found.page.locator("#inside-code .code").inner_text() == EVIL
         assert found.page.locator(".small-plots figcaption").inner_text() == EVIL
         assert EVIL in found.page.locator("#inside-kernel option").inner_text()
-        assert found.page.locator("body script:not(#content)").count() == len(SCRIPTS) + 1
+        assert found.page.locator("body script:not(#content)").count() == len(SCRIPTS) + len(OPTIONAL)
         assert found.wrong == []
         found.page.close()
 

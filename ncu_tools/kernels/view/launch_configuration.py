@@ -1,0 +1,71 @@
+"""How a kernel was launched: grid, block, registers, shared memory and waves of its launches, as texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.schema.tables import floats, list_codes
+
+from ncu_tools.numbers.number_format import FORMATS
+
+GRID, BLOCK = "grid", "block"
+REGISTERS = (("launch__registers_per_thread",), ("registers_per_thread",))
+SHARED = (
+    ("launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic"),
+    ("static_shared_memory_bytes", "dynamic_shared_memory_bytes"),
+    ("shared_memory_bytes",),
+)
+WAVES = (("launch__waves_per_multiprocessor",),)
+"""Columns of counters and of traces: the first of which a report has a value is taken, several are added."""
+COLUMNS = frozenset({GRID, BLOCK, *(name for one in (REGISTERS, SHARED, WAVES) for names in one for name in names)})
+
+
+@dataclass(frozen=True)
+class LaunchConfiguration:
+    """Blocks of the grid and threads of a block by dimension, registers of a thread, shared memory of a block, waves.
+
+    Of launches that differ: the most frequent shape with the number of others, the least and the most of a number. None
+    where the report lacks it. Shared memory is static and dynamic, without what the driver takes.
+    """
+
+    grid: str | None
+    block: str | None
+    registers: str | None
+    shared_memory: str | None
+    waves: str | None
+
+
+def launch_configuration(launches: pa.Table) -> LaunchConfiguration:
+    """The configuration of the launches of one kernel."""
+    return LaunchConfiguration(
+        grid=_shapes(launches, GRID),
+        block=_shapes(launches, BLOCK),
+        registers=_numbers(launches, REGISTERS, lambda value: FORMATS["count"](round(value))),
+        shared_memory=_numbers(launches, SHARED, FORMATS["byte"]),
+        waves=_numbers(launches, WAVES, FORMATS["number"]),
+    )
+
+
+def _shapes(launches: pa.Table, column: str) -> str | None:
+    """The most frequent shape, as 128 x 1 x 1, and how many others there are."""
+    codes, shapes = list_codes(launches, column)
+    counts = Counter(shape for shape in (shapes[code] for code in codes.tolist()) if shape is not None)
+    if not counts:
+        return None
+    (shape, _), others = counts.most_common(1)[0], len(counts) - 1
+    return " x ".join(map(str, shape)) + (f" and {others:,} other{'s' * (others > 1)}" if others else "")
+
+
+def _numbers(launches: pa.Table, sources: Sequence[Sequence[str]], written: Callable[[float], str]) -> str | None:
+    """The number, or the least and the most, of the first source that has any; None where none has."""
+    for names in sources:
+        values = sum((floats(launches, name) for name in names), np.zeros(len(launches)))
+        known = values[~np.isnan(values)]
+        if len(known):
+            least, most = written(float(known.min())), written(float(known.max()))
+            return least if least == most else f"{least} to {most}"
+    return None

@@ -1,0 +1,89 @@
+"use strict";
+// One kernel whole, in the seven parts of `ncu-bench kernel`: a table for each, with bars behind shares. Only in pages
+// of runs with counters.
+
+const HEADINGS = { value: "value", against: "against", spread: "least to most" };
+
+function kernelInParts(content, { onChoose, kernelSelect }) {
+  const at = new Map(content.fields.map((name, place) => [name, place + 1]));
+  const has = (row, name) => row[at.get(name)] !== undefined && row[at.get(name)] !== null;
+  const select = kernelSelect("parts-kernel", Object.keys(content.kernels).map(Number), onChoose);
+  const title = element("h2", { id: "parts-title", tabindex: -1 }, "One kernel whole");
+  const body = element("div");
+  const node = element(
+    "section",
+    { id: "parts", "aria-labelledby": "parts-title" },
+    title,
+    element("p", { class: "controls" }, element("label", {}, "Kernel ", select)),
+    body,
+    notesOf(content.notes),
+  );
+  document
+    .querySelector("nav a[href='#hotspots']")
+    .after(" ", element("a", { href: "#parts" }, "Kernel"));
+  let shownNumber = null;
+
+  // Shows a kernel of the page; the hottest one that was counted where none was chosen yet.
+  function show(number) {
+    if (number === null && shownNumber !== null) return;
+    shownNumber = number ?? Number(Object.keys(content.kernels)[0]);
+    const kernel = content.kernels[shownNumber];
+    select.value = kernel ? String(shownNumber) : "";
+    if (!kernel) {
+      body.replaceChildren(element("p", { class: "hint" }, `This page has no counters of kernel ${shownNumber + 1}.`));
+      return;
+    }
+    const row = kernels.rows[shownNumber];
+    const run = new Set(kernels.rows.map((one) => valueOf(one, "run"))).size > 1 ? ` of ${valueOf(row, "run")}` : "";
+    const diagnosis = valueOf(row, "diagnosis");
+    body.replaceChildren(
+      element("code", { class: "name" }, valueOf(row, "kernel")),
+      element("p", { class: "hint" }, `Kernel ${shownNumber + 1}${run}: ${kernel.about}`),
+      ...(diagnosis ? [element("p", { class: "diagnosis" }, diagnosis)] : []),
+      element("div", { class: "parts" }, ...Object.entries(kernel.parts).map(([part, rows]) => tableOf(part, rows))),
+      notesOf(kernel.notes.map((note) => content.texts[note])) ?? "",
+    );
+  }
+
+  function tableOf(part, rows) {
+    const columns = Object.keys(HEADINGS).filter((name) => rows.some((row) => has(row, name)));
+    const heads = columns.map((name) => element("th", { scope: "col", class: name }, HEADINGS[name]));
+    return element(
+      "div",
+      { class: `part-of-kernel ${part}` },
+      element("h3", { id: `part-${part}` }, content.names[part]),
+      element(
+        "table",
+        { "aria-labelledby": `part-${part}` },
+        element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "what"), ...heads)),
+        element("tbody", {}, ...rows.map((row) => rowOf(row, columns))),
+      ),
+    );
+  }
+
+  function rowOf(row, columns) {
+    const cells = columns.map((name) => {
+      const cell = element("td", { class: name }, has(row, name) ? row[at.get(name)] : null);
+      if (name === "value" && has(row, "share")) {
+        cell.classList.add("share");
+        cell.style.setProperty("--share", Math.min(Math.max(row[at.get("share")], 0), 1));
+      }
+      return cell;
+    });
+    return element("tr", {}, element("th", { scope: "row" }, titleOf(row)), ...cells);
+  }
+
+  // All that a rule says unfolds below its title, which has a sentence or two of it.
+  function titleOf(row) {
+    const title = content.texts[row[0]];
+    if (!has(row, "message")) return title;
+    return element("details", {}, element("summary", {}, title), element("p", {}, row[at.get("message")]));
+  }
+
+  function focus() {
+    node.scrollIntoView({ block: "start" });
+    title.focus({ preventScroll: true });
+  }
+
+  return { node, show, focus };
+}

@@ -1,0 +1,133 @@
+"""What is known of the kernels of an HTML report beyond their sums: launch configuration, rules, and the seven parts.
+
+The parts are the rows of `ncu-bench kernel`, of as many kernels as keep the page small; a note says what was left out.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from ncu_parsers.schema import arrays
+
+from ncu_tools.kernels.diagnosis.diagnose import diagnoses
+from ncu_tools.kernels.hotspots import Hotspot, grouping
+from ncu_tools.kernels.view.kernel_view import KernelView, RuleResult, has_counters, is_viewed, rule_results, view_of
+from ncu_tools.kernels.view.launch_configuration import COLUMNS, launch_configuration
+from ncu_tools.kernels.view.part_rows import PARTS, name_of_view, notes_of, rows_of_part, title_of
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.html_page import embedded
+
+PARTS_LETTERS, KERNELS_WITH_PARTS = 400_000, 300
+"""Most letters of JSON that the parts of all kernels take on a page, and most kernels that have some."""
+ROW_FIELDS = ("value", "against", "spread", "share", "message")
+"""What a row holds behind the number of its title."""
+RULES = "rules"
+
+
+class RunKernels:
+    """The kernels of one run that a page shows, each with its launches and diagnosis."""
+
+    def __init__(self, launches: pa.Table, kernels: Sequence[Hotspot], group: str) -> None:
+        self._kernels = {one.kernel: one for one in kernels}
+        self._diagnosed = diagnoses(launches, kernels, group)
+        numbers, titles = grouping(launches, group)
+        order = np.argsort(numbers, kind="stable")
+        ends = np.cumsum(np.bincount(numbers, minlength=len(titles)))
+        self._places = dict[str, list[npt.NDArray[np.int64]]]()
+        for title, places in zip(titles, np.split(order, ends)[:-1], strict=True):
+            self._places.setdefault(title, []).append(places)
+        self._viewed = launches.select([name for name in launches.column_names if is_viewed(name)])
+        self._of_rows = launches.select([name for name in launches.column_names if name in {*COLUMNS, RULES}])
+
+    def row(self, kernel: str) -> dict[str, Any]:
+        """Diagnosis, first cause, NVIDIA's rules and launch configuration of a kernel, as texts."""
+        launches, diagnosis = self._launches(self._of_rows, kernel), self._diagnosed.get(kernel)
+        return {
+            "diagnosis": diagnosis.text if diagnosis is not None else None,
+            "first_cause": (diagnosis.first or None) if diagnosis is not None else None,
+            "nvidia_rules": _rules_in_short(rule_results(launches)),
+            **asdict(launch_configuration(launches)),
+        }
+
+    def view(self, kernel: str) -> KernelView | None:
+        """The kernel seen whole; None where nothing was counted of it."""
+        launches = self._launches(self._viewed, kernel)
+        if not has_counters(launches):
+            return None
+        view = view_of(self._kernels[kernel], launches, self._diagnosed.get(kernel))
+        return view if view.facts else None
+
+    def _launches(self, table: pa.Table, kernel: str) -> pa.Table:
+        return arrays.taken(table, arrays.whole(np.concatenate(self._places.get(kernel, [np.empty(0, np.int64)]))))
+
+
+def _rules_in_short(rules: Sequence[RuleResult]) -> str | None:
+    """The largest estimate of NVIDIA's rules and how many they are; the estimate first, since the column is sorted."""
+    if not rules:
+        return None
+    many, most = counted(len(rules), "rule", "rules"), rules[0]
+    if most.speedup is None:
+        return many
+    return f"up to {most.speedup:.1f} % ({most.speedup_type or 'estimate'}), {many}"
+
+
+def parts_content(runs: Mapping[str, RunKernels], rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, Any]:
+    """The parts of the page's kernels (`rows` with "run" and "kernel") by their row, in `room` letters of JSON.
+
+    Titles and notes stand once in "texts", and kernels hold their numbers. {} where no kernel has any counter.
+    """
+    texts = dict[str, int]()
+    kernels = dict[str, dict[str, Any]]()
+    notes = list[str]()
+    for number, row in enumerate(rows):
+        view = runs[row["run"]].view(row["kernel"])
+        if view is None:
+            continue
+        before = len(texts)
+        made = _parts_of(view, texts)
+        room -= len(embedded([made, list(texts)[before:]]))
+        if room < 0 or len(kernels) == KERNELS_WITH_PARTS:
+            notes.append("more kernels have seven parts than there is room for; ncu-bench kernel shows them")
+            break
+        kernels[str(number)] = made
+    if not kernels:
+        return {}
+    return {"names": PARTS, "texts": list(texts), "fields": ROW_FIELDS, "kernels": kernels, "notes": notes}
+
+
+def _parts_of(view: KernelView, texts: dict[str, int]) -> dict[str, Any]:
+    """A kernel's rows by part, each the number of its title and `ROW_FIELDS`, short where the last ones are unknown."""
+    parts = {}
+    for part in PARTS:
+        found = []
+        for row in rows_of_part(view, part, most_rules=sys.maxsize):
+            values = [_short(one) for one in _values(row)]
+            while values and values[-1] is None:
+                values.pop()
+            found.append([texts.setdefault(row["title"], len(texts)), *values])
+        if found:
+            parts[part] = found
+    return {
+        "about": name_of_view(view).removeprefix(f"{title_of(view.kernel_name)}: "),
+        "notes": [texts.setdefault(note, len(texts)) for note in notes_of(view)[1:]],
+        "parts": parts,
+    }
+
+
+def _values(row: Mapping[str, Any]) -> list[Any]:
+    """The values of `ROW_FIELDS`; of a rule's message nothing where its title has all of it."""
+    *values, message = (row.get(name) for name in ROW_FIELDS)
+    said = None if message is None else re.sub(r"\s+", " ", message).strip().removesuffix(".")
+    return [*values, None if said is None or row["title"].endswith(f": {said}") else message]
+
+
+def _short(value: Any) -> Any:
+    """The value, shares rounded to what a bar can show."""
+    return round(value, 3) if isinstance(value, float) else value
