@@ -109,6 +109,8 @@ def command(
     patterns = () if name is None else (pattern_of(name),)
     if pair is not None and new is None:
         raise WrongUsage("--pair goes with --against.", advice="Name the other run: --against NEW")
+    if pair is not None and name is not None:
+        raise WrongUsage("--pair names the kernel already.", advice="Leave the name out.")
     if explain is not None and new is not None:
         raise WrongUsage("--explain goes with one run.", advice="Leave --against out.")
     if new is not None:

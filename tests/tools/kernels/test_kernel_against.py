@@ -240,3 +240,10 @@ def test_pair_without_a_run_to_compare_with_is_refused() -> None:
     result = ran("kernel", str(SAMPLES / "d02-long-rules.csv"), "--pair", "a=b")
     assert result.exit_code == 2
     assert "--pair goes with --against" in result.stderr
+
+
+def test_a_name_beside_a_pair_is_refused_since_the_pair_names_the_kernel() -> None:
+    report = str(SAMPLES / "d02-long-rules.csv")
+    result = ran("kernel", report, "gemm", "--against", report, "--pair", "a=b")
+    assert result.exit_code == 2
+    assert "--pair names the kernel already" in result.stderr
