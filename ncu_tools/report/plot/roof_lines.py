@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED
+from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASUREMENTS
 from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.label_placement import Spot
@@ -35,7 +35,7 @@ def line_of(ceiling: DrawnCeiling) -> dict[str, Any]:
         return {"linestyle": (0, (1, 1.6)), "linewidth": 1.3}
     if ceiling.kind == BOARD_LIMIT:
         return {"linestyle": (0, (5, 2.4)), "linewidth": 1.0, "alpha": 0.85}
-    if ceiling.kind == MEASURED:
+    if ceiling.kind in MEASUREMENTS:
         return {"linestyle": (0, (6, 2, 1.2, 2)), "linewidth": 1.3}
     return {"linestyle": "-", "linewidth": 1.5}
 

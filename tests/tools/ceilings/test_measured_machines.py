@@ -267,7 +267,7 @@ class TestMeasuring:
         monkeypatch.setattr(
             measuring, "_operators", lambda name, one, two: {way: partial(run, way, len(one)) for way in seconds}
         )
-        products = list(measuring._products_of("bf16", "cpu", 0.01))
+        products = list(measuring._products_of("bf16", "cpu", measuring.Pace(0.01)))
         assert [(one.size, one.by) for one in products] == [(64, "fast"), (256, "fast")]
         assert {side for operator, side in tried if operator != "fast"} == {64}
 
@@ -275,8 +275,8 @@ class TestMeasuring:
         for name in ("fp32", "bf16", "int8"):
             one, two = (measuring._matrix(name, 64, "cpu") for _ in range(2))
             operators = measuring._operators(name, one, two)
-            assert all(work().shape == (64, 64) for work in operators.values())
-            assert {one.by for one in measuring._products_of(name, "cpu", 0.01)} <= set(operators)
+            assert all(work().numel() == 64 * 64 for work in operators.values())
+            assert {one.by for one in measuring._products_of(name, "cpu", measuring.Pace(0.01))} <= set(operators)
 
     def test_keeps_the_better_of_two_samples_of_each_operation(self) -> None:
         bursts = iter((3.0, 5.0, 4.0, 1.0))
