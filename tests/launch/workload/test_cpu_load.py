@@ -40,10 +40,10 @@ class _Times(SimpleNamespace):
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.delenv(cpu_load.SETTING, raising=False)
     made = Machine()
-    monkeypatch.setattr(cpu_load.psutil, "cpu_times", made.cpu_times)
-    monkeypatch.setattr(cpu_load.time, "monotonic", lambda: made.now)
+    monkeypatch.setattr("psutil.cpu_times", made.cpu_times)
+    monkeypatch.setattr("time.monotonic", lambda: made.now)
     monkeypatch.setattr(cpu_load, "_own_seconds", lambda: made.own)
-    monkeypatch.setattr(cpu_load.os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1}, raising=False)
     return made
 
 
@@ -56,7 +56,7 @@ def test_others_take_what_the_cpus_were_busy_with_beside_this_process(machine: M
 
 
 def test_only_cpus_on_which_this_process_may_run_count(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_load.os, "sched_getaffinity", lambda pid: {1}, raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {1}, raising=False)
     load = CpuLoad()
     machine.after(1.0, (1.0, 0.25), own=0.0)
     assert load.others() == pytest.approx(0.25)
@@ -83,7 +83,7 @@ def test_nothing_is_known_where_the_system_does_not_count(machine: Machine, monk
     def refused(**_: bool) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(cpu_load.psutil, "cpu_times", refused)
+    monkeypatch.setattr("psutil.cpu_times", refused)
     assert CpuLoad().others() is None
 
 

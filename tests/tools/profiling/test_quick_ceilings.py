@@ -16,6 +16,8 @@ from ncu_launch.bench import machine_measurement, machine_process
 from ncu_launch.bench.machine_measurement import QUICK_LIMIT_S, measured_quickly
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import Manifest
+from ncu_launch.profilers.subprocesses import run
+from ncu_launch.workload.cpu_load import CpuLoad
 
 from ncu_tools.ceilings import machine_files
 from ncu_tools.ceilings.ceilings import ceilings_of
@@ -187,7 +189,7 @@ class TestNothingIsMeasured:
         self.unchanged(profile())
 
     def test_while_other_programs_take_the_cpu_and_a_note_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quick_ceilings.CpuLoad, "others", lambda self: 0.75)
+        monkeypatch.setattr(CpuLoad, "others", lambda self: 0.75)
         heard = Heard()
         (_, note) = measure_unknown_devices(profile(), heard).notes
         assert note.startswith(
@@ -281,10 +283,7 @@ class TestTheProcess:
     def test_keeps_what_it_measured_before_it_was_ended(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         def ended(command: Sequence[str], log: Path, **_: Any) -> Any:
             Path(command[-3]).write_text(json.dumps(found()))
-            return machine_measurement.run(["sleep", "30"], log, timeout=0.1)
+            return run(["sleep", "30"], log, timeout=0.1)
 
-        real = machine_measurement.run
-        monkeypatch.setattr(
-            machine_measurement, "run", lambda *a, **k: real(*a, **k) if a[0][0] == "sleep" else ended(*a, **k)
-        )
+        monkeypatch.setattr(machine_measurement, "run", ended)
         assert measured_quickly("cpu", None, ("fp32",)) == found()
