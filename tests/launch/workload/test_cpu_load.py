@@ -105,7 +105,9 @@ def test_children_that_still_run_are_not_others() -> None:
     assert sum(os.times()[:4]) <= cpu_load._own_seconds()
 
 
-def test_a_fallen_clock_is_noted_and_a_risen_one_is_not() -> None:
+def test_a_fallen_clock_is_noted_and_a_risen_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert clock_hz() is None
+    monkeypatch.delenv(cpu_load.SETTING)
     assert on_clock(3.5e9, 2.8e9) == ["the CPU's clock fell from 3.50 to 2.80 GHz during the run"]
     assert on_clock(3.5e9, 3.3e9) == on_clock(2.0e9, 3.0e9) == on_clock(None, 1e9) == on_clock(1e9, None) == []
     clock = clock_hz()
