@@ -9,7 +9,7 @@ from typing import Any
 
 from ncu_launch.workload.cpu_load import DISTURBS
 
-MOST, MOST_S = 4, 2.0
+MOST, MOST_S = 4, 5.0
 """Most further runs, and most seconds that they may take together."""
 
 Records = list[dict[str, Any]]
