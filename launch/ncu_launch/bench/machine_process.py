@@ -125,7 +125,7 @@ def measure(seconds: float, device: str) -> Measured:
 def measure_quickly(
     device: str, threads: int | None, types: Sequence[str], until: float, written: Callable[[Measured], None]
 ) -> None:
-    """Measure DRAM and products of `types` in this order, and begin nothing after `until`, by the monotonic clock.
+    """Measure DRAM and products of `types` in this order, and begin no second type after `until` (monotonic clock).
 
     `written` is called with all that is measured so far, after each type. `threads` are those of a CPU, None for
     PyTorch's own choice. Raises `NcuBenchError` if the device is not available.
@@ -137,13 +137,14 @@ def measure_quickly(
     result, load, pace = _of_device(device), CpuLoad(), Pace(0.05, least=3, far_behind=1.3, until=until)
     with torch.no_grad():
         result.memory = list(_memory(pace, result, sizes=(_beyond_caches(result),)))
-        for name in types:
-            if not pace.is_over:
-                result.products += _products(pace, result, (name,))
-                result.clocks = _clocks(result.device)
-                shares = (load.others(), result.other_load)
-                result.other_load = max((share for share in shares if share is not None), default=None)
-                written(result)
+        for place, name in enumerate(types):
+            if place and pace.is_over:
+                break
+            result.products += _products(pace, result, (name,))
+            result.clocks = _clocks(result.device)
+            shares = (load.others(), result.other_load)
+            result.other_load = max((share for share in shares if share is not None), default=None)
+            written(result)
 
 
 def _of_device(device: str) -> Measured:

@@ -98,6 +98,12 @@ class TestTheMachineFile:
         assert machine.rates["fp32"].source == "measured 2026-11-21, PyTorch 2.0, 2 threads, 2000 MHz, F.linear(A, B)"
         assert machine_id(found()) == "pro-cessor-x-2-threads-measured"
 
+    def test_says_what_other_programs_took_of_the_cpu_meanwhile(self) -> None:
+        source = parse_machine("x", machine_text(found(other_load=0.46), "2026-11-21")).source
+        assert source.endswith("2000 MHz, while other programs took 46.0 % of the CPU")
+        for little in (0.05, None):
+            assert "while" not in parse_machine("x", machine_text(found(other_load=little), "2026-11-21")).source
+
     def test_leaves_out_an_implausible_rate_and_keeps_the_others(self) -> None:
         slow = found(products=[sample("fp32", 1024, 150e9), sample("bf16", 512, 0.694e9)])
         text = machine_text(slow, "2026-11-21")
