@@ -235,7 +235,7 @@ def _below(sheet: _Sheet) -> Iterator[str]:
     for ceiling in sheet.not_labelled:
         yield f"roof: {ceiling.label}"
     if len(scene.levels) > 1:
-        yield f"each number stands once for each level, by its bytes: {', '.join(map(unit_title, scene.levels))}"
+        yield f"each number stands once for each level: {', '.join(map(unit_title, scene.levels))}"
     if sheet.hidden:
         yield f"under other marks: {', '.join(sheet.hidden)}"
     if scene.arrows:

@@ -140,7 +140,7 @@ class TestMarks:
     def test_of_several_levels_stand_at_each(self) -> None:
         picture = text_picture(scene(("dram", "l2", "l1")), TextStyle(colour=True, legend=False))
         assert len(re.findall(r"\x1b\[1m3\x1b", picture)) == 3
-        assert "by its bytes: DRAM, L2, L1" in picture
+        assert "once for each level: DRAM, L2, L1" in picture
 
     def test_have_the_colour_of_their_unit_or_run_where_colours_are_wanted(self) -> None:
         runs = [SceneRun("a", "before"), SceneRun("b", "after")]
