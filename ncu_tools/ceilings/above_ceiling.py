@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ncu_tools.ceilings.ceilings import DATA_SHEET, Origin, unit_title
+from ncu_tools.ceilings.ceilings import DATA_SHEET, MEASURED, MEASURED_QUICKLY, Origin, unit_title
 from ncu_tools.numbers.number_format import percent, scaled
 
 TOLERANCE = 0.01
@@ -117,6 +117,15 @@ def estimated_work(excess: Excess) -> str | None:
     )
 
 
+def measured_too_low(excess: Excess) -> str | None:
+    """The ceiling is what was reached when the machine was measured, which is no limit of the hardware."""
+    if excess.origin.kind == MEASURED_QUICKLY:
+        return "the ceiling was measured quickly and reads low; ncu-bench machines measure refines it"
+    if excess.origin.kind == MEASURED:
+        return "the ceiling is the best that was measured, and this did better"
+    return None
+
+
 def other_board(excess: Excess) -> str | None:
     """The ceiling is a data-sheet value, and no rule before this one explains the excess."""
     if excess.origin.kind != DATA_SHEET:
@@ -136,7 +145,6 @@ def other_pass(excess: Excess) -> str | None:
 
 RULES: tuple[Callable[[Excess], str | None], ...] = (
     operators_in_cache, sparse_path, machine_of_choice, clock, fits_in_l2, far_above, maybe_sparse, estimated_work,
-    other_board,
-    other_pass,
+    measured_too_low, other_board, other_pass,
 )  # fmt: skip
 """Tried in order: evidence before suspicion. The last rule always returns a reason."""

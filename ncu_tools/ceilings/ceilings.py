@@ -41,7 +41,10 @@ PROFILED_CLOCK = "profiled clock"
 BOARD_LIMIT = "board limit"
 DATA_SHEET = "data sheet"
 MEASURED = "measured"
-"""Kinds of ceilings: by the clock at which they hold, or measured by `ncu-bench machines measure`."""
+MEASURED_QUICKLY = "measured quickly"
+"""Kinds of ceilings: by the clock at which they hold, or measured: by `ncu-bench machines measure`, or in a few seconds
+by `ncu-bench profile`."""
+MEASUREMENTS = (MEASURED, MEASURED_QUICKLY)
 
 BOARD_SAYS = "report, device attributes"
 
@@ -75,6 +78,13 @@ def rate_unit(unit: str) -> str:
     if unit in UNIT_TITLES:
         return "byte/s"
     return "OP/s" if unit.startswith("tensor_int") else "FLOP/s"
+
+
+def kind_of(machine: Machine) -> str:
+    """The kind of a machine file's ceilings."""
+    if machine.measured:
+        return MEASURED_QUICKLY if machine.measured_quickly else MEASURED
+    return DATA_SHEET
 
 
 @dataclass(frozen=True)
@@ -317,11 +327,11 @@ def _add_others(result: Ceilings, title: str, at: Rows, attributes: DeviceAttrib
 def _draw_measured(result: Ceilings, title: str, device: Device) -> None:
     """Add the measured ceilings of a device as a device of its own, beside those that bound its launches."""
     machine = measured_of(device)
-    if machine is None or any(ceiling.kind == MEASURED for ceiling in result.drawn if ceiling.device == title):
+    if machine is None or any(ceiling.kind in MEASUREMENTS for ceiling in result.drawn if ceiling.device == title):
         return
     for unit, rate in machine.rates.items():
         if unit in result.per_launch:
-            result.drawn.append(Ceiling(f"{title}, measured", unit, rate.value, rate.source, MEASURED))
+            result.drawn.append(Ceiling(f"{title}, measured", unit, rate.value, rate.source, kind_of(machine)))
 
 
 def _is_slower(peak: Peak, attributes: DeviceAttributes, at: Rows) -> bool:
@@ -361,11 +371,11 @@ def _fallback(device: Device, machine: Machine | None, notes: list[str], needed:
     if known is not None:
         return _Fallback(known.rates, f"machine file {known.id}", known.boost_clock_hz)
     if machine is not None:
-        kind = MEASURED if machine.measured else DATA_SHEET
-        return _Fallback(machine.rates, f"--machine {machine.id}", machine.boost_clock_hz, chosen=True, kind=kind)
+        says = f"--machine {machine.id}"
+        return _Fallback(machine.rates, says, machine.boost_clock_hz, chosen=True, kind=kind_of(machine))
     measured = measured_of(device)
     if measured is not None:
-        return _Fallback(measured.rates, f"machine file {measured.id}", None, kind=MEASURED)
+        return _Fallback(measured.rates, f"machine file {measured.id}", None, kind=kind_of(measured))
     family = [candidate for candidate in machines_of_capability(capability) if candidate.stands_for_compute_capability]
     agreed = _agreed(family) if name is None and family else {}
     if agreed:

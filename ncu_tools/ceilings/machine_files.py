@@ -56,8 +56,9 @@ class Rate(NamedTuple):
 class Machine:
     """One machine file. `rates` holds every peak and bandwidth by unit or level.
 
-    `measured` rates were reached by `ncu-bench machines measure`; the others are data-sheet values. `threads` is the
-    number of CPU threads they were measured with, None if the file does not say.
+    `measured` rates were reached by `ncu-bench machines measure`, or `measured_quickly` by `ncu-bench profile`; the
+    others are data-sheet values. `threads` is the number of CPU threads they were measured with, None if the file does
+    not say.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Machine:
     memory_bytes: float | None = None
     stands_for_compute_capability: bool = False
     measured: bool = False
+    measured_quickly: bool = False
     threads: int | None = None
 
     @property
@@ -163,6 +165,7 @@ def parse_machine(machine_id: str, text: str) -> Machine:
         memory_bytes=data.get("memory", {}).get("bytes"),
         stands_for_compute_capability=data.get("stands_for_compute_capability", False),
         measured=data.get("measured", False),
+        measured_quickly=data.get("measured_quickly", False),
         threads=data.get("threads"),
     )
 
@@ -170,14 +173,14 @@ def parse_machine(machine_id: str, text: str) -> Machine:
 _KEYS = {
     "schema", "name", "kind", "vendor", "chip", "compute_capability", "sm_count", "device_names", "boost_clock_hz",
     "stands_for_compute_capability", "source", "peak", "bandwidth", "memory", "measured",
-    "threads",
+    "measured_quickly", "threads",
 }  # fmt: skip
 
 
 _NUMBER = (int, float)
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "name": str, "kind": str, "vendor": str, "source": str, "chip": str, "compute_capability": str, "sm_count": int,
-    "threads": int,
+    "threads": int, "measured_quickly": bool,
     "boost_clock_hz": _NUMBER, "stands_for_compute_capability": bool, "measured": bool, "device_names": list,
     "peak": list, "bandwidth": list, "memory": dict,
 }  # fmt: skip
@@ -300,11 +303,12 @@ def machine_of_device(device_name: str | None) -> Machine | None:
 
 
 def measured_machines(device_name: str | None) -> list[Machine]:
-    """The measured machines of a device name, with any number of threads."""
+    """The measured machines of a device name, with any number of threads; those measured quickly last."""
     if not device_name:
         return []
     wanted = _folded(device_name)
-    return [one for one in machines().values() if one.measured and wanted in map(_folded, one.device_names)]
+    found = [one for one in machines().values() if one.measured and wanted in map(_folded, one.device_names)]
+    return sorted(found, key=lambda one: one.measured_quickly)
 
 
 def machines_of_capability(compute_capability: str | None) -> list[Machine]:

@@ -8,11 +8,16 @@ sustained one stands in the note. Implausible rates are left out, with a note.
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
-from ncu_tools.ceilings.ceilings import rate_unit
-from ncu_tools.ceilings.machine_files import is_plausible
-from ncu_tools.numbers.number_format import counted, scaled
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.workload.cpu_load import DISTURBS
+
+from ncu_tools.ceilings.ceilings import MEASURED_QUICKLY, rate_unit
+from ncu_tools.ceilings.machine_files import is_plausible, machines, own_folder, problems
+from ncu_tools.numbers.number_format import counted, percent, scaled
 
 CPU_UNITS = {"fp64": "fp64", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16"}
 GPU_UNITS = {
@@ -63,17 +68,48 @@ def unit_of_product(what: str) -> str:
     return GPU_UNITS.get(what, what)
 
 
-def machine_text(found: dict[str, Any], date: str) -> str:
+def keep_measured(found: dict[str, Any], target: Path | None = None, *, quickly: bool = False) -> Path:
+    """Write the machine file of what was measured, whole or not at all; returns its path.
+
+    By default it is in the user's folder, named by device and threads, where it replaces an earlier one. Raises
+    `NcuBenchError` if what was measured is implausible, or if the file cannot be written.
+    """
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    text = machine_text(found, f"{datetime.now(timezone.utc):%Y-%m-%d}", quickly=quickly)
+    wrong = problems(text)
+    if wrong:
+        raise NcuBenchError(f"What was measured is no plausible machine: {wrong[0]}.", advice="Measure for longer.")
+    if target is None:
+        target = own_folder() / f"{machine_id(found)}.toml"
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    machines.cache_clear()
+    return target
+
+
+def machine_text(found: dict[str, Any], date: str, *, quickly: bool = False) -> str:
     """The machine file (TOML) of the results measured on `date`."""
+    how, by, then = "measured", "ncu-bench machines measure", ""
+    if quickly:
+        how, by, then = (
+            MEASURED_QUICKLY,
+            "ncu-bench profile",
+            "\n# ncu-bench machines measure takes longer and replaces it.",
+        )
     threads = f", {counted(found['threads'], 'thread', 'threads')}" if found["threads"] else ""
     clocks = f", {', '.join(found['clocks'])}" if found["clocks"] else ""
     name = found["device_name"]
-    source = f"measured {date}, PyTorch {found['versions']['torch']}{threads}{clocks}"
+    load = found.get("other_load") or 0.0
+    beside = f", while other programs took {percent(load)} of the CPU" if load >= DISTURBS else ""
+    source = f"{how} {date}, PyTorch {found['versions']['torch']}{threads}{clocks}{beside}"
     lines = [
-        "# Measured by ncu-bench machines measure: what PyTorch's operators reach, not what a data sheet promises.",
+        f"# Measured by {by}: what PyTorch's operators reach, not what a data sheet promises.{then}",
         "schema = 1",
         "measured = true",
-        f"name = {_quoted(f'{name} (measured{threads})')}",
+        *(["measured_quickly = true"] if quickly else []),
+        f"name = {_quoted(f'{name} ({how}{threads})')}",
         f'kind = "{"gpu" if found["device"] == "cuda" else "cpu"}"',
         f"vendor = {_quoted(name.split()[0] if name else 'unknown')}",
         f"device_names = [{_quoted(name)}]",

@@ -36,7 +36,8 @@ def profile(
 
     The arguments are the options of `ncu-bench profile`, with the same defaults: without an NVIDIA GPU and ncu, a
     model's operators are timed and counted instead. `output` is the run folder to write, by default runs/TARGET-TIME;
-    the returned run has it as `folder`. `machine` gives ceilings that the run lacks.
+    the returned run has it as `folder`. `machine` gives ceilings that the run lacks; without it, a machine
+    that nobody measured is measured after the run, for at most 10 s, unless NCU_BENCH_NO_MEASURE is set.
 
     Raises `WrongUsage` for unknown or conflicting arguments, and `NcuBenchError` if nothing was collected or the run
     ended early; what was collected until then stays in its folder.
@@ -63,7 +64,9 @@ def profile(
     workload, program = (_checked(model), ()) if is_model else (None, words)
     run = Request(("ncu_tools.profile", *words), metrics, workload, program, tool=tool)
     seconds = seconds_of(budget) if budget is not None else None
-    collected = run_profile(ProfileRequest(run, Path(output) if output is not None else None, seconds), Listener())
+    folder = Path(output) if output is not None else None
+    request = ProfileRequest(run, folder, seconds, measure=machine is None)
+    collected = run_profile(request, Listener())
     return _loaded(collected, machine)
 
 

@@ -28,6 +28,15 @@ def run_profile(request: ProfileRequest, listener: Listener) -> CollectedProfile
     Raises `WrongUsage` for conflicting options, and `NcuBenchError` if nothing could be collected. A run that collected
     less than requested is returned with the reason as `failure`.
     """
+    collected = _collected(request, listener)
+    if collected is None or not request.measure:
+        return collected
+    from ncu_tools.profiling.quick_ceilings import measure_unknown_devices
+
+    return measure_unknown_devices(collected, listener)
+
+
+def _collected(request: ProfileRequest, listener: Listener) -> CollectedProfile | None:
     if _is_of_ranks(request):
         from ncu_tools.profiling.ranked_profile import profile_ranks
 

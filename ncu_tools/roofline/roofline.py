@@ -21,13 +21,13 @@ from ncu_parsers.schema import tables
 from ncu_tools.ceilings import device_attributes
 from ncu_tools.ceilings.ceilings import (
     BOARD_LIMIT,
-    DATA_SHEET,
-    MEASURED,
+    MEASURED_QUICKLY,
     TWO_THIRDS,
     Ceiling,
     Ceilings,
     ceilings_of,
     instructions_of,
+    kind_of,
     unit_title,
 )
 from ncu_tools.ceilings.levels import definition_titles
@@ -294,7 +294,7 @@ def add_machines(result: Roofline, machines: Sequence[Machine]) -> None:
 
 def ceilings_of_machine(machine: Machine) -> tuple[list[Ceiling], list[Ceiling]]:
     """The ceilings of a machine file that bound kernels, and the others: sparse ones, those of slower instructions."""
-    kind = MEASURED if machine.measured else DATA_SHEET
+    kind = kind_of(machine)
     dense, others = [], []
     for rate in (*machine.bandwidths, *machine.peaks):
         fastest, slower = instructions_of(rate)
@@ -352,7 +352,8 @@ def _difference(other: Ceiling, ceiling: Ceiling) -> str:
 
 def ceiling_label(ceiling: Ceiling, devices: int, units: str = "") -> str:
     """The label of a ceiling of `units` (by default its own), with the device if there are several."""
-    apart = (ceiling.instruction, "sparse" * ceiling.sparse, ceiling.kind if ceiling.kind == BOARD_LIMIT else "")
+    kind = ceiling.kind if ceiling.kind in (BOARD_LIMIT, MEASURED_QUICKLY) else ""
+    apart = (ceiling.instruction, "sparse" * ceiling.sparse, kind)
     words = " ".join(word for word in (units or unit_title(ceiling.unit), *apart) if word)
     title = f"{words} {scaled(ceiling.value, 'B/s' if ceiling.is_bandwidth else ceiling.value_unit)}"
     return f"{ceiling.device}: {title}" if devices > 1 else title

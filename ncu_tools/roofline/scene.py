@@ -109,8 +109,8 @@ class SceneRun:
 class DrawnCeiling:
     """One drawn ceiling: slanted for a bandwidth, flat for a peak. `label` is its text.
 
-    `kind` is the clock at which it holds ("profiled clock", "board limit"), "data sheet" or "measured". `instruction`
-    is the tensor instruction it applies to, "" for all.
+    `kind` is the clock at which it holds ("profiled clock", "board limit"), "data sheet", "measured" or "measured
+    quickly". `instruction` is the tensor instruction it applies to, "" for all.
     """
 
     device: str

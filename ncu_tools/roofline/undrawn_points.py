@@ -14,17 +14,26 @@ AN_OPERATOR = re.compile(r"\w+::\w+")
 
 
 def on_undrawn(undrawn: Sequence[Hotspot], every: Sequence[Hotspot], view: str) -> str:
-    """The note on the points `undrawn` of `every` point. Their share of the time is left out where it is not known."""
+    """The note on the points `undrawn` of `every` point. Their share of the time is left out where it is not known.
+
+    Points that compute nothing are told from those of which it is not known, each with its share if there are both.
+    """
     spots = sorted(undrawn, key=lambda spot: -(spot.time_total_ns or 0.0))
     times = [spot.time_total_ns for spot in every]
     known = [time for time in times if time is not None]
-    without = sum(spot.time_total_ns or 0.0 for spot in spots)
-    share = f" ({percent(without / sum(known))} of the time)" if sum(known) and len(known) == len(times) else ""
+    whole = sum(known) if len(known) == len(times) else 0.0
     empty = [spot for spot in spots if spot.flops == 0]
     unknown = [spot for spot in spots if spot.flops != 0]
-    reasons = (("no FLOPs", empty), ("FLOPs, bytes or time unknown", unknown))
-    words = [f"{reason}: {_named(found)}" for reason, found in reasons if found]
+    reasons = [("no FLOPs", empty), ("FLOPs, bytes or time unknown", unknown)]
+    both = whole if empty and unknown else 0.0
+    words = [f"{reason}{_share(found, both)}: {_named(found)}" for reason, found in reasons if found]
+    share = _share(spots, whole, " of the time")
     return f"{len(spots)} of {len(every)} {view} have no place on the plot{share}; {'; '.join(words)}"
+
+
+def _share(spots: Sequence[Hotspot], whole: float, words: str = "") -> str:
+    """The share that points take of the whole time in ns, in brackets; "" where the whole is 0 or not known."""
+    return f" ({percent(sum(spot.time_total_ns or 0.0 for spot in spots) / whole)}{words})" if whole else ""
 
 
 def _named(spots: Sequence[Hotspot]) -> str:

@@ -109,7 +109,7 @@ def profile(folder: Path, *arguments: str, **variables: str) -> subprocess.Compl
 def started(folder: Path, variables: dict[str, str]) -> dict[str, object]:
     environment = {
         "PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": PYTHONPATH, **variables,
+        "PYTHONPATH": PYTHONPATH, "NCU_BENCH_NO_MEASURE": "1", "NCU_BENCH_IGNORE_LOAD": "1", **variables,
     }  # fmt: skip
     return {"capture_output": True, "text": True, "cwd": folder, "env": environment, "check": False, "timeout": 120}
 

@@ -1,26 +1,31 @@
 """Measure what a machine reaches: memory bandwidth from caches to DRAM, and matrix products per type.
 
     python -m ncu_launch.bench.machine_process SECONDS DEVICE RESULT.json
+    python -m ncu_launch.bench.machine_process quickly DEVICE RESULT.json THREADS TYPE,...
 
 Everything runs through PyTorch operators, so the results are what PyTorch programs can reach. Small arrays, for which
 starting the operator takes most of the time, are left out. Bytes are what a kernel reads and writes: a copy 2 x, a
 triad 3 x, a read 1 x its array; write-allocate traffic is not counted (the STREAM convention). Per measurement the best
-sample (burst), the median (sustained) and the spread are kept.
+sample (burst), the median (sustained) and the spread are kept. Measured quickly, memory has one size beyond every
+cache, and products end when the time is over.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ncu_launch.files.atomic_files import write_whole
+from ncu_launch.workload.cpu_load import CpuLoad
 from ncu_launch.workload.workload import cpu_name, device_here, exit_code_of
 
 SAMPLE_S = 0.01
@@ -30,15 +35,38 @@ LEAST_WORK_S, LEAST_BYTES = 2e-5, 1 << 20
 cache measurements would fall below a time limit in one run and not in the next."""
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 18, 1 << 31
 SHARE_OF_MEMORY = 0.4
+UNKNOWN_CACHE = 64 << 20
+"""The last cache of a device that does not say, as a quick measurement takes it: larger than most."""
 BEYOND_CACHE = 4
 """Arrays count as DRAM if they are this many times as large as the last cache."""
 PRODUCT_TYPES = {
     "fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
 }  # fmt: skip
 PRODUCT_S = 0.02
-FAR_BEHIND = 3.0
-"""An operator slower than the fastest by this factor is not measured further."""
+PIXEL_ROWS = 16
+"""Rows of the picture whose pixels are the columns of a matrix, for a product as a convolution."""
 SIDES = (512, 1024, 2048, 4096, 8192, 16384)
+QUICKLY = "quickly"
+QUICK_S = 6.0
+"""From this long after its start on, a quick measurement begins nothing more: what it began takes a second at most."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long measurements take: `seconds` for each, with at least `least` samples; none goes on beyond `until`.
+
+    An operator slower than the fastest by the factor `far_behind` is not measured further.
+    """
+
+    seconds: float
+    least: int = 5
+    far_behind: float = 3.0
+    until: float = math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """True from `until` on, by the monotonic clock."""
+        return time.monotonic() >= self.until
 
 
 @dataclass(frozen=True)
@@ -60,7 +88,11 @@ class Sample:
 
 @dataclass
 class Measured:
-    """Measurements of one device. `size` is bytes for arrays and the side for square matrices."""
+    """Measurements of one device. `size` is bytes for arrays and the side for square matrices.
+
+    `other_load` is the share of the CPU that other programs took meanwhile (of a quick measurement the highest of any
+    type), None if unknown.
+    """
 
     device: str
     device_name: str
@@ -71,6 +103,7 @@ class Measured:
     products: list[Sample] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    other_load: float | None = None
 
 
 def measure(seconds: float, device: str) -> Measured:
@@ -80,21 +113,53 @@ def measure(seconds: float, device: str) -> Measured:
     """
     import torch
 
+    result, load, pace = _of_device(device), CpuLoad(), Pace(seconds / 2)
+    with torch.no_grad():
+        result.memory = _twice(partial(_memory, pace, result))
+        result.products = _twice(partial(_products, pace, result, tuple(PRODUCT_TYPES)))
+    result.notes = list(dict.fromkeys(result.notes))
+    result.clocks, result.other_load = _clocks(result.device), load.others()
+    return result
+
+
+def measure_quickly(
+    device: str, threads: int | None, types: Sequence[str], until: float, written: Callable[[Measured], None]
+) -> None:
+    """Measure DRAM and products of `types` in this order, and begin no second type after `until` (monotonic clock).
+
+    `written` is called with all that is measured so far, after each type. `threads` are those of a CPU, None for
+    PyTorch's own choice. Raises `NcuBenchError` if the device is not available.
+    """
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    result, load, pace = _of_device(device), CpuLoad(), Pace(0.05, least=3, far_behind=1.3, until=until)
+    with torch.no_grad():
+        result.memory = list(_memory(pace, result, sizes=(_beyond_caches(result),)))
+        for place, name in enumerate(types):
+            if place and pace.is_over:
+                break
+            result.products += _products(pace, result, (name,))
+            result.clocks = _clocks(result.device)
+            shares = (load.others(), result.other_load)
+            result.other_load = max((share for share in shares if share is not None), default=None)
+            written(result)
+
+
+def _of_device(device: str) -> Measured:
+    """Nothing measured yet of a device (cpu, cuda or auto). Raises `NcuBenchError` if it is not available."""
+    import torch
+
     device = device_here(device)
     on_gpu = device == "cuda"
-    result = Measured(
+    return Measured(
         device,
         torch.cuda.get_device_name() if on_gpu else cpu_name(),
         None if on_gpu else torch.get_num_threads(),
         _gpu_caches() if on_gpu else cpu_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
         versions={"torch": str(torch.__version__)},
     )
-    with torch.no_grad():
-        result.memory = _twice(partial(_memory, device, seconds / 2, result))
-        result.products = _twice(partial(_products, device, seconds / 2, result))
-    result.notes = list(dict.fromkeys(result.notes))
-    result.clocks = _clocks(device)
-    return result
 
 
 def _twice(samples: Callable[[], Iterator[Sample]]) -> list[Sample]:
@@ -110,16 +175,16 @@ def _twice(samples: Callable[[], Iterator[Sample]]) -> list[Sample]:
     return list(better.values())
 
 
-def _sampled(what: str, size: int, amount: int, work: Callable[[], Any], seconds: float, device: str) -> Sample:
-    """Time `work`, which moves or computes `amount`, for about `seconds` seconds."""
+def _sampled(what: str, size: int, amount: int, work: Callable[[], Any], pace: Pace, device: str) -> Sample:
+    """Time `work`, which moves or computes `amount`, for about as long as the pace says."""
     wait = _synchronizer(device)
     work()
     wait()
     once = max(_timed(work, 1, wait), 1e-7)
     repeats = max(1, round(SAMPLE_S / once))
     samples: list[float] = []
-    until = time.perf_counter() + seconds
-    while len(samples) < 5 or time.perf_counter() < until:
+    until = time.perf_counter() + pace.seconds
+    while len(samples) < 2 or (not pace.is_over and (len(samples) < pace.least or time.perf_counter() < until)):
         samples.append(_timed(work, repeats, wait) / repeats)
     median = statistics.median(samples)
     low, _, high = statistics.quantiles(samples, n=4)
@@ -144,19 +209,29 @@ def _synchronizer(device: str) -> Callable[[], None]:
 # ---------------------------------------------------------------------------------------------------------- memory
 
 
-def _memory(device: str, seconds: float, result: Measured) -> Iterator[Sample]:
-    """Measure copies, triads and reads of arrays of growing size."""
+def _largest(device: str) -> int:
+    """The bytes of the largest arrays for which there is memory."""
+    return min(LARGEST_BYTES, int(_free_bytes(device) * SHARE_OF_MEMORY / 3))
+
+
+def _beyond_caches(result: Measured) -> int:
+    """The bytes of the smallest arrays that count as DRAM: a power of two, or the largest that memory allows."""
+    beyond = BEYOND_CACHE * max(result.caches.values(), default=UNKNOWN_CACHE)
+    return min(1 << (beyond - 1).bit_length(), _largest(result.device))
+
+
+def _memory(pace: Pace, result: Measured, sizes: Sequence[int] | None = None) -> Iterator[Sample]:
+    """Measure copies, triads and reads of arrays, by default of growing size."""
     import torch
 
-    largest = min(LARGEST_BYTES, int(_free_bytes(device) * SHARE_OF_MEMORY / 3))
+    device, largest = result.device, _largest(result.device)
     beyond = BEYOND_CACHE * max(result.caches.values(), default=0)
     if largest < beyond:
         result.notes.append(
             f"the last cache holds {max(result.caches.values()):,} bytes and memory allows arrays of {largest:,}: "
             "the bandwidth of DRAM may be that of the cache"
         )
-    size = SMALLEST_BYTES
-    while size <= largest:
+    for size in sizes or _doubled(SMALLEST_BYTES, largest):
         one, two, out = (torch.full((size // 4,), float(value), device=device) for value in (1, 2, 3))
         works: dict[str, tuple[int, Callable[[], Any]]] = {
             "copy": (2 * size, partial(out.copy_, one)),
@@ -164,11 +239,16 @@ def _memory(device: str, seconds: float, result: Measured) -> Iterator[Sample]:
             "read": (size, one.sum),
         }
         for what, (amount, work) in works.items():
-            sample = _sampled(what, size, amount, work, seconds, device)
+            sample = _sampled(what, size, amount, work, pace, device)
             is_long_enough = sample.seconds >= LEAST_WORK_S if device == "cuda" else amount >= LEAST_BYTES
             if is_long_enough:
                 yield sample
-        size *= 2
+
+
+def _doubled(first: int, last: int) -> Iterator[int]:
+    while first <= last:
+        yield first
+        first *= 2
 
 
 def _free_bytes(device: str) -> int:
@@ -203,14 +283,15 @@ def cpu_caches(folder: Path) -> dict[str, int]:
 # -------------------------------------------------------------------------------------------------------- products
 
 
-def _products(device: str, seconds: float, result: Measured) -> Iterator[Sample]:
+def _products(pace: Pace, result: Measured, types: Sequence[str]) -> Iterator[Sample]:
     """Measure products of square matrices of growing size, per type."""
-    for name in PRODUCT_TYPES:
+    device = result.device
+    for name in types:
         if name == "tf32" and device == "cpu":
             continue
         done = 0
         try:
-            for sample in _products_of(name, device, seconds):
+            for sample in _products_of(name, device, pace):
                 done = sample.size
                 yield sample
         # A RuntimeError: PyTorch has no kernel of this type for the device, or memory ran out. Earlier samples and
@@ -220,7 +301,7 @@ def _products(device: str, seconds: float, result: Measured) -> Iterator[Sample]
             result.notes.append(f"{name} products {what}: {(str(error).splitlines() or ['?'])[0][:120]}")
 
 
-def _products_of(name: str, device: str, seconds: float) -> Iterator[Sample]:
+def _products_of(name: str, device: str, pace: Pace) -> Iterator[Sample]:
     """Measure products of growing size with the fastest operator, up to the first that takes more than 20 ms.
 
     The last size may differ between runs; the best rate does not. An operator far slower than the others is not tried
@@ -233,14 +314,15 @@ def _products_of(name: str, device: str, seconds: float) -> Iterator[Sample]:
     for side in SIDES:
         one, two = (_matrix(name, side, device) for _ in range(2))
         works = _operators(name, one, two)
-        candidates = _not_far_behind({operator: works[operator] for operator in candidates or works}, device)
+        candidates = _not_far_behind({operator: works[operator] for operator in candidates or works}, device, pace)
+        each = replace(pace, seconds=pace.seconds / len(candidates))
         samples = [
-            replace(_sampled(name, side, 2 * side**3, works[operator], seconds / len(candidates), device), by=operator)
+            replace(_sampled(name, side, 2 * side**3, works[operator], each, device), by=operator)
             for operator in candidates
         ]
         fastest = max(samples, key=lambda sample: sample.burst)
         yield fastest
-        if fastest.seconds > PRODUCT_S:
+        if fastest.seconds > PRODUCT_S or pace.is_over:
             break
 
 
@@ -257,17 +339,20 @@ def _operators(name: str, one: Any, two: Any) -> dict[str, Callable[[], Any]]:
             "torch._int_mm(A, B)": partial(torch._int_mm, one, two),
             "torch._int_mm(A, B.T)": partial(torch._int_mm, one, two.t()),
         }
+    side = len(one)
+    pixels = one.view(1, side, side // PIXEL_ROWS, PIXEL_ROWS), two.view(side, side, 1, 1)
     return {
         "torch.mm(A, B)": partial(torch.mm, one, two),
         "torch.mm(A, B.T)": partial(torch.mm, one, two.t()),
         "torch.mm(A.T, B)": partial(torch.mm, one.t(), two),
         "torch.addmm(c, A, B)": partial(torch.addmm, one[0], one, two),
         "F.linear(A, B)": partial(torch.nn.functional.linear, one, two),
+        "F.conv2d(A, B)": partial(torch.nn.functional.conv2d, *pixels),  # 1x1: oneDNN, where mm is MKL
     }
 
 
-def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str) -> list[str]:
-    """Operators that take less than `FAR_BEHIND` times as long as the fastest, in the better of two runs each.
+def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str, pace: Pace) -> list[str]:
+    """Operators that are not far behind the fastest, in the better of two runs each.
 
     Operators that do not run here are left out. Raises PyTorch's `RuntimeError` if none runs.
     """
@@ -281,7 +366,7 @@ def _not_far_behind(works: Mapping[str, Callable[[], Any]], device: str) -> list
             failure = error
     if failure is not None and not seconds:
         raise failure
-    return [operator for operator, taken in seconds.items() if taken < FAR_BEHIND * min(seconds.values())]
+    return [operator for operator, taken in seconds.items() if taken < pace.far_behind * min(seconds.values())]
 
 
 def _matrix(name: str, side: int, device: str) -> Any:
@@ -309,9 +394,18 @@ def _clocks(device: str) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Measure and write the result as JSON. An `NcuBenchError` goes to stderr as one line of JSON."""
 
+    began = time.monotonic()
+    how, device, result, *others = arguments
+
+    def written(found: Measured) -> None:
+        write_whole(Path(result), json.dumps(asdict(found)).encode())
+
     def work() -> None:
-        found = measure(float(arguments[0]), arguments[1])
-        Path(arguments[2]).write_text(json.dumps(asdict(found)), encoding="utf-8")
+        if how != QUICKLY:
+            written(measure(float(how), device))
+            return
+        threads, types = others
+        measure_quickly(device, int(threads) or None, types.split(","), began + QUICK_S, written)
 
     return exit_code_of(work)
 

@@ -30,6 +30,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import Built, build
+from ncu_launch.workload.cpu_load import DISTURBS, CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.meta_device_count import estimate
 from ncu_launch.workload.module_attribution import tensors_in
 from ncu_launch.workload.workload import CHANGES_ITS_INPUTS, Step, assembled, cpu_name, device_here, placed
@@ -71,7 +72,10 @@ def measure(workload: Workload, effort: Effort, written: Callable[[Row], None]) 
         row["notes"] += [CHANGES_ITS_INPUTS] if step.versions() != unchanged else []
         row["memory_allocated_bytes"] = _allocated(step)
         _say("timing")
+        load, clock = CpuLoad(), clock_hz()
         samples = sampled(iteration, effort, device)
+        if device == "cpu":
+            row["notes"] += [*_on_load(load.others(), samples, effort), *on_clock(clock, clock_hz())]
         row |= {**_latency(samples, row), **_gpu(iteration, device)}
         _say("profiling")
         row |= {**_memory(iteration, row["memory_allocated_bytes"], device), **_self_times(iteration, device)}
@@ -203,6 +207,17 @@ def _latency(samples: list[float], row: Row) -> Row:
         "throughput": items / found.mean * 1e9 if items else None,
         "samples_ns": samples,
     }
+
+
+def _on_load(others: float | None, samples: list[float], effort: Effort) -> list[str]:
+    """A note if the mean is not as precise as requested while other programs took much of the CPU; else []."""
+    if others is None or others < DISTURBS or effort.tight(samples):
+        return []
+    found = summed_up(samples)
+    return [
+        f"other programs took {100 * others:.0f} % of the CPU while it was timed: of its latency the median, "
+        f"{found.median / 1e6:.4g} ms, is more to be trusted than the mean, {found.mean / 1e6:.4g} ms"
+    ]
 
 
 # -------------------------------------------------------------------------------------------------- the row of a point

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from ncu_launch.files.atomic_files import write_whole
 from ncu_launch.nvtx_ranges import Ranges
 from ncu_launch.profilers.subprocesses import end_with_the_parent
 from ncu_launch.targets.models import Built, build
+from ncu_launch.workload.cpu_load import CpuLoad, clock_hz, on_clock
 from ncu_launch.workload.data_parallel import joined_ranks, meet, replicated
 from ncu_launch.workload.module_attribution import Attribution, tensors_in
 from ncu_launch.workload.operator_collector import collector_class, opened_with_header
+from ncu_launch.workload.repeated_timing import Records, repeated
 from ncu_launch.workload_spec import Facts, Workload
 
 TORCH_DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -47,15 +50,18 @@ def run(workload: Workload, facts_path: Path, operators_path: Path | None) -> No
     """
     import torch
 
+    load = CpuLoad()
     torch.manual_seed(workload.seed)
     device = device_here(workload.device)
     built = build(workload)
     workload = workload if built.is_model else workload.of_function()
     with joined_ranks(workload, device, facts_path.parent.parent):
-        _run(workload, built, device, facts_path, operators_path)
+        _run(workload, built, device, load, (facts_path, operators_path))
 
 
-def _run(workload: Workload, built: Built, device: str, facts_path: Path, operators_path: Path | None) -> None:
+def _run(workload: Workload, built: Built, device: str, load: CpuLoad, paths: tuple[Path, Path | None]) -> None:
+    """Run a model on a device; `load` counts since before it was built, `paths` are of facts and operators."""
+    facts_path, operators_path = paths
     facts = _facts(workload, built, device)
     if (built.dtype or workload.dtype) == "tf32" and device == "cpu":
         facts.notes.append("TF32 is a type of GPUs: on the CPU this ran in fp32")
@@ -70,7 +76,8 @@ def _run(workload: Workload, built: Built, device: str, facts_path: Path, operat
     if workload.mode == "cudagraph":
         facts.notes += _profile_graph(step)
     elif operators_path is not None:
-        facts.unknown_operators = _collect(step, operators_path)
+        facts.unknown_operators, notes = _collect(step, operators_path, load)
+        facts.notes += notes
         facts.notes += NOT_AS_ASKED.get(workload.mode, [])
     else:
         facts.notes += _profile(step)
@@ -290,8 +297,8 @@ def differentiate(output: Any) -> None:
     torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
 
 
-def _collect(step: Step, path: Path) -> dict[str, int]:
-    """Run under the embedded collector; returns the operators whose FLOPs are not known, with their calls."""
+def _collect(step: Step, path: Path, load: CpuLoad) -> tuple[dict[str, int], list[str]]:
+    """Run under the embedded collector; returns operators whose FLOPs are not known, with their calls, and notes."""
     import torch
 
     attribution = Attribution()
@@ -299,15 +306,16 @@ def _collect(step: Step, path: Path) -> dict[str, int]:
     attribution.attach(step.watched, step.root)
     device_name = torch.cuda.get_device_name() if step.device == "cuda" else cpu_name()
     threads = torch.get_num_threads() if step.device == "cpu" else None
-    recorded = 0
+    recorded, notes, clock = 0, list[str](), clock_hz()
     with opened_with_header(path, step.device, device_name, threads=threads) as stream:
         for iteration in range(step.workload.iterations):
             attribution.iteration = iteration
             try:
-                with torch.jit.optimized_execution(False), collector:  # fused TorchScript fails under any collector
-                    step.run(attribution.during)
+                _recorded(step, collector, attribution)
+                if step.device == "cpu" and not step.workload.data_parallel:
+                    again = partial(_recorded_apart, step, collector, attribution)
+                    notes += repeated(collector.records, load.others(), again)
             finally:
-                attribution.forget()
                 recorded += collector.flush(stream)
     attribution.detach()
     if not recorded:
@@ -316,7 +324,30 @@ def _collect(step: Step, path: Path) -> dict[str, int]:
             "It may compute with another library (NumPy, a compiled extension), which the collector does not see.",
             "Under ncu, on a machine with an NVIDIA GPU, every kernel that it launches is seen.",
         )
-    return dict(sorted(collector.unknown.items()))
+    return dict(sorted(collector.unknown.items())), [*dict.fromkeys(notes), *on_clock(clock, clock_hz())]
+
+
+def _recorded(step: Step, collector: Any, attribution: Attribution) -> None:
+    """Run once under the collector."""
+    import torch
+
+    try:
+        with torch.jit.optimized_execution(False), collector:  # fused TorchScript fails under any collector
+            step.run(attribution.during)
+    finally:
+        attribution.forget()
+
+
+def _recorded_apart(step: Step, collector: Any, attribution: Attribution) -> Records:
+    """Run once more; returns its records, and leaves to the collector what it recorded before."""
+    before, unknown = collector.records, dict(collector.unknown)
+    collector.records = []
+    try:
+        _recorded(step, collector, attribution)
+        found: Records = collector.records
+        return found
+    finally:
+        collector.records, collector.unknown = before, unknown
 
 
 def _profile(step: Step) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from ncu_launch.workload_spec import DEVICES
 
 from ncu_tools.ceilings.ceilings import rate_unit, unit_title
 from ncu_tools.ceilings.machine_files import Machine, Rate, find_machine, machine_files, machines, own_folder, problems
-from ncu_tools.ceilings.measured_machine import left_out, machine_id, machine_text, unit_of_product
+from ncu_tools.ceilings.measured_machine import keep_measured, left_out, unit_of_product
 from ncu_tools.cli.options import format_option, show
 from ncu_tools.numbers.number_format import scaled
 from ncu_tools.report.table import Column, Table
@@ -89,19 +88,11 @@ def command(
 
 def _measure(device: str, seconds: float, output: Path | None, output_format: str) -> None:
     """Measure, write the machine file, and show every operation with its spread."""
-    from ncu_parsers.parquet.atomic_output import replacing
-
     if output is None:
         own_folder().mkdir(parents=True, exist_ok=True)
     _require_writable(output or own_folder() / f"{MEASURE}.toml")
     found = _measured(device, seconds)
-    text = machine_text(found, f"{datetime.now(timezone.utc):%Y-%m-%d}")
-    wrong = problems(text)
-    if wrong:
-        raise NcuBenchError(f"What was measured is no plausible machine: {wrong[0]}.", advice="Measure for longer.")
-    target = output or own_folder() / f"{machine_id(found)}.toml"
-    with replacing(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    target = keep_measured(found, output)
     notes = [*found["notes"], *left_out(found), f"the machine file is {target}"]
     rows = [_sample(sample, "dram", output_format) for sample in found["memory"]]
     rows += [_sample(sample, unit_of_product(sample["what"]), output_format) for sample in found["products"]]

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,6 +103,7 @@ class RunsOptions:
     tool_per: str
     collectives: str
     timeline: bool
+    measure: bool
 
     def around(self, run: Request) -> ProfileRequest:
         """The request of the whole profile. Raises `WrongUsage` for an invalid budget."""
@@ -221,6 +222,12 @@ def _words(arguments: str) -> tuple[str, ...]:
     show_default=True,
     help="With --nproc, run once under nsys first, for the time of what ncu leaves out.",
 )
+@click.option(
+    "--measure/--no-measure",
+    default=True,
+    show_default=True,
+    help="Without a GPU's report, measure a machine whose ceilings nobody knows, once, for at most 10 s after the run.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the exact command and run nothing.")
 @top_option("kernels")
 @machine_option
@@ -274,7 +281,8 @@ def command(
             click.echo(shlex.join(one))
         echo_notes(planned.notes)
         return
-    collected = run_profile(request, Terminal())
+    measure = request.measure and shown.machine_name is None
+    collected = run_profile(replace(request, measure=measure), Terminal())
     if collected is not None:
         _show(collected, shown)
 

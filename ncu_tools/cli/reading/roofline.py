@@ -17,7 +17,6 @@ from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
     dask_option,
-    echo_notes,
     engine_of,
     format_option,
     formulas_option,
@@ -29,13 +28,21 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
+from ncu_tools.cli.roofline_pictures import (
+    NUMBER,
+    Style,
+    check_style,
+    drawn_again,
+    echo_picture,
+    is_drawn_here,
+    with_numbers,
+    write_picture,
+)
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
-from ncu_tools.cli.terminal_notes import WrittenFile
 from ncu_tools.cli.time_titles import with_time_title
-from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.plot.theme import THEMES
 from ncu_tools.report.table import Column, Table
-from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LEVELS, RUNS, VIEWS, Scene, scene_from_json
+from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LEVELS, RUNS, VIEWS, Scene
 
 if TYPE_CHECKING:
     from ncu_tools.ceilings.ceilings import Ceiling
@@ -89,16 +96,6 @@ BARE_MACHINE_READABLE = (
 
 
 @dataclass(frozen=True)
-class Style:
-    """The look of the picture."""
-
-    output: Path | None
-    title: str
-    theme: str
-    size: str
-
-
-@dataclass(frozen=True)
 class DrawnOptions:
     """What is drawn of a roofline: kinds and units of ceilings, labels of runs, arrows between runs."""
 
@@ -123,7 +120,10 @@ class PointOptions:
 @click.command()
 @click.argument("runs", nargs=-1, metavar="RUN...")
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw to this .svg, .png, .pdf or .txt file.",
 )
 @click.option(
     "--points", type=click.Choice(VIEWS), default=KERNELS, show_default=True,
@@ -182,13 +182,15 @@ def command(
 ) -> None:
     """Put every kernel on a roofline, and draw it.
 
-    The table names each point; with --format json every point, ceiling and ridge point, and under "scene" all that the
-    picture shows. A file of that JSON in the place of RUN is drawn again without the run. Ceilings come from the report
-    itself where it holds them, else from the machine file of its device, else from --machine. Without a RUN the bare
-    rooflines of --machine are drawn. A RUN that ncu-bench bench made is drawn point by point.
+    The table names each point. On a terminal the picture stands above it as text; -o draws it to a file. --format json
+    gives every point, ceiling and ridge point, and under "scene" all that the picture shows: a file of that JSON in the
+    place of RUN is drawn again without the run. Ceilings come from the report itself where it holds them, else from the
+    machine file of its device, else from --machine. Without a RUN the bare rooflines of --machine are drawn. A RUN that
+    ncu-bench bench made is drawn point by point.
 
     \b
     Example:
+      ncu-bench roofline report.csv
       ncu-bench roofline report.csv -o roofline.svg
       ncu-bench roofline report.csv --levels dram,l2,l1 --theme dark -o levels.png
       ncu-bench roofline report.ncu-rep --instructions --levels l1,dram -o instructions.svg
@@ -204,15 +206,14 @@ def command(
     from ncu_tools.roofline.load_for_roofline import read_roofline_json
     from ncu_tools.roofline.roofline import Look
 
-    title = style.title
-    style = replace(style, title=title or (only.title if only is not None else ""))
-    _check(style)
+    style = replace(style, title=style.title or (only.title if only is not None else ""))
+    check_style(style)
     if only is not None and (not runs or any(map(read_roofline_json, runs))):
         raise WrongUsage(
             "There are no launches to choose from: neither machines nor a roofline that was drawn before has any.",
             advice="Leave out --kernel, --phase, --layer, --device and --rank, or name runs.",
         )
-    if _drawn_again(runs, style):
+    if drawn_again(runs, style):
         return
     machines = [find_machine(name) for name in machine_names]
     if not runs and not machines:
@@ -225,6 +226,8 @@ def command(
 
         loading = InstructionsOf(levels, machines, only, placed.group)
         found = _of_instructions(runs, loading, placed, drawn, style, dask)
+        if is_drawn_here(style, output_format):
+            echo_picture(found[1])
         show(instruction_table(*found, top, output_format), output_format)
         return
     look = Look(placed.points, placed.group, placed.depth, levels, placed.cache_bytes, follow=drawn.arrows)
@@ -233,25 +236,16 @@ def command(
     scene = _scene(result, drawn, style.title, models)
     notes += _arrow_note(scene, drawn.arrows)
     if style.output is not None:
-        _write_picture(scene, style)
-        notes += [WrittenFile(f"the picture is {style.output}"), *_note_on_boxes(scene, title)]
-    bare = not result.runs and output_format != "json"
+        notes += write_picture(scene, style)
+    bare, here = not result.runs and output_format != "json", is_drawn_here(style, output_format)
     table = _bare_table(result, notes, output_format) if bare else _table(result, scene, notes, top, output_format)
-    show(table, output_format)
+    if here:
+        echo_picture(scene, rows_shown(top, output_format), legend=False)
+    show(replace(table, columns=[NUMBER, *table.columns]) if here and not bare else table, output_format)
 
 
 def _levels(wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(level for level in LEVELS if level in wanted or "all" in wanted)
-
-
-def _check(style: Style) -> None:
-    from ncu_tools.report.plot.page_size import size_of
-
-    if style.output is not None and style.output.suffix.lstrip(".").lower() not in FORMATS:
-        raise WrongUsage(
-            f"{style.output} has no suffix of a picture.", advice="Name a file ending in .svg, .png or .pdf."
-        )
-    size_of(style.size)
 
 
 def _of_instructions(
@@ -273,38 +267,10 @@ def _of_instructions(
     })  # fmt: skip
     result = instructions_of(runs, loading)
     scene = scene_of_instructions(result, style.title)
-    if style.output is None:
-        return result, scene, []
-    _write_picture(scene, style)
-    return result, scene, [WrittenFile(f"the picture is {style.output}"), *_note_on_boxes(scene, style.title)]
+    return result, scene, write_picture(scene, style) if style.output is not None else []
 
 
 # ------------------------------------------------------------------------------------------------- what is to be drawn
-
-
-def _drawn_again(runs: tuple[str, ...], style: Style) -> bool:
-    """Draw the picture of a file written by --format json; False if the runs are no such file."""
-    from ncu_tools.roofline.load_for_roofline import read_roofline_json
-
-    documents = [(run, document) for run in runs if (document := read_roofline_json(run)) is not None]
-    if not documents:
-        return False
-    if len(runs) > 1:
-        raise WrongUsage(
-            f"{documents[0][0]} is a roofline drawn before, and cannot be drawn together with other runs.",
-            advice="Name it alone, or name the runs it was made from.",
-        )
-    if style.output is None:
-        raise WrongUsage(
-            f"{documents[0][0]} is a roofline drawn before; it can only be drawn again.", advice="Say where: -o x.svg"
-        )
-    (_, document), *_ = documents
-    scene = document["scene"]
-    assert isinstance(scene, dict)  # noqa: S101 - read_roofline_json() checked it
-    drawn = scene_from_json(scene)
-    _write_picture(drawn, style)
-    echo_notes([WrittenFile(f"the picture is {style.output}"), *_note_on_boxes(drawn, style.title)])
-    return True
 
 
 def _roofline(
@@ -354,14 +320,6 @@ def _scene(result: Roofline, drawn: DrawnOptions, title: str, models: dict[str, 
     )
 
 
-def _note_on_boxes(scene: Scene, title: str) -> list[str]:
-    from ncu_tools.report.plot.fonts import note_on_boxes
-
-    return note_on_boxes(
-        [title or scene.title, *(run.label for run in scene.runs), *(mark.label for mark in scene.marks)]
-    )
-
-
 def _arrow_note(scene: Scene, arrows: bool) -> list[str]:
     if not arrows or scene.arrows:
         return []
@@ -379,6 +337,7 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, ou
     several = len({point.run for point in points}) > 1
     labels = {run.name: run.label for run in scene.runs}
     rows = [_cells(point, labels[point.run], result.view, output_format, several=several) for point in points]
+    with_numbers(rows, scene, [(point.run, point.hotspot.kernel) for point in points])
     first = COLUMNS[0]._replace(title=result.view.removesuffix("s") if not result.density else "kernel")
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in MACHINE_FORMATS:
@@ -469,15 +428,3 @@ def _amount(ceiling: Ceiling) -> str:
     from ncu_tools.numbers.number_format import scaled
 
     return scaled(ceiling.value, "B/s" if ceiling.is_bandwidth else ceiling.value_unit)
-
-
-def _write_picture(scene: Scene, style: Style) -> None:
-    from ncu_parsers.parquet.atomic_output import replacing
-
-    from ncu_tools.report.plot.roofline_plot import draw
-
-    assert style.output is not None  # noqa: S101 - the caller checked it
-    kind = style.output.suffix.lstrip(".").lower()
-    picture = draw(scene, kind, title=style.title, theme=style.theme, size=style.size)
-    with replacing(style.output) as temporary:
-        temporary.write_bytes(picture)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED, unit_title
+from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASUREMENTS, unit_title
 from ncu_tools.ceilings.machine_files import DRAM
 from ncu_tools.numbers.number_format import digits, duration, percent
 from ncu_tools.report.plot.canvas import Canvas
@@ -326,8 +326,8 @@ def _lines_of_ceilings(canvas: Canvas) -> list[Line]:
             kinds["sparse rate"] = ceiling
         elif ceiling.kind == BOARD_LIMIT and len({one.kind for one in canvas.scene.roofs}) > 1:
             kinds["at the board's highest clock"] = ceiling
-        elif ceiling.kind == MEASURED:
-            kinds["measured, not a data sheet"] = ceiling
+        elif ceiling.kind in MEASUREMENTS:
+            kinds[f"{ceiling.kind}, not a data sheet"] = ceiling
 
     meanings = [
         Line(words, sign=_stroke(canvas, canvas.theme.ink, line_of(ceiling)), quiet=True)

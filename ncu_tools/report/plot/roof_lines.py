@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASURED
+from ncu_tools.ceilings.ceilings import BOARD_LIMIT, MEASUREMENTS
 from ncu_tools.numbers.number_format import digits
 from ncu_tools.report.plot.canvas import Canvas
 from ncu_tools.report.plot.label_placement import Spot
-from ncu_tools.roofline.scene import DrawnCeiling
+from ncu_tools.report.plot.page_size import Frame
+from ncu_tools.roofline.scene import DrawnCeiling, Scene
 
 RIDGES_LABELLED = 6
 COVERED = 0.3
@@ -22,7 +23,7 @@ FREE = 0.03
 def draw_ceilings(canvas: Canvas) -> None:
     """Draw every ceiling as a line. `label_ceilings` places the labels after the marks."""
     for ceiling in canvas.scene.roofs:
-        (x0, y0), (x1, y1) = ends(canvas, ceiling)
+        (x0, y0), (x1, y1) = ends(canvas.scene, canvas.frame, ceiling)
         style = line_of(ceiling)
         style["linewidth"] *= min(1.0, max(0.7, canvas.page.scale))
         canvas.axes.plot([x0, x1], [y0, y1], color=canvas.colour_of_ceiling(ceiling), zorder=2, **style)
@@ -35,16 +36,16 @@ def line_of(ceiling: DrawnCeiling) -> dict[str, Any]:
         return {"linestyle": (0, (1, 1.6)), "linewidth": 1.3}
     if ceiling.kind == BOARD_LIMIT:
         return {"linestyle": (0, (5, 2.4)), "linewidth": 1.0, "alpha": 0.85}
-    if ceiling.kind == MEASURED:
+    if ceiling.kind in MEASUREMENTS:
         return {"linestyle": (0, (6, 2, 1.2, 2)), "linewidth": 1.3}
     return {"linestyle": "-", "linewidth": 1.5}
 
 
-def ends(canvas: Canvas, ceiling: DrawnCeiling) -> tuple[tuple[float, float], tuple[float, float]]:
+def ends(scene: Scene, frame: Frame, ceiling: DrawnCeiling) -> tuple[tuple[float, float], tuple[float, float]]:
     """The ends of a ceiling in FLOP/B and FLOP/s: at the others of its device, or at the edge of the plot."""
-    low, high = canvas.frame.x
-    bottom = canvas.frame.y[0]
-    own = [other for other in canvas.scene.roofs if other.device == ceiling.device]
+    low, high = frame.x
+    bottom = frame.y[0]
+    own = [other for other in scene.roofs if other.device == ceiling.device]
     if ceiling.is_bandwidth:
         peaks = [other.value for other in own if not other.is_bandwidth]
         last = min(max(peaks, default=math.inf) / ceiling.value, high)
@@ -85,7 +86,7 @@ def _label(canvas: Canvas, ceiling: DrawnCeiling) -> None:
 
 def _along_peak(canvas: Canvas, ceiling: DrawnCeiling, width: float, height: float) -> list[Spot]:
     """Spots for a label above or below a horizontal ceiling, from its right end on."""
-    (x0, y), (x1, _) = (canvas.frame.at(*end) for end in ends(canvas, ceiling))
+    (x0, y), (x1, _) = (canvas.frame.at(*end) for end in ends(canvas.scene, canvas.frame, ceiling))
     room = max(x1 - width - x0, 0.0)
     steps = [step / 8 * room for step in range(9)]
     return [
@@ -96,7 +97,7 @@ def _along_peak(canvas: Canvas, ceiling: DrawnCeiling, width: float, height: flo
 def _along_slope(canvas: Canvas, ceiling: DrawnCeiling, width: float, height: float) -> list[Spot]:
     """Spots for a label above or below a sloping ceiling, from its left end on."""
     angle = canvas.frame.slope
-    (x0, y0), (x1, y1) = (canvas.frame.at(*end) for end in ends(canvas, ceiling))
+    (x0, y0), (x1, y1) = (canvas.frame.at(*end) for end in ends(canvas.scene, canvas.frame, ceiling))
     length, across = math.hypot(x1 - x0, y1 - y0), math.radians(angle + 90)
     spots = []
     for part in (0.06, 0.16, 0.28, 0.4, 0.52, 0.64, 0.76):

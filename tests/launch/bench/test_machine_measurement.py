@@ -15,7 +15,7 @@ from ncu_launch.errors import NcuBenchError
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A fake child process: the file it writes and how it ends; `commands` records the commands run."""
-    wanted = SimpleNamespace(result=None, exit_code=0, interrupted=False, commands=[])
+    wanted = SimpleNamespace(result=None, exit_code=0, interrupted=False, timed_out=False, commands=[])
 
     def run(command: list[str], log: Path, **options: Any) -> SimpleNamespace:
         wanted.commands.append(command)

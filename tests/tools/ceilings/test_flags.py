@@ -40,6 +40,11 @@ def test_a_flag_names_the_percentage_the_unit_and_the_source_of_the_ceiling() ->
         (DRAM._replace(origin=SHEET), "a higher memory clock than the data sheet's"),
         (DRAM, "in the timed one data was probably in L2"),
         (DRAM._replace(origin=OWN_BOARD), "in the timed one data was probably in L2"),
+        (
+            FP32._replace(origin=Origin("measured quickly", "x")),
+            "measured quickly and reads low; ncu-bench machines measure",
+        ),
+        (FP32._replace(origin=Origin("measured", "x")), "the best that was measured, and this did better"),
         (FP32._replace(origin=OWN), "operations and time come from different passes"),
     ],
 )

@@ -98,6 +98,12 @@ class TestTheMachineFile:
         assert machine.rates["fp32"].source == "measured 2026-11-21, PyTorch 2.0, 2 threads, 2000 MHz, F.linear(A, B)"
         assert machine_id(found()) == "pro-cessor-x-2-threads-measured"
 
+    def test_says_what_other_programs_took_of_the_cpu_meanwhile(self) -> None:
+        source = parse_machine("x", machine_text(found(other_load=0.46), "2026-11-21")).source
+        assert source.endswith("2000 MHz, while other programs took 46.0 % of the CPU")
+        for little in (0.05, None):
+            assert "while" not in parse_machine("x", machine_text(found(other_load=little), "2026-11-21")).source
+
     def test_leaves_out_an_implausible_rate_and_keeps_the_others(self) -> None:
         slow = found(products=[sample("fp32", 1024, 150e9), sample("bf16", 512, 0.694e9)])
         text = machine_text(slow, "2026-11-21")
@@ -267,7 +273,7 @@ class TestMeasuring:
         monkeypatch.setattr(
             measuring, "_operators", lambda name, one, two: {way: partial(run, way, len(one)) for way in seconds}
         )
-        products = list(measuring._products_of("bf16", "cpu", 0.01))
+        products = list(measuring._products_of("bf16", "cpu", measuring.Pace(0.01)))
         assert [(one.size, one.by) for one in products] == [(64, "fast"), (256, "fast")]
         assert {side for operator, side in tried if operator != "fast"} == {64}
 
@@ -275,8 +281,8 @@ class TestMeasuring:
         for name in ("fp32", "bf16", "int8"):
             one, two = (measuring._matrix(name, 64, "cpu") for _ in range(2))
             operators = measuring._operators(name, one, two)
-            assert all(work().shape == (64, 64) for work in operators.values())
-            assert {one.by for one in measuring._products_of(name, "cpu", 0.01)} <= set(operators)
+            assert all(work().numel() == 64 * 64 for work in operators.values())
+            assert {one.by for one in measuring._products_of(name, "cpu", measuring.Pace(0.01))} <= set(operators)
 
     def test_keeps_the_better_of_two_samples_of_each_operation(self) -> None:
         bursts = iter((3.0, 5.0, 4.0, 1.0))

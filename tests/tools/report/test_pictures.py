@@ -424,11 +424,10 @@ class TestDrawnAgain:
         assert says in error
         assert "ncu-bench roofline RUN --format json" in error
 
-    def test_only_alone_and_with_an_output(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_only_alone(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         command_line(["roofline", RAW, "--format", "json"])
         plot = tmp_path / "plot.json"
         plot.write_text(capsys.readouterr().out)
-        assert command_line(["roofline", str(plot)]) == 2
         assert command_line(["roofline", str(plot), RAW, "-o", str(tmp_path / "x.svg")]) == 2
 
 

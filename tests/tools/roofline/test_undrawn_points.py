@@ -26,7 +26,7 @@ def test_the_share_is_of_the_time_of_all_points_also_where_they_are_of_several_r
 def test_operators_without_flops_and_unknown_ones_are_told_apart() -> None:
     undrawn = [spot("aten::fill_", 1.0, flops=0), spot("aten::sort", 3.0)]
     note = on_undrawn(undrawn, undrawn, "operators")
-    assert note.endswith("; no FLOPs: aten::fill_; FLOPs, bytes or time unknown: aten::sort")
+    assert note.endswith("; no FLOPs (25.0 %): aten::fill_; FLOPs, bytes or time unknown (75.0 %): aten::sort")
 
 
 def test_kernels_are_counted_and_not_named() -> None:

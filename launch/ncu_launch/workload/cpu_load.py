@@ -1,0 +1,89 @@
+"""What else the CPU does while something is timed: the share of it that other programs take, and its clock.
+
+The share is that of the CPUs on which this process may run: the time in which they were busy, as the system counts it,
+without the time of this process and its children. In a container the system's counts are those of the whole host, as
+they should be: what runs beside the container disturbs just as much.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+SETTING = "NCU_BENCH_IGNORE_LOAD"
+"""With this environment variable set, load and clock are never known: nothing is repeated, and output does not vary."""
+DISTURBS = 0.1
+"""From this share of the CPU on, what other programs take is worth a note."""
+SHORTEST_S = 0.05
+"""The system counts in steps of 10 ms, so that shares of shorter times are not known."""
+FELL = 0.9
+"""A clock below this part of the earlier one has fallen."""
+
+
+class CpuLoad:
+    """Says how busy the CPU was with other programs between two calls."""
+
+    def __init__(self) -> None:
+        self._before = _taken()
+
+    def others(self) -> float | None:
+        """The share of the CPU that other programs took since this was last asked, or since it was made: 0 to 1.
+
+        None if that is not known: on a system that does not count, or less than 50 ms ago, which goes on counting.
+        """
+        if os.environ.get(SETTING):
+            return None
+        before, now = self._before, _taken()
+        if before is None or now is None or now[0] - before[0] < SHORTEST_S:
+            return None
+        self._before = now
+        seconds, busy, own, cpus = (after - earlier for after, earlier in zip(now, before, strict=True))
+        cpus += before[3]
+        return min(max((busy - own) / (cpus * seconds), 0.0), 1.0)
+
+
+def cpu_count() -> int:
+    """The number of CPUs on which this process may run."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _taken() -> tuple[float, float, float, float] | None:
+    """Seconds so far: of the clock, of all CPUs while busy, of this process and its children; the number of CPUs."""
+    with suppress(psutil.Error, OSError, AttributeError, NotImplementedError):
+        times = psutil.cpu_times(percpu=True)
+        ours = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(times))
+        mine = [times[cpu] for cpu in ours if cpu < len(times)] or times
+        idle = sum(one.idle + getattr(one, "iowait", 0.0) for one in mine)
+        guests = sum(getattr(one, "guest", 0.0) + getattr(one, "guest_nice", 0.0) for one in mine)  # in user and nice
+        return time.monotonic(), sum(map(sum, mine)) - idle - guests, _own_seconds(), float(len(mine))
+    return None
+
+
+def _own_seconds() -> float:
+    """The CPU time of this process, of its children that ended, and of those that still run."""
+    own = sum(os.times()[:4])
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            own += sum(child.cpu_times()[:2])
+    return own
+
+
+def clock_hz() -> float | None:
+    """The highest clock of any CPU now, in Hz; None where the system does not say."""
+    if os.environ.get(SETTING):
+        return None
+    with suppress(OSError, ValueError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return 1e6 * max(float(line.split(":")[1]) for line in lines if line.startswith("cpu MHz"))
+    return None
+
+
+def on_clock(before: float | None, after: float | None) -> list[str]:
+    """A note if the clock fell while something was timed; else []."""
+    if before is None or after is None or after >= FELL * before:
+        return []
+    return [f"the CPU's clock fell from {before / 1e9:.2f} to {after / 1e9:.2f} GHz during the run"]

@@ -1,0 +1,148 @@
+"""Where the picture of a roofline goes: to a file by its suffix, or as text to the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from ncu_launch.errors import WrongUsage
+
+from ncu_tools.cli.options import echo_notes
+from ncu_tools.cli.terminal_notes import WrittenFile
+from ncu_tools.report.pictures import FORMATS
+from ncu_tools.report.table import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ncu_tools.report.plot.text_roofline import TextStyle
+    from ncu_tools.roofline.scene import Scene
+
+TEXT = "txt"
+"""The suffix of a file that gets the picture as text, in 80 columns and without colours."""
+NUMBER = Column("number", "#")
+
+
+@dataclass(frozen=True)
+class Style:
+    """The look of the picture."""
+
+    output: Path | None
+    title: str
+    theme: str
+    size: str
+
+
+def check_style(style: Style) -> None:
+    """Raise `WrongUsage` for a suffix that is none of a picture's, and for a size that cannot be read."""
+    from ncu_tools.report.plot.page_size import size_of
+
+    if style.output is not None and _suffix(style.output) not in (*FORMATS, TEXT):
+        raise WrongUsage(
+            f"{style.output} has no suffix of a picture.", advice="Name a file ending in .svg, .png, .pdf or .txt."
+        )
+    size_of(style.size)
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix.lstrip(".").lower()
+
+
+def write_picture(scene: Scene, style: Style) -> list[str]:
+    """Write the picture to the file of its style, whole or not at all; returns notes."""
+    from ncu_parsers.parquet.atomic_output import replacing
+
+    assert style.output is not None  # noqa: S101 - the caller checked it
+    if _suffix(style.output) == TEXT:
+        from ncu_tools.report.plot.text_roofline import TextStyle, text_picture
+
+        titled = replace(scene, title=style.title) if style.title else scene
+        picture = (text_picture(titled, TextStyle()) + "\n").encode()
+        notes = []
+    else:
+        from ncu_tools.report.plot.fonts import note_on_boxes
+        from ncu_tools.report.plot.roofline_plot import draw
+
+        picture = draw(scene, _suffix(style.output), title=style.title, theme=style.theme, size=style.size)
+        labels = [*(run.label for run in scene.runs), *(mark.label for mark in scene.marks)]
+        notes = note_on_boxes([style.title or scene.title, *labels])
+    with replacing(style.output) as temporary:
+        temporary.write_bytes(picture)
+    return [WrittenFile(f"the picture is {style.output}"), *notes]
+
+
+def drawn_again(runs: Sequence[str], style: Style) -> bool:
+    """Draw the picture of a file written by --format json; False if the runs are no such file.
+
+    Without a file to draw to it is written to standard output as text.
+    """
+    from ncu_tools.roofline.load_for_roofline import read_roofline_json
+    from ncu_tools.roofline.scene import scene_from_json
+
+    documents = [(run, document) for run in runs if (document := read_roofline_json(run)) is not None]
+    if not documents:
+        return False
+    if len(runs) > 1:
+        raise WrongUsage(
+            f"{documents[0][0]} is a roofline drawn before, and cannot be drawn together with other runs.",
+            advice="Name it alone, or name the runs it was made from.",
+        )
+    (_, document), *_ = documents
+    scene = document["scene"]
+    assert isinstance(scene, dict)  # noqa: S101 - read_roofline_json() checked it
+    scene = scene_from_json(scene)
+    if style.output is not None:
+        echo_notes(write_picture(scene, style))
+    else:
+        echo_picture(replace(scene, title=style.title or scene.title))
+    return True
+
+
+def is_drawn_here(style: Style, output_format: str) -> bool:
+    """Whether the picture goes to the terminal, in front of the table: nothing asks for a file, JSON or a pipe."""
+    from ncu_tools.cli.options import terminal_width
+
+    return style.output is None and output_format == "text" and terminal_width() is not None
+
+
+def echo_picture(scene: Scene, numbered: int | None = None, *, legend: bool = True) -> None:
+    """Write the picture to standard output as text, in the width, letters and colours that it has.
+
+    The first `numbered` marks are numbered, as many as there are letters if None.
+    """
+    from ncu_tools.report.plot.text_roofline import text_picture
+
+    style = replace(style_of_output(), legend=legend)
+    click.echo(text_picture(scene, style if numbered is None else replace(style, numbered=numbered)))
+    click.echo()
+
+
+def style_of_output() -> TextStyle:
+    """The width of the terminal or 80, ASCII where the encoding has no braille, colours if a terminal shows them."""
+    from ncu_tools.cli.options import terminal_width
+    from ncu_tools.report.plot.text_roofline import TextStyle
+
+    width = terminal_width()
+    colour = width is not None and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return TextStyle(width or 80, plain=not _can_write("⠿└▓…"), colour=colour)
+
+
+def _can_write(letters: str) -> bool:
+    try:
+        letters.encode(getattr(sys.stdout, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def with_numbers(rows: Sequence[dict[str, Any]], scene: Scene, of_row: Sequence[tuple[str, str]]) -> None:
+    """Add to each row the number of its mark, if it has one; `of_row` are the run and the name of its point."""
+    from ncu_tools.report.plot.text_roofline import symbol_of
+
+    numbers = {(scene.runs[mark.run].name, mark.name): place for place, mark in enumerate(scene.marks)}
+    for row, point in zip(rows, of_row, strict=True):
+        row[NUMBER.name] = symbol_of(numbers[point]) if point in numbers else None

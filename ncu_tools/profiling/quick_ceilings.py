@@ -1,0 +1,112 @@
+"""Ceilings for a machine that nobody measured: measured in seconds after its first profile, and kept for all others.
+
+Only operators that were timed where they ran need that: reports of ncu have ceilings of their own, and most GPUs a data
+sheet. It is done after the run, in a process of its own, so that it disturbs no time of the profile.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ncu_launch.bench.machine_measurement import QUICK_LIMIT_S, measured_quickly
+from ncu_launch.errors import NcuBenchError
+from ncu_launch.workload.cpu_load import CpuLoad, cpu_count
+
+from ncu_tools.ceilings.ceilings import MEASURED_QUICKLY, unit_title
+from ncu_tools.ceilings.launch_devices import Device, devices_of, measured_of
+from ncu_tools.ceilings.machine_files import machine_of_device
+from ncu_tools.ceilings.measured_machine import bandwidths, keep_measured, peaks
+from ncu_tools.numbers.number_format import counted, percent, scaled
+from ncu_tools.profiling.collected_profile import CollectedProfile
+from ncu_tools.profiling.listener import Listener
+
+SETTING = "NCU_BENCH_NO_MEASURE"
+"""With this environment variable set, nothing is measured: as --no-measure does for one profile."""
+LEFT = 0.8
+"""The part of the CPUs it needs that others must leave to a measurement: no ceiling is better than a wrong one."""
+LOOKED_S = 0.3
+"""How long the load is looked at before a measurement."""
+PRODUCTS = ("fp32", "bf16", "tf32", "fp16", "fp64")
+LATER = "ncu-bench machines measure"
+
+
+def measure_unknown_devices(collected: CollectedProfile, listener: Listener) -> CollectedProfile:
+    """The profile, after its devices without ceilings were measured; its notes say what came of it.
+
+    A measurement that fails or is interrupted leaves no file. Raises `KeyboardInterrupt` for the latter.
+    """
+    if os.environ.get(SETTING) or collected.table is None or collected.failure is not None:
+        return collected
+    if collected.manifest.source != "operators":
+        return collected
+    unknown = [device for device in devices_of(collected.table) if _is_unknown(device)]
+    notes = [_measured(device, _types(collected), collected, listener) for device in unknown]
+    return replace(collected, notes=(*collected.notes, *notes))
+
+
+def _is_unknown(device: Device) -> bool:
+    return device.name is not None and machine_of_device(device.name) is None and measured_of(device) is None
+
+
+def _types(collected: CollectedProfile) -> list[str]:
+    """The types of products to measure, that of the run first: there may be no time for all."""
+    own = collected.manifest.workload.get("dtype")
+    return list(dict.fromkeys(name for name in (own, *PRODUCTS) if name in PRODUCTS))
+
+
+def _measured(device: Device, types: Sequence[str], collected: CollectedProfile, listener: Listener) -> str:
+    """Measure a device and keep its file; returns the note on it."""
+    load = CpuLoad()
+    time.sleep(LOOKED_S)
+    others = load.others()
+    if is_starved(others, device.threads):
+        return _too_busy(others, "its ceilings were not measured")
+    threads = f" with {counted(device.threads, 'thread', 'threads')}" if device.threads else ""
+    listener.message(
+        f"No ceilings are known for {device.name}{threads}: measuring them once, for at most {QUICK_LIMIT_S:g} s "
+        "(--no-measure leaves it out)."
+    )
+    began = time.monotonic()
+    try:
+        with listener.step("measuring what this machine reaches") as heard:
+            kind = "cpu" if device.threads is not None else "cuda"
+            found = measured_quickly(kind, device.threads, types, on_line=heard)
+        others = found.get("other_load")
+        if is_starved(others, device.threads):
+            return _too_busy(others, "what was measured is no ceiling and was not kept")
+        target = keep_measured(found, quickly=True)
+    except KeyboardInterrupt:
+        listener.message(f"The run is in {collected.folder}; its ceilings were not measured.")
+        raise
+    except (NcuBenchError, OSError) as error:
+        why = error.paragraph if isinstance(error, NcuBenchError) else f"{error}."
+        return f"the ceilings of {device.name} were not measured: {why}"
+    seconds = time.monotonic() - began
+    return f"{MEASURED_QUICKLY} in {seconds:.1f} s: {_rates(found)}; kept in {target}, which {LATER} refines"
+
+
+def is_starved(others: float | None, threads: int | None) -> bool:
+    """True if other programs, which take this share of the CPU, leave too little of it to so many threads.
+
+    False where the share is unknown, and for a GPU, which has no `threads`.
+    """
+    if others is None or threads is None:
+        return False
+    return 1 - others < LEFT * min(threads / cpu_count(), 1.0)
+
+
+def _too_busy(others: float | None, what: str) -> str:
+    return (
+        f"other programs take {percent(others or 0.0)} of the CPU, so that {what}: {LATER} does it once they are done"
+    )
+
+
+def _rates(found: dict[str, Any]) -> str:
+    """The measured rates in words, the highest peak last."""
+    levels = [f"{unit_title(level)} {scaled(one['burst'], 'B/s')}" for level, one in bandwidths(found).items()]
+    units = sorted(peaks(found).items(), key=lambda item: float(item[1]["burst"]))
+    return ", ".join([*levels, *(f"{unit_title(unit)} {scaled(one['burst'], 'FLOP/s')}" for unit, one in units)])
