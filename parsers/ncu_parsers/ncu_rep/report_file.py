@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from ncu_launch.errors import NcuBenchError
 
-from ncu_parsers.ncu.sass.kernel_text import installed
 from ncu_parsers.ncu_rep.blocks import Blocks, blocks_of, opened
 from ncu_parsers.ncu_rep.launch_batches import launches_of
 from ncu_parsers.ncu_rep.results import Lost
@@ -53,6 +52,8 @@ def stream_report(source: Source, write: Callable[[pa.Table], None]) -> Streamed
 
 def read_with() -> str:
     """What gives the text of instructions, where a report counts by these and not by opcode."""
+    from ncu_parsers.ncu.sass.kernel_text import installed
+
     return installed()
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from ncu_parsers.ncu.sass.kernel_text import KernelText
 from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, messages_of, opened
 from ncu_parsers.ncu_rep.encoded_values import values_of
 from ncu_parsers.ncu_rep.fields import Damaged, decoded, text_of
 from ncu_parsers.ncu_rep.results import Result
 from ncu_parsers.sources.sources import Source
+
+if TYPE_CHECKING:
+    from ncu_parsers.ncu.sass.kernel_text import KernelText
 
 LINES = b".debug_line"
 PTX_IN_CUBIN = b".nv_debug_ptx_txt"
@@ -82,8 +85,14 @@ class InstructionTexts:
 
     def __init__(self, stream: BinaryIO, blocks: Blocks) -> None:
         self._stream, self._blocks = stream, blocks
-        self._texts = KernelText(Path(stream.name))
         self._cubins: dict[int, bytes] = {}
+
+    @cached_property
+    def _texts(self) -> KernelText:
+        """What few reports need is imported when the first one does."""
+        from ncu_parsers.ncu.sass.kernel_text import KernelText
+
+        return KernelText(Path(self._stream.name))
 
     def of(self, result: Result, addresses: Sequence[int], first: int | None) -> list[str | None]:
         """The instructions of a launch at these addresses, whose kernel begins at `first`; None if not known."""
