@@ -82,7 +82,8 @@ class MetricColumns:
         columns += [column for column in table.columns if column.prose and column not in columns]
         rows = [{**row, **self.cells.get(row["kernel"], {})} for row in table.rows]
         several = any((row["launches"] or 0) > 1 for row in table.rows)
-        notes = [*self.notes, *([combined_note(self.described)] if several and self.described else []), *table.notes]
+        filled = [one for one in self.described if one["metrics"]]
+        notes = [*self.notes, *([combined_note(filled)] if several and filled else []), *table.notes]
         extra = {**table.extra, "metric_columns": self.described}
         return KernelsWithColumns(table.command, columns, rows, notes, extra)
 
@@ -125,7 +126,7 @@ def _column(one: ChosenColumn, sums: ColumnSums, values: dict[str, Any]) -> Colu
     unit = _unit(one, sums)
     is_text = any(isinstance(value, str) for value in values.values())
     kind = "text" if is_text else _kind(one.kind, unit)
-    return Column(one.name, _title(one), kind, unit)
+    return Column(one.name, _title(one), kind, unit, wide=is_text)
 
 
 def _kind(kind: str, unit: str) -> str:

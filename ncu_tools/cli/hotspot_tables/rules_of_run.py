@@ -61,9 +61,9 @@ def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: 
         rows = [{**asdict(one), "metrics": "; ".join(one.metrics) or None} for one in found[:top]]
         return Table("rules", MACHINE_READABLE, rows, notes)
     names = _short_names(found)
-    saving = any(one.estimated_saving_ns is not None for one in found[:top])
-    columns = FOR_PEOPLE if saving else FOR_PEOPLE[1:]
-    return Table("rules", columns, [_row(one, names) for one in found[:top]], notes)
+    rows = [_row(one, names) for one in found[:top]]
+    columns = [one for one in FOR_PEOPLE if one.wide or any(row[one.name] is not None for row in rows)]
+    return Table("rules", columns, rows, notes)
 
 
 def _row(one: RankedRule, names: dict[str, str]) -> dict[str, Any]:
@@ -89,12 +89,12 @@ def _notes(sums: RuleSums, found: list[RankedRule]) -> list[str]:
     if any(one.estimated_speedup is not None for one in found):
         notes.append(ESTIMATE)
     else:
-        notes.append("no rule estimates a speed-up (ncu does from 2023.1 on): ranked by time of the launches")
+        notes.append("no rule estimates a speed-up (ncu does from 2023.2 on): ranked by time of the launches")
     if any(one.speedup_type == "local" for one in found):
         notes.append(OF_LOCAL)
     if sums.with_rules < sums.launches:
         notes.append(f"{sums.launches - sums.with_rules} of {sums.launches} launches have no results of rules")
     if sums.informing:
         messages = counted(sums.informing, "message that only informs", "messages that only inform")
-        notes.append(f"{messages} left out: they are in the table rules of ncu-bench query")
+        notes.append(f"{messages} left out; the table rules of ncu-bench query has all")
     return notes

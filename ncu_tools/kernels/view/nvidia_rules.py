@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ INFORMATION = ("INF", "")
 """Kinds of messages that ask for nothing."""
 BETWEEN_METRICS = "; "
 RULES, RULE_METRICS = "rules", "rule_metrics"
+LAUNCHES_AT_A_TIME = 1024
+"""How many launches have their messages as Python objects at once."""
 OF_LAUNCH = ("report", "run", "launch_id", "process_id", "kernel_name", "kernel_short", "duration_ns")
 OF_MESSAGE = ("section", "rule", "kind", "message", "speedup_type")
 OF_TABLE = (*OF_LAUNCH, RULES, RULE_METRICS)
@@ -50,25 +53,29 @@ class RuleMessage(NamedTuple):
 
 def rule_messages(table: pa.Table) -> Iterator[RuleMessage]:
     """Every message of every launch, which is named by its row in the table."""
-    if RULES not in table.column_names:
-        return
-    columns = [table.column(RULES).to_pylist()]
-    columns.append(
-        table.column(RULE_METRICS).to_pylist() if RULE_METRICS in table.column_names else [None] * len(table)
-    )
-    for launch, (rules, metrics) in enumerate(zip(*columns, strict=True)):
-        for place, rule in enumerate(rules or ()):
-            named = metrics[place] if metrics is not None and place < len(metrics) else None
-            yield RuleMessage(
-                launch,
-                rule["section"] or "",
-                rule["name"] or "",
-                rule["kind"] or "",
-                rule["description"] or "",
-                _percent(rule["speedup"]),
-                rule["speedup_type"] or "",
-                tuple(named.split(BETWEEN_METRICS)) if named else (),
-            )
+    if RULES in table.column_names:
+        for first in range(0, len(table), LAUNCHES_AT_A_TIME):
+            yield from _messages_of(table.slice(first, LAUNCHES_AT_A_TIME), first)
+
+
+def _messages_of(table: pa.Table, first: int) -> Iterator[RuleMessage]:
+    """The messages of some launches, of which the first is in this row of the whole table."""
+    of_rules, of_metrics = table.column(RULES).to_pylist(), [None] * len(table)
+    if RULE_METRICS in table.column_names:
+        of_metrics = table.column(RULE_METRICS).to_pylist()
+    for launch, (rules, metrics) in enumerate(zip(of_rules, of_metrics, strict=True), first):
+        for rule, named in zip_longest(rules or (), metrics or ()):
+            if rule is not None:
+                yield RuleMessage(
+                    launch,
+                    rule["section"] or "",
+                    rule["name"] or "",
+                    rule["kind"] or "",
+                    rule["description"] or "",
+                    _percent(rule["speedup"]),
+                    rule["speedup_type"] or "",
+                    tuple(named.split(BETWEEN_METRICS)) if named else (),
+                )
 
 
 def _percent(text: str | None) -> float | None:
@@ -162,16 +169,20 @@ class RuleSums:
         seconds = tables.floats(table, "duration_ns") / 1e9 * weight
         self.seconds += float(np.nansum(seconds))
         self.launches += int((weight > 0).sum())
-        of_launch: dict[tuple[int, tuple[str, ...]], RuleMessage] = {}
-        for said in rule_messages(table):
-            key = said.launch, _key(said, titles[places[said.launch]])
-            before = of_launch.get(key)
-            if before is None or (said.speedup or 0.0) > (before.speedup or 0.0):
-                of_launch[key] = said
-        self.with_rules += len({launch for launch, _ in of_launch if weight[launch] > 0})
-        for (launch, message), said in of_launch.items():
+        for launch, told in groupby(rule_messages(table), key=lambda said: said.launch):
             if weight[launch] > 0:
-                self._add_message(message, said, float(weight[launch]), float(seconds[launch]))
+                self.with_rules += 1
+                self._add_launch(titles[places[launch]], told, float(weight[launch]), float(seconds[launch]))
+
+    def _add_launch(self, kernel: str, told: Iterable[RuleMessage], weight: float, seconds: float) -> None:
+        """Add the messages of one launch; of one that it has twice that with the larger estimate."""
+        found: dict[tuple[str, ...], RuleMessage] = {}
+        for said in told:
+            key = _key(said, kernel)
+            if key not in found or (said.speedup or 0.0) > (found[key].speedup or 0.0):
+                found[key] = said
+        for key, said in found.items():
+            self._add_message(key, said, weight, seconds)
 
     def _add_message(self, key: tuple[str, ...], said: RuleMessage, weight: float, seconds: float) -> None:
         if said.speedup is None and said.kind in INFORMATION:
@@ -195,7 +206,13 @@ class RuleSums:
 
 
 def _key(said: RuleMessage, kernel: str) -> tuple[str, ...]:
-    return kernel, said.rule, said.section, said.speedup_type, re.sub(r"\d[\d.,]*", "#", first_sentence(said.message))
+    return kernel, said.rule, said.section, said.speedup_type, _shape(said.message)
+
+
+@lru_cache(maxsize=4096)
+def _shape(message: str) -> str:
+    """The first sentence of a message without its numbers."""
+    return re.sub(r"\d[\d.,]*", "#", first_sentence(message))
 
 
 def _ranked(kernel: str, told: _Told, run_seconds: float) -> RankedRule:

@@ -20,7 +20,9 @@ from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_
 from ncu_parsers.schema import arrays
 
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11)."""
+"""History: 1 (2026-11). A column may be added within a version, as `rule_metrics` was: readers go by names, and take
+what a file lacks for null.
+"""
 
 Floats = npt.NDArray[np.float64]
 

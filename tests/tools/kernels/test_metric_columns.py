@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,6 +117,8 @@ def cli_table() -> Path:
         ("sm_clock_hz", MEAN),
         ("device_name", MOST_TIME),
         ("device_id", MOST_TIME),
+        ("grid", MOST_TIME),
+        ("peak_dram_bytes", MEAN),
     ],
 )
 def test_how_launches_are_combined_follows_from_the_name_of_a_metric(name: str, by: str) -> None:
@@ -318,7 +323,16 @@ def test_one_note_says_what_is_not_in_the_report_and_what_collects_it() -> None:
     assert all(row["lts__no_such.sum"] is None for row in answer["rows"])
 
 
-def test_a_parquet_file_and_a_dataset_have_the_same_columns_as_the_report(tmp_path: Path) -> None:
+def test_a_dataset_has_the_same_columns_as_the_report(tmp_path: Path) -> None:
+    dataset = f"{tmp_path / 'set'}/"
+    assert ran("parse", REPORT, "-o", dataset).exit_code == 0
+    wanted = ("--columns", "occupancy,sm_throughput,grid")
+    rows = shown(*wanted, report=dataset)["rows"]
+    assert rows == shown(*wanted)["rows"]
+    assert all(row["occupancy"] > 0 for row in rows)
+
+
+def test_a_parquet_file_is_summed_in_batches(tmp_path: Path) -> None:
     launches = table(
         *(
             launch(f"k{at % 2}", {ACHIEVED: metric(10.0 * at, "%"), REGISTERS: metric(16.0 + at)}, ns=at)
@@ -341,6 +355,16 @@ def test_tab_completes_the_name_behind_the_last_comma() -> None:
     assert [one.value for one in sets_found] == ["memory", "memory_throughput"]
     metrics = complete.get_completions(["hotspots", REPORT, "--columns"], "launch__occupancy_limit_w")
     assert [one.value for one in metrics] == ["launch__occupancy_limit_warps"]
+
+
+def test_the_shell_completes_in_a_process_of_its_own() -> None:
+    environment = {
+        **os.environ, "_NCU_BENCH_COMPLETE": "bash_complete", "COMP_CWORD": "4",
+        "COMP_WORDS": "ncu-bench hotspots report.csv --columns waves,top_pipe",
+    }  # fmt: skip
+    command = [sys.executable, "-c", "import sys; from ncu_tools.cli import run; sys.exit(run([]))"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["plain,waves,top_pipe", "plain,waves,top_pipe_use"]
 
 
 def test_options_that_choose_columns_exclude_each_other() -> None:

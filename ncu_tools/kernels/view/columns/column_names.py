@@ -11,8 +11,9 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+import pyarrow as pa
 from ncu_launch.errors import WrongUsage
-from ncu_parsers.schema.tables import COLUMNS
+from ncu_parsers.schema.tables import COLUMNS, Field
 
 from ncu_tools.kernels.view.facts import UNITS, parts
 
@@ -152,14 +153,14 @@ def _unknown(name: str, in_run: Collection[str], own: Collection[str]) -> WrongU
 
 
 @lru_cache(maxsize=1)
-def _contract() -> dict[str, str]:
-    return {column.name: column.unit for column in COLUMNS}
+def _contract() -> dict[str, Field]:
+    return {column.name: column for column in COLUMNS}
 
 
 def combined_by(name: str) -> str:
     """How the launches of a kernel are combined for a metric or column by its full name."""
     if name in _contract():
-        unit = _contract()[name]
-        return SUM if unit in ADDED_UP else MEAN if unit else MOST_TIME
+        column = _contract()[name]
+        return MOST_TIME if not pa.types.is_floating(column.type) else SUM if column.unit in ADDED_UP else MEAN
     by: str = next(rule["by"] for rule in _table()["full_name"] if re.fullmatch(rule["pattern"], name))
     return by
