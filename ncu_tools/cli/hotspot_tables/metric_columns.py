@@ -53,13 +53,15 @@ def _completions(context: click.Context, parameter: click.Parameter, incomplete:
     ]
 
 
+@dataclass
 class KernelsWithColumns(Table):
-    """A table that shows every column that was asked for, even if no kernel has a value in it."""
+    """A table that shows every column that was `asked` for by name, even if no kernel has a value in it."""
+
+    asked: Collection[str] = ()
 
     def shown_columns(self) -> list[Column]:
         """The columns with any value, and those that were asked for."""
-        asked = {one["name"] for one in self.extra["metric_columns"]}
-        kept = {column.name for column in super().shown_columns()} | asked
+        kept = {column.name for column in super().shown_columns()}.union(self.asked)
         return [column for column in self.columns if column.name in kept]
 
 
@@ -78,14 +80,15 @@ class MetricColumns:
         own = [column for column in table.columns if machine_readable or column.name in BESIDE]
         kept = [one if machine_readable else one._replace(spare=BESIDE[one.name]) for one in own]
         kept = [column for column in kept if machine_readable or column.name not in names]
-        columns = [*kept, *(one for one in self.columns if one not in kept)]
-        columns += [column for column in table.columns if column.prose and column not in columns]
+        kept_names = {column.name for column in kept}
+        columns = [*kept, *(column for column in self.columns if column.name not in kept_names)]
+        columns += [column for column in table.columns if column.prose and column.name not in kept_names]
         rows = [{**row, **self.cells.get(row["kernel"], {})} for row in table.rows]
         several = any((row["launches"] or 0) > 1 for row in table.rows)
         filled = [one for one in self.described if one["metrics"]]
         notes = [*self.notes, *([combined_note(filled)] if several and filled else []), *table.notes]
         extra = {**table.extra, "metric_columns": self.described}
-        return KernelsWithColumns(table.command, columns, rows, notes, extra)
+        return KernelsWithColumns(table.command, columns, rows, notes, extra, asked=names)
 
 
 def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Sequence[Column]) -> MetricColumns:

@@ -236,7 +236,7 @@ def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> M
         return None
     from ncu_tools.cli.hotspot_tables.metric_columns import metric_columns
 
-    return metric_columns(found, wanted, group, COLUMNS[1:])
+    return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
 
 
 def _rules(found: OnDisk | Run, group: str, top: int | None, output_format: str) -> Table:

@@ -154,8 +154,11 @@ def test_a_column_of_the_run_is_found_even_if_its_name_has_a_comma() -> None:
 
 def test_columns_of_hotspots_itself_can_be_asked_for() -> None:
     assert chosen(["bound,flops"], (), ("bound", "flops")) == ["bound", "flops"]
-    row = shown("--columns", "bound,flops,occupancy")["rows"][0]
-    assert row["bound"] == shown()["rows"][0]["bound"]
+    answer = shown("--columns", "bound,flops_basis,headroom_ns,occupancy", "--by", "headroom")
+    assert [*answer["columns"]] == [*shown()["columns"], "occupancy"]
+    assert [row["bound"] for row in answer["rows"]] == [row["bound"] for row in shown("--by", "headroom")["rows"]]
+    heading = ran("hotspots", REPORT, "--columns", "least_bytes,flops").stdout.splitlines()[0]
+    assert heading.split()[-3:] == ["least", "bytes", "FLOPs"]
 
 
 def test_results_of_rules_are_no_column() -> None:
@@ -266,7 +269,8 @@ def test_every_short_name_of_a_fact_is_that_fact_on_every_real_launch() -> None:
         sums = taken(partial(ColumnSums, list(of_facts.values()), "name"), launches)
         for column in of_facts.values():
             (found,) = sums.values(column).values()
-            key = tuple(sums.metrics_in_run(column))
+            metrics = sums.metrics_in_run(column)
+            key = tuple(metrics if column.over else metrics[:1])
             if key in facts and found is not None:
                 assert found == pytest.approx(facts[key]), column.name
                 compared += 1

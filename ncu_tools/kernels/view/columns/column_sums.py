@@ -85,13 +85,13 @@ class ColumnSums:
         return {kernel: value for kernel, value, has in zip(self._numbers, values, has_launches, strict=True) if has}
 
     def metrics_in_run(self, column: ChosenColumn) -> list[str]:
-        """The metrics of a column that some launch has: the first alternative, both of a quotient, all of a pattern."""
+        """The metrics that a column is made of and some launch has, of alternatives the preferred first."""
         known = [name for name in self.units if column.needs(name) and self._has(name)]
         if column.largest_of:
             return known
         if column.over:
             return [*column.metrics, column.over] if len(known) > 1 else []
-        return [name for name in column.metrics if name in known][:1]
+        return [name for name in column.metrics if name in known]
 
     def _has(self, metric: str) -> bool:
         return bool(self._sums.of(f"{metric} known").any()) or metric in self._occurrences
