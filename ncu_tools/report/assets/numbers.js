@@ -54,6 +54,7 @@ const FORMATS = {
   "byte/s": (value) => scaled(value, "B/s"),
   "number": digits,
   fraction: percent,
+  percent: (value) => percent(value / 100),
   hz: (value) => scaled(value, "Hz"),
 };
 
