@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from ncu_parsers.schema import instance_table, instructions_table
 from ncu_parsers.schema.tables import COLUMNS, Field
 
+from ncu_tools.kernels.view.columns.column_names import COMBINED, sets, short_names
 from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
 from tests.support.binary_expectations import OF_MADE, OF_REAL, held_by, instances_of, made
@@ -29,6 +30,7 @@ PAGES = {
     "architecture.md": COLUMNS, "dialects.md": instance_table.COLUMNS, "source.md": instructions_table.COLUMNS,
 }  # fmt: skip
 """Pages of docs/ with the columns of a contract."""
+UNITS_OF_KINDS = {"percent": "%", "byte": "byte", "time": "ns", "hz": "hz"}
 
 
 def columns_table(columns: Sequence[Field]) -> str:
@@ -52,7 +54,32 @@ def with_columns(text: str, columns: Sequence[Field] = COLUMNS) -> str:
     return before + start + columns_table(columns) + end + after
 
 
+def short_names_table() -> str:
+    """The short names of metrics as a table of a page."""
+    rows = ["| name | what it is | unit | metrics | launches | source |", "|---|---|---|---|---|---|"]
+    for name, one in short_names().items():
+        metrics = [f"`{metric}`" for metric in one.metrics] or [
+            f"largest of `{one.largest_of.replace('|', chr(92) + '|')}`"
+        ]
+        made_of = ", else ".join(metrics) + (f" / `{one.over}`" if one.over else "")
+        unit = UNITS_OF_KINDS.get(one.kind, one.unit)
+        rows.append(
+            f"| `{name}` | {one.means} | {unit} | {made_of} | {COMBINED[one.by]} | {one.source.split(', ', 3)[3]} |"
+        )
+    sets_of = [f"| `{name}` | {', '.join(f'`{one}`' for one in columns)} |" for name, columns in sets().items()]
+    return "\n".join([*rows, "", "| set | columns |", "|---|---|", *sets_of]) + "\n"
+
+
+def with_short_names(text: str) -> str:
+    """The page with its tables of short names and sets made anew."""
+    before, start, rest = text.partition("tests.update_expectations -->\n")
+    _, end, after = rest.partition("<!-- end of short names -->")
+    return before + start + short_names_table() + end + after
+
+
 def main() -> None:
+    columns_page = ROOT / "docs" / "columns.md"
+    columns_page.write_text(with_short_names(columns_page.read_text("utf-8")), encoding="utf-8")
     for name, columns in PAGES.items():
         page = ROOT / "docs" / name
         page.write_text(with_columns(page.read_text("utf-8"), columns), encoding="utf-8")

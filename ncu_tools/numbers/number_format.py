@@ -65,6 +65,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "byte/s": lambda value: scaled(value, "B/s"),
     "number": digits,
     "fraction": percent,
+    "percent": lambda value: percent(value / 100),
     "hz": lambda value: scaled(value, "Hz"),
 }
 """Kind of a column -> how its values are formatted. Machine-readable formats print plain values instead."""

@@ -6,7 +6,7 @@ DuckDB is an extra. Its access to files, networks, extensions and Python variabl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,7 @@ def query(sql: str, tables: dict[str, QueryTable]) -> Answer:
     duckdb = _duckdb()
     with duckdb.connect(":memory:", config=CONFIGURATION) as connection:
         for name, table in tables.items():
-            if name in sql.lower():
+            if name in _tables_in(sql, connection, duckdb.Error):
                 connection.register(name, table.rows())
         connection.execute("SET lock_configuration = true")
         try:
@@ -92,6 +92,14 @@ def query(sql: str, tables: dict[str, QueryTable]) -> Answer:
                     "Make it again with: ncu-bench parse",
                 ) from error
             raise WrongUsage(_complaint(error), f"A query reads {' and '.join(tables)}, and nothing else.") from error
+
+
+def _tables_in(sql: str, connection: Any, refusal: type[Exception]) -> Collection[str]:
+    """The tables that a query names, in lower case; of a text that is no single query, its words."""
+    try:
+        return {str(name).lower().strip('"') for name in connection.get_table_names(sql)}
+    except refusal:
+        return set(re.findall(r"\w+", sql.lower()))
 
 
 def _duckdb() -> Any:

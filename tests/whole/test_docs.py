@@ -14,7 +14,7 @@ from benchmarks.house import SMALL_SAMPLE, code_rows, way_of
 from ncu_tools.cli import COMMANDS, cli, run
 from tests.conftest import ROOT
 from tests.update_expectations import PAGES as COLUMNS_ON_PAGES
-from tests.update_expectations import with_columns
+from tests.update_expectations import with_columns, with_short_names
 from tests.whole.test_house import MODULES, folder_of, modules_imported_by
 
 pytestmark = pytest.mark.slow
@@ -105,6 +105,12 @@ def test_the_columns_on_a_page_are_those_of_the_code(page: str) -> None:
     columns = COLUMNS_ON_PAGES[page]
     assert with_columns(text, columns) == text
     assert f"`{columns[-1].name}`" in text
+
+
+def test_the_short_names_on_the_page_of_columns_are_those_of_the_code() -> None:
+    text = (ROOT / "docs" / "columns.md").read_text("utf-8")
+    assert with_short_names(text) == text
+    assert "`sectors_per_request`" in text
 
 
 def test_the_figures_of_the_architecture_page_are_rows_of_the_script_that_prints_them() -> None:

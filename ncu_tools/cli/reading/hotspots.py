@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.hotspot_tables.metric_columns import columns_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
@@ -18,6 +19,7 @@ from ncu_tools.cli.options import (
     formulas_option,
     group_option,
     machine_option,
+    options_in,
     progress,
     rows_shown,
     show,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
 
     from ncu_tools.ceilings.machine_files import Machine
+    from ncu_tools.cli.hotspot_tables.metric_columns import MetricColumns
     from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
     from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
     from ncu_tools.kernels.hotspots import Hotspot, Hotspots
@@ -88,6 +91,33 @@ SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 """Order -> its column, which stays on narrow terminals; that of time stays anyway."""
 
 
+@dataclass(frozen=True)
+class AskedTable:
+    """What the rows of the table say: --units, --mix, --diagnose, --rules and --columns."""
+
+    units: bool
+    mix: bool
+    diagnose: bool
+    rules: bool
+    columns: tuple[str, ...]
+
+    def require_one_table(self, by: str, group: str, dask: str | None) -> None:
+        """Raise `WrongUsage` for options that exclude each other."""
+        others = self.units or self.diagnose
+        if self.mix and (others or self.rules or self.columns or dask or group != "name"):
+            raise WrongUsage(
+                "--mix is a table of its own.",
+                advice="Leave out --units, --diagnose, --rules, --columns, --group and --dask.",
+            )
+        if self.rules and (others or self.columns or by != "time"):
+            raise WrongUsage(
+                "--rules is a table of its own, ranked by what NVIDIA's rules could save.",
+                advice="Leave out --units, --diagnose, --columns and --by.",
+            )
+        if self.columns and self.units:
+            raise WrongUsage("--units chooses the columns, as --columns does.", advice="Leave one of them out.")
+
+
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
@@ -103,25 +133,26 @@ SORTED_BY = {"headroom": "headroom_ns", "flops": "flops", "dram": "dram_bytes"}
 @click.option("--units", is_flag=True, help="Show which units did the FLOPs: FP64, FP32, FP16, tensor cores by type.")
 @click.option("--mix", is_flag=True, help="Show what the instructions of each kernel do: shares by kind of opcode.")
 @click.option("--diagnose", is_flag=True, help="Say of each kernel what takes its time, the largest cause first.")
+@columns_option
+@click.option("--rules", is_flag=True, help="Rank what NVIDIA's rules say over the run by the time it could save.")
 @click.option("--full-names", is_flag=True, help="Show kernel names whole, however long.")
 @formulas_option
 @capture_option
 @selection_options
 @dask_option
 @format_option
+@options_in(AskedTable, "asked")
 def command(
     runs: tuple[str, ...],
     by: str,
     top: int | None,
     group: str,
     machine_name: str | None,
-    units: bool,
-    mix: bool,
-    diagnose: bool,
     full_names: bool,
     dask: str | None,
     output_format: str,
     only: Selection | None,
+    asked: AskedTable,
 ) -> None:
     """Show which kernels take the time, what bounds each, and how near it is to that bound.
 
@@ -130,7 +161,9 @@ def command(
     which every other output has.
     Headroom is the time that reaching its own roof would save, and its share of the run the most that could be gained.
     With --units the last row is the sum over all kernels of the run, shown or not. With --diagnose JSON has each cause
-    with its evidence: the numbers, their units and the metrics they come from.
+    with its evidence: the numbers, their units and the metrics they come from. --columns takes metrics by full name,
+    short names such as occupancy, l1_hit or top_stall, and sets of these such as memory. --rules ranks what NVIDIA's
+    rules say, each message once for all launches of a kernel.
 
     \b
     Example:
@@ -140,6 +173,9 @@ def command(
       ncu-bench hotspots report.ncu-rep --mix
       ncu-bench hotspots run --phase backward --kernel gemm
       ncu-bench hotspots report.csv --by headroom --diagnose
+      ncu-bench hotspots report.ncu-rep --columns occupancy,registers,l1_hit,top_stall
+      ncu-bench hotspots report.ncu-rep --columns memory --format csv
+      ncu-bench hotspots report.ncu-rep --rules
       ncu-bench hotspots s3://bucket/fleet --dask tcp://scheduler:8786
     """
     machine = None
@@ -148,14 +184,19 @@ def command(
 
         machine = find_machine(machine_name)
     require_no_dask(only, dask)
-    if mix and (units or diagnose or dask or group != "name"):
-        raise WrongUsage("--mix is a table of its own.", advice="Leave out --units, --diagnose, --group and --dask.")
+    asked.require_one_table(by, group, dask)
+    top = rows_shown(top, output_format)
     with engine_of(dask) as engine:
         found_runs = _located(runs, engine, only)
-        result, sums = _kernels(found_runs, machine, by, group, diagnose=diagnose)
-    top = rows_shown(top, output_format)
-    if mix:
+        if asked.rules:
+            table = _rules(found_runs, group, top, output_format)
+            table.notes = [*_pooled(runs), *table.notes]
+        else:
+            result, sums = _kernels(found_runs, machine, by, group, diagnose=asked.diagnose)
+            chosen = _chosen_columns(found_runs, asked.columns, group)
+    if asked.mix:
         table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
+    if asked.mix or asked.rules:
         show(table, output_format, full_names=full_names)
         return
     notes = [
@@ -167,22 +208,43 @@ def command(
     found, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
     notes += why_not
     rows = [{**asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None} for row in shown]
-    columns: Sequence[Column]
+    columns = _columns(result.rows, by, group, output_format, diagnose=asked.diagnose)
+    if asked.units:
+        columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
+    table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
+    if asked.diagnose:
+        table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
+    if chosen is not None:
+        table = chosen.beside(table, machine_readable=output_format in MACHINE_FORMATS)
+    show(table, output_format, full_names=full_names)
+
+
+def _columns(rows: Sequence[Hotspot], by: str, group: str, output_format: str, *, diagnose: bool) -> Sequence[Column]:
+    """The columns of the table of kernels."""
     columns = [one._replace(spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
     if group == OPERATORS:
         columns = [one._replace(title=OPERATORS) if one.name == "kernel" else one for one in columns]
-    if output_format not in MACHINE_FORMATS:
-        columns = [one for one in columns if one.name not in _unused(result.rows)]
     if output_format in MACHINE_FORMATS:
-        columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
-    elif diagnose:
-        columns = [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
-    if units:
-        columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
-    table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
+        return (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     if diagnose:
-        table.extra["diagnoses"] = [{"kernel": kernel, **one.as_json()} for kernel, one in found.items()]
-    show(table, output_format, full_names=full_names)
+        return [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
+    return [one for one in columns if one.name not in _unused(rows)]
+
+
+def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> MetricColumns | None:
+    """The columns of --columns; None without it."""
+    if not wanted:
+        return None
+    from ncu_tools.cli.hotspot_tables.metric_columns import metric_columns
+
+    return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
+
+
+def _rules(found: OnDisk | Run, group: str, top: int | None, output_format: str) -> Table:
+    """The table of --rules."""
+    from ncu_tools.cli.hotspot_tables.rules_of_run import rules_of_run
+
+    return rules_of_run(found, group, top, output_format)
 
 
 def _located(runs: Sequence[str], engine: Engine | None, only: Selection | None) -> OnDisk | Run:

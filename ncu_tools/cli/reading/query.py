@@ -15,6 +15,8 @@ from ncu_tools.cli.options import format_option, machine_option, progress, show
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.runs.loading import OnDisk, Run
     from ncu_tools.runs.sql_query import QueryTable
@@ -37,8 +39,9 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str) ->
     """Answer a question in SQL about a run, through DuckDB (pip install 'ncu-bench[query]').
 
     The tables are launches, a row per launch with every metric of the report under its name, and kernels, a row per
-    kernel name with what bounds it; of a sweep of ncu-bench bench there is points, a row per point. Units are in the
-    names; NULL is unknown and shown as nothing. Names with dots take double quotes. A query reads these tables and
+    kernel name with what bounds it, rules, a row per message of NVIDIA's rules, and metrics, what is known of each
+    metric; of a sweep of ncu-bench bench there is points, a row per point. Units are in the names; NULL is unknown and
+    shown as nothing. Names with dots take double quotes. A query reads these tables and
     nothing else: no files, no network, no changes.
 
     \b
@@ -46,6 +49,8 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str) ->
       ncu-bench query report.csv "SELECT kernel_short, sum(duration_ns) FROM launches GROUP BY ALL ORDER BY 2 DESC"
       ncu-bench query report.csv "SELECT kernel, bound FROM kernels WHERE bound_fraction < 0.5" --format csv
       ncu-bench query report.csv "DESCRIBE launches"
+      ncu-bench query report.ncu-rep "SELECT rule, message, metrics FROM rules WHERE speedup_type = 'global'"
+      ncu-bench query report.ncu-rep "SELECT metric, unit, description FROM metrics WHERE in_run"
       ncu-bench query sweep "SELECT target, batch_size, latency_mean_ns, throughput FROM points WHERE outcome = 'ok'"
     """
     from ncu_tools.bench.bench_runs import is_bench
@@ -70,7 +75,12 @@ def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, QueryTab
     with progress("Reading") as reading:
         located = locate(run, reading=reading)
     launches, notes = _launches(located)
-    return {"launches": launches, "kernels": _kernels(located, machine)}, notes
+    return {
+        "launches": launches,
+        "kernels": _kernels(located, machine),
+        "rules": _rules(located),
+        "metrics": _metrics(launches),
+    }, notes
 
 
 def _points(run: str, machine_name: str | None) -> tuple[dict[str, QueryTable], list[str]]:
@@ -111,6 +121,31 @@ def _kernels(run: OnDisk | Run, machine: Machine | None) -> QueryTable:
         return held_in_memory(kernels_table(hotspots_of(run, machine).rows))
 
     return QueryTable(lambda: table().rows(), lambda: table().held())
+
+
+def _rules(run: OnDisk | Run) -> QueryTable:
+    """The messages of NVIDIA's rules, read when a query needs them."""
+    from ncu_tools.kernels.view.nvidia_rules import OF_TABLE, TABLE_COLUMNS, rules_table
+    from ncu_tools.runs.loading import OnDisk
+    from ncu_tools.runs.sql_query import QueryTable
+
+    def table() -> pa.Table:
+        launches = run.read(OF_TABLE).table if isinstance(run, OnDisk) else run.table
+        return rules_table(launches)
+
+    return QueryTable(table, lambda: list(TABLE_COLUMNS))
+
+
+def _metrics(launches: QueryTable) -> QueryTable:
+    """What is known of the metrics of a run and of others, made when a query needs it."""
+    from ncu_tools.runs.sql_query import QueryTable
+
+    def table() -> pa.Table:
+        from ncu_tools.kernels.view.columns.metric_table import metrics_table
+
+        return metrics_table(launches.rows().schema, launches.held())
+
+    return QueryTable(table, lambda: table().column_names)
 
 
 def _column(name: str, number: bool) -> Column:

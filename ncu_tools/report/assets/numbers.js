@@ -39,8 +39,11 @@ function duration(nanoseconds) {
   return `${digits(nanoseconds / (step || 1))} ${unit}`;
 }
 
+// Of two equally near tenths the even one, as in Python; toFixed takes the greater one. Only .25 and .75 are such halves.
 function percent(fraction) {
-  return `${(100 * fraction).toFixed(1)} %`;
+  const value = 100 * fraction, whole = Math.trunc(Math.abs(value));
+  const isHalf = Math.abs(value) - whole === 0.25;
+  return `${isHalf ? `${value < 0 ? "-" : ""}${whole}.2` : value.toFixed(1)} %`;
 }
 
 const FORMATS = {
@@ -54,6 +57,7 @@ const FORMATS = {
   "byte/s": (value) => scaled(value, "B/s"),
   "number": digits,
   fraction: percent,
+  percent: (value) => percent(value / 100),
   hz: (value) => scaled(value, "Hz"),
 };
 

@@ -226,6 +226,7 @@ def _identity(launches: Sequence[Launch], report: Report) -> dict[str, Any]:
         "invocations": [launch.invocations for launch in launches],
         "failed": [launch.failed for launch in launches],
         "rules": [_rules(launch) for launch in launches],
+        "rule_metrics": [_rule_metrics(launch) for launch in launches],
     }
 
 
@@ -266,6 +267,11 @@ def _rules(launch: Launch) -> list[dict[str, str]] | None:
         }
         for rule in launch.rules
     ]  # fmt: skip
+
+
+def _rule_metrics(launch: Launch) -> list[str] | None:
+    metrics = [rule.metrics for rule in launch.rules]
+    return metrics if any(metrics) else None
 
 
 def describe(name: str, report: Report, unit: str) -> dict[bytes, bytes]:

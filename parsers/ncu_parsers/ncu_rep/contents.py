@@ -12,7 +12,7 @@ from ncu_parsers.ncu_rep.blocks import Blocks, Content, blocks_of, opened
 from ncu_parsers.ncu_rep.fields import text_of
 from ncu_parsers.ncu_rep.instances import kinds_of, with_instances
 from ncu_parsers.ncu_rep.launch_batches import launches_of
-from ncu_parsers.ncu_rep.result_details import focus_of, rules_of
+from ncu_parsers.ncu_rep.result_details import rules_of
 from ncu_parsers.ncu_rep.results import Lost, Result, results_of
 from ncu_parsers.ncu_rep.source_code import codes_of
 from ncu_parsers.schema.instance_table import KINDS
@@ -95,8 +95,9 @@ def _add_result(found: Contents, result: Result, names: list[str], codes: npt.ND
         found.kernels.add(text_of(message.name or message.function))
         rules = rules_of(message)
         found.rules.add(len(rules), [rule.name for rule in rules])
-        for rule, metrics in focus_of(message).items():
-            found.focus.setdefault(rule, set()).update(metrics)
+        for rule in rules:
+            if rule.metrics:
+                found.focus.setdefault(rule.name, set()).update(rule.metrics.split("; "))
         found.speedups += sum(bool(rule.speedup) for rule in rules)
     else:
         found.ranges += 1

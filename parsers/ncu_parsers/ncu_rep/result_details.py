@@ -50,17 +50,8 @@ def _rule(rule: Any, item: Any) -> Rule:
         kind, text = RULE_KINDS.get(item.message.kind, ""), replace_links(text_of(item.message.text))
     if item.HasField("speedup"):
         speedup_type, speedup = SPEEDUP_TYPES.get(item.speedup.kind, ""), f"{item.speedup.percent:.2f}"
-    return Rule(text_of(rule.section), text_of(rule.name), kind, text, speedup_type, speedup)
-
-
-def focus_of(result: Any) -> dict[str, list[str]]:
-    """The metrics that each rule's messages stand on, by the rule's name."""
-    found: dict[str, list[str]] = {}
-    for rule in result.rules:
-        metrics = [text_of(focus.metric) for item in rule.body.items for focus in item.focus]
-        if metrics:
-            found.setdefault(text_of(rule.name), []).extend(metrics)
-    return found
+    metrics = "; ".join(dict.fromkeys(text_of(focus.metric) for focus in item.focus))
+    return Rule(text_of(rule.section), text_of(rule.name), kind, text, speedup_type, speedup, metrics)
 
 
 def replace_links(text: str) -> str:

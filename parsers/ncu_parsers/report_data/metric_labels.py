@@ -36,6 +36,15 @@ def _known() -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(__file__).with_name("labels.toml").read_text("utf-8"))
 
 
+def labels_of_metrics() -> dict[str, tuple[str, str]]:
+    """Section and label of each metric of `labels.toml`; of several the first."""
+    found: dict[str, tuple[str, str]] = {}
+    for section, labels in _known().items():
+        for label, metric in labels.items():
+            found.setdefault(metric, (section, label))
+    return found
+
+
 @lru_cache(maxsize=65536)
 def metric_of_label(section: str, body: str, label: str) -> LabelledMetric:
     """The metric that `label` stands for in `section`.

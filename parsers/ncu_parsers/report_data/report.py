@@ -59,7 +59,10 @@ class Metric(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A result of one of NVIDIA's rules, as printed on the details page."""
+    """A result of one of NVIDIA's rules, as printed on the details page.
+
+    `metrics` are the names of those that it stands on, as "a; b"; "" where a report, as the page, has none.
+    """
 
     section: str
     name: str
@@ -67,6 +70,7 @@ class Rule(NamedTuple):
     description: str
     speedup_type: str
     speedup: str
+    metrics: str = ""
 
 
 @dataclass

@@ -20,7 +20,9 @@ from ncu_launch.counters.metrics import TENSOR_FLOAT_PRECISIONS, TENSOR_INTEGER_
 from ncu_parsers.schema import arrays
 
 SCHEMA_VERSION = 1
-"""History: 1 (2026-11)."""
+"""History: 1 (2026-11). A column may be added within a version, as `rule_metrics` was: readers go by names, and take
+what a file lacks for null.
+"""
 
 Floats = npt.NDArray[np.float64]
 
@@ -147,8 +149,16 @@ MEASURE_COLUMNS: tuple[Field, ...] = (
 )
 
 RULES_COLUMN = Field("rules", _RULES, "", "results of NVIDIA's rules on the details page", "the report has none")
+RULE_METRICS_COLUMN = Field(
+    "rule_metrics",
+    pa.list_(pa.string()),
+    "",
+    'the metrics that each of the rules stands on, as "a; b", by name or by label; "" for none',
+    "only binary reports say",
+)
+"""A column beside `rules`, not a field of it: files without the column stay readable, by older releases too."""
 
-COLUMNS: tuple[Field, ...] = (*IDENTITY_COLUMNS, *MEASURE_COLUMNS, RULES_COLUMN)
+COLUMNS: tuple[Field, ...] = (*IDENTITY_COLUMNS, *MEASURE_COLUMNS, RULES_COLUMN, RULE_METRICS_COLUMN)
 COLUMN_NAMES = frozenset(column.name for column in COLUMNS)
 
 
@@ -368,7 +378,10 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _reconciled(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Unify types per column: numbers of different types become float64; a mix of numbers and text becomes text."""
+    """Unify types per column: numbers of different types become float64, a mix of numbers and text becomes text.
+
+    Lists of the same items become lists that call them alike.
+    """
     types: dict[str, set[pa.DataType]] = {}
     for table in tables:
         for field in table.schema:
@@ -387,6 +400,9 @@ def _reconciled(tables: Sequence[pa.Table]) -> list[pa.Table]:
 
 
 def _common_type(types: Iterable[pa.DataType]) -> pa.DataType:
+    items = {kind.value_type if pa.types.is_list(kind) else None for kind in types}
+    if len(items) == 1 and None not in items:  # Parquet calls the items of a list "element", Arrow "item"
+        return pa.list_(items.pop())
     numeric = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in types)
     return pa.float64() if numeric else pa.string()
 

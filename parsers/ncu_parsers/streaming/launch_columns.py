@@ -86,6 +86,15 @@ class Rules(NamedTuple):
             {field: _spelled_out(texts) for field, texts in self.fields.items()}, self.counts, tables.RULES_COLUMN.type
         )
 
+    def metrics(self) -> list[list[str] | None] | None:
+        """The metrics that the rules of each launch stand on, a text per rule; None where no rule says any."""
+        texts = self.fields["metrics"]
+        if not any(texts.words):
+            return None
+        each = iter([texts.words[code] if code >= 0 else "" for code in texts.codes.tolist()])
+        of_launches = ([next(each) for _ in range(count)] for count in self.counts.tolist())
+        return [metrics if any(metrics) else None for metrics in of_launches]
+
 
 def _spelled_out(texts: Texts) -> pa.Array:
     """Texts as strings; "" where a row does not reach the column."""
@@ -242,6 +251,7 @@ def _identity(columns: LaunchColumns, report: Report) -> dict[str, Any]:
         "invocations": None,
         "failed": columns.failed,
         "rules": columns.rules and columns.rules.array(),
+        "rule_metrics": columns.rules and columns.rules.metrics(),
     }
 
 

@@ -13,7 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from ncu_parsers.ncu_rep.fields import MESSAGES, Damaged, decoded
+from ncu_parsers.parquet.reader import read_launches
+from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.parse.parse import Parsed, parse, parse_into
+from ncu_parsers.schema.tables import concatenated, with_metadata
 from ncu_parsers.sources.memory import TooBig
 from ncu_parsers.sources.sources import Source
 
@@ -28,6 +31,7 @@ from tests.support.binary_reports import (
     sized,
     with_field,
 )
+from tests.support.ran import ran
 
 TIME = "gpu__time_duration.sum"
 
@@ -279,3 +283,35 @@ def test_without_protobufs_c_extension_a_report_is_read_with_a_note(tmp_path: Pa
     for line in done.stdout.splitlines():
         assert line.startswith("3 ['read by the Python implementation of protobuf")
     assert len(done.stdout.splitlines()) == 2
+
+
+def rule(name: str, *metrics: str) -> bytes:
+    """A rule with one message, which stands on these metrics."""
+    message = field(1, field(1, b"Slow.") + field(2, 4)) + b"".join(field(8, field(2, one.encode())) for one in metrics)
+    return field(19, field(1, name.encode()) + field(3, field(1, message)) + field(4, b"SpeedOfLight"))
+
+
+def test_the_metrics_of_rules_lie_beside_the_rules_in_parquet_too(tmp_path: Path) -> None:
+    kernels = [Kernel(more=rule("A", "x__a.sum", "x__b.sum") + rule("B")), Kernel("quiet"), Kernel("c", more=rule("C"))]
+    source = written(tmp_path, report_of(kernels))
+    parse_into(tmp_path / "launches.parquet", [source])
+    for table in (parse([source]).table, read_launches(tmp_path / "launches.parquet")):
+        assert table is not None
+        assert [[one["name"] for one in rules or []] for rules in table["rules"].to_pylist()] == [["A", "B"], [], ["C"]]
+        assert table["rule_metrics"].to_pylist() == [["x__a.sum; x__b.sum", ""], None, None]
+
+
+def test_launches_of_an_older_file_have_rules_without_metrics_beside_newer_ones(tmp_path: Path) -> None:
+    newer = parse([written(tmp_path, report_of([Kernel(more=rule("A", "x__a.sum"))]))]).table
+    assert newer is not None
+    older = tmp_path / "older.parquet"
+    write_table(with_metadata(newer.drop_columns(["rule_metrics"]), {"schema_version": 1}), older)
+    both = concatenated([read_launches(older), newer])
+    assert both["rule_metrics"].to_pylist() == [None, ["x__a.sum"]]
+    assert [rules[0]["name"] for rules in both["rules"].to_pylist()] == ["A", "A"]
+
+
+def test_launches_of_a_file_and_of_a_report_are_shown_together(tmp_path: Path) -> None:
+    source = written(tmp_path, report_of([Kernel(more=rule("A", "x__a.sum"))]))
+    parse_into(tmp_path / "launches.parquet", [source])
+    assert ran("hotspots", str(tmp_path / "launches.parquet"), source.path).exit_code == 0

@@ -41,7 +41,7 @@ LAUNCHES = {
 """Part of the file name -> version, launches and device in the reports' index."""
 
 PRINTABLE_BY_NCU_2022_3 = ["AveryClapp__", "eschnett__", "josiahls__", "strrules105__"]
-KNOWN_TO_THE_FILE_ONLY = {"device_id", "grid", "block", "rules", "nvtx_path", "flops_basis"}
+KNOWN_TO_THE_FILE_ONLY = {"device_id", "grid", "block", "rules", "rule_metrics", "nvtx_path", "flops_basis"}
 """Columns that pages of ncu 2022.3 lack or abbreviate."""
 
 pytestmark = [pytest.mark.slow, needs_shared_reports]
@@ -200,6 +200,16 @@ def test_rules_of_newer_reports_have_estimated_speedups() -> None:
     (row,) = rows(report("bobschreiner__"))
     gains = [(rule["kind"], rule["speedup_type"], rule["speedup"]) for rule in row["rules"]]
     assert gains == [("INF", "", ""), ("OPT", "local", "18.79"), ("OPT", "local", "43.75"), ("OPT", "global", "13.98")]
+
+
+def test_rules_of_a_binary_report_name_the_metrics_that_they_stand_on_and_those_of_its_page_none() -> None:
+    (page,) = (path for path in shared_reports("ncu_csv") if path.name.endswith("2022.3.details.csv"))
+    for row in rows(report("eschnett__")):
+        metrics = dict(zip((rule["description"] for rule in row["rules"]), row["rule_metrics"], strict=True))
+        (named,) = {names for text, names in metrics.items() if text.startswith("On average, each warp")}
+        assert named.startswith("smsp__issue_active.avg.per_cycle_active; smsp__average_warps_issue_stalled_")
+        assert "" in row["rule_metrics"]
+    assert [row["rule_metrics"] for row in rows(page)] == [None, None]
 
 
 @pytest.mark.parametrize(

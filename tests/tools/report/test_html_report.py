@@ -302,7 +302,18 @@ class TestMarkers:
 class TestInChromium:
     def test_numbers_are_written_as_everywhere_else(self, opened: Opened) -> None:
         mantissas = np.random.default_rng(1).uniform(1, 10, 21)
-        values = [0, 999.9, 1000, 12345.6, *(mantissas * 10.0 ** np.arange(-6.0, 15.0)).tolist()]
+        values = [
+            0,
+            0.25,
+            -0.25,
+            0.75,
+            0.0025,
+            0.0075,
+            999.9,
+            1000,
+            12345.6,
+            *(mantissas * 10.0 ** np.arange(-6.0, 15.0)).tolist(),
+        ]
         for kind in FORMATS:
             if kind not in ("text", "count"):
                 in_page = opened.page.evaluate("([kind, values]) => values.map(FORMATS[kind])", [kind, values])

@@ -7,7 +7,9 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from ncu_launch.errors import NcuBenchError, WrongUsage
@@ -18,7 +20,7 @@ from ncu_parsers.schema.bench_table import bench_table
 from benchmarks import generate
 from ncu_tools.bench.bench_runs import points_of
 from ncu_tools.cli import cli
-from ncu_tools.runs.sql_query import Answer, held_in_memory, query
+from ncu_tools.runs.sql_query import Answer, QueryTable, held_in_memory, query
 from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
 
@@ -165,3 +167,66 @@ def test_a_streamed_report_is_queried_like_any_other(tmp_path: Path) -> None:
     counted = [json.loads(ask("SELECT count(*) AS n FROM launches", "--format", "json", report=str(one)).stdout)["rows"]
                for one in (launches, report)]  # fmt: skip
     assert counted[0] == counted[1] == [{"n": len(read_launches(launches))}]
+
+
+class TestRulesAndMetrics:
+    RULES = str(SAMPLES / "d02-long-rules.csv")
+
+    def test_a_row_of_rules_is_a_message_with_its_launch(self) -> None:
+        sql = "SELECT count(*)::int AS n FROM rules JOIN launches USING (process_id, launch_id)"
+        joined = answered(sql, self.RULES)
+        assert joined == answered("SELECT sum(len(rules))::int AS n FROM launches", self.RULES)
+        named = answered("SELECT DISTINCT rule, section, kind FROM rules WHERE message IS NOT NULL", self.RULES)
+        assert all(all(row.values()) for row in named)
+
+    def test_speedups_are_numbers(self) -> None:
+        (row,) = answered("SELECT typeof(estimated_speedup_percent) AS kind FROM rules LIMIT 1", self.RULES)
+        assert row["kind"] == "DOUBLE"
+
+    def test_rules_of_a_report_without_any_are_none(self) -> None:
+        assert answered("SELECT count(*) AS n FROM rules", REPORT) == [{"n": 0}]
+
+    def test_metrics_say_what_they_are_and_whether_the_run_has_them(self) -> None:
+        (row,) = answered("SELECT * FROM metrics WHERE short_name = 'occupancy'", self.RULES)
+        assert row["metric"] == "sm__warps_active.avg.pct_of_peak_sustained_active"
+        assert row["unit"] == "%"
+        assert row["title"] == "Achieved Occupancy"
+        assert row["section"] == "Occupancy"
+        assert "share of those that it can hold" in row["description"]
+        assert row["description_source"].startswith("NVIDIA")
+        assert row["counted_on"] == "streaming multiprocessors (SM)"
+        assert "per cent of the peak rate" in row["calculation"]
+        assert row["combined"] == "mean weighted by time"
+        assert row["in_run"] is True
+
+    def test_metrics_that_the_run_lacks_are_known_too(self) -> None:
+        sql = "SELECT in_run, description FROM metrics WHERE metric = 'smsp__pcsamp_warps_issue_stalled_membar'"
+        assert answered(sql, REPORT) == [{"in_run": False, "description": "a warp waits: it waits at a memory fence"}]
+
+    def test_every_metric_of_the_run_is_there_once(self) -> None:
+        (row,) = answered("SELECT count(*) AS all, count(DISTINCT metric) AS names FROM metrics", REPORT)
+        assert row["all"] == row["names"]
+        held = answered("SELECT count(*) AS n FROM metrics WHERE metric = 'duration_ns' AND in_run", REPORT)
+        assert held == [{"n": 1}]
+
+    def test_only_tables_that_the_query_names_are_read(self) -> None:
+        def unwanted() -> pa.Table:
+            raise AssertionError("read")
+
+        launches = table(launch("rules metrics", ns=5))
+        tables = {"launches": held_in_memory(launches), "rules": QueryTable(unwanted, list)}
+        assert query("SELECT kernel_name AS rules FROM launches", tables).rows == [("rules metrics",)]
+
+    def test_a_dataset_names_the_run_of_each_message(self, tmp_path: Path) -> None:
+        done = CliRunner().invoke(cli, ["parse", self.RULES, "-o", str(tmp_path / "set") + "/"])
+        assert done.exit_code == 0, done.output
+        sql = "SELECT count(*) AS n FROM rules"
+        assert answered(sql, str(tmp_path / "set")) == answered(sql, self.RULES)
+
+
+def answered(sql: str, report: str) -> list[dict[str, Any]]:
+    """The rows of an answer."""
+    asked = ask(sql, "--format", "json", report=report)
+    assert asked.exit_code == 0, asked.output
+    rows: list[dict[str, Any]] = json.loads(asked.stdout)["rows"]
+    return rows

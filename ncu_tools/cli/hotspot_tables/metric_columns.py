@@ -1,0 +1,214 @@
+"""--columns of `hotspots`: the metrics that a user names, as columns beside the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from ncu_tools.cli.options import terminal_width
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.kernels.view.columns.column_names import ChosenColumn
+    from ncu_tools.kernels.view.columns.column_sums import ColumnSums
+    from ncu_tools.runs.loading import OnDisk, Run
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+KINDS = {
+    "%": "percent", "ns": "time", "FLOP": "flop", "OP": "op", "FLOP/s": "flop/s", "byte": "byte", "byte/s": "byte/s",
+    "hz": "hz",
+}  # fmt: skip
+"""Unit of a metric in a report -> how its values are written."""
+BESIDE = {"kernel": None, "launches": 3, "time_total_ns": 2, "time_share": 1}
+"""Columns that stay beside those asked for -> how early they go where there is no room."""
+WIDEST_TITLE = 20
+LIKE_A_METRIC = 0.85
+"""How alike the name of a metric must be to one that a report lacks, to be named beside it."""
+
+
+def columns_option(function: Function) -> Function:
+    """--columns: metrics as columns, by full name, short name or set."""
+    return click.option(
+        "--columns", metavar="LIST", multiple=True, shell_complete=_completions,
+        help="Show these metrics: short names, sets, or names in full, with commas between (docs/columns.md).",
+    )(function)  # fmt: skip
+
+
+def _completions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What the last name behind a comma may be: a set, a short name, or a metric by its full name."""
+    from ncu_tools.kernels.view.columns.column_names import sets, short_names
+
+    before, comma, begun = incomplete.rpartition(",")
+    known = {name: f"set: {', '.join(columns)}" for name, columns in sets().items()}
+    known |= {name: column.title for name, column in short_names().items()}
+    if "__" in begun:
+        known = {metric: column.title for column in short_names().values() for metric in column.metrics}
+    return [
+        CompletionItem(f"{before}{comma}{name}", help=title) for name, title in known.items() if name.startswith(begun)
+    ]
+
+
+@dataclass
+class KernelsWithColumns(Table):
+    """A table that shows every column that was `asked` for by name, even if no kernel has a value in it."""
+
+    asked: Collection[str] = ()
+
+    def shown_columns(self) -> list[Column]:
+        """The columns with any value, and those that were asked for."""
+        kept = {column.name for column in super().shown_columns()}.union(self.asked)
+        return [column for column in self.columns if column.name in kept]
+
+
+@dataclass
+class MetricColumns:
+    """The columns that were asked for, in order, with cells by kernel, notes, and what JSON says of each."""
+
+    columns: list[Column]
+    cells: dict[str, dict[str, Any]]
+    notes: list[str]
+    described: list[dict[str, Any]]
+
+    def beside(self, table: Table, *, machine_readable: bool) -> Table:
+        """The table of kernels with these columns: instead of its own for people, behind them for programs."""
+        names = {column.name for column in self.columns}
+        own = [column for column in table.columns if machine_readable or column.name in BESIDE]
+        kept = [one if machine_readable else one._replace(spare=BESIDE[one.name]) for one in own]
+        kept = [column for column in kept if machine_readable or column.name not in names]
+        kept_names = {column.name for column in kept}
+        columns = [*kept, *(column for column in self.columns if column.name not in kept_names)]
+        columns += [column for column in table.columns if column.prose and column.name not in kept_names]
+        rows = [{**row, **self.cells.get(row["kernel"], {})} for row in table.rows]
+        several = any((row["launches"] or 0) > 1 for row in table.rows)
+        filled = [one for one in self.described if one["metrics"]]
+        notes = [*self.notes, *([combined_note(filled)] if several and filled else []), *table.notes]
+        extra = {**table.extra, "metric_columns": self.described}
+        return KernelsWithColumns(table.command, columns, rows, notes, extra, asked=names)
+
+
+def metric_columns(run: OnDisk | Run, wanted: Sequence[str], group: str, own: Sequence[Column]) -> MetricColumns:
+    """The columns that `wanted` names for the kernels of a run; those of `own` are passed through.
+
+    Raises `WrongUsage` for a name that is none.
+    """
+    from ncu_tools.kernels.view.columns.column_names import chosen
+    from ncu_tools.kernels.view.columns.column_sums import column_sums
+
+    of_run = _names_in(run)
+    own_by_name = {column.name: column for column in own}
+    asked = chosen(wanted, of_run, own_by_name)
+    new = [one for one in asked if not isinstance(one, str)]
+    sums = column_sums(run, new, group)
+    values = {one.name: sums.values(one) for one in new}
+    cells: dict[str, dict[str, Any]] = {}
+    for name, by_kernel in values.items():
+        for kernel, value in by_kernel.items():
+            cells.setdefault(kernel, {})[name] = value
+    columns = [own_by_name[one] if isinstance(one, str) else _column(one, sums, values[one.name]) for one in asked]
+    notes = [*_missing(new, of_run), *_partly_summed(new, values, of_run), *_shortened(columns, own_by_name)]
+    return MetricColumns(columns, cells, notes, [_described(one, sums) for one in new])
+
+
+def _names_in(run: OnDisk | Run) -> list[str]:
+    """The columns of the run's launches that have any value."""
+    from ncu_parsers.parquet.reader import filled_columns
+
+    from ncu_tools.runs.loading import OnDisk
+
+    if isinstance(run, OnDisk):
+        return filled_columns(run.file)
+    return [name for name in run.table.column_names if run.table.column(name).null_count < len(run.table)]
+
+
+def _column(one: ChosenColumn, sums: ColumnSums, values: dict[str, Any]) -> Column:
+    unit = _unit(one, sums)
+    is_text = any(isinstance(value, str) for value in values.values())
+    kind = "text" if is_text else _kind(one.kind, unit)
+    return Column(one.name, _title(one), kind, unit, wide=is_text)
+
+
+def _kind(kind: str, unit: str) -> str:
+    if kind:
+        return "number" if kind == "count" else kind
+    return KINDS.get(unit, "number")
+
+
+def _unit(one: ChosenColumn, sums: ColumnSums) -> str:
+    if one.unit or one.over or one.gives:
+        return one.unit
+    return next((sums.units[metric] for metric in sums.metrics_in_run(one)), "")
+
+
+def _title(one: ChosenColumn) -> str:
+    """The name; on a terminal, where long names would leave no room for others, a shorter one."""
+    if terminal_width() is None:
+        return one.name
+    if one.heading or len(one.name) <= WIDEST_TITLE:
+        return one.heading or one.name
+    return f"{one.name[: WIDEST_TITLE - 10]}…{one.name[-9:]}"
+
+
+def _described(one: ChosenColumn, sums: ColumnSums) -> dict[str, Any]:
+    from ncu_tools.kernels.view.columns.column_names import COMBINED
+
+    return {
+        "name": one.name,
+        "title": one.title,
+        "unit": _unit(one, sums),
+        "metrics": sums.metrics_in_run(one),
+        "combined": COMBINED[one.by],
+        "meaning": one.means or None,
+        "source": one.source or None,
+    }
+
+
+def combined_note(asked: Sequence[dict[str, Any]]) -> str:
+    """The note on how the launches of a kernel are combined."""
+    ways: dict[str, list[str]] = {}
+    for one in asked:
+        ways.setdefault(one["combined"], []).append(one["name"])
+    return "several launches of a kernel are combined: " + "; ".join(
+        f"{', '.join(names)} by {way}" for way, names in ways.items()
+    )
+
+
+def _missing(columns: Sequence[ChosenColumn], in_run: Collection[str]) -> list[str]:
+    """The note on columns that the report has no metric for, with what collects them; [] if there are none."""
+    from ncu_tools.kernels.view.columns.column_names import METRIC_NAME, near
+
+    lacking = [one for one in columns if not _is_there(one, in_run)]
+    if not lacking:
+        return []
+    sections = dict.fromkeys(one.section for one in lacking if one.section)
+    metrics = [one.name for one in lacking if not one.section and METRIC_NAME.fullmatch(one.name)]
+    asks = [*(f"--section {section}" for section in sections), *([f"--metrics {','.join(metrics)}"] * bool(metrics))]
+    command = f"ncu {' '.join(asks) or '--set full'} -o REPORT PROGRAM"
+    alike = [name for metric in metrics for name in near(metric, in_run, LIKE_A_METRIC)]
+    names = ", ".join(one.name for one in lacking)
+    has = f" (it has {', '.join(dict.fromkeys(alike))})" if alike else ""
+    return [f"not in the report{has}, so empty: {names}; collect with: {command}"]
+
+
+def _is_there(one: ChosenColumn, in_run: Collection[str]) -> bool:
+    needed = [name for name in in_run if one.needs(name)]
+    return len(needed) > 1 if one.over else bool(needed)
+
+
+def _partly_summed(
+    columns: Sequence[ChosenColumn], values: dict[str, dict[str, Any]], in_run: Collection[str]
+) -> list[str]:
+    from ncu_tools.kernels.view.columns.column_names import SUM
+
+    partly = [
+        one.name for one in columns if one.by == SUM and _is_there(one, in_run) and None in values[one.name].values()
+    ]
+    return [f"no sum of {', '.join(partly)} for kernels of which some launch lacks it"] if partly else []
+
+
+def _shortened(columns: Sequence[Column], own: Collection[str]) -> list[str]:
+    return [f"{one.title} is {one.name}" for one in columns if one.name not in own and "…" in one.title]

@@ -1,0 +1,100 @@
+"""--rules of `hotspots`: NVIDIA's rules over a whole run, ranked by the time that they could save."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ncu_tools.cli.options import MACHINE_FORMATS, hidden_rows
+from ncu_tools.numbers.number_format import counted
+from ncu_tools.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from ncu_tools.kernels.view.nvidia_rules import RankedRule, RuleSums
+    from ncu_tools.runs.loading import OnDisk, Run
+
+FOR_PEOPLE = (
+    Column("estimated_saving_ns", "est. saving", "time", "ns", spare=0),
+    Column("estimated_saving_share", "of run", "fraction", spare=2),
+    Column("estimated_speedup", "speed-up", "percent", "%", spare=0),
+    Column("speedup_type", "type", spare=0),
+    Column("kernel", "kernel", wide=True),
+    Column("launches", "launches", "count", spare=4),
+    Column("time_share", "share", "fraction", spare=3),
+    Column("message", "NVIDIA's rule, and what it says", wide=True),
+)
+MACHINE_READABLE = (
+    Column("kernel", "kernel"),
+    Column("rule", "rule"),
+    Column("section", "section"),
+    Column("kind", "kind"),
+    Column("message", "message"),
+    Column("estimated_speedup", "speed-up", "percent", "%"),
+    Column("speedup_type", "type"),
+    Column("estimated_saving_ns", "est. saving", "time", "ns"),
+    Column("estimated_saving_share", "of run", "fraction"),
+    Column("launches", "launches", "count"),
+    Column("time_ns", "time", "time", "ns"),
+    Column("time_share", "share", "fraction"),
+    Column("metrics", "metrics"),
+)
+ESTIMATE = (
+    "speed-ups are NVIDIA's estimates: a global one is of the launch's time, and what it could save follows from it; "
+    "they overlap, so they do not add up"
+)
+OF_LOCAL = "a local speed-up is of the hardware that the rule looks at, no share of the time: it is ranked behind"
+NO_RULES = (
+    "no launch has results of NVIDIA's rules: binary reports of whole sections hold them, and ncu --page details "
+    "--csv prints them"
+)
+
+
+def rules_of_run(run: OnDisk | Run, group: str, top: int | None, output_format: str) -> Table:
+    """The table of --rules: a line for each message and kernel."""
+    from ncu_tools.kernels.view.nvidia_rules import rule_sums
+
+    sums = rule_sums(run, group)
+    found = sums.ranked()
+    notes = [*_notes(sums, found), *hidden_rows(len(found), top, "more message", "more messages"), *sums.reports]
+    if output_format in MACHINE_FORMATS:
+        rows = [{**asdict(one), "metrics": "; ".join(one.metrics) or None} for one in found[:top]]
+        return Table("rules", MACHINE_READABLE, rows, notes)
+    names = _short_names(found)
+    rows = [_row(one, names) for one in found[:top]]
+    columns = [one for one in FOR_PEOPLE if one.wide or any(row[one.name] is not None for row in rows)]
+    return Table("rules", columns, rows, notes)
+
+
+def _row(one: RankedRule, names: dict[str, str]) -> dict[str, Any]:
+    from ncu_tools.kernels.view.nvidia_rules import first_sentence
+
+    message = f"{one.rule}: {first_sentence(one.message)}"
+    return {**asdict(one), "kernel": names[one.kernel], "message": message, "speedup_type": one.speedup_type or None}
+
+
+def _short_names(found: list[RankedRule]) -> dict[str, str]:
+    """What kernels are called on a line: by the function, or in full where that would be of several."""
+    from ncu_parsers.schema.tables import short_name
+
+    kernels = list(dict.fromkeys(one.kernel for one in found))
+    how_often = Counter(map(short_name, kernels))
+    return {kernel: short if how_often[short := short_name(kernel)] == 1 else kernel for kernel in kernels}
+
+
+def _notes(sums: RuleSums, found: list[RankedRule]) -> list[str]:
+    notes = []
+    if not sums.with_rules:
+        return [NO_RULES]
+    if any(one.estimated_speedup is not None for one in found):
+        notes.append(ESTIMATE)
+    else:
+        notes.append("no rule estimates a speed-up (ncu does from 2023.2 on): ranked by time of the launches")
+    if any(one.speedup_type == "local" for one in found):
+        notes.append(OF_LOCAL)
+    if sums.with_rules < sums.launches:
+        notes.append(f"{sums.launches - sums.with_rules} of {sums.launches} launches have no results of rules")
+    if sums.informing:
+        messages = counted(sums.informing, "message that only informs", "messages that only inform")
+        notes.append(f"{messages} left out; the table rules of ncu-bench query has all")
+    return notes

@@ -1,0 +1,259 @@
+"""Columns of kernels from the metrics of their launches, added in batches, so that a run of any size has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from ncu_parsers.parquet.reader import launch_batches
+from ncu_parsers.schema import tables
+from ncu_parsers.schema.tables import Floats
+
+from ncu_tools.kernels.hotspots import grouping
+from ncu_tools.kernels.kernel_sums import Keys, NamedSums, or_none
+from ncu_tools.kernels.view.columns.column_names import MEDIAN, MOST_TIME, RATIO, SUM, ChosenColumn
+from ncu_tools.runs.loading import OnDisk, Run
+from ncu_tools.runs.partition_sums import OF_GROUPS, OF_OPERATORS, notes_of_reports, sums_of_run
+
+OF_LAUNCHES = ("source", "kernel_name", "kernel_short", "invocations", "failed", "duration_ns", *OF_OPERATORS)
+NAME, VALUE, SHARE = "name", "value", "share"
+Value = float | str | None
+
+
+class ColumnSums:
+    """Sums over the launches of each kernel for `columns`; `group` is one of `hotspots.GROUPS`.
+
+    Failed launches are left out. `units` are those that the report gives metrics.
+    """
+
+    def __init__(self, columns: Sequence[ChosenColumn], group: str) -> None:
+        self.reports: dict[str, None] = {}
+        self.units: dict[str, str] = {}
+        self._columns, self._group = columns, group
+        self._numbers: dict[str, int] = {}
+        self._sums = NamedSums()
+        self._occurrences: dict[str, _Occurrences] = {}
+        self._families: dict[str, dict[str, None]] = {}
+
+    def add(self, table: pa.Table) -> None:
+        """Add launches."""
+        self.reports |= notes_of_reports(table)
+        places, titles = grouping(table, self._group)
+        keys = self._numbered(titles)[places]
+        weight = np.where(tables.floats(table, "failed") > 0, 0.0, tables.launch_counts(table))
+        seconds = np.nan_to_num(tables.floats(table, "duration_ns")) * weight
+        self._sums.use_keys(keys, len(self._numbers))
+        self._sums.add("launches", weight)
+        added, counted = self._wanted(table.schema)
+        for metric in added:
+            self._add_amount(metric, tables.floats(table, metric), weight, seconds)
+        for metric in counted:
+            occurrences = self._occurrences.setdefault(metric, _Occurrences())
+            occurrences.add(keys, *_coded(table, metric), weight, seconds)
+        for column in self._columns:
+            if column.over:
+                self._add_quotient(column, table, weight)
+
+    def merge(self, other: ColumnSums) -> None:
+        """Merge the sums of later launches into these."""
+        self.reports |= other.reports
+        self.units = {**other.units, **self.units}
+        numbers = self._numbered(list(other._numbers))
+        self._sums.use_keys(numbers, len(self._numbers))
+        for name in other._sums.names:
+            self._sums.add(name, other._sums.of(name))
+        for metric, theirs in other._occurrences.items():
+            self._occurrences.setdefault(metric, _Occurrences()).merge(theirs, numbers)
+        for pattern, names in other._families.items():
+            self._families.setdefault(pattern, {}).update(names)
+
+    def values(self, column: ChosenColumn) -> dict[str, Value]:
+        """The value of a column by kernel; None where no launch has it, or of a sum not every one."""
+        if column.largest_of:
+            values = self._largest(column)
+        elif column.by == RATIO:
+            values = self._numbers_of(_ratio(self._sums.of(f"{column.name} part"), self._sums.of(f"{column.name} of")))
+        else:
+            values = [None] * len(self._numbers)
+            for metric in column.metrics:
+                found = self._of(metric, column.by)
+                values = [other if one is None else one for one, other in zip(values, found, strict=True)]
+        has_launches = self._sums.of("launches") > 0
+        return {kernel: value for kernel, value, has in zip(self._numbers, values, has_launches, strict=True) if has}
+
+    def metrics_in_run(self, column: ChosenColumn) -> list[str]:
+        """The metrics that a column is made of and some launch has, of alternatives the preferred first."""
+        known = [name for name in self.units if column.needs(name) and self._has(name)]
+        if column.largest_of:
+            return known
+        if column.over:
+            return [*column.metrics, column.over] if len(known) > 1 else []
+        return [name for name in column.metrics if name in known]
+
+    def _has(self, metric: str) -> bool:
+        return bool(self._sums.of(f"{metric} known").any()) or metric in self._occurrences
+
+    def _numbered(self, titles: Sequence[str]) -> Keys:
+        return np.array([self._numbers.setdefault(title, len(self._numbers)) for title in titles], np.int64)
+
+    def _wanted(self, schema: pa.Schema) -> tuple[dict[str, None], dict[str, None]]:
+        """The metrics of a table whose amounts are added up, and those whose values are counted."""
+        added, counted = dict[str, None](), dict[str, None]()
+        for column in self._columns:
+            made_of = [name for name in schema.names if column.needs(name)]
+            if column.largest_of:
+                self._families.setdefault(column.largest_of, {}).update(dict.fromkeys(made_of))
+            for metric in made_of:
+                field = schema.field(metric)
+                self.units.setdefault(metric, tables.field_entries(field).get("unit", ""))
+                is_counted = column.by in (MEDIAN, MOST_TIME) or not _is_number(field.type)
+                (counted if is_counted else added)[metric] = None
+        return added, counted
+
+    def _add_amount(self, metric: str, values: Floats, weight: Floats, seconds: Floats) -> None:
+        known = ~np.isnan(values) & (weight > 0)
+        if known.any():
+            for name, amounts in (("by number", values * weight), ("known", weight), ("by time", values * seconds)):
+                self._sums.add(f"{metric} {name}", amounts, known)
+            self._sums.add(f"{metric} time", seconds, known)
+
+    def _add_quotient(self, column: ChosenColumn, table: pa.Table, weight: Floats) -> None:
+        (metric,), over = column.metrics, tables.floats(table, column.over)
+        part = tables.floats(table, metric)
+        known = ~np.isnan(part) & (over > 0) & (weight > 0)
+        if known.any():
+            self._sums.add(f"{column.name} part", part * weight, known)
+            self._sums.add(f"{column.name} of", over * weight, known)
+
+    def _of(self, metric: str, by: str) -> list[Value]:
+        """A metric of every kernel, its launches combined; texts by the time that they have."""
+        if by in (MEDIAN, MOST_TIME) or not self._sums.of(f"{metric} known").any():
+            return self._occurrences.get(metric, _Occurrences()).combined(len(self._numbers), by)
+        if by == SUM:
+            known = self._sums.of(f"{metric} known")
+            whole = (known > 0) & (known == self._sums.of("launches"))
+            return self._numbers_of(np.where(whole, self._sums.of(f"{metric} by number"), np.nan))
+        return self._numbers_of(self._mean(metric))
+
+    def _mean(self, metric: str) -> Floats:
+        """The mean by time, one per kernel; where no launch has a time, by number; NaN where none has the metric."""
+        by_time = _ratio(self._sums.of(f"{metric} by time"), self._sums.of(f"{metric} time"))
+        by_number = _ratio(self._sums.of(f"{metric} by number"), self._sums.of(f"{metric} known"))
+        return np.where(np.isnan(by_time), by_number, by_time)
+
+    def _largest(self, column: ChosenColumn) -> list[Value]:
+        names, values = [], []
+        for metric in self._families.get(column.largest_of, ()):
+            match = re.fullmatch(column.largest_of, metric)
+            if match is not None and match[1] != column.but:
+                names.append(match[1].replace("_", " "))
+                values.append(self._mean(metric))
+        return [_largest_of(names, [float(one[kernel]) for one in values], column) for kernel in self._numbers.values()]
+
+    def _numbers_of(self, values: Floats) -> list[Value]:
+        return [or_none(value) for value in values]
+
+
+class _Occurrences:
+    """How often each value of a metric occurs among the launches of each kernel, and for how long."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, dict[float | str, list[float]]] = {}
+
+    def add(self, keys: Keys, codes: Keys, values: Sequence[Value], weight: Floats, seconds: Floats) -> None:
+        """Add launches: the key of each, the place of its value among `values`, its number, its time."""
+        both = keys * len(values) + codes
+        counts, times = np.bincount(both, weight), np.bincount(both, seconds)
+        for at in np.flatnonzero(counts).tolist():
+            key, code = divmod(at, len(values))
+            value = values[code]
+            if value is not None:
+                self._count(key, value, float(counts[at]), float(times[at]))
+
+    def merge(self, other: _Occurrences, numbers: Keys) -> None:
+        """Merge those of later launches, whose keys are the indices of `numbers`."""
+        for key, found in other._found.items():
+            for value, (count, time) in found.items():
+                self._count(int(numbers[key]), value, count, time)
+
+    def combined(self, kernels: int, by: str) -> list[Value]:
+        """The value of each kernel: the median of numbers, else the value that most of the time has."""
+        return [_combined(self._found.get(kernel, {}), by) for kernel in range(kernels)]
+
+    def _count(self, key: int, value: float | str, count: float, time: float) -> None:
+        found = self._found.setdefault(key, {}).setdefault(value, [0.0, 0.0])
+        found[0] += count
+        found[1] += time
+
+
+def _combined(found: dict[float | str, list[float]], by: str) -> Value:
+    if not found:
+        return None
+    numbers = [value for value in found if not isinstance(value, str)]
+    if by == MEDIAN and len(numbers) == len(found):
+        return _median(sorted((value, found[value][0]) for value in numbers))
+    return max(found, key=lambda value: (found[value][1], found[value][0]))
+
+
+def _median(values: Sequence[tuple[float, float]]) -> float:
+    """The median of values, each with how often it occurs, in ascending order."""
+    ends = np.cumsum([count for _, count in values])
+    middle = ((ends[-1] - 1) // 2, ends[-1] // 2)
+    low, high = (values[int(np.searchsorted(ends, place, side="right"))][0] for place in middle)
+    return (low + high) / 2
+
+
+def _largest_of(names: Sequence[str], values: Sequence[float], column: ChosenColumn) -> Value:
+    """The name, value or share in % of the largest; None where none is known or above zero."""
+    whole = float(np.nansum(values)) if values else 0.0
+    if not whole > 0:
+        return None
+    at = int(np.nanargmax(values))
+    if column.gives == NAME:
+        return names[at]
+    return values[at] if column.gives == VALUE else 100 * values[at] / whole
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _coded(table: pa.Table, name: str) -> tuple[Keys, Sequence[Value]]:
+    """For each launch the place of its value, and the values: numbers or texts; shapes as "128 x 1 x 1"."""
+    kind = table.schema.field(name).type
+    if _is_number(kind):
+        numbers, places = np.unique(tables.floats(table, name), return_inverse=True)
+        return places.astype(np.int64), [or_none(number) for number in numbers]
+    if pa.types.is_list(kind):
+        places, lists = tables.list_codes(table, name)
+        between = "/" if name == "nvtx_path" else " x "
+        return places, [None if one is None else between.join(map(str, one)) for one in lists]
+    if pa.types.is_boolean(kind):
+        flags = table.column(name).to_pylist()
+        return np.array([2 if flag is None else int(flag) for flag in flags], np.int64), ["false", "true", None]
+    codes, texts = tables.codes(table, name)
+    return codes.astype(np.int64), texts
+
+
+def _ratio(amount: Floats, other: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = amount / other
+    return np.where(np.isfinite(ratio), ratio, np.nan)
+
+
+def column_sums(run: OnDisk | Run, columns: Sequence[ChosenColumn], group: str) -> ColumnSums:
+    """Sum what `columns` need of a run, with a few row groups in memory at a time.
+
+    Raises `NcuBenchError` as `sums_of_run` does.
+    """
+    read = partial(launch_batches, columns=partial(_needed, columns, group))
+    return sums_of_run(run, partial(ColumnSums, columns, group), read)
+
+
+def _needed(columns: Sequence[ChosenColumn], group: str, names: Sequence[str], filled: Collection[str]) -> list[str]:
+    """The columns of a file that the sums need and some launch has."""
+    wanted, known = {*OF_LAUNCHES, *OF_GROUPS[group]}, set(filled)
+    return [name for name in names if name in wanted or (name in known and any(one.needs(name) for one in columns))]
