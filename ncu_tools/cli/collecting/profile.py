@@ -31,8 +31,8 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
+from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import WrittenFile
-from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.profiling.listener import Listener
 from ncu_tools.profiling.pipeline import plan_profile, run_profile
 from ncu_tools.profiling.profile_request import COVERAGE, ProfileRequest, checked_workload, seconds_of

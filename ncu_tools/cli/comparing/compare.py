@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 import click
 from ncu_launch.errors import NcuBenchError, WrongUsage
 
-from ncu_tools.cli.compare_tables.bench_points import are_bench_runs, compared_points, dimensions
-from ncu_tools.cli.compare_tables.kernels_and_layers import compared_kernels, compared_layers
-from ncu_tools.cli.compare_tables.places import PLACES, compared_places
-from ncu_tools.cli.compare_tables.shared import RUN, Compared, CompareOptions, CompareRequest
 from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
@@ -27,6 +23,10 @@ from ncu_tools.cli.options import (
     terminal_width,
 )
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points, dimensions
+from ncu_tools.cli.tables.compare.kernels_and_layers import compared_kernels, compared_layers
+from ncu_tools.cli.tables.compare.places import PLACES, compared_places
+from ncu_tools.cli.tables.compare.shared import RUN, Compared, CompareOptions, CompareRequest
 from ncu_tools.report.table import Column, Table, printable, to_markdown
 
 if TYPE_CHECKING:

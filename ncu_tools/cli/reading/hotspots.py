@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.hotspot_tables.metric_columns import columns_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     capture_option,
@@ -26,8 +25,9 @@ from ncu_tools.cli.options import (
     top_option,
 )
 from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.tables.hotspots.metric_columns import columns_option
+from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.cli.terminal_notes import MoreToSee
-from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.numbers.number_format import more_kernels
 from ncu_tools.report.table import Column, Table
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
 
     from ncu_tools.ceilings.machine_files import Machine
-    from ncu_tools.cli.hotspot_tables.metric_columns import MetricColumns
+    from ncu_tools.cli.tables.hotspots.metric_columns import MetricColumns
     from ncu_tools.kernels.diagnosis.diagnose import Diagnosis
     from ncu_tools.kernels.diagnosis.sums import DiagnosisSums
     from ncu_tools.kernels.hotspots import Hotspot, Hotspots
@@ -235,14 +235,14 @@ def _chosen_columns(found: OnDisk | Run, wanted: Sequence[str], group: str) -> M
     """The columns of --columns; None without it."""
     if not wanted:
         return None
-    from ncu_tools.cli.hotspot_tables.metric_columns import metric_columns
+    from ncu_tools.cli.tables.hotspots.metric_columns import metric_columns
 
     return metric_columns(found, wanted, group, (*COLUMNS[1:], *MACHINE_READABLE))
 
 
 def _rules(found: OnDisk | Run, group: str, top: int | None, output_format: str) -> Table:
     """The table of --rules."""
-    from ncu_tools.cli.hotspot_tables.rules_of_run import rules_of_run
+    from ncu_tools.cli.tables.hotspots.rules_of_run import rules_of_run
 
     return rules_of_run(found, group, top, output_format)
 

@@ -144,7 +144,7 @@ def _compare(
     parts: Sequence[str],
     output_format: str,
 ) -> None:
-    from ncu_tools.cli.kernel_tables.against_table import compared, show_against
+    from ncu_tools.cli.tables.kernel.against_table import compared, show_against
     from ncu_tools.runs.loading import load
 
     with progress("Reading") as reading:
@@ -154,7 +154,7 @@ def _compare(
 
 
 def _explain(view: KernelView, name: str, notes: list[str], output_format: str) -> None:
-    from ncu_tools.cli.kernel_tables.explanation_table import show_explanation
+    from ncu_tools.cli.tables.kernel.explanation_table import show_explanation
     from ncu_tools.kernels.view.explain import explain
 
     show_explanation(view, explain(view, name), notes, output_format)
@@ -165,7 +165,7 @@ def _explain(view: KernelView, name: str, notes: list[str], output_format: str) 
 
 def _show_text(view: KernelView, parts: Sequence[str], steps: list[Row], notes: list[str]) -> None:
     """The seven parts below each other, in the width of the terminal, at most that of a page."""
-    from ncu_tools.cli.kernel_tables.part_text import WIDTH, of_sentences, of_values, paragraph
+    from ncu_tools.cli.tables.kernel.part_text import WIDTH, of_sentences, of_values, paragraph
     from ncu_tools.kernels.view.part_rows import PARTS, rows_of_part
 
     width = min(terminal_width() or WIDTH, WIDTH)

@@ -11,8 +11,8 @@ from ncu_launch.errors import NcuBenchError, WrongUsage
 
 from ncu_tools.cli.options import MACHINE_FORMATS, capture_option, format_option, formulas_option, progress, show
 from ncu_tools.cli.selection_options import selection_options
+from ncu_tools.cli.tables.time_titles import operator_notes, titled_times
 from ncu_tools.cli.terminal_notes import WrittenFile
-from ncu_tools.cli.time_titles import operator_notes, titled_times
 from ncu_tools.numbers.number_format import percent
 from ncu_tools.report.pictures import FORMATS
 from ncu_tools.report.table import Column, Table

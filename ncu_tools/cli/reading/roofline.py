@@ -28,7 +28,8 @@ from ncu_tools.cli.options import (
     show,
     top_option,
 )
-from ncu_tools.cli.roofline_pictures import (
+from ncu_tools.cli.selection_options import require_no_dask, selection_options
+from ncu_tools.cli.tables.roofline_pictures import (
     NUMBER,
     Style,
     check_style,
@@ -38,8 +39,7 @@ from ncu_tools.cli.roofline_pictures import (
     with_numbers,
     write_picture,
 )
-from ncu_tools.cli.selection_options import require_no_dask, selection_options
-from ncu_tools.cli.time_titles import with_time_title
+from ncu_tools.cli.tables.time_titles import with_time_title
 from ncu_tools.report.plot.theme import THEMES
 from ncu_tools.report.table import Column, Table
 from ncu_tools.roofline.scene import AUTO, CEILINGS, KERNELS, LEVELS, RUNS, VIEWS, Scene

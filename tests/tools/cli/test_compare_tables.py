@@ -13,9 +13,9 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import bench_table
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
-from ncu_tools.cli.compare_tables.bench_points import are_bench_runs, compared_points, dimensions
-from ncu_tools.cli.compare_tables.kernels_and_layers import compared_kernels, compared_layers
-from ncu_tools.cli.compare_tables.shared import CompareOptions, CompareRequest
+from ncu_tools.cli.tables.compare.bench_points import are_bench_runs, compared_points, dimensions
+from ncu_tools.cli.tables.compare.kernels_and_layers import compared_kernels, compared_layers
+from ncu_tools.cli.tables.compare.shared import CompareOptions, CompareRequest
 from tests.support.launches import launch, sass, table
 from tests.tools.bench.test_compare_bench import failed, fp16, point
 

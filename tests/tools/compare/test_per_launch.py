@@ -17,7 +17,7 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.report_data.report import Launch
 from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 
-from ncu_tools.cli.compare_tables.shared import short_names
+from ncu_tools.cli.tables.compare.shared import short_names
 from ncu_tools.compare.change import Change, sentence, verdict_text
 from ncu_tools.compare.compare_kernels import Comparison, compare
 from ncu_tools.compare.comparison_sums import SignatureSums

@@ -247,7 +247,7 @@ class TestInAPipeOrFile:
         assert capsys.readouterr().out == text_picture(scene(), TextStyle()) + "\n\n"
 
     def test_a_pipe_whose_encoding_is_unknown_gets_ascii(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from ncu_tools.cli.roofline_pictures import style_of_output
+        from ncu_tools.cli.tables.roofline_pictures import style_of_output
 
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="latin-1"))
         assert style_of_output() == TextStyle(80, plain=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.compare_tables.shared import Compared, CompareRequest
 from ncu_tools.cli.options import ROWS_SHOWN, hidden_rows, progress
+from ncu_tools.cli.tables.compare.shared import Compared, CompareRequest
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table
 

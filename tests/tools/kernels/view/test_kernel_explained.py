@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ncu_launch.errors import WrongUsage
 
-from ncu_tools.cli.kernel_tables.explanation_table import COLUMNS
+from ncu_tools.cli.tables.kernel.explanation_table import COLUMNS
 from ncu_tools.kernels.diagnosis.rules import quantities, rules
 from ncu_tools.kernels.view.explain import ExplainedName, explain, names
 from ncu_tools.kernels.view.facts import parts

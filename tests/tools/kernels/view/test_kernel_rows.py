@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ncu_tools.cli.kernel_tables.part_text import of_sentences, of_values
+from ncu_tools.cli.tables.kernel.part_text import of_sentences, of_values
 from ncu_tools.kernels.diagnosis.agreement import OUTCOMES, WITH_REASON
 from ncu_tools.kernels.diagnosis.rules import facts, rules
 from ncu_tools.kernels.source.hot_places import HotPlace

@@ -11,7 +11,7 @@ import pytest
 from ncu_launch.errors import NcuBenchError
 from ncu_parsers.report_data.report import Launch
 
-from ncu_tools.cli.kernel_tables.against_table import compared
+from ncu_tools.cli.tables.kernel.against_table import compared
 from ncu_tools.kernels.view.against import KernelChange, ValueChange, against
 from ncu_tools.kernels.view.kernel_view import kernel_view
 from ncu_tools.runs.loading import Run
