@@ -29,6 +29,9 @@ FORMATS = ("text", "json", "csv", "markdown")
 ROWS_SHOWN = 20
 MACHINE_FORMATS = ("json", "csv")
 PIECES_AT_ONCE = 1000
+WIDTH = "NCU_BENCH_WIDTH"
+"""Environment variable: lines as on a terminal of so many columns, for examples and tests."""
+NARROWEST_TERMINAL = 40
 PARQUET = b"PAR1"
 """The first bytes of a Parquet file."""
 
@@ -206,7 +209,10 @@ def terminal_width() -> int | None:
 
 
 def width_of(stream: TextIO) -> int | None:
-    """The width of the terminal that a stream is; None for pipes and files."""
+    """The width of the terminal that a stream is, or that `WIDTH` names; None for other pipes and files."""
+    named = os.environ.get(WIDTH, "")
+    if named.isdecimal():
+        return max(int(named), NARROWEST_TERMINAL)
     if not stream.isatty():
         return None
     import shutil  # imports archive modules, which pipes do not need

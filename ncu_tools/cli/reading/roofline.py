@@ -238,7 +238,11 @@ def command(
     if style.output is not None:
         notes += write_picture(scene, style)
     bare, here = not result.runs and output_format != "json", is_drawn_here(style, output_format)
-    table = _bare_table(result, notes, output_format) if bare else _table(result, scene, notes, top, output_format)
+    table = (
+        _bare_table(result, notes, output_format)
+        if bare
+        else _table(result, scene, notes, top, output_format, here=here)
+    )
     if here:
         echo_picture(scene, rows_shown(top, output_format), legend=False)
     show(replace(table, columns=[NUMBER, *table.columns]) if here and not bare else table, output_format)
@@ -329,7 +333,10 @@ def _arrow_note(scene: Scene, arrows: bool) -> list[str]:
 # --------------------------------------------------------------------------------------------------------- the table
 
 
-def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, output_format: str) -> Table:
+def _table(
+    result: Roofline, scene: Scene, notes: list[str], top: int | None, output_format: str, *, here: bool
+) -> Table:
+    """A row for each point; `here` if the picture stands above the table."""
     top = rows_shown(top, output_format)
     points = sorted(result.points, key=lambda point: -(point.hotspot.time_total_ns or 0.0))
     notes = [*hidden_rows(len(points), top, "more point", "more points"), *notes]
@@ -342,7 +349,7 @@ def _table(result: Roofline, scene: Scene, notes: list[str], top: int | None, ou
     columns = [first, *(column for column in COLUMNS[1:] if _is_of_a_level(column, result.levels))]
     if output_format in MACHINE_FORMATS:
         columns += MACHINE_READABLE
-    notes = [*result.notes, *_ceiling_notes(result, output_format), *notes]
+    notes = [*result.notes, *_ceiling_notes(result, output_format, beside_picture=here), *notes]
     table = Table("roofline", columns, rows, notes, _extra(result, scene) if output_format == "json" else {})
     return with_time_title(table, result.time_title)
 
@@ -405,14 +412,19 @@ def _extra(result: Roofline, scene: Scene) -> dict[str, Any]:
     }
 
 
-def _ceiling_notes(result: Roofline, output_format: str) -> list[str]:
-    """The ceilings as notes, for formats that have no other place for them."""
+def _ceiling_notes(result: Roofline, output_format: str, *, beside_picture: bool) -> list[str]:
+    """The ceilings as notes, where they stand nowhere else; beside the picture in a terminal their sources alone."""
     from ncu_tools.ceilings.ceilings import unit_title
     from ncu_tools.numbers.number_format import digits
     from ncu_tools.roofline.roofline import others_beside
 
     if output_format == "json":
         return []
+    if beside_picture:
+        sources: dict[str, dict[str, None]] = {}
+        for ceiling in result.ceilings:
+            sources.setdefault(ceiling.device, {})[ceiling.source] = None
+        return [f"ceilings of {device}: {'; '.join(found)}" for device, found in sources.items()]
     ridge_of = {(ridge.device, ridge.unit): ridge.intensity for ridge in result.ridges}
     notes = []
     for ceiling in result.ceilings:

@@ -127,7 +127,7 @@ def style_of_output() -> TextStyle:
     from ncu_tools.report.plot.text_roofline import TextStyle
 
     width = terminal_width()
-    colour = width is not None and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return TextStyle(width or 80, plain=not _can_write("⠿└▓…"), colour=colour)
 
 
