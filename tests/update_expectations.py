@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -85,6 +86,10 @@ def main() -> None:
         page.write_text(with_columns(page.read_text("utf-8"), columns), encoding="utf-8")
     options = ROOT / "docs" / "options.md"
     options.write_text(with_options(options.read_text("utf-8")), encoding="utf-8")
+    readme = ROOT / "README.md"
+    os.environ["NCU_BENCH_WIDTH"] = "80"
+    readme.write_text(with_outputs(readme.read_text("utf-8")), encoding="utf-8")
+    del os.environ["NCU_BENCH_WIDTH"]
     for sample in sample_files():
         write(GOLDEN / f"{sample.name}.json", golden_of(sample))
     full = shared_reports("ncu_rep_full")

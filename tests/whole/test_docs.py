@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 
 from benchmarks.house import SMALL_SAMPLE, code_rows, way_of
 from ncu_tools.cli import COMMANDS, cli, run
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SAMPLES
+from tests.support import first_steps
+from tests.support.printed_outputs import with_outputs
 from tests.update_expectations import PAGES as COLUMNS_ON_PAGES
 from tests.update_expectations import with_columns, with_short_names
 from tests.whole.test_house import MODULES, folder_of, modules_imported_by
@@ -21,6 +24,7 @@ pytestmark = pytest.mark.slow
 
 TOPS = ("launch/ncu_launch", "parsers/ncu_parsers", "ncu_tools")
 README = (ROOT / "README.md").read_text("utf-8")
+COMMANDS_PAGE = (ROOT / "docs" / "commands.md").read_text("utf-8")
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -63,12 +67,29 @@ def test_every_ncu_bench_line_of_the_readmes_first_command_works(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_in_the_readmes_table(name: str) -> None:
-    assert re.search(rf"^\| `ncu-bench {name}\b", README, re.MULTILINE)
+def test_every_command_is_on_the_page_of_commands(name: str) -> None:
+    assert re.search(rf"^\| `ncu-bench {name}\b", COMMANDS_PAGE, re.MULTILINE)
 
 
-def test_the_readmes_table_lists_no_command_that_does_not_exist() -> None:
-    assert set(re.findall(r"^\| `ncu-bench (\w+)", README, re.MULTILINE)) == set(COMMANDS)
+def test_the_page_of_commands_lists_none_that_does_not_exist() -> None:
+    assert set(re.findall(r"^\| `ncu-bench (\w+)", COMMANDS_PAGE, re.MULTILINE)) == set(COMMANDS)
+
+
+def test_the_readme_is_short_and_prints_what_its_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("NCU_BENCH_WIDTH", "80")
+    assert len(README.splitlines()) < 120
+    assert README.count("```text\n$ ncu-bench ") >= 3
+    assert with_outputs(README) == README
+
+
+def test_every_line_of_the_first_steps_runs_and_is_in_their_recording(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES, tmp_path / "sample_reports", ignore=shutil.ignore_patterns("*.py"))
+    recorded = re.findall(r"^\$ (.*)$", first_steps.RECORDING.read_text("utf-8"), re.MULTILINE)
+    assert recorded == first_steps.commands()
+    for command in recorded:
+        code, shown = first_steps.on_a_terminal(command, tmp_path)
+        assert code == 0, f"{command}: {shown}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -148,7 +169,7 @@ def test_the_architecture_page_lists_every_folder_in_the_order_of_its_imports() 
 
 def test_the_number_of_machines_in_the_readme_is_right() -> None:
     count = len(list((ROOT / "ncu_tools" / "ceilings" / "machines").glob("*.toml")))
-    assert f"of {count} machines" in README
+    assert f"of {count} machines" in COMMANDS_PAGE
 
 
 def test_every_file_named_by_the_pages_for_contributors_exists() -> None:
