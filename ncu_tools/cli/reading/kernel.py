@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import (
     MACHINE_FORMATS,
     echo_notes,
@@ -17,6 +18,7 @@ from ncu_tools.cli.options import (
     show,
     terminal_width,
 )
+from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.kernels.view.kernel_view import KernelView
     from ncu_tools.kernels.view.next_step import NextStep
+    from ncu_tools.runs.selection import Selection
 
 PART_NAMES = ("identity", "limits", "occupancy", "scheduler", "memory", "pipes", "verdict")
 COLUMNS = (
@@ -61,7 +64,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @click.argument("run")
 @click.argument("name", required=False)
 @click.option("--launch", type=click.IntRange(min=0), help="Only this launch; else the median of all of the kernel.")
-@click.option("--part", "chosen", type=click.Choice(PART_NAMES), multiple=True, help="Only this part; may be repeated.")
+@list_option("--part", "chosen", type=click.Choice(PART_NAMES), metavar="PART,...", help=f"Of {', '.join(PART_NAMES)}.")
 @click.option("--against", "new", metavar="NEW", help="Show what changed to the same kernel of this run, and why.")
 @click.option("--pair", metavar="OLD=NEW", help="With --against: this kernel of RUN is that one of NEW.")
 @click.option(
@@ -69,6 +72,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
     help="Explain a rule of the diagnosis, or a number: formula, limit, source, and what they are for this kernel.",
 )  # fmt: skip
 @machine_option
+@selection_options
 @format_option
 def command(
     run: str,
@@ -80,6 +84,7 @@ def command(
     explain: str | None,
     machine_name: str | None,
     output_format: str,
+    only: Selection | None,
 ) -> None:
     """Show one kernel whole: what it is, what limits it, its occupancy, stalls, memory, pipes, and what to try first.
 
@@ -92,7 +97,7 @@ def command(
     Example:
       ncu-bench kernel report.ncu-rep
       ncu-bench kernel report.ncu-rep softmax --format markdown
-      ncu-bench kernel report.ncu-rep --part occupancy --part scheduler
+      ncu-bench kernel report.ncu-rep --part occupancy,scheduler
       ncu-bench kernel report.ncu-rep softmax --explain few-blocks
       ncu-bench kernel before.ncu-rep softmax --against after.ncu-rep
     """
@@ -102,8 +107,7 @@ def command(
     from ncu_tools.kernels.view.next_step import next_step
     from ncu_tools.kernels.view.part_rows import notes_of
     from ncu_tools.kernels.view.places import hottest_places
-    from ncu_tools.runs.loading import load
-    from ncu_tools.runs.selection import pattern_of
+    from ncu_tools.runs.selection import load_only, pattern_of
 
     machine = find_machine(machine_name) if machine_name else None
     patterns = () if name is None else (pattern_of(name),)
@@ -114,15 +118,16 @@ def command(
     if explain is not None and new is not None:
         raise WrongUsage("--explain goes with one run.", advice="Leave --against out.")
     if new is not None:
-        _compare((run, new), patterns, pair, launch, machine, chosen or PART_NAMES, output_format)
+        _compare((run, new), patterns, pair, launch, machine, chosen or PART_NAMES, output_format, only)
         return
     with progress("Reading") as reading:
-        loaded = load(run, reading=reading)
+        loaded = load_only(run, only, reading=reading)
         view = kernel_view(loaded.table, patterns, launch, machine)
         if explain is not None:
             _explain(view, explain, loaded.notes, output_format)
             return
-        view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
+        if only is None:  # samples of all launches say nothing of some
+            view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
     parts = chosen or PART_NAMES
     step = next_step(view, run, over_time=any(name.startswith(OVER_TIME) for name in loaded.table.column_names))
     notes = [*notes_of(view, parts), *loaded.notes]
@@ -143,12 +148,13 @@ def _compare(
     machine: Machine | None,
     parts: Sequence[str],
     output_format: str,
+    only: Selection | None,
 ) -> None:
     from ncu_tools.cli.tables.kernel.against_table import compared, show_against
-    from ncu_tools.runs.loading import load
+    from ncu_tools.runs.selection import load_only
 
     with progress("Reading") as reading:
-        base, new = (load(name, reading=reading) for name in names)
+        base, new = (load_only(name, only, reading=reading) for name in names)
         change = compared((base, new), patterns, pair, launch, machine)
     show_against(change, names, parts, [*base.notes, *new.notes], output_format)
 

@@ -12,6 +12,7 @@ import click
 from ncu_launch.errors import WrongUsage
 
 from ncu_tools.cli.options import format_option, machine_option, progress, show
+from ncu_tools.cli.selection_options import selection_options
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from ncu_tools.ceilings.machine_files import Machine
     from ncu_tools.runs.loading import OnDisk, Run
+    from ncu_tools.runs.selection import Selection
     from ncu_tools.runs.sql_query import QueryTable
 
 
@@ -34,8 +36,9 @@ class AnswerTable(Table):
 @click.argument("run")
 @click.argument("sql")
 @machine_option
+@selection_options
 @format_option
-def command(run: str, sql: str, machine_name: str | None, output_format: str) -> None:
+def command(run: str, sql: str, machine_name: str | None, output_format: str, only: Selection | None) -> None:
     """Answer a question in SQL about a run, through DuckDB (pip install 'ncu-bench[query]').
 
     The tables are launches, a row per launch with every metric of the report under its name, and kernels, a row per
@@ -56,7 +59,7 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str) ->
     from ncu_tools.bench.bench_runs import is_bench
     from ncu_tools.runs.sql_query import query
 
-    tables, notes = _points(run, machine_name) if is_bench(run) else _of_launches(run, machine_name)
+    tables, notes = _points(run, machine_name, only) if is_bench(run) else _of_launches(run, machine_name, only)
     answer = query(sql, tables)
     columns = [_column(name, number) for name, number in zip(answer.columns, answer.numbers, strict=True)]
     nested = output_format == "json"
@@ -66,14 +69,15 @@ def command(run: str, sql: str, machine_name: str | None, output_format: str) ->
     show(AnswerTable("query", columns, rows, notes), output_format)
 
 
-def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, QueryTable], list[str]]:
-    """The tables of a run of launches, and notes on reading it."""
+def _of_launches(run: str, machine_name: str | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
+    """The tables of a run of launches, or of some of them, and notes on reading it."""
     from ncu_tools.ceilings.machine_files import find_machine
     from ncu_tools.runs.loading import locate
 
     machine = find_machine(machine_name) if machine_name else None
     with progress("Reading") as reading:
         located = locate(run, reading=reading)
+        located = located if only is None else only.of(located)
     launches, notes = _launches(located)
     return {
         "launches": launches,
@@ -83,11 +87,16 @@ def _of_launches(run: str, machine_name: str | None) -> tuple[dict[str, QueryTab
     }, notes
 
 
-def _points(run: str, machine_name: str | None) -> tuple[dict[str, QueryTable], list[str]]:
+def _points(run: str, machine_name: str | None, only: Selection | None) -> tuple[dict[str, QueryTable], list[str]]:
     """The table of a sweep, and its notes."""
     from ncu_tools.bench.bench_runs import load_bench, points_of
     from ncu_tools.runs.sql_query import held_in_memory
 
+    if only is not None:
+        raise WrongUsage(
+            f"{run} is a sweep, which holds points and no launches.",
+            advice="Choose points in SQL: WHERE phase = 'step'",
+        )
     if machine_name:
         raise WrongUsage(
             f"{run} is a sweep, whose points have no ceilings.",

@@ -19,6 +19,7 @@ from ncu_parsers.schema.tables import SCHEMA_VERSION, with_metadata
 from ncu_tools.cli import run
 from ncu_tools.runs.loading import OnDisk, Run
 from ncu_tools.runs.selection import Selection, pattern_of
+from tests.conftest import SAMPLES
 from tests.support.launches import launch, table
 
 LAUNCHES = [
@@ -141,6 +142,15 @@ class TestCommands:
         found = asked(capsys, "layers", file, "--kernel", "gemm")
         assert found["rows"][0]["launches"] == 3
         assert any(note.startswith("restricted to kernels with gemm") for note in found["notes"])
+
+    def test_kernel_shows_launches_of_the_selection(self, capsys: pytest.CaptureFixture[str]) -> None:
+        found = asked(capsys, "kernel", str(SAMPLES / "d01-wide-raw.csv"), "--kernel", "relu_kernel", "--device", "0")
+        assert "relu_kernel" in found["kernel"]
+        assert any(note.startswith("restricted to kernels with relu_kernel, device 0") for note in found["notes"])
+
+    def test_query_has_launches_of_the_selection(self, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+        found = asked(capsys, "query", file, "SELECT count(*) AS n FROM launches", "--phase", "backward")
+        assert found["rows"] == [{"n": 2}]
 
     def test_skew_and_export_are_of_the_selection(
         self, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
