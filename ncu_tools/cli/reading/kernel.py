@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -126,6 +127,7 @@ def command(
         if explain is not None:
             _explain(view, explain, loaded.notes, output_format)
             return
+        view.conditions = _conditions(run)
         if only is None:  # samples of all launches say nothing of some
             view.places = hottest_places(run, view, launch, loaded.table.column_names, reading)
     parts = chosen or PART_NAMES
@@ -138,6 +140,18 @@ def command(
         show(Table("kernel", COLUMNS, list(_rows(view, parts, _step_rows(step))), notes), output_format)
     else:
         _show_text(view, parts, _step_rows(step), notes)
+
+
+def _conditions(run: str) -> dict[str, str]:
+    """How a run folder was collected, by its manifest; {} for reports, which do not say."""
+    from ncu_launch.files.manifest import read_manifest
+
+    try:
+        manifest = read_manifest(Path(run) if Path(run).is_dir() else Path(run).parent)
+    except (OSError, ValueError, TypeError):
+        return {}
+    found = {"clock control": manifest.clock_control, "cache control": manifest.cache_control}
+    return {title: value for title, value in found.items() if value}
 
 
 def _compare(
@@ -235,6 +249,7 @@ def _extra(view: KernelView, step: NextStep | None) -> Row:
         "grids": view.grids,
         "blocks": view.blocks,
         "device": view.device,
+        "conditions": dict(view.conditions),
         "hotspot": asdict(view.hotspot),
         "occupancy": {**asdict(view.occupancy), "limiters": view.occupancy.limiters},
         "causes": view.diagnosis.as_json() if view.diagnosis else None,

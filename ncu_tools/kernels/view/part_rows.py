@@ -96,8 +96,8 @@ def _against(fact: Fact) -> str | None:
 
 
 def _more_rows(view: KernelView, part: str, most_rules: int) -> Iterator[Row]:
-    if part == "identity" and view.hotspot.time_share is not None:
-        yield {"title": "share of the run's time", **_share(view.hotspot.time_share)}
+    if part == "identity":
+        yield from _identity_rows(view)
     elif part == "limits":
         yield from _bound_rows(view)
     elif part == "occupancy":
@@ -128,6 +128,16 @@ def _shape_rows(view: KernelView) -> Iterator[Row]:
             yield {"title": title, "value": " x ".join(map(str, shapes[0]))}
         elif len(shapes) > 1:
             yield {"title": title, "value": counted(len(shapes), "shape", "shapes")}
+
+
+def _identity_rows(view: KernelView) -> Iterator[Row]:
+    short = short_name(view.kernel_name)
+    if short != view.kernel_name:
+        yield {"title": "short name", "value": short}
+    if view.hotspot.time_share is not None:
+        yield {"title": "share of the run's time", **_share(view.hotspot.time_share)}
+    for title, value in view.conditions.items():
+        yield {"title": title, "value": value}
 
 
 def _contradicted(view: KernelView) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ncu_launch.files.manifest import Manifest, write_manifest
 
 from ncu_tools.cli.tables.kernel.part_text import of_sentences, of_values
 from ncu_tools.kernels.diagnosis.agreement import OUTCOMES, WITH_REASON
@@ -86,6 +87,16 @@ def test_a_name_that_would_fill_the_screen_is_shown_short() -> None:
     long = f"norm<{'float, ' * 100}int>(float *)"
     assert title_of("norm(float *)") == "norm(float *)"
     assert title_of(long) == f"norm (a name of {len(long)} characters: --format json)"
+
+
+def test_a_run_folder_says_how_clocks_and_caches_were_controlled(tmp_path: Path) -> None:
+    sample = SAMPLES / "d01-wide-raw.csv"
+    assert ran("parse", str(sample), "-o", str(tmp_path / "launches.parquet")).exit_code == 0
+    write_manifest(Manifest([], "ncu", "", clock_control="base", cache_control="none"), tmp_path)
+    shown = ran("kernel", str(tmp_path), "--part", "identity").stdout
+    assert [" ".join(line.split()) for line in shown.splitlines()][-2:] == ["clock control base", "cache control none"]
+    assert "short name" in shown
+    assert "clock control" not in ran("kernel", str(sample), "--part", "identity").stdout
 
 
 def test_a_rules_result_says_what_ours_makes_of_it() -> None:
