@@ -135,8 +135,8 @@ class KernelView:
     shapes of the launches, `quantities` the numbers that the rules of the diagnosis looked at (NaN if unknown), and
     `quantity_sources` the metrics or rules they come from. `places` are the source lines or instructions with the most
     samples, where the report has any, `times_by_shape` the times of all launches of a grid and block in ns.
-    `other_shapes` counts the launches left out by their shape, `estimates` the launches whose FLOPs hold an estimate, by
-    what that follows from, and `conditions` is how the run was collected, by its manifest.
+    `other_shapes` counts the launches left out by their shape, `estimates` those whose FLOPs hold an estimate, by what
+    that follows from, and `conditions` is how the run was collected, by its manifest.
     """
 
     kernel_name: str
