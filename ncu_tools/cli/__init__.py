@@ -14,10 +14,12 @@ import signal
 import sys
 import warnings
 from contextlib import suppress
-from itertools import takewhile
+from pathlib import Path
 from types import FrameType
 
 import click
+
+from ncu_tools.cli.shell.program_options import COMPLETE, PROGRAM_OPTIONS, Asked, with_program_options
 
 COMMANDS = {
     "profile": "Run a model or a program under a profiler, and show its kernels.",
@@ -41,11 +43,14 @@ COMMANDS = {
     "metrics": "What each group of metrics collects on a chip, and in how many passes.",
     "machines": "Peaks and bandwidths of machines, with their sources.",
     "doctor": "What of this machine stands in the way of profiling.",
+    "completion": "Completion of commands, options and their values in bash, zsh and fish.",
 }
 """Every command with its line in the help. Each is the function `command` of the module of the same name."""
 COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
 COMPARING = ("compare", "expected", "join", "scaling", "skew")
-FOLDERS = {**dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing")}
+FOLDERS = {
+    **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing"), "completion": "shell",
+}  # fmt: skip
 """Command -> its folder; all others are in `reading`."""
 
 
@@ -74,8 +79,12 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"ncu_tools.cli.{FOLDERS.get(cmd_name, 'reading')}.{cmd_name}")
-        command: click.Command = module.command
-        return command
+        command: click.Command = with_program_options(module.command)
+        if not ctx.resilient_parsing:
+            return command
+        from ncu_tools.cli.shell.completed_values import with_completed_values
+
+        return with_completed_values(command, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -94,23 +103,27 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, invoke_without_command=True, params=[*PROGRAM_OPTIONS],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 @click.version_option(package_name="ncu-bench", prog_name="ncu-bench")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.option("--memory-limit", metavar="SIZE", help="The most that reading may take, as 512MB or 8GB. [default: 2GB]")
-def cli(debug: bool, memory_limit: str | None) -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """What bounds each kernel? Rooflines and hotspots from any Nsight Compute report.
+
+    Without a command: what of that is in this folder, and what to type next.
 
     \b
     Example:
       ncu-bench hotspots report.csv
       ncu-bench roofline report.csv -o roofline.svg
     """
-    if memory_limit is not None:
-        from ncu_parsers.sources.memory import SETTING, size_of
+    if context.invoked_subcommand is None:
+        from ncu_tools.cli.shell.folder_overview import overview
 
-        size_of(memory_limit)
-        os.environ[SETTING] = memory_limit  # also for child processes that read
+        for line in overview(Path()):
+            click.echo(_printable(line))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -181,12 +194,16 @@ def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code. Errors are one paragraph on stderr."""
     from ncu_launch.errors import NcuBenchError
 
-    debug = "--debug" in takewhile(lambda word: word not in COMMANDS, arguments)  # not the one of a profiled program
+    if COMPLETE in os.environ:
+        from ncu_tools.cli.shell.bash_words import use_bash_words
+
+        use_bash_words()
+    asked = Asked()
     # Counters near the end of doubles may overflow; the result is not finite and is shown as unknown.
     warnings.filterwarnings("ignore", "(overflow|invalid value) encountered", RuntimeWarning)
     warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that no installed font has
     try:
-        code = cli.main(args=arguments, prog_name="ncu-bench", standalone_mode=False)
+        code = cli.main(args=arguments, prog_name="ncu-bench", standalone_mode=False, obj=asked)
     except click.exceptions.Abort:
         click.echo("Stopped.", err=True)
         return STOPPED
@@ -194,7 +211,7 @@ def run(arguments: list[str]) -> int:
         _show_printable(error)
         return error.exit_code
     except NcuBenchError as error:
-        if debug:
+        if asked.debug:
             raise
         click.echo(f"Error: {_printable(error.paragraph)}", err=True)
         return error.exit_code
@@ -202,12 +219,12 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()  # the reader of our output is gone; there is nobody to report to
         return 0
     except OSError as error:
-        if debug:
+        if asked.debug:
             raise
         click.echo(f"Error: {_printable(_trouble(error))}", err=True)
         return 1
     except MemoryError:
-        if debug:
+        if asked.debug:
             raise
         click.echo(f"Error: {MEMORY_RAN_OUT}", err=True)
         return 1
