@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from ncu_parsers.schema.tables import COLUMNS, Field
 
 from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
+from tests.support import mistakes
 from tests.support.reports import sample_files, shared_reports, summed_up
 from tests.whole.test_samples import GOLDEN, golden_of
 
@@ -48,12 +50,21 @@ def with_columns(text: str, columns: Sequence[Field] = COLUMNS) -> str:
     return before + start + columns_table(columns) + end + after
 
 
+def write_mistakes() -> None:
+    """What is printed for the most likely mistakes, tried in a folder of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = "\n\n".join(mistakes.every_mistake(Path(folder)))
+        (Path(folder) / "closed").chmod(0o700)
+    mistakes.EXPECTATIONS.write_text(text + "\n", encoding="utf-8")
+
+
 def main() -> None:
     for name, columns in PAGES.items():
         page = ROOT / "docs" / name
         page.write_text(with_columns(page.read_text("utf-8"), columns), encoding="utf-8")
     for sample in sample_files():
         write(GOLDEN / f"{sample.name}.json", golden_of(sample))
+    write_mistakes()
     full = shared_reports("ncu_rep_full")
     if full:
         write(hottest.EXPECTATIONS, {path.name: hottest.hottest_places(path) for path in full})

@@ -8,8 +8,8 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
-import io
 import os
+import re
 import signal
 import sys
 import warnings
@@ -232,15 +232,35 @@ def run(arguments: list[str]) -> int:
 
 
 def _show_printable(error: click.ClickException) -> None:
-    """Show click's message on wrong usage, which repeats arguments unescaped."""
-    text = io.StringIO()
-    error.show(text)
-    for line in text.getvalue().splitlines():
-        click.echo(_printable(line), err=True)
+    """Show click's message, which repeats arguments unescaped, as one paragraph with what to type."""
+    text = " ".join(error.format_message().split()) + _near_choice(error)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        stop = "" if text[-1:] in ".?!" else "."
+        text += f"{stop} For what can be typed: {error.ctx.command_path} --help"
+    click.echo(f"Error: {_printable(text)}", err=True)
+
+
+def _near_choice(error: click.ClickException) -> str:
+    """The choice most like the one that an option does not have, as a question; "" for every other error."""
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None
+    given = re.match("'(.*?)' is not one of", error.message)
+    if not isinstance(kind, click.Choice) or given is None:
+        return ""
+    from ncu_launch.errors import near_names
+
+    near = near_names(given[1], map(str, kind.choices), most=1)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def _trouble(error: OSError) -> str:
     """The message for an operating system error that was not handled before."""
+    if isinstance(error, PermissionError) and error.filename:
+        import shlex
+
+        return (
+            f"{error.filename} could not be opened: {error.strerror}. It, or a folder above it, is closed to you. "
+            f"Look at its owner and mode: ls -ld {shlex.quote(str(Path(error.filename).parent))}"
+        )
     what = f"{error.filename}: " if error.filename else ""
     advice = "Check the path, its permissions and the disk's free space; --debug shows what was tried."
     return f"{what}{error.strerror or error}. {advice}"
