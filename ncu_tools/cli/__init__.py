@@ -13,9 +13,11 @@ import re
 import signal
 import sys
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any, TextIO
 
 import click
 
@@ -67,8 +69,53 @@ MEMORY_RAN_OUT = (
 )
 
 
+class ReaderLeft(Exception):
+    """The reader of our output is gone, as `head` is when it has its lines. click would make exit code 1 of it."""
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Raise `ReaderLeft` if nobody reads our output any more, and `NcuBenchError` for a pipe to another process."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if _is_unread(sys.stdout) or _is_unread(sys.stderr):
+            raise ReaderLeft from error
+        from ncu_launch.errors import NcuBenchError
+
+        raise NcuBenchError(
+            "A process that this one works with ended early.",
+            "It may have been stopped, or have run out of memory.",
+            "Look for it in the system's log; --debug shows what was written to it.",
+        ) from error
+
+
+def _is_unread(stream: TextIO) -> bool:
+    """True if a stream is a pipe without a reader, and where the system cannot tell."""
+    import select
+
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    try:
+        poll.register(stream, 0)
+    except (OSError, ValueError):  # it has no descriptor, or is closed
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module only when the command runs, so that --help is fast."""
+
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        """As in click, but a reader that left is no failure."""
+        with reader_may_leave():
+            return super().make_context(*arguments, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As in click, but a reader that left is no failure."""
+        with reader_may_leave():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of `COMMANDS`."""
@@ -156,8 +203,9 @@ def program() -> None:
 def _end_at_once(codes: list[int]) -> None:
     """Exit the process with its exit code, unless an error escaped."""
     with suppress(OSError, ValueError):  # Python reports itself if output cannot be written
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(BrokenPipeError):  # its reader is gone
+                stream.flush()
         if codes:
             os._exit(codes[0])
 
@@ -215,8 +263,8 @@ def run(arguments: list[str]) -> int:
             raise
         click.echo(f"Error: {_printable(error.paragraph)}", err=True)
         return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone; there is nobody to report to
+    except ReaderLeft:
+        sys.stderr.close()  # there is nobody to report to
         return 0
     except OSError as error:
         if asked.debug:

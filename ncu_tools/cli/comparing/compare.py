@@ -133,7 +133,11 @@ def command(
     compared.table.notes = [*_same_runs(runs), *compared.table.notes]
     outcomes = {name: [evaluate(gate, subjects) for gate in limits] for name, subjects in compared.subjects.items()}
     _write_junit(junit, outcomes)
-    _show(compared, outcomes, output_format, full_names=full_names)
+    try:
+        _show(compared, outcomes, output_format, full_names=full_names)
+    except BrokenPipeError:
+        if not limits:  # else the exit code is the verdict, whoever reads the table
+            raise
     every = [outcome for ones in outcomes.values() for outcome in ones]
     code = exit_code(every)
     refused = next((one for one in every if one.refusal is not None), None)

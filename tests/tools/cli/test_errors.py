@@ -96,6 +96,17 @@ def test_files_written_by_many_threads_follow_the_umask_and_leave_it_unchanged(t
     assert sorted(file.name for file in tmp_path.iterdir()) == ["0", "1", "2", "3"]
 
 
+def test_a_broken_pipe_to_another_process_is_an_error_and_no_success(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*arguments: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("ncu_tools.ceilings.machine_files.find_machine", broken)
+    assert run(["hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--machine", "t4"]) == 1
+    assert "A process that this one works with ended early." in capfd.readouterr().err
+
+
 class TestOptionsOfTheProgram:
     @pytest.mark.parametrize("command", COMMANDS)
     def test_are_taken_after_every_command(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
