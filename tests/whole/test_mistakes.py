@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.support.mistakes import CLOSED, EXPECTATIONS, MISTAKES, as_a_user, kept_text, printed, put_files
+from tests.conftest import SAMPLES
+from tests.support.installed import WITHOUT_TORCH
+from tests.support.mistakes import CLOSED, EXPECTATIONS, MISSING, MISTAKES, as_a_user, kept_text, printed, put_files
 
 pytestmark = pytest.mark.slow
 
@@ -49,3 +52,25 @@ def test_a_mistake_is_answered_as_kept_in_one_paragraph(mistake: str, command: s
     sentences = re.split(r"[.?:;] ", text.removeprefix("Error: "))
     assert len(sentences) > 1, "it has to say what to do too"
     assert sizes(folder) == before
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason=WITHOUT_TORCH)
+@pytest.mark.parametrize(("command", "extra"), [
+    ("profile hf:bert-base -o {folder}/run", "transformers"),
+    ("estimate hf:bert-base", "transformers"),
+    ("expected {folder}/report.csv --target hf:bert-base", "transformers"),
+    ("profile timm:resnet18 -o {folder}/run", "models"),
+])  # fmt: skip
+def test_a_model_whose_library_is_missing_is_answered_with_what_installs_it(
+    command: str, extra: str, tmp_path: Path
+) -> None:
+    without = tmp_path / "without"
+    without.mkdir()
+    for name in ("transformers", "timm"):
+        text = f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n"
+        (without / f"{name}.py").write_text(text, encoding="utf-8")
+    shutil.copyfile(SAMPLES / "d01-wide-raw.csv", tmp_path / "report.csv")
+    code, text = printed(tmp_path, MISSING, command.format(folder=tmp_path))
+    assert code == 1
+    assert text.endswith(f"Install it with: pip install 'ncu-bench[{extra}]'")
+    assert "\n" not in text
