@@ -14,9 +14,10 @@ from ncu_parsers.schema.tables import COLUMNS, Field
 from ncu_tools.kernels.view.columns.column_names import COMBINED, sets, short_names
 from tests.conftest import ROOT
 from tests.support import hottest_places as hottest
+from tests.support import mistakes
 from tests.support.binary_expectations import OF_MADE, OF_REAL, held_by, instances_of, made
-from tests.support.options_page import with_options
-from tests.support.printed_outputs import reports_by_short_names, with_outputs
+from tests.support.pages.options_page import with_options
+from tests.support.pages.printed_outputs import reports_by_short_names, with_outputs
 from tests.support.reports import sample_files, shared_reports, summed_up
 from tests.whole.test_samples import GOLDEN, golden_of
 
@@ -78,6 +79,14 @@ def with_short_names(text: str) -> str:
     return before + start + short_names_table() + end + after
 
 
+def write_mistakes() -> None:
+    """What is printed for the most likely mistakes, tried in a folder of their own."""
+    with TemporaryDirectory() as folder:
+        text = "\n\n".join(mistakes.every_mistake(Path(folder)))
+        (Path(folder) / "closed").chmod(0o700)
+    mistakes.EXPECTATIONS.write_text(text + "\n", encoding="utf-8")
+
+
 def main() -> None:
     columns_page = ROOT / "docs" / "columns.md"
     columns_page.write_text(with_short_names(columns_page.read_text("utf-8")), encoding="utf-8")
@@ -92,6 +101,7 @@ def main() -> None:
     del os.environ["NCU_BENCH_WIDTH"]
     for sample in sample_files():
         write(GOLDEN / f"{sample.name}.json", golden_of(sample))
+    write_mistakes()
     full = shared_reports("ncu_rep_full")
     if full:
         page = ROOT / "docs" / "kernel.md"

@@ -8,16 +8,20 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
-import io
 import os
+import re
 import signal
 import sys
 import warnings
-from contextlib import suppress
-from itertools import takewhile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
+from typing import Any, TextIO
 
 import click
+
+from ncu_tools.cli.shell.program_options import COMPLETE, PROGRAM_OPTIONS, Asked, with_program_options
 
 COMMANDS = {
     "profile": "Run a model or a program under a profiler, and show its kernels.",
@@ -41,11 +45,14 @@ COMMANDS = {
     "metrics": "What each group of metrics collects on a chip, and in how many passes.",
     "machines": "Peaks and bandwidths of machines, with their sources.",
     "doctor": "What of this machine stands in the way of profiling.",
+    "completion": "Completion of commands, options and their values in bash, zsh and fish.",
 }
 """Every command with its line in the help. Each is the function `command` of the module of the same name."""
 COLLECTING = ("profile", "bench", "estimate", "metrics", "machines", "doctor")
 COMPARING = ("compare", "expected", "join", "scaling", "skew")
-FOLDERS = {**dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing")}
+FOLDERS = {
+    **dict.fromkeys(COLLECTING, "collecting"), **dict.fromkeys(COMPARING, "comparing"), "completion": "shell",
+}  # fmt: skip
 """Command -> its folder; all others are in `reading`."""
 
 
@@ -62,8 +69,53 @@ MEMORY_RAN_OUT = (
 )
 
 
+class ReaderLeft(Exception):
+    """The reader of our output is gone, as `head` is when it has its lines. click would make exit code 1 of it."""
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Raise `ReaderLeft` if nobody reads our output any more, and `NcuBenchError` for a pipe to another process."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if _is_unread(sys.stdout) or _is_unread(sys.stderr):
+            raise ReaderLeft from error
+        from ncu_launch.errors import NcuBenchError
+
+        raise NcuBenchError(
+            "A process that this one works with ended early.",
+            "It may have been stopped, or have run out of memory.",
+            "Look for it in the system's log; --debug shows what was written to it.",
+        ) from error
+
+
+def _is_unread(stream: TextIO) -> bool:
+    """True if a stream is a pipe without a reader, and where the system cannot tell."""
+    import select
+
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    try:
+        poll.register(stream, 0)
+    except (OSError, ValueError):  # it has no descriptor, or is closed
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
 class LazyGroup(click.Group):
     """A group that imports a command's module only when the command runs, so that --help is fast."""
+
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        """As in click, but a reader that left is no failure."""
+        with reader_may_leave():
+            return super().make_context(*arguments, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As in click, but a reader that left is no failure."""
+        with reader_may_leave():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of `COMMANDS`."""
@@ -74,8 +126,12 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"ncu_tools.cli.{FOLDERS.get(cmd_name, 'reading')}.{cmd_name}")
-        command: click.Command = module.command
-        return command
+        command: click.Command = with_program_options(module.command)
+        if not ctx.resilient_parsing:
+            return command
+        from ncu_tools.cli.shell.completed_values import with_completed_values
+
+        return with_completed_values(command, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -94,24 +150,27 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, invoke_without_command=True, params=[*PROGRAM_OPTIONS],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 @click.version_option(package_name="ncu-bench", prog_name="ncu-bench")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.option("--notes", is_flag=True, help="Show all notes, where a terminal shows five lines of them.")
-@click.option("--memory-limit", metavar="SIZE", help="The most that reading may take, as 512MB or 8GB. [default: 2GB]")
-def cli(debug: bool, notes: bool, memory_limit: str | None) -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """What bounds each kernel? Rooflines and hotspots from any Nsight Compute report.
+
+    Without a command: what of that is in this folder, and what to type next.
 
     \b
     Example:
       ncu-bench hotspots report.csv
       ncu-bench roofline report.csv -o roofline.svg
     """
-    if memory_limit is not None:
-        from ncu_parsers.sources.memory import SETTING, size_of
+    if context.invoked_subcommand is None:
+        from ncu_tools.cli.shell.folder_overview import overview
 
-        size_of(memory_limit)
-        os.environ[SETTING] = memory_limit  # also for child processes that read
+        for line in overview(Path()):
+            click.echo(_printable(line))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -144,8 +203,9 @@ def program() -> None:
 def _end_at_once(codes: list[int]) -> None:
     """Exit the process with its exit code, unless an error escaped."""
     with suppress(OSError, ValueError):  # Python reports itself if output cannot be written
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(BrokenPipeError):  # its reader is gone
+                stream.flush()
         if codes:
             os._exit(codes[0])
 
@@ -182,12 +242,16 @@ def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code. Errors are one paragraph on stderr."""
     from ncu_launch.errors import NcuBenchError
 
-    debug = "--debug" in takewhile(lambda word: word not in COMMANDS, arguments)  # not the one of a profiled program
+    if COMPLETE in os.environ:
+        from ncu_tools.cli.shell.bash_words import use_bash_words
+
+        use_bash_words()
+    asked = Asked()
     # Counters near the end of doubles may overflow; the result is not finite and is shown as unknown.
     warnings.filterwarnings("ignore", "(overflow|invalid value) encountered", RuntimeWarning)
     warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a name in a script that no installed font has
     try:
-        code = cli.main(args=arguments, prog_name="ncu-bench", standalone_mode=False)
+        code = cli.main(args=arguments, prog_name="ncu-bench", standalone_mode=False, obj=asked)
     except click.exceptions.Abort:
         click.echo("Stopped.", err=True)
         return STOPPED
@@ -195,20 +259,20 @@ def run(arguments: list[str]) -> int:
         _show_printable(error)
         return error.exit_code
     except NcuBenchError as error:
-        if debug:
+        if asked.debug:
             raise
         click.echo(f"Error: {_printable(error.paragraph)}", err=True)
         return error.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone; there is nobody to report to
+    except ReaderLeft:
+        sys.stderr.close()  # there is nobody to report to
         return 0
     except OSError as error:
-        if debug:
+        if asked.debug:
             raise
         click.echo(f"Error: {_printable(_trouble(error))}", err=True)
         return 1
     except MemoryError:
-        if debug:
+        if asked.debug:
             raise
         click.echo(f"Error: {MEMORY_RAN_OUT}", err=True)
         return 1
@@ -216,15 +280,35 @@ def run(arguments: list[str]) -> int:
 
 
 def _show_printable(error: click.ClickException) -> None:
-    """Show click's message on wrong usage, which repeats arguments unescaped."""
-    text = io.StringIO()
-    error.show(text)
-    for line in text.getvalue().splitlines():
-        click.echo(_printable(line), err=True)
+    """Show click's message, which repeats arguments unescaped, as one paragraph with what to type."""
+    text = " ".join(error.format_message().split()) + _near_choice(error)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        stop = "" if text[-1:] in ".?!" else "."
+        text += f"{stop} For what can be typed: {error.ctx.command_path} --help"
+    click.echo(f"Error: {_printable(text)}", err=True)
+
+
+def _near_choice(error: click.ClickException) -> str:
+    """The choice most like the one that an option does not have, as a question; "" for every other error."""
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None
+    given = re.match("'(.*?)' is not one of", error.message)
+    if not isinstance(kind, click.Choice) or given is None:
+        return ""
+    from ncu_launch.errors import near_names
+
+    near = near_names(given[1], map(str, kind.choices), most=1)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def _trouble(error: OSError) -> str:
     """The message for an operating system error that was not handled before."""
+    if isinstance(error, PermissionError) and error.filename:
+        import shlex
+
+        return (
+            f"{error.filename} could not be opened: {error.strerror}. It, or a folder above it, is closed to you. "
+            f"Look at its owner and mode: ls -ld {shlex.quote(str(Path(error.filename).parent))}"
+        )
     what = f"{error.filename}: " if error.filename else ""
     advice = "Check the path, its permissions and the disk's free space; --debug shows what was tried."
     return f"{what}{error.strerror or error}. {advice}"

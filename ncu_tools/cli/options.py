@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from ncu_launch.errors import WrongUsage
 
+from ncu_tools.cli.shell.program_options import Asked
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.numbers.number_format import counted
 from ncu_tools.report.table import Column, Table, printable, to_csv, to_json, to_markdown
@@ -225,7 +226,8 @@ def echo_notes(notes: Sequence[str]) -> None:
     from ncu_tools.cli.terminal_notes import fitted_notes
 
     context = click.get_current_context(silent=True)
-    every = context is not None and context.find_root().params.get("notes")
+    asked = context.find_object(Asked) if context is not None else None
+    every = asked is not None and asked.notes
     for line in fitted_notes(notes, None if every else width_of(sys.stderr)):
         click.echo(line, err=True)
 

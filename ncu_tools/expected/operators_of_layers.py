@@ -43,7 +43,8 @@ def expected_of_workload(workload: Workload) -> pa.Table:
     """
     expectation = expectation_of(workload)
     if expectation.why_not:
-        raise NcuBenchError(f"{workload.target} cannot be counted.", expectation.why_not, "Check its name and sizes.")
+        advice = expectation.advice or "Check its name and sizes."
+        raise NcuBenchError(f"{workload.target} cannot be counted.", expectation.why_not, advice)
     return operators_of(expectation)
 
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
 from ncu_parsers.datasets.dataset_layout import Dataset
 from ncu_parsers.parquet.reader import Columns, launch_batches
 from ncu_parsers.schema import arrays, tables
@@ -96,6 +96,9 @@ class Selection:
         for batch in _batches(run):
             for column, values in there.items():
                 values |= dict.fromkeys(_values(batch, column))
+        for pattern in self.kernels:
+            near = near_names(pattern.pattern, there["kernel_short"])
+            there["kernel_short"] = {**dict.fromkeys(near), **there["kernel_short"]}  # those first
         known = " ".join(f"Its {criteria[column][0]} are {_listed(list(values))}." for column, values in there.items())
         advice = "Letters are large or small as written; (?i) in front of a pattern takes both." if self.kernels else ""
         return NcuBenchError(f"Nothing is left of {run.name} for {self.title}.", known, advice)

@@ -14,8 +14,8 @@ import pytest
 from benchmarks.house import SMALL_SAMPLE, code_rows, way_of
 from ncu_tools.cli import COMMANDS, cli, run
 from tests.conftest import ROOT, SAMPLES
-from tests.support import first_steps
-from tests.support.printed_outputs import with_outputs
+from tests.support.pages import first_steps
+from tests.support.pages.printed_outputs import with_outputs
 from tests.update_expectations import PAGES as COLUMNS_ON_PAGES
 from tests.update_expectations import with_columns, with_short_names
 from tests.whole.test_house import MODULES, folder_of, modules_imported_by

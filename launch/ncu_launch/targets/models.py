@@ -144,11 +144,21 @@ def _missing(library: str, error: ImportError) -> NcuBenchError:
 def unknown(name: str, known: list[str], where: str) -> WrongUsage:
     """The error for a name that a library does not have, with similar names."""
     near = near_names(name, known, most=4, cutoff=0.5)
-    return WrongUsage(f"There is no {where} model called {name}.", f"Near names: {', '.join(near)}." if near else "")
+    return WrongUsage(
+        f"There is no {where} model called {name}.",
+        f"Near names: {', '.join(near)}." if near else "",
+        "ncu-bench profile --help says what a target can be.",
+    )
 
 
 def no_torchvision_model(name: str, known: list[str]) -> WrongUsage:
     """The error for a name without prefix that is not one of torchvision's models, `known`."""
+    if name.endswith(".py") or "/" in name:
+        return WrongUsage(
+            f"There is no model called {name}.",
+            "A program stands behind --, and a function that returns a model behind the file and a colon.",
+            f"Type: ncu-bench profile -- {'python ' if name.endswith('.py') else ''}{name}, or name {name}:FUNCTION",
+        )
     return unknown(name, [*known, *(f"hf:{key}" for key in HF_CONFIGURATIONS)], "torchvision")
 
 

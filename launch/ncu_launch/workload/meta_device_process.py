@@ -22,12 +22,14 @@ TIMEOUT_S = 120
 class Expectation:
     """The operators of one iteration, as the collector's file has them, and their summary.
 
-    Where a model cannot be counted (its shapes depend on its data, say), `records` is empty and `why_not` says why.
+    Where a model cannot be counted (its shapes depend on its data, say), `records` is empty, `why_not` says why,
+    and `advice` what to do, if that is known.
     """
 
     records: bytes = b""
     summary: dict[str, Any] = field(default_factory=dict)
     why_not: str = ""
+    advice: str = ""
 
     @property
     def program(self) -> Program | None:
@@ -70,8 +72,9 @@ def expectations_of(
             if records.is_file() and summary.is_file():
                 found.append(Expectation(records.read_bytes(), json.loads(summary.read_text("utf-8"))))
             else:
-                why = _why_not(next(errors, None), folder / "log", finished.timed_out)
-                found.append(Expectation(why_not=why))
+                error = next(errors, None)
+                why = _why_not(error, folder / "log", finished.timed_out)
+                found.append(Expectation(why_not=why, advice=error.advice if error is not None else ""))
         return found
 
 

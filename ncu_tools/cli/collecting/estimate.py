@@ -103,7 +103,8 @@ def command(
         for target in targets for dtype in dtypes for batch in batches
     ]  # fmt: skip
     rows: list[Estimate] = []
-    for workload, expectation in zip(workloads, _expectations(workloads), strict=True):
+    expectations = _expectations(workloads)
+    for workload, expectation in zip(workloads, expectations, strict=True):
         if expectation.why_not:
             rows.append(failed(workload, expectation.why_not))
         else:
@@ -112,7 +113,8 @@ def command(
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     show(Table("estimate", columns, [asdict(row) for row in rows], notes), output_format)
     if all(row.failed for row in rows):
-        raise NcuBenchError("Nothing could be estimated.", rows[0].failed or "", "Check the targets' names.")
+        advice = expectations[0].advice or "Check the targets' names."
+        raise NcuBenchError("Nothing could be estimated.", rows[0].failed or "", advice)
 
 
 def _expectations(workloads: list[Workload]) -> list[Expectation]:

@@ -131,9 +131,14 @@ def command(
         if not isinstance(error, WrongUsage):
             _write_junit(junit, {name: not_evaluated(limits, error.paragraph) for name in runs[1:] or runs})
         raise
+    compared.table.notes = [*_same_runs(runs), *compared.table.notes]
     outcomes = {name: [evaluate(gate, subjects) for gate in limits] for name, subjects in compared.subjects.items()}
     _write_junit(junit, outcomes)
-    _show(compared, outcomes, output_format, full_names=full_names)
+    try:
+        _show(compared, outcomes, output_format, full_names=full_names)
+    except BrokenPipeError:
+        if not limits:  # else the exit code is the verdict, whoever reads the table
+            raise
     every = [outcome for ones in outcomes.values() for outcome in ones]
     code = exit_code(every)
     refused = next((one for one in every if one.refusal is not None), None)
@@ -145,6 +150,13 @@ def command(
         )
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _same_runs(runs: tuple[str, ...]) -> list[str]:
+    """The note on runs that are the base itself, by another name or the same; [] if none is."""
+    base, *new = (Path(name) for name in runs)
+    same = [str(one) for one in new if one.exists() and base.exists() and one.samefile(base)]
+    return [f"{', '.join(same)} is the base itself: no change can show"] if same else []
 
 
 def _compared(request: CompareRequest) -> Compared:

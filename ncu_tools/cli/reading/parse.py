@@ -100,7 +100,10 @@ def command(
         _look(reports, output, contents=contents, check=check, output_format=output_format)
         return
     if output is None:
-        raise click.MissingParameter(param_hint="'-o' / '--output'", param_type="option")
+        raise WrongUsage(
+            "It was not said where to write.",
+            advice="Name a Parquet file: -o launches.parquet; or a folder/ for a dataset with a file for each report.",
+        )
     as_dataset = dataset or output.endswith("/") or is_url(output)
     _check(output, as_dataset, run, dask)
     if (instances or instructions) and as_dataset:

@@ -14,6 +14,7 @@ from ncu_launch.errors import NcuBenchError
 from ncu_launch.profilers.tool_failures import ToolFailed, recognise
 from zstandard import ZstdError
 
+from ncu_parsers.detect.other_tools import of_other_tool
 from ncu_parsers.ncu import csv_pages
 from ncu_parsers.ncu.csv_pages import LongPage, WidePage
 from ncu_parsers.ncu.session_and_source_pages import SessionPage, SourcePage, opens_session_page, opens_source_page
@@ -112,13 +113,13 @@ def read_report(source: Source) -> Report:
                 reading.take(number, line)
         except (OSError, EOFError, zlib.error, ZstdError) as error:
             if not reading.pages:
-                raise unreadable(source.name, error if isinstance(error, OSError) else OSError(str(error))) from error
+                raise _unread(source, error) from error
             reading.report.notes.append(f"the file ends in damage and was read up to it ({error})")
     result = reading.report
     note_replaced(result, lines.replaced)
     if not lines.complete and reading.tail:
         note_cut(result, reading)
-    return _finish(result, reading.pages)
+    return _finish(result, reading.pages, lines.head)
 
 
 BINARY_FILES = (
@@ -154,7 +155,7 @@ def note_cut(result: Report, reading: TextReading) -> None:
         result.lines = +result.lines  # drops kinds that are down to zero
 
 
-def _finish(result: Report, pages: list[Page]) -> Report:
+def _finish(result: Report, pages: list[Page], head: bytes) -> Report:
     tables: list[list[Launch]] = []
     for page in nsys_stats.only_the_best(pages, result):
         if page.dialect not in result.dialects:
@@ -175,7 +176,7 @@ def _finish(result: Report, pages: list[Page]) -> Report:
     if merged:
         result.notes.append(f"{merged} launches stand in several tables of the file and were joined")
     if not result.launches and not result.session:
-        raise _refusal(result, pages)
+        raise _refusal(result, pages, head)
     return result
 
 
@@ -246,7 +247,18 @@ def era_of(pages: list[Page]) -> str | None:
     return None
 
 
-def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
+def _unread(source: Source, error: Exception) -> NcuBenchError:
+    """The error for a file of which nothing could be read before `error`: the disk's, or damage of a packed file."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return unreadable(source.name, error)
+    return NotAReport(
+        f"{source.name} could not be read: it is damaged before its first table ({error}).",
+        "It may have been copied in part, or its writer was stopped.",
+        "Copy or export it again.",
+    )
+
+
+def _refusal(result: Report, pages: list[Page], head: bytes) -> NcuBenchError:
     failure = recognise(result.messages)
     if failure is not None:
         return ToolFailed(result.source, *failure)
@@ -273,6 +285,9 @@ def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
             f'It says: "{reports[0].strip()}".',
             "Name that report: it is read as it is.",
         )
+    other = of_other_tool(result.source, head)
+    if other is not None:
+        return other
     if result.lines[report.TOO_LONG]:
         return NotAReport(
             f"{result.source} holds no table that could be read, and {result.lines[report.TOO_LONG]} of its "
@@ -285,7 +300,8 @@ def _refusal(result: Report, pages: list[Page]) -> NcuBenchError:
             f"{result.source} is empty.", "The run wrote nothing, or the redirect failed.", "Profile again."
         )
     return NotAReport(
-        f"{result.source} holds no table of Nsight Compute in its {result.lines.total()} lines.",
+        f"{result.source} holds no table of Nsight Compute in its "
+        f"{'only line' if result.lines.total() == 1 else f'{result.lines.total():,} lines'}.",
         "It may be another tool's file, or only the program's output.",
         f"Export a report with: {EXPORT}",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,8 +28,13 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
 
 def _unwritable(path: Path, error: OSError) -> NcuBenchError:
+    if isinstance(error, FileNotFoundError):
+        return NcuBenchError(
+            f"{path} could not be written: its folder {path.parent} does not exist.",
+            advice=f"Make it with: mkdir -p {shlex.quote(str(path.parent))}",
+        )
     there_is_another = path.exists() and not path.is_file()
-    advice = "Name a file." if there_is_another else "Check that its folder exists and is yours to write."
+    advice = "Name a file." if there_is_another else "Check that its folder is yours to write."
     return NcuBenchError(f"{path} could not be written: {error.strerror}.", advice=advice)
 
 

@@ -82,7 +82,7 @@ def read_artefact(source: Source) -> Report:
 
 def reader_of(source: Source) -> Callable[[Source], Report]:
     """The function that reads `source`."""
-    kind = _kind_of(source)
+    kind = kind_of(source)
     read: Callable[[Source], Report] = importlib.import_module(
         kind.module if kind else "ncu_parsers.detect.text_reader"
     ).read_report
@@ -91,7 +91,7 @@ def reader_of(source: Source) -> Callable[[Source], Report]:
 
 def streamer_of(source: Source) -> Callable[[Source, Callable[[pa.Table], None]], StreamedReport] | None:
     """The function that reads `source` in parts and gives each as a table; None if it has to be read as a whole."""
-    kind = _kind_of(source)
+    kind = kind_of(source)
     if kind is not None and not kind.in_parts:
         return None
     stream: Callable[[Source, Callable[[pa.Table], None]], StreamedReport] = importlib.import_module(
@@ -102,7 +102,7 @@ def streamer_of(source: Source) -> Callable[[Source, Callable[[pa.Table], None]]
 
 def is_binary_report(source: Source) -> bool:
     """Whether `source` is a binary report of ncu. Raises `NcuBenchError` if it cannot be opened."""
-    kind = _kind_of(source)
+    kind = kind_of(source)
     return kind is not None and kind.magic == NCU_REP
 
 
@@ -111,11 +111,12 @@ def read_with(sources: Sequence[Source]) -> str:
 
     Cached results are outdated if this changes.
     """
-    kinds = {kind.module for kind in map(_kind_of, sources) if kind is not None and kind.by_others}
+    kinds = {kind.module for kind in map(kind_of, sources) if kind is not None and kind.by_others}
     return "; ".join(importlib.import_module(module).read_with() for module in sorted(kinds))
 
 
-def _kind_of(source: Source) -> FileKind | None:
+def kind_of(source: Source) -> FileKind | None:
+    """The kind of a file by its first bytes and name; None for text. Raises `NcuBenchError` if it cannot be opened."""
     head = source.head(HEAD_BYTES)
     from_file = source.path != STANDARD_INPUT
     return next((kind for kind in KINDS if (from_file or kind.streams) and kind.fits(head, source.path)), None)

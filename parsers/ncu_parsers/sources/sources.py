@@ -13,13 +13,14 @@ import io
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import zstandard
-from ncu_launch.errors import NcuBenchError, WrongUsage
+from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
 from ncu_launch.files.run_files import EXPECTED, LOGS, MANIFEST, NODES, RANKS
 
 from ncu_parsers.sources import memory
@@ -44,6 +45,9 @@ TRACE_WORDS = (b'"traceEvents"', b'"schemaVersion"', b'"ph":')
 
 DAMAGE = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 """Errors raised while reading a damaged file."""
+
+MOST_COMPARED = 10_000
+"""The most names of a folder that a missing one is compared with."""
 
 HEAD = 4096
 """Number of first bytes from which the encoding is detected."""
@@ -227,10 +231,24 @@ def _paths(argument: str) -> list[str]:
         return [_resolve_descriptor(argument)]
     matches = sorted(glob.glob(argument, recursive=True))
     if not matches:
-        raise NcuBenchError(
-            f"{argument} does not exist.", advice="Check the path; relative paths start at the current folder."
-        )
+        raise _missing(argument)
     return [match for match in matches if Path(match).is_file()]
+
+
+def _missing(argument: str) -> NcuBenchError:
+    """The error for a path at which nothing is, with similar names beside it, or the folder that is missing too."""
+    path = Path(argument)
+    advice = "Check the path; relative paths start at the current folder."
+    above = next((folder for folder in reversed(path.parents) if not folder.is_dir()), None)
+    if above is not None:
+        cause = f"{above} is a file, not a folder." if above.exists() else f"There is no folder {above} either."
+        return NcuBenchError(f"{argument} does not exist.", cause, advice)
+    with suppress(OSError):
+        near = near_names(path.name, islice((entry.name for entry in os.scandir(path.parent)), MOST_COMPARED))
+        if near:
+            found = ", ".join(str(path.with_name(name)) for name in near)
+            return NcuBenchError(f"{argument} does not exist.", f"Near names: {found}.", advice)
+    return NcuBenchError(f"{argument} does not exist.", advice=advice)
 
 
 def _resolve_descriptor(path: str) -> str:

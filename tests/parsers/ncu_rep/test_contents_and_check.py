@@ -145,7 +145,7 @@ def test_looking_writes_nothing(tmp_path: Path) -> None:
 def test_parse_without_an_output_is_wrong_usage(tmp_path: Path) -> None:
     done = run(full(tmp_path))
     assert done.exit_code == 2
-    assert "Missing option '-o' / '--output'" in done.stderr
+    assert "It was not said where to write." in done.stderr
 
 
 # ----------------------------------------------------------------------------------------------------------- check

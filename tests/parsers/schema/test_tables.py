@@ -137,7 +137,7 @@ class TestParquet:
             write_table(table(launch(ns=5)), tmp_path / "l.parquet")
 
     def test_a_folder_that_does_not_exist_is_an_error_with_advice(self, tmp_path: Path) -> None:
-        with pytest.raises(NcuBenchError, match="Check that its folder exists"):
+        with pytest.raises(NcuBenchError, match="mkdir -p"):
             write_table(table(launch(ns=5)), tmp_path / "no" / "l.parquet")
 
     def test_a_newer_schema_is_refused_with_advice(self, tmp_path: Path) -> None:

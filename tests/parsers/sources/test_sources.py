@@ -160,3 +160,31 @@ def test_formats_that_standard_input_does_not_support_are_refused_with_advice(
 )
 def test_the_encoding_is_detected_from_the_first_bytes(data: bytes, encoding: str) -> None:
     assert encoding_of(data) == encoding
+
+
+class TestAPathAtWhichNothingIs:
+    @pytest.mark.parametrize(("argument", "said"), [
+        ("reprot.csv", "reprot.csv does not exist. Near names: report.csv. Check the path"),
+        ("runs/reprot.csv", "There is no folder runs either."),
+        ("a/b/c/d.csv", "There is no folder a either."),
+        ("report.csv/launches.parquet", "report.csv is a file, not a folder."),
+        ("zzz", "zzz does not exist. Check the path"),
+    ])  # fmt: skip
+    def test_is_answered_with_names_like_it_or_with_the_folder_that_is_missing(
+        self, argument: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "report.csv").touch()
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(NcuBenchError) as error:
+            find_sources([argument])
+        assert said in error.value.paragraph
+
+    def test_is_answered_too_where_the_folder_cannot_be_listed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(folder: Path) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("os.scandir", refuse)
+        with pytest.raises(NcuBenchError, match="does not exist"):
+            find_sources([str(tmp_path / "missing.csv")])

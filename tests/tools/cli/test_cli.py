@@ -301,7 +301,7 @@ class TestErrors:
             (["hotspots", DENIED], 1, "NVreg_RestrictProfilingToAdminUsers=0"),
             (["roofline"], 2, "No run was named"),
             (["roofline", RAW, "-o", "picture.gif"], 2, ".svg, .png, .pdf or .txt"),
-            (["parse", RAW, "-o", "no/such/folder/x.parquet"], 1, "Check that its folder exists"),
+            (["parse", RAW, "-o", "no/such/folder/x.parquet"], 1, "mkdir -p no/such/folder"),
             (["machines", "toaster"], 2, "See ncu-bench machines"),
             (["profil"], 2, "No such command"),
         ],

@@ -8,6 +8,7 @@ import stat
 import threading
 from pathlib import Path
 
+import click
 import pytest
 from ncu_launch.errors import NcuBenchError, WrongUsage, error_in_line
 from ncu_launch.files.atomic_files import replacing
@@ -16,12 +17,14 @@ from ncu_launch.profilers.installed_tools import ask
 from ncu_launch.profilers.tool_failures import FAILURES, ToolFailed
 from ncu_parsers.parquet.footer import DamagedFooter
 from ncu_parsers.report_data.refusals import NotAReport
-from ncu_parsers.sources.memory import TooBig
+from ncu_parsers.sources.memory import SETTING, TooBig
 from ncu_parsers.sources.sources import Source
 from ncu_parsers.timelines.nsys_sqlite import NoGpuWork
 
-from ncu_tools.cli import run
+from ncu_tools.cli import COMMANDS, cli, run
+from ncu_tools.cli.shell.program_options import PROGRAM_OPTIONS
 from ncu_tools.runs.dask_engine import GivenUp
+from tests.conftest import SAMPLES
 
 PARTS = ("It broke.", "It was old.", "Buy another.")
 
@@ -93,14 +96,58 @@ def test_files_written_by_many_threads_follow_the_umask_and_leave_it_unchanged(t
     assert sorted(file.name for file in tmp_path.iterdir()) == ["0", "1", "2", "3"]
 
 
-def test_debug_of_a_profiled_program_is_not_an_option_of_ncu_bench(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_broken_pipe_to_another_process_is_an_error_and_no_success(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    missing = str(tmp_path / "missing")
-    assert run(["hotspots", missing, "--debug"]) == 2  # click sees no options after the command
-    with pytest.raises(NcuBenchError):
-        run(["--debug", "hotspots", missing])
-    profile = ["profile", "--ncu", missing, "--tool", "ncu", "--", "program", "--debug"]
-    monkeypatch.setattr("sys.argv", ["ncu-bench", *profile])
-    assert run(profile) == 1
-    assert "Error: " in capsys.readouterr().err
+    def broken(*arguments: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("ncu_tools.ceilings.machine_files.find_machine", broken)
+    assert run(["hotspots", str(SAMPLES / "d01-wide-raw.csv"), "--machine", "t4"]) == 1
+    assert "A process that this one works with ended early." in capfd.readouterr().err
+
+
+class TestOptionsOfTheProgram:
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_are_taken_after_every_command(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run([command, "--memory-limit", "4GB", "--debug", "--help"]) == 0
+        printed = capsys.readouterr().out
+        assert "--debug" in printed
+        assert "--memory-limit SIZE" in printed
+
+    def test_stand_once_on_a_command_however_often_it_is_asked_for(self) -> None:
+        context = click.Context(cli)
+        for _ in range(2):
+            command = cli.get_command(context, "parse")
+            assert command is not None
+            assert command.params[-len(PROGRAM_OPTIONS) :] == list(PROGRAM_OPTIONS)
+            assert all(command.params.count(option) == 1 for option in PROGRAM_OPTIONS)
+
+    def test_debug_shows_where_an_error_came_from_before_and_after_the_command(self, tmp_path: Path) -> None:
+        missing = str(tmp_path / "missing")
+        for words in (
+            ["--debug", "hotspots", missing],
+            ["hotspots", missing, "--debug"],
+            ["hotspots", "--debug", missing],
+        ):
+            with pytest.raises(NcuBenchError):
+                run(words)
+        assert run(["hotspots", missing]) == 1
+
+    def test_the_limit_behind_a_command_holds_for_it(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv(SETTING, "1GB")
+        raw = str(SAMPLES / "d01-wide-raw.csv")
+        assert run(["hotspots", raw, "--memory-limit", "512MB"]) == 0
+        assert os.environ[SETTING] == "512MB"
+        assert run(["--memory-limit", "1GB", "hotspots", raw, "--memory-limit", "3"]) == 2
+        assert "3" in capsys.readouterr().err
+
+    def test_debug_of_a_profiled_program_is_not_one_of_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        profile = ["profile", "--ncu", str(tmp_path / "missing"), "--tool", "ncu", "--", "program", "--debug"]
+        monkeypatch.setattr("sys.argv", ["ncu-bench", *profile])
+        assert run(profile) == 1
+        assert "Error: " in capsys.readouterr().err

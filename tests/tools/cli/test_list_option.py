@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from ncu_tools.cli.list_option import ListOption, list_option
 from tests.conftest import ROOT
-from tests.support.options_page import options, with_options
+from tests.support.pages.options_page import options, with_options
 
 
 @click.command()

@@ -91,7 +91,7 @@ def printed_on_a_terminal(*arguments: str) -> str:
 def test_a_real_terminal_shows_few_notes_and_all_of_them_if_asked() -> None:
     lacking = str(SAMPLES / "d17-section-occupancy.csv")
     few = printed_on_a_terminal("hotspots", lacking, "--top", "1")
-    every = printed_on_a_terminal("--notes", "hotspots", lacking, "--top", "1")
+    every = printed_on_a_terminal("hotspots", lacking, "--top", "1", "--notes")
     assert "1 more note; --notes shows all" in few
     assert "shows all" not in every
     assert every.count("note: ") == few.count("note: ") == 4

@@ -31,6 +31,7 @@ from ncu_tools.compare.matching.kernel_pairs import BY_PLACE, BY_SHORT_NAME, BY_
 from ncu_tools.compare.per_launch import OF_ALL, WITHIN_SIGNATURES
 from ncu_tools.compare.run_conditions import Conditions, Observed, conditions_of, differences, known_of_one
 from ncu_tools.numbers.statistics import Codes, Moments, ratio_interval, student_quantile, totals
+from tests.conftest import SAMPLES
 from tests.support.launches import launch, metric, sass, table, taken
 
 GRID, BLOCK = (8, 1, 1), (128, 1, 1)
@@ -401,6 +402,14 @@ def written(path: Path, launches: list[Launch]) -> str:
 
 
 class TestTheCommand:
+    def test_says_when_a_run_is_compared_with_itself(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        link = tmp_path / "again.csv"
+        link.symlink_to(SAMPLES / "d04-long-metrics.csv")
+        assert run(["compare", str(SAMPLES / "d04-long-metrics.csv"), str(link)]) == 0
+        assert f"note: {link} is the base itself: no change can show" in capsys.readouterr().err
+        assert run(["compare", str(link), str(SAMPLES / "d01-wide-raw.csv"), "--anyway"]) == 0
+        assert "is the base itself" not in capsys.readouterr().err
+
     def test_shows_what_changed_and_exits_with_0(
         self, files: tuple[str, str], capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -121,6 +121,11 @@ class TestAnEmptySelection:
         with pytest.raises(NcuBenchError, match=r"Its ranks are not known\."):
             left(Selection(ranks=(0,)))
 
+    def test_lists_kernels_with_names_like_the_pattern_first(self) -> None:
+        many = table(*(launch(f"kernel_{number}", ns=1) for number in range(20)), launch("softmax", ns=1))
+        with pytest.raises(NcuBenchError, match=r"Its kernels are softmax, kernel_0, .* and 13 more\."):
+            Selection((pattern_of("sotfmax"),)).of(Run("r", many))
+
     def test_an_invalid_pattern_is_refused_with_the_reason(self) -> None:
         with pytest.raises(WrongUsage, match=r"\( is no regular expression"):
             pattern_of("(")

@@ -11,7 +11,7 @@ from ncu_tools.cli.reading.kernel import PART_NAMES
 from ncu_tools.kernels.view.facts import parts
 from ncu_tools.kernels.view.part_rows import PARTS
 from tests.conftest import ROOT
-from tests.support.printed_outputs import BLOCK, reports_by_short_names, with_outputs
+from tests.support.pages.printed_outputs import BLOCK, reports_by_short_names, with_outputs
 from tests.support.reports import needs_shared_reports
 
 PAGE = (ROOT / "docs" / "kernel.md").read_text("utf-8")

@@ -1,6 +1,6 @@
 """Record the commands of docs/first-steps.md on a terminal of 80 columns, as docs/first-steps.txt.
 
-    python -m tests.support.first_steps
+    python -m tests.support.pages.first_steps
 
 The commands run one after the other in a folder of their own, with the samples in it. Control sequences and progress
 lines are left out of the recording.

@@ -1,0 +1,184 @@
+"""What values of options and arguments can be, for completion: machines, chips, groups, models, kernels, files.
+
+The values are the same for an option on every command that has it. Nothing heavy is imported and no report is read:
+kernels are completed from a run that is in Parquet already, which stands earlier in the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+Values = Callable[[click.Context], Iterable[str]]
+
+LARGEST_RUN = 200_000_000
+"""Bytes of the biggest Parquet file whose kernels are read for a completion: it has to take no second."""
+
+PLAIN = re.compile(r"[\w.:/@%-]+")
+"""Names that a shell takes as they are; others, which would need quotes, are not completed."""
+
+
+def _machines(context: click.Context) -> Iterable[str]:
+    from ncu_tools.ceilings.machine_files import machines
+
+    return machines()
+
+
+def _machines_or_measure(context: click.Context) -> Iterable[str]:
+    return (*_machines(context), "measure")
+
+
+def _chips(context: click.Context) -> Iterable[str]:
+    from ncu_launch.counters.chips import chips
+
+    return (chip.name.lower() for chip in chips())
+
+
+def _groups(context: click.Context) -> Iterable[str]:
+    from ncu_launch.counters.metric_groups import group_names
+
+    return group_names()
+
+
+def _models(context: click.Context) -> Iterable[str]:
+    """Models that can be built by a name, found in the sources of the libraries, which are not imported."""
+    from ncu_launch.targets.model_name_check import torchvision_names_unloaded
+    from ncu_launch.targets.models import HF_CONFIGURATIONS
+    from ncu_launch.targets.reference_kernels import SUITES
+
+    return (*torchvision_names_unloaded(), *(f"hf:{name}" for name in HF_CONFIGURATIONS), *SUITES)
+
+
+def _units(context: click.Context) -> Iterable[str]:
+    from ncu_tools.ceilings.machine_files import COMPUTE_UNITS
+
+    return COMPUTE_UNITS
+
+
+def _levels(context: click.Context) -> Iterable[str]:
+    return ("dram", "l2", "l1", "shared", "all")
+
+
+def _types(context: click.Context) -> Iterable[str]:
+    from ncu_launch.workload_spec import DTYPES
+
+    return DTYPES
+
+
+def _modes(context: click.Context) -> Iterable[str]:
+    from ncu_launch.workload_spec import MODES
+
+    return MODES
+
+
+def _phases(context: click.Context) -> Iterable[str]:
+    from ncu_launch.workload_spec import PHASES
+
+    return PHASES
+
+
+def _devices(context: click.Context) -> Iterable[str]:
+    from ncu_launch.workload_spec import DEVICES
+
+    return DEVICES
+
+
+def _engines(context: click.Context) -> Iterable[str]:
+    return ("local",)
+
+
+def _kernels(context: click.Context) -> Iterable[str]:
+    """Short names of the kernels of the runs that stand before in the line, if those are in Parquet."""
+    from ncu_parsers.parquet.reader import read_launches
+    from ncu_parsers.schema.tables import codes
+
+    found: dict[str, None] = {}
+    for file in _parquet_of(context):
+        _, names = codes(read_launches(file, ["kernel_short"]), "kernel_short")
+        found |= dict.fromkeys(name for name in names if name)
+    return found
+
+
+def _parquet_of(context: click.Context) -> Iterable[Path]:
+    """The files of launches that the arguments in the line name."""
+    from ncu_launch.files.run_files import LAUNCHES
+
+    for name in _arguments(context):
+        path = Path(name)
+        file = path / LAUNCHES if path.is_dir() else path
+        if file.suffix == ".parquet" and file.is_file() and file.stat().st_size <= LARGEST_RUN:
+            yield file
+
+
+def _arguments(context: click.Context) -> list[str]:
+    """The arguments of a line that is not complete: behind an option without its value, click leaves them unparsed."""
+    found: list[Any] = list(context.args)
+    for one in context.command.params:
+        value = context.params.get(one.name or "") if isinstance(one, click.Argument) else None
+        found += value if isinstance(value, tuple) else [value]
+    return [name for name in found if isinstance(name, str) and name]
+
+
+VALUES: dict[str, Values] = {
+    "--machine": _machines, "machines name": _machines_or_measure,
+    "--chip": _chips,
+    "--metrics": _groups, "metrics groups": _groups,
+    "profile target": _models, "estimate targets": _models, "bench targets": _models, "--target": _models,
+    "--kernel": _kernels, "kernel name": _kernels,
+    "--units": _units, "--unit": _units, "--levels": _levels,
+    "--dtype": _types, "--mode": _modes, "--phase": _phases, "--device": _devices,
+    "--dask": _engines,
+}  # fmt: skip
+"""Option, or command and argument -> its values. Choices of click know theirs, and every other argument is a file."""
+
+NO_PATHS = ("query sql",)
+"""Arguments that are neither files nor one of some values."""
+
+TEXTS = (type(click.STRING), type(click.UNPROCESSED))
+PATHS = ("PATH", "FILE", "DIR", "TRACE", "FILE.toml")
+"""Metavars of options that name a file."""
+
+
+class Completed(click.types.StringParamType):
+    """A text that is completed from `values`, or as a file if None. Behind a comma the next of a list is completed."""
+
+    def __init__(self, values: Values | None) -> None:
+        self.values = values
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+        """The values that begin with what stands there; none where they cannot be found."""
+        if self.values is None:
+            return [CompletionItem(incomplete, type="file")]
+        before, comma, begun = incomplete.rpartition(",")
+        taken = set(before.split(","))
+        try:
+            values = [value for value in self.values(ctx) if value.lower().startswith(begun.lower())]
+        except Exception:  # a line being typed: whatever is wrong with it, the command will say
+            return []
+        return [
+            CompletionItem(before + comma + value) for value in values if value not in taken and PLAIN.fullmatch(value)
+        ]
+
+
+def with_completed_values(command: click.Command, name: str) -> click.Command:
+    """The command called `name`, whose options and arguments complete their values.
+
+    Only for completion, because it replaces their types.
+    """
+    for parameter in command.params:
+        if not isinstance(parameter.type, TEXTS):
+            continue
+        if isinstance(parameter, click.Option):
+            values = next((VALUES[option] for option in parameter.opts if option in VALUES), None)
+            is_path = parameter.metavar in PATHS
+        else:
+            values = VALUES.get(f"{name} {parameter.name}")
+            is_path = f"{name} {parameter.name}" not in NO_PATHS
+        if values is not None or is_path:
+            parameter.type = Completed(values)
+    return command

@@ -1,0 +1,60 @@
+"""Files of other tools are called what they are; a report never is, whatever its name or the output around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ncu_parsers.detect.other_tools import of_other_tool
+from ncu_parsers.detect.text_reader import read_report
+from ncu_parsers.report_data.refusals import NotAReport
+from ncu_parsers.sources.sources import Source
+
+from tests.conftest import SAMPLES
+from tests.support.reports import needs_shared_reports, sample_files, shared_reports
+
+
+@pytest.mark.parametrize(("name", "head", "what"), [
+    ("perf.data", b"PERFILE2" + bytes(99), "is a recording of Linux perf"),
+    ("old.data", b"2ELIFREP" + bytes(99), "is a recording of Linux perf"),
+    ("TRAIN.QDSTRM", b"recording", "is a recording of nsys that was not turned into a report"),
+    ("a.ncu-proj", b"x", "is a project of ncu-ui"),
+    ("a.qdproj", b"x", "is a project of nsys-ui"),
+    ("results.csv", b'"Index","KernelName","gpu-id"\n', "is a table of AMD's rocprof."),
+    ("results.csv", '"Index","KernelName","gpu-id"\n'.encode("utf-16"), "is a table of AMD's rocprof."),
+    ("trace.csv", b'"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name"\n', "is a table of AMD's rocprofv3."),
+    ("log.txt", b"==7== NVPROF is profiling process 7, command: ./a\n", "is the output of nvprof"),
+    ("train.py", b"import torch\n", "is a program, not a report"),
+])  # fmt: skip
+def test_a_file_is_named_by_its_first_bytes_its_suffix_or_its_words(
+    name: str, head: bytes, what: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(head)
+    with pytest.raises(NotAReport) as refused:
+        read_report(Source(str(tmp_path / name)))
+    assert f"{name} {what}" in refused.value.paragraph
+    assert refused.value.advice
+
+
+@pytest.mark.parametrize("path", sample_files(), ids=lambda path: path.name)
+def test_no_sample_is_taken_for_a_file_of_another_tool(path: Path) -> None:
+    assert of_other_tool(path.name, path.read_bytes()) is None
+
+
+@needs_shared_reports
+def test_no_real_report_is_taken_for_a_file_of_another_tool() -> None:
+    reports = [*shared_reports("ncu_csv"), *shared_reports("ncu_rep"), *shared_reports("nsys")]
+    assert [path.name for path in reports if of_other_tool(path.name, path.read_bytes()[:65536])] == []
+    assert reports
+
+
+def test_a_report_under_the_name_of_a_project_is_read(tmp_path: Path) -> None:
+    report = tmp_path / "report.ncu-proj"
+    report.write_bytes(b"NVPROF is profiling process\n" + (SAMPLES / "d04-long-metrics.csv").read_bytes())
+    assert len(read_report(Source(str(report))).launches) == 8
+
+
+def test_a_file_of_no_known_tool_is_only_said_to_hold_no_table(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n", encoding="utf-8")
+    with pytest.raises(NotAReport, match="holds no table of Nsight Compute in its only line"):
+        read_report(Source(str(tmp_path / "a.csv")))

@@ -1,0 +1,76 @@
+"""The most likely mistakes, each made in a process of its own: what is printed is kept, and says what to do."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SAMPLES
+from tests.support.installed import WITHOUT_TORCH
+from tests.support.mistakes import CLOSED, EXPECTATIONS, MISSING, MISTAKES, as_a_user, kept_text, printed, put_files
+
+pytestmark = pytest.mark.slow
+
+KEPT = EXPECTATIONS.read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    there = tmp_path_factory.mktemp("mistakes")
+    put_files(there)
+    yield there
+    (there / "closed").chmod(0o700)  # else pytest cannot remove it
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
+
+
+def test_the_page_has_each_of_the_mistakes_and_no_other() -> None:
+    assert re.findall(r"^# (.*)$", KEPT, re.MULTILINE) == list(MISTAKES)
+    assert re.findall(r"^\$ ncu-bench (.*)$", KEPT, re.MULTILINE) == [one for ones in MISTAKES.values() for one in ones]
+    assert len(MISTAKES) > 20
+
+
+@pytest.mark.parametrize(
+    ("mistake", "command"), [(mistake, command) for mistake, ones in MISTAKES.items() for command in ones]
+)
+def test_a_mistake_is_answered_as_kept_in_one_paragraph(mistake: str, command: str, folder: Path) -> None:
+    if mistake == CLOSED and as_a_user() and shutil.which("setpriv") is None:
+        pytest.skip("root may enter every folder, and setpriv (util-linux) is not installed")
+    before = sizes(folder)
+    code, text = printed(folder, mistake, command)
+    assert kept_text(command, code, text) in KEPT
+    assert code in (1, 2)
+    assert text.startswith("Error: ")
+    assert "\n" not in text
+    sentences = re.split(r"[.?:;] ", text.removeprefix("Error: "))
+    assert len(sentences) > 1, "it has to say what to do too"
+    assert sizes(folder) == before
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason=WITHOUT_TORCH)
+@pytest.mark.parametrize(("command", "extra"), [
+    ("profile hf:bert-base -o {folder}/run", "transformers"),
+    ("estimate hf:bert-base", "transformers"),
+    ("expected {folder}/report.csv --target hf:bert-base", "transformers"),
+    ("profile timm:resnet18 -o {folder}/run", "models"),
+])  # fmt: skip
+def test_a_model_whose_library_is_missing_is_answered_with_what_installs_it(
+    command: str, extra: str, tmp_path: Path
+) -> None:
+    without = tmp_path / "without"
+    without.mkdir()
+    for name in ("transformers", "timm"):
+        text = f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n"
+        (without / f"{name}.py").write_text(text, encoding="utf-8")
+    shutil.copyfile(SAMPLES / "d01-wide-raw.csv", tmp_path / "report.csv")
+    code, text = printed(tmp_path, MISSING, command.format(folder=tmp_path))
+    assert code == 1
+    assert text.endswith(f"Install it with: pip install 'ncu-bench[{extra}]'")
+    assert "\n" not in text
