@@ -14,6 +14,7 @@ from ncu_launch.workload_spec import DTYPES, PHASES, Workload
 
 from ncu_tools.cli.list_option import list_option
 from ncu_tools.cli.options import MACHINE_FORMATS, format_option, show
+from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ COLUMNS = (
     Column("unknown_operators", "not known"),
     Column("failed", "failed", prose=True),
 )
+NOT_RUN = "nothing was run: times are what the roofline allows at best"
 CONVENTIONS = (
-    "nothing was run: times are what the roofline allows at best; FLOPs are those of products, convolutions and "
+    "FLOPs are those of products, convolutions and "
     "attention as PyTorch counts them, FLOPs (operators) all that operators compute, element-wise work too; bytes "
     "(model) are inputs + parameters + outputs of layers of a forward pass, bytes (operators) what each operator reads "
     "and writes; FLOP/B (FLOPs per byte), at best and bound are all from FLOPs and the bytes that stand beside them as "
@@ -109,7 +111,7 @@ def command(
             rows.append(failed(workload, expectation.why_not))
         else:
             rows += estimates(workload, operators_of(expectation), expectation.summary, machines, unit)
-    notes = [CONVENTIONS, *_notes(rows, with_machines=bool(machines))]
+    notes = [NOT_RUN, MoreToSee(CONVENTIONS), *_notes(rows, with_machines=bool(machines))]
     columns = (*COLUMNS, *MACHINE_READABLE) if output_format in MACHINE_FORMATS else COLUMNS
     show(Table("estimate", columns, [asdict(row) for row in rows], notes), output_format)
     if all(row.failed for row in rows):
