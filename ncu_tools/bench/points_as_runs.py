@@ -46,7 +46,7 @@ def points_of_sweep(run: BenchRun) -> tuple[list[SweepPoint], list[str]]:
     """
     measured = [row for row in run.rows if row["outcome"] == OK and row["latency_mean_ns"]]
     varied = [name for name in ASKED if len({value_of(row, name) for row in measured}) > 1]
-    sizes = [size for size in SIZES if len({row[size] for row in measured}) > 1]
+    sizes = [size for size in SIZES if len({row.get(size) for row in measured}) > 1]
     labels = _unique_labels([_label(row, varied, sizes) for row in measured])
     points = [
         SweepPoint(f"{run.name}/{label}", _label(row, varied, ()), _launch_of(row))

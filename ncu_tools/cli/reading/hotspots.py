@@ -27,7 +27,7 @@ from ncu_tools.cli.selection_options import require_no_dask, selection_options
 from ncu_tools.cli.terminal_notes import MoreToSee
 from ncu_tools.cli.time_titles import with_time_title
 from ncu_tools.numbers.number_format import more_kernels
-from ncu_tools.report.table import Column, Table
+from ncu_tools.report.table import Column, Table, columns_of_arguments
 
 if TYPE_CHECKING:
     from ncu_parsers.datasets.engine import Engine
@@ -166,9 +166,14 @@ def command(
     shown = result.rows[:top]
     found, why_not = _diagnoses(sums, shown) if sums is not None else ({}, [])
     notes += why_not
-    rows = [{**asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None} for row in shown]
+    rows = [
+        {**row.point, **asdict(row), "diagnosis": found[row.kernel].text if row.kernel in found else None}
+        for row in shown
+    ]
     columns: Sequence[Column]
     columns = [one._replace(spare=0) if one.name == SORTED_BY.get(by) else one for one in COLUMNS]
+    points = columns_of_arguments(dict.fromkeys(name for row in shown for name in row.point), rows, spare=0)
+    columns = [columns[0], *points, *columns[1:]]
     if group == OPERATORS:
         columns = [one._replace(title=OPERATORS) if one.name == "kernel" else one for one in columns]
     if output_format not in MACHINE_FORMATS:
@@ -176,7 +181,7 @@ def command(
     if output_format in MACHINE_FORMATS:
         columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     elif diagnose:
-        columns = [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
+        columns = [*(one for one in columns if one.name in BESIDE_DIAGNOSES or one in points), DIAGNOSIS]
     if units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
     table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)
