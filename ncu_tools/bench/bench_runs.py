@@ -15,6 +15,7 @@ import pyarrow as pa
 from ncu_launch.bench.point_outcomes import OK
 from ncu_launch.errors import NcuBenchError
 from ncu_launch.files.manifest import read_manifest
+from ncu_launch.files.run_files import POINTS_FILE
 from ncu_parsers.parquet.checked_open import is_parquet
 from ncu_parsers.parquet.reader import contents, read_bench
 from ncu_parsers.schema.bench_table import BENCH_FILE
@@ -68,6 +69,21 @@ def points_of(path: str) -> pa.Table:
 
 def _file(path: str) -> Path:
     return Path(path) / BENCH_FILE if Path(path).is_dir() else Path(path)
+
+
+def file_of_points(path: str) -> Path:
+    """The table of points of a sweep or of a profile of several points. Raises `NcuBenchError` if there is none."""
+    place = Path(path)
+    if not place.is_dir():
+        return place
+    found = next((place / name for name in (BENCH_FILE, POINTS_FILE) if (place / name).is_file()), None)
+    if found is None:
+        raise NcuBenchError(
+            f"{path} holds no points.",
+            "It is neither a run of bench nor one of profile --vary.",
+            "Make one with: ncu-bench bench TARGET --vary n=64..4096*2 -o RUN",
+        )
+    return found
 
 
 def completed(rows: list[Row]) -> list[Row]:

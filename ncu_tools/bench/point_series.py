@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ncu_launch.bench.point_outcomes import OK
-from ncu_launch.errors import NcuBenchError, WrongUsage, near_names
-from ncu_launch.files.run_files import BENCH_FILE, POINTS_FILE
+from ncu_launch.errors import WrongUsage, near_names
 from ncu_parsers.parquet.reader import read_bench
 from ncu_parsers.schema.bench_table import COLUMN_NAMES
 from ncu_parsers.schema.own_columns import own_names
 from ncu_parsers.schema.tables import field_entries
 
-from ncu_tools.bench.bench_runs import Row, completed
+from ncu_tools.bench.bench_runs import Row, completed, file_of_points
 from ncu_tools.numbers.number_format import counted
 
 SHORT: dict[str, tuple[str, ...]] = {
@@ -94,7 +92,7 @@ class SeriesPoints:
         self.arguments: list[str] = []
         self.units: dict[str, str] = {}
         for path in paths:
-            table = read_bench(_file(path)).drop_columns(["samples_ns"])
+            table = read_bench(file_of_points(path)).drop_columns(["samples_ns"])
             self.rows += [{**row, "run": path} for row in completed(table.to_pylist())]
             self.arguments += [name for name in own_names(table) if name not in self.arguments]
             self.units |= {one.name: field_entries(one).get("unit", "") for one in table.schema}
@@ -143,20 +141,6 @@ class SeriesPoints:
         else:
             what, why = f"The points have no column {name}.", f"Did you mean {near[0]}?" if near else ""
         return WrongUsage(what, why, f"There are {short}, and the columns of docs/bench.md.")
-
-
-def _file(path: str) -> Path:
-    place = Path(path)
-    if not place.is_dir():
-        return place
-    found = next((place / name for name in (BENCH_FILE, POINTS_FILE) if (place / name).is_file()), None)
-    if found is None:
-        raise NcuBenchError(
-            f"{path} holds no points.",
-            "It is neither a run of bench nor one of profile --vary.",
-            "Make one with: ncu-bench bench TARGET --vary n=64..4096*2 -o RUN",
-        )
-    return found
 
 
 def point_series(paths: Sequence[str], x: str, ys: Sequence[str], by: Sequence[str] = ()) -> PointSeries:

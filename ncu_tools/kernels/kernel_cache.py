@@ -147,7 +147,7 @@ def _kept_in(table: pa.Table) -> CacheMetadata | None:
 
 def _rows_of(table: pa.Table) -> list[Hotspot]:
     """The rows of a table made by `kernels_table`."""
-    names = [column.name for column in fields(Hotspot) if column.name != "work"]
+    names = [column.name for column in fields(Hotspot) if column.name not in ("work", "point")]
     units = {unit: column for unit, column in UNIT_COLUMNS.items() if column in table.column_names}
     values: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in (*names, *units.values())}
     return [

@@ -153,6 +153,12 @@ def command(
     with engine_of(dask) as engine:
         found_runs = _located(runs, engine, only)
         result, sums = _kernels(found_runs, machine, by, group, diagnose=diagnose)
+    if (units or mix or diagnose) and any(row.point for row in result.rows):
+        raise WrongUsage(
+            "--units, --mix and --diagnose are of one point.",
+            f"{', '.join(runs)} holds launches of several.",
+            "Name the run folder of one of them, which lies in that of the run.",
+        )
     top = rows_shown(top, output_format)
     if mix:
         table = _mix(found_runs, result.rows, top, every_kind=output_format in MACHINE_FORMATS)
@@ -181,7 +187,7 @@ def command(
     if output_format in MACHINE_FORMATS:
         columns = (*columns, *MACHINE_READABLE, *([DIAGNOSIS] if diagnose else []))
     elif diagnose:
-        columns = [*(one for one in columns if one.name in BESIDE_DIAGNOSES or one in points), DIAGNOSIS]
+        columns = [*(column for column in columns if column.name in BESIDE_DIAGNOSES), DIAGNOSIS]
     if units:
         columns, rows = _by_unit(result.rows, top, columns if output_format in MACHINE_FORMATS else None)
     table = with_time_title(Table("hotspots", columns, rows, notes), result.time_title)

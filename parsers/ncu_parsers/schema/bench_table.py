@@ -153,10 +153,11 @@ def appended(table: pa.Table | None, rows: Sequence[dict[str, Any]], **metadata:
 
 def with_row(table: pa.Table | None, row: dict[str, Any], **metadata: Any) -> pa.Table:
     """Replace the last row of the same point by `row`; append it if there is none."""
-    whole = appended(table, [row], **metadata)
     names = [] if table is None else table.column("point").to_pylist()
-    if row["point"] not in names:
-        return whole
-    at, last = len(names) - 1 - names[::-1].index(row["point"]), len(names)
-    parts = [whole.slice(0, at), whole.slice(last, 1), whole.slice(at + 1, last - at - 1)]
+    if table is None or row["point"] not in names:
+        return appended(table, [row], **metadata)
+    at = len(names) - 1 - names[::-1].index(row["point"])
+    whole = appended(pa.concat_tables([table.slice(0, at), table.slice(at + 1)]), [row], **metadata)
+    last = len(names) - 1
+    parts = [whole.slice(0, at), whole.slice(last, 1), whole.slice(at, last - at)]
     return pa.concat_tables(parts).replace_schema_metadata(whole.schema.metadata)
