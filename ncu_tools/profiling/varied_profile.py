@@ -87,18 +87,20 @@ def profile_points(request: ProfileRequest, points: Sequence[VariedPoint], liste
     folder = _folder(request)
     if (folder / LAUNCHES).exists() or (folder / POINTS_FILE).exists():
         raise WrongUsage(f"{folder} already holds a run.", advice="Name another folder with -o, or remove this one.")
-    table: pa.Table | None = None
+    table, stopped = bench_table([], asked=request.run.asked), False
     with writing(folder):
         for number, one in enumerate(points, 1):
             listener.message(f"Point {number} of {len(points)}: {one.point.name}")
             row, manifest = profiled(_request_of(request, one.point.workload, folder / one.folder), listener)
             table = with_row(table, {**_identity(one, manifest), **row, "profile": one.folder}, asked=request.run.asked)
             write_table(table, folder / POINTS_FILE)
-            if _was_stopped(manifest):
-                raise KeyboardInterrupt
-        table = bench_table([], asked=request.run.asked) if table is None else table
+            stopped = _was_stopped(manifest)
+            if stopped:
+                break
         notes = _write_launches(folder, points, table)
-        _write_manifest(folder, request, points)
+        _write_manifest(folder, request, points, partial=stopped)
+    if stopped:
+        raise KeyboardInterrupt
     return ProfiledPoints(folder, table, tuple(notes))
 
 
@@ -224,11 +226,11 @@ def _write_launches(folder: Path, points: Sequence[VariedPoint], table: pa.Table
     return notes
 
 
-def _write_manifest(folder: Path, request: ProfileRequest, points: Sequence[VariedPoint]) -> None:
+def _write_manifest(folder: Path, request: ProfileRequest, points: Sequence[VariedPoint], *, partial: bool) -> None:
     """The manifest of the whole: that of the first point that has one, without what only that point says."""
     found = (_manifest_in(folder / one.folder) for one in points)
     first = next((one for one in found if one is not None), None)
     if first is not None:
         workload = asdict(request.run.workload) if request.run.workload is not None else {}
-        whole = replace(first, workload=workload, facts={}, tool_runs=[], expected={}, notes=[], partial=False)
+        whole = replace(first, workload=workload, facts={}, tool_runs=[], expected={}, notes=[], partial=partial)
         write_manifest(whole, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -403,8 +404,20 @@ def _for_people(row: Row) -> Row:
     return {**row, "rate": rate, "plus_minus": _plus_minus(row), "processes": several, "outcome": None}
 
 
+def _notes_of_points(rows: list[Row]) -> list[str]:
+    """The notes of the points; one that several have, whatever their arguments, once."""
+    having: dict[str, list[tuple[str, str]]] = {}
+    for row in rows:
+        for note in row["notes"] or []:
+            having.setdefault(re.sub(r"^(\w+)\([^)]*\)", r"\1(...)", note), []).append((row["point"], note))
+    return [
+        f"{len(found)} points: {alike}" if len(found) > 1 else f"{found[0][0]}: {found[0][1]}"
+        for alike, found in having.items()
+    ]
+
+
 def _notes(rows: list[Row], sweep: Sweep, effort: Effort, folder: Path) -> list[str]:
-    notes = [f"{row['point']}: {note}" for row in rows for note in row["notes"] or []]
+    notes = _notes_of_points(rows)
     wide = [row for row in rows if row["outcome"] == OK and (_plus_minus(row) or 1.0) > effort.precision]
     between = [row for row in wide if len(process_means(row)) > 1]
     wide = [row for row in wide if len(process_means(row)) == 1]

@@ -16,7 +16,7 @@ from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import bench_table
 
 from ncu_tools.bench.bench_runs import BenchRun
-from ncu_tools.bench.points_as_runs import points_of_sweep
+from ncu_tools.bench.points_as_runs import OF_COUNTERS, OF_FORMULAS, points_of_sweep
 from ncu_tools.bench.scaling import NO_WORK, by_group, series
 from ncu_tools.report.plot.scaling_plot import draw_scaling
 from tests.support.called_here import called_here
@@ -109,6 +109,25 @@ def test_points_on_a_roofline_are_named_by_their_arguments() -> None:
     assert [(one.name, one.model) for one in points_of] == [("s/k.py:f, n=8", "k.py:f"), ("s/k.py:f, n=16", "k.py:f")]
 
 
+def test_a_point_that_ncu_counted_is_placed_by_its_counters() -> None:
+    counts: dict[str, Any] = {
+        "profiled_by": "ncu",
+        "profiled_flops": 8e6,
+        "profiled_dram_bytes": 2e6,
+        "profiled_flops_basis": "fp32",
+    }
+    by_formula, by_ncu, half = points_of_sweep(
+        BenchRun("s", rows_of(row(8), row(16, **counts), row(32, **{**counts, "profiled_flops": None})))
+    )[0]
+    assert [table.column("flops")[0].as_py() for table in (by_formula.table, by_ncu.table, half.table)] == [
+        2 * 8**3, 8e6, 2 * 32**3
+    ]  # fmt: skip
+    assert by_ncu.table.column("dram_bytes")[0].as_py() == 2e6
+    assert str(by_ncu.table.column("source")[0]) == "ncu"
+    _, notes = points_of_sweep(BenchRun("s", rows_of(row(8), row(16, **counts))))
+    assert notes == [OF_FORMULAS, f"{OF_COUNTERS} of 1 point, in a run of its own each"]
+
+
 def test_compare_matches_points_by_their_arguments(tmp_path: Path) -> None:
     for name, factor in (("base", 1.0), ("new", 2.0)):
         (tmp_path / name).mkdir()
@@ -161,6 +180,7 @@ class TestTheCommand:
         assert (here / "sweep" / eight["profile"] / "launches.parquet").is_file()
         assert "formulas for each operator, not measured by hardware" in told.err
         assert "of a run under the profiler" in told.err
+        assert "note: 2 points: product(...) is called as it is" in told.err
         again = called_here("bench", "k.py:product", *options, *QUICK, "--resume", cwd=here)
         assert "Counting" not in again.err
 

@@ -20,6 +20,7 @@ from ncu_parsers.parquet.reader import read_bench, read_launches
 from ncu_parsers.parquet.writer import write_table
 from ncu_parsers.schema.bench_table import bench_table
 
+from ncu_tools.profiling import varied_profile
 from ncu_tools.profiling.varied_profile import varied_points
 from ncu_tools.runs.loading import locate
 from ncu_tools.runs.varied_run import by_point, is_varied
@@ -117,6 +118,29 @@ class TestWithoutAGpu:
         assert series["y"][0]["column"] == "profiled_time_ns"
         notes = called_here("layers", "run", "--format", "json", cwd=here).json()["notes"]
         assert any("launches of 2 points are in one table" in note for note in notes)
+
+    def test_one_that_is_stopped_keeps_the_points_before(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        real = varied_profile.profiled
+
+        def stopped(request: Any, listener: Any) -> Any:
+            row, manifest = real(request, listener)
+            if request.output.name == "n=32" and manifest is not None:
+                manifest.tool_runs[-1].interrupted = True
+            return row, manifest
+
+        monkeypatch.setattr(varied_profile, "profiled", stopped)
+        told = profile(here, "--vary", "n=8,32,64")
+        assert (told.code, "Stopped." in told.err) == (130, True)
+        assert read_bench(here / "run" / "points.parquet").column("n").to_pylist() == [8, 32]
+        assert set(read_launches(here / "run" / "launches.parquet").column("n").to_pylist()) >= {8}
+        assert read_manifest(here / "run").partial
+
+    def test_tables_of_one_point_are_refused_for_several(self, here: Path) -> None:
+        profile(here, "--vary", "n=8,32")
+        for option in ("--units", "--mix", "--diagnose"):
+            told = called_here("hotspots", "run", option, cwd=here)
+            assert (told.code, "are of one point" in told.err) == (2, True)
+        assert called_here("hotspots", "run/n=8", "--units", cwd=here).code == 0
 
     def test_a_run_is_not_written_over(self, here: Path) -> None:
         profile(here, "--vary", "n=8")
