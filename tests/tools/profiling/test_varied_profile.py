@@ -142,6 +142,18 @@ class TestWithoutAGpu:
             assert (told.code, "are of one point" in told.err) == (2, True)
         assert called_here("hotspots", "run/n=8", "--units", cwd=here).code == 0
 
+    def test_compare_sets_each_point_beside_the_same_point_of_another_run(self, here: Path) -> None:
+        profile(here, "--vary", "n=8,32,64")
+        called_here("profile", "k.py:product", "--vary", "n=8,32", "-o", "new", cwd=here)
+        told = called_here("compare", "run", "new", "--format", "json", cwd=here)
+        assert told.code == 0, told.err
+        products = [one for one in told.json()["rows"] if one["kernel"] == "aten::mm"]
+        assert {one["run"]: one["base_flops"] for one in products} == {"new/n=8": 1024, "new/n=32": 65536}
+        assert any("only one run has the point: run/n=64" in note for note in told.json()["notes"])
+        assert "several" in called_here("compare", "run", "run/n=8", cwd=here).err
+        layers = called_here("compare", "run", "new", "--by", "layer", cwd=here)
+        assert layers.code == 0, layers.err
+
     def test_a_run_is_not_written_over(self, here: Path) -> None:
         profile(here, "--vary", "n=8")
         told = profile(here, "--vary", "n=8")
