@@ -27,25 +27,38 @@ DRAM = "dram"
 Row = dict[str, Any]
 
 
-def counted(table: pa.Table, metrics: Sequence[str]) -> Row:
-    """The columns `profiled_*` of a table of launches, and the counters that `metrics` name beyond `SUMMED`."""
+def counted(table: pa.Table, metrics: Sequence[str], iterations: int = 1) -> Row:
+    """The columns `profiled_*` of the launches of a run, and the counters that `metrics` name beyond `SUMMED`.
+
+    Sums are of one of the `iterations`: their mean. With a launch that failed, whose counters mean nothing, there are
+    none, and the row says so.
+    """
+    source = str(table.column("source")[0]) if len(table) else None
+    failed = sum(table.column("failed").to_pylist())
+    if failed:
+        return {"profiled_by": source, "profiled_why_not": f"{failed} of {len(table)} launches failed"}
     ceilings = ceilings_of(table)
     total = run_total(hotspots(table, ceilings).rows)
-    source = str(table.column("source")[0]) if len(table) else None
     named = _named(table, metrics)
-    is_counted = source != OPERATORS
+    of_hardware = source != OPERATORS
+    values = {name: _over_launches(table, name, iterations) for name in named}
+    moved = _each(total.dram_bytes, iterations)
     return {
         "profiled_by": source,
-        "profiled_launches": total.launches,
-        "profiled_time_ns": total.time_total_ns,
-        "profiled_flops": None if total.flops_lower_bound else total.flops,
+        "profiled_launches": total.launches // iterations if total.launches % iterations == 0 else None,
+        "profiled_time_ns": _each(total.time_total_ns, iterations),
+        "profiled_flops": None if total.flops_lower_bound else _each(total.flops, iterations),
         "profiled_flops_basis": total.flops_basis,
-        "profiled_dram_bytes": total.dram_bytes if is_counted else None,
-        "profiled_dram_fraction": _dram_fraction(table, ceilings.per_launch.get(DRAM)) if is_counted else None,
-        "profiled_operator_bytes": None if is_counted else total.dram_bytes,
+        "profiled_dram_bytes": moved if of_hardware else None,
+        "profiled_dram_fraction": _dram_fraction(table, ceilings.per_launch.get(DRAM)) if of_hardware else None,
+        "profiled_operator_bytes": None if of_hardware else moved,
         UNITS: {name: field_entries(table.schema.field(name)).get("unit", "") for name in named},
-        VALUES[METRICS]: {name: value for name in named if (value := _over_launches(table, name)) is not None},
+        VALUES[METRICS]: {name: value for name, value in values.items() if value is not None},
     }
+
+
+def _each(amount: float | None, iterations: int) -> float | None:
+    return None if amount is None else amount / iterations
 
 
 def _dram_fraction(table: pa.Table, peaks: Floats | None) -> float | None:
@@ -75,14 +88,14 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
-def _over_launches(table: pa.Table, name: str) -> float | None:
-    """One value for all launches; None if a launch lacks it."""
+def _over_launches(table: pa.Table, name: str, iterations: int) -> float | None:
+    """One value for all launches, a sum per iteration; None if a launch lacks it."""
     values = floats(table, name)
     times = floats(table, "duration_ns")
     if not len(values) or np.isnan(values).any():
         return None
     if name.endswith((".sum", ".count")):
-        return float(values.sum())
+        return float(values.sum()) / iterations
     if name.endswith((".max", ".min")):
         return float(values.max() if name.endswith(".max") else values.min())
     weights = times if np.isfinite(times).all() and times.sum() > 0 else np.ones(len(values))

@@ -121,8 +121,9 @@ def profiled(request: ProfileRequest, listener: Listener) -> tuple[Row, Manifest
         reason = failure.paragraph if failure is not None else idle
         return {"outcome": _outcome(manifest, reason), "reason": reason, "profiled_why_not": reason}, manifest
     ran = [phase for phase in RUN_PHASES if phase in set(table.column("phase").to_pylist())]
+    iterations = request.run.workload.iterations if request.run.workload is not None else 1
     phases = {"phase": "+".join(ran)} if ran else {}
-    return {"outcome": OK, **phases, **counted(table, request.run.metrics)}, manifest
+    return {"outcome": OK, **phases, **counted(table, request.run.metrics, iterations)}, manifest
 
 
 def count_measured(

@@ -29,6 +29,7 @@ MOST_VALUES = 1000
 """A longer range is refused: it is probably mistyped."""
 
 _RANGE = re.compile(r"(?P<first>[^.*+]+(?:\.\d+)?)\.\.(?P<last>[^*+]+?)(?P<how>[*+])(?P<step>.+)")
+_BEGINS_AS_NUMBER = re.compile(r"[-+]?\.?\d|nan|inf", re.IGNORECASE)
 _EXAMPLES = "Write --vary n=64,128,256, --vary n=64..4096*2 or n=64..512+64, or for pairs --vary m,n=8x8,16x4."
 
 
@@ -69,8 +70,8 @@ def _axis(text: str) -> list[Variant]:
 
 
 def _ranged(text: str, value: str) -> list[str]:
-    """The values of a range, both ends included where a step reaches the last; any other value alone."""
-    if ".." not in value:
+    """The values of a range, both ends included where a step reaches the last; any other value, as ../data, alone."""
+    if ".." not in value or not _BEGINS_AS_NUMBER.match(value):
         return [value]
     match = _RANGE.fullmatch(value)
     if match is None:
@@ -114,7 +115,7 @@ def varied(workload: Workload, variant: Variant, *, takes_arguments: bool) -> Wo
             raise WrongUsage(
                 f"{workload.target} has no argument {name} that --vary could set.",
                 "Only a function, written as FILE.py:FUNCTION, has arguments.",
-                f"Of any target these can be varied: {', '.join(sorted(set(SETTINGS) - {'batch', 'image_size'}))}.",
+                "Of any target these can be varied: batch_size, input_size, seq_len, dtype, mode.",
             )
         if name in arguments:
             raise WrongUsage(f"{name} is varied, and --arg gives it a value.", advice="Leave one of them out.")

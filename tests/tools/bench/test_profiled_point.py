@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from ncu_parsers.report_data.operator_records import DIALECT
 from ncu_parsers.schema.tables import floats
@@ -30,12 +31,26 @@ def test_flops_bytes_and_time_are_sums_over_launches(launches: Any) -> None:
     assert found["metric_values"] == {}
 
 
+def test_of_several_iterations_sums_are_those_of_one(launches: Any) -> None:
+    whole, half = (counted(launches, ("dram", "dram__bytes.sum"), iterations) for iterations in (1, 2))
+    for name in ("profiled_launches", "profiled_time_ns", "profiled_dram_bytes"):
+        assert half[name] == pytest.approx(whole[name] / 2)
+    assert half["profiled_dram_fraction"] == whole["profiled_dram_fraction"]
+    assert half["metric_values"]["dram__bytes.sum"] == pytest.approx(whole["metric_values"]["dram__bytes.sum"] / 2)
+    assert counted(launches, ("dram",), 3)["profiled_launches"] is None
+
+
+def test_a_launch_that_failed_leaves_nothing_to_sum(launches: Any) -> None:
+    at = launches.column_names.index("failed")
+    failed = pa.array([True] + [False] * (len(launches) - 1))
+    found = counted(launches.set_column(at, launches.schema.field(at), failed), ("dram",))
+    assert found == {"profiled_by": "ncu", "profiled_why_not": f"1 of {len(launches)} launches failed"}
+
+
 def test_a_launch_without_a_counter_makes_the_sum_unknown(launches: Any) -> None:
     at = launches.column_names.index("dram_bytes")
     values = floats(launches, "dram_bytes").copy().tolist()
     values[0] = None
-    import pyarrow as pa
-
     found = counted(launches.set_column(at, launches.schema.field(at), pa.array(values, pa.float64())), ("dram",))
     assert found["profiled_dram_bytes"] is None
     assert found["profiled_dram_fraction"] is None
@@ -57,8 +72,6 @@ def test_what_is_no_sum_is_a_mean_over_the_time_of_launches(launches: Any) -> No
 
 
 def test_bytes_of_operators_are_not_called_dram(launches: Any) -> None:
-    import pyarrow as pa
-
     source = launches.column_names.index("source")
     of_operators = launches.set_column(source, "source", pa.array([DIALECT] * len(launches)))
     found = counted(of_operators, ("flops",))

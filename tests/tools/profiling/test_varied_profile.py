@@ -151,7 +151,7 @@ class TestWithoutAGpu:
         assert {one["run"]: one["base_flops"] for one in products} == {"new/n=8": 1024, "new/n=32": 65536}
         assert any("only one run has the point: run/n=64" in note for note in told.json()["notes"])
         assert "several" in called_here("compare", "run", "run/n=8", cwd=here).err
-        layers = called_here("compare", "run", "new", "--by", "layer", cwd=here)
+        layers = called_here("compare", "run", "new", "--layers", cwd=here)
         assert layers.code == 0, layers.err
 
     def test_a_run_is_not_written_over(self, here: Path) -> None:
