@@ -7,6 +7,7 @@ columns, under "arguments" and "metrics". An argument is a column of numbers whe
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -58,9 +59,13 @@ def own_fields(rows: Sequence[Row], taken: Collection[str]) -> OwnColumns:
 
 
 def own_names(table: pa.Table, kind: str = ARGUMENTS) -> list[str]:
-    """The columns of a table that are arguments, or metrics; [] for a table without them."""
+    """The columns of a table that are arguments, or metrics; [] for a table without them.
+
+    A file may name anything: only names of letters, digits, _ and dots are taken, as ours are.
+    """
     found = table_metadata(table).get(kind)
-    named = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    texts = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    named = [name for name in texts if re.fullmatch(r"[\w.]+", name)]
     return [name for name in named if name in table.column_names and _is_plain(table.schema.field(name).type)]
 
 

@@ -73,7 +73,8 @@ def test_columns_survive_a_file(tmp_path: Path) -> None:
     assert field_entries(with_row(table, row("b")).schema.field("x__y.sum"))["unit"] == "byte"
 
 
-@pytest.mark.parametrize("named", ["n", 5, [5, None], ["no_such_column"], ["notes"], {"n": 1}])
+@pytest.mark.parametrize("named", ["n", 5, [5, None], ["no_such_column"], ["notes"], {"n": 1}, ["\x1b[31m"]])
 def test_metadata_that_was_changed_names_no_columns(named: Any) -> None:
-    table = bench_table([row("a")]).replace_schema_metadata({METADATA_KEY: encoded({"arguments": named})})
+    table = bench_table([row("a")]).append_column("\x1b[31m", pa.array([1]))
+    table = table.replace_schema_metadata({METADATA_KEY: encoded({"arguments": named})})
     assert own_names(table) == []
